@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from kosmos_rag.core.errors import ConfigError
-from kosmos_rag.ingestion.parsing.pdf_lines import Line
+from kosmos_rag.ingestion.parsing.pdf_page import PageContent, Run
 
 _LONGEST_SIDE = 1600
 """Pixels of a page's longer side: A4 at 137 dots an inch. A hostile page may be of any size, its picture is not."""
@@ -33,6 +33,7 @@ class _Box:
 
     text: str
     left: float
+    right: float
     middle: float
     height: float
 
@@ -46,24 +47,27 @@ class PageReader:
     def __init__(self) -> None:
         self._engine: Any = None
 
-    def read(self, page: Any) -> list[Line]:
+    def read(self, page: Any) -> PageContent:
         """Return the recognised lines of a page, top to bottom."""
         width, height = page.get_size()
         scale = _LONGEST_SIDE / max(width, height)
         boxes = self._boxes(page.render(scale=scale).to_numpy())
         if not boxes:
-            return []
+            return PageContent()
         size = statistics.median(box.height for box in boxes)
-        return [
-            Line(
-                text=" ".join(box.text for box in row),
+        runs = [
+            Run(
+                " ".join(box.text for box in row),
+                row[0].left / scale,
+                row[-1].right / scale,
+                height - row[0].middle / scale,
                 # What is recognised says little of the letters' sizes, and would make headings of chance.
-                size=round(size / scale, 1),
+                round(size / scale, 1),
                 bold=False,
-                bottom=height - row[0].middle / scale,
             )
             for row in _rows(boxes, size / 2)
         ]
+        return PageContent(lines=[[run] for run in runs], top=height, scanned=True)
 
     def _boxes(self, picture: Any) -> list[_Box]:
         if self._engine is None:
@@ -77,7 +81,7 @@ class PageReader:
 
 def _box(text: str, corners: Any) -> _Box:
     xs, ys = zip(*((float(x), float(y)) for x, y in corners), strict=True)
-    return _Box(text=text, left=min(xs), middle=(min(ys) + max(ys)) / 2, height=max(ys) - min(ys))
+    return _Box(text=text, left=min(xs), right=max(xs), middle=(min(ys) + max(ys)) / 2, height=max(ys) - min(ys))
 
 
 def _rows(boxes: Sequence[_Box], tolerance: float) -> list[list[_Box]]:

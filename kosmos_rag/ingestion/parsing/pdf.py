@@ -2,69 +2,133 @@
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.core.types import Heading, ParsedDocument
+from kosmos_rag.core.types import Heading, Note, ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
-from kosmos_rag.ingestion.parsing.clean import clean, clean_title
+from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.ocr import PageReader
-from kosmos_rag.ingestion.parsing.pdf_lines import Line, read_lines, texts, titles
+from kosmos_rag.ingestion.parsing.pdf_headings import find_headings
+from kosmos_rag.ingestion.parsing.pdf_layout import PageLines, Paragraph, paragraphs, resolve_hyphens
+from kosmos_rag.ingestion.parsing.pdf_lines import join_runs, tidy
+from kosmos_rag.ingestion.parsing.pdf_page import PageContent, read_page
 
 _PDFIUM = threading.Lock()
 """Each call of PDFium holds this lock: it is not thread-safe."""
 
-_PAGE_SEPARATOR = "\n\n"
+_PARAGRAPH_SEPARATOR = "\n\n"
 _MAX_OUTLINE_ENTRIES = 10_000
 """Each entry is searched for on its page; a hostile outline must not make that a day's work."""
-_LINE_END_HYPHEN = re.compile(r"[\ufffe\x02]\n?")
-"""What PDFium writes for a hyphen that divides a word at the end of a line."""
+_REPEATED = re.compile(r"(\W)\1+")
+_LEAST_READABLE = 0.4
+"""Share of the characters, white space aside, that are letters or digits in a text that can be read."""
+_LEAST_CHARACTERS = 50
+_CERTIFICATE_FILTERS = (b"/Adobe.PubSec", b"/Adobe.PPKLite")
+_BROTLI = b"/BrotliDecode"
 
 _Outline = list[tuple[int, str, int]]
 """Level from 1, title, page from 0."""
 
 
+@dataclass(kw_only=True, slots=True)
+class _Text:
+    """The text of a document under construction."""
+
+    parts: list[str] = field(default_factory=list)
+    length: int = 0
+    pages: list[int] = field(default_factory=list)
+    """Offset at which each page starts."""
+    starts: dict[int, int] = field(default_factory=dict)
+    """Offset of each paragraph, by identity."""
+
+    def add(self, part: str) -> None:
+        self.parts.append(part)
+        self.length += len(part)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Content:
+    """What is read of a file."""
+
+    pages: list[list[Paragraph]]
+    outline: _Outline
+    title: str | None
+    notes: tuple[Note, ...]
+    written_pages: list[list[Paragraph]]
+    """Those whose letters say which lines are headings: the pages without those that are pictures."""
+
+
 def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> ParsedDocument:
     """Parse a PDF: one offset a page, also for pages without text.
 
-    Headings from the outline, else by their letters. With `ocr`, what is drawn on a page without text is read.
+    Headings from the outline, else by their letters. With `ocr`, what is drawn on a page without text is read. A page
+    that cannot be read is left out, with a note.
 
     Raises:
-        ParseError: `encrypted`, `no_text`, `corrupt`, `too_large`.
+        ParseError: `encrypted`, `unsupported`, `no_text`, `garbled`, `corrupt`, `too_large`.
     """
     with _PDFIUM:
-        pages, outline, title = _read(data, limits, PageReader() if ocr else None)
-    if not any(pages):
-        remedy = (
-            "and OCR finds none on them" if ocr else "probably scanned; set ingestion.parsing.ocr, or run OCR first"
-        )
-        raise ParseError("no_text", f"{len(pages)} pages without text, {remedy}")
-    starts = tuple(_starts(pages))
-    text = _PAGE_SEPARATOR.join(pages)
-    headings = _headings(outline, pages, starts)
+        content = _read(data, limits, PageReader() if ocr else None)
+    if not any(content.pages):
+        raise _no_text(data, len(content.pages), ocr=ocr)
+    text = _compose(content.pages)
+    joined = "".join(text.parts)
+    _check_readable(joined)
+    headings = _outline_headings(content.outline, joined, text.pages) if content.outline else _headings(content, text)
     return ParsedDocument(
-        text=text,
+        text=joined,
         media_type=media_types.PDF,
-        title=title,
+        title=content.title,
         # A heading on a last page without text has no place in the text, and nothing to head.
-        headings=tuple(heading for heading in headings if heading.start < len(text)),
-        pages=starts,
+        headings=tuple(heading for heading in headings if heading.start < len(joined)),
+        pages=tuple(text.pages),
+        notes=content.notes,
     )
 
 
-def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> tuple[list[str], _Outline, str | None]:
+def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> _Content:
     with closing(_open(data)) as document:
         limits.check_pages(len(document))
-        page_list = list(_pages(document, limits, reader))
-        text_lines = [() if page.scanned else page.lines for page in page_list]
-        outline = list(islice(_outline(document), _MAX_OUTLINE_ENTRIES)) or titles(text_lines)[:_MAX_OUTLINE_ENTRIES]
-        pages = [clean(_LINE_END_HYPHEN.sub("", text)).strip() for text in texts([page.lines for page in page_list])]
-        return pages, outline, clean_title(document.get_metadata_value("Title"))
+        contents = list(_pages(document, limits, reader))
+        outline = list(islice(_outline(document), _MAX_OUTLINE_ENTRIES))
+        title = clean_title(tidy(document.get_metadata_value("Title")))
+    broken = [number for number, content in enumerate(contents, start=1) if content is None]
+    if broken and len(broken) == len(contents):
+        raise ParseError("corrupt", f"none of {len(contents)} pages can be read; save the document again")
+    page_lines = [_lines_of(content or _NO_CONTENT) for content in contents]
+    resolve_hyphens(page_lines)
+    pages = paragraphs(page_lines)
+    for content, page in zip(contents, pages, strict=True):
+        page += [Paragraph(lines=[], verbatim=value) for value in map(_clean_value, content.values if content else ())]
+    written = [page for page, content in zip(pages, contents, strict=True) if content and not content.scanned]
+    return _Content(
+        pages=pages, written_pages=written, outline=outline, title=title, notes=tuple(_page_notes(broken))
+    )
+
+
+_NO_CONTENT = PageContent()
+
+
+def _lines_of(content: PageContent) -> PageLines:
+    return PageLines(
+        items=[line for line in join_runs(content.lines) if line.text], top=content.top, bottom=content.bottom
+    )
+
+
+def _clean_value(value: str) -> str:
+    return tidy(value.replace("\r\n", "\n").replace("\r", "\n")).strip()
+
+
+def _page_notes(broken: Sequence[int]) -> Iterator[Note]:
+    if broken:
+        named = ", ".join(map(str, broken[:10])) + (" …" if len(broken) > 10 else "")
+        yield Note(code="pages_unreadable", message=f"pages that could not be read and are left out: {named}")
 
 
 def _open(data: bytes) -> Any:
@@ -73,58 +137,115 @@ def _open(data: bytes) -> Any:
     try:
         return pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as exc:
+        if any(name in data for name in _CERTIFICATE_FILTERS) and b"/Encrypt" in data:
+            message = "the PDF is encrypted for the holders of certificates; save it again without encryption"
+            raise ParseError("encrypted", message) from exc
         if exc.err_code in (pypdfium2.raw.FPDF_ERR_PASSWORD, pypdfium2.raw.FPDF_ERR_SECURITY):
             message = "the PDF has a password; remove it and save the document again"
             raise ParseError("encrypted", message) from exc
+        if _BROTLI in data:
+            raise _brotli() from exc
         raise
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Page:
-    lines: list[Line]
-    scanned: bool = False
-    """Read from a picture: its letters say nothing of headings."""
+def _brotli() -> ParseError:
+    return ParseError("unsupported", "the PDF is compressed with Brotli, which is not read; save it as PDF 1.7")
 
 
-def _pages(document: Any, limits: OutputLimits, reader: PageReader | None) -> Iterator[_Page]:
+def _no_text(data: bytes, pages: int, *, ocr: bool) -> ParseError:
+    if _BROTLI in data:
+        return _brotli()
+    remedy = "and OCR finds none on them" if ocr else "probably scanned; set ingestion.parsing.ocr, or run OCR first"
+    return ParseError("no_text", f"{pages} pages without text, {remedy}")
+
+
+def _check_readable(text: str) -> None:
+    """Raise ParseError `garbled` where most of the characters are no letters and no digits.
+
+    The fonts of such a file do not say which letters they draw.
+    """
+    shown = _REPEATED.sub(r"\1", "".join(text.split()))
+    readable = sum(map(str.isalnum, shown))
+    if len(shown) >= _LEAST_CHARACTERS and readable < _LEAST_READABLE * len(shown):
+        raise ParseError(
+            "garbled",
+            f"{len(shown) - readable} of {len(shown)} characters are no letters: the fonts of the PDF do not say what "
+            "they draw; print it to a new PDF, or run OCR on it",
+        )
+
+
+def _pages(document: Any, limits: OutputLimits, reader: PageReader | None) -> Iterator[PageContent | None]:
+    """Yield the content of each page; None for a page that cannot be read."""
+    import pypdfium2
+
+    if document.get_formtype() != pypdfium2.raw.FORMTYPE_NONE:
+        document.init_forms()
     size = 0
     for index in range(len(document)):
-        with closing(document[index]) as page:
-            found = _page(page, reader)
-        size += sum(len(line.text) for line in found.lines)
+        try:
+            with closing(document[index]) as page:
+                content = _page(page, document.formenv, reader)
+        except pypdfium2.PdfiumError:
+            yield None
+            continue
+        size += sum(len(run.text) for runs in content.lines for run in runs) + sum(map(len, content.values))
         limits.check_text(size)
-        yield found
+        yield content
 
 
-def _page(page: Any, reader: PageReader | None) -> _Page:
+def _page(page: Any, forms: Any, reader: PageReader | None) -> PageContent:
     import pypdfium2
 
     with closing(page.get_textpage()) as layer:
-        lines = read_lines(layer)
-    if lines or reader is None or not pypdfium2.raw.FPDFPage_CountObjects(page):
-        return _Page(lines=lines)
-    return _Page(lines=reader.read(page), scanned=True)
+        content = read_page(page, layer, forms.raw if forms else None)
+    if content.lines or content.values or reader is None or not pypdfium2.raw.FPDFPage_CountObjects(page):
+        return content
+    return reader.read(page)
 
 
 def _outline(document: Any) -> Iterator[tuple[int, str, int]]:
     for bookmark in document.get_toc():
         target = bookmark.get_dest()
         page = target.get_index() if target else None
-        title = clean_title(bookmark.get_title())
+        title = clean_title(tidy(bookmark.get_title()))
         if title and page is not None and 0 <= page < len(document):
             yield bookmark.level + 1, title, page
 
 
-def _starts(pages: list[str]) -> Iterator[int]:
-    start = 0
-    for page in pages:
-        yield start
-        start += len(page) + len(_PAGE_SEPARATOR)
+def _compose(pages: Sequence[Sequence[Paragraph]]) -> _Text:
+    text = _Text()
+    before: Paragraph | None = None
+    for index, page in enumerate(pages):
+        if index:
+            text.add(_separator(before) if page else _PARAGRAPH_SEPARATOR)
+        text.pages.append(text.length)
+        for number, paragraph in enumerate(page):
+            if number:
+                text.add(_PARAGRAPH_SEPARATOR)
+            text.starts[id(paragraph)] = text.length
+            text.add(paragraph.text)
+        before = page[-1] if page else None
+    return text
 
 
-def _headings(outline: _Outline, pages: list[str], starts: tuple[int, ...]) -> list[Heading]:
+def _separator(before: Paragraph | None) -> str:
+    """Return what is between a paragraph and the next page."""
+    if before is None or not before.continues:
+        return _PARAGRAPH_SEPARATOR
+    return "" if before.lines[-1].divided else "\n"
+
+
+def _headings(content: _Content, text: _Text) -> list[Heading]:
+    return [
+        Heading(level=level, title=title, start=text.starts[id(paragraph)])
+        for paragraph, title, level in find_headings(content.written_pages)[:_MAX_OUTLINE_ENTRIES]
+    ]
+
+
+def _outline_headings(outline: _Outline, text: str, starts: Sequence[int]) -> list[Heading]:
+    ends = [*starts[1:], len(text)]
     headings = [
-        Heading(level=level, title=title, start=starts[page] + _find_title(title, pages[page]))
+        Heading(level=level, title=title, start=starts[page] + _find_title(title, text[starts[page] : ends[page]]))
         for level, title, page in outline
     ]
     return sorted(headings, key=lambda heading: heading.start)

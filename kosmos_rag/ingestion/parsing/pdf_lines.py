@@ -1,112 +1,121 @@
-"""Lines of a PDF page with where they stand and what they are set in: what tells paragraphs and headings."""
+"""Lines of a PDF page: the runs of characters that stand side by side, and their text."""
 
-import ctypes
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-_PARAGRAPH_GAP = 1.25
-"""How many times the usual distance of two lines makes them two paragraphs."""
-_LARGER = 1.1
-"""How many times the size of the text a heading has at least."""
-_MAX_HEADING_CHARS = 100
-_MAX_LEVEL = 6
-_NAME_BYTES = 128
+from kosmos_rag.ingestion.parsing.clean import clean
+from kosmos_rag.ingestion.parsing.pdf_page import Run
+
+_SCRIPT_SIZE = 0.85
+"""Sizes of the letters of a line that a superscript or subscript has at most."""
+_RAISED = 0.15
+_LOWERED = 0.06
+"""Sizes of the letters by which the baseline of a superscript or subscript is off."""
+_WORD_GAP = 0.15
+_LINE_GAP = 1.0
+"""Sizes of the letters between two runs of one line of text."""
+_SIMPLE_SCRIPT = re.compile(r"[-+−]?\w+")
+_ORDINAL = re.compile(r"st|nd|rd|th|er|re|e|o|a|º|ª")
+_UNPRINTED = re.compile("[\ufffe\uffff\x02\u200b\u2060\ufeff]")
+_LINE_END_HYPHEN = re.compile(r"(?<=[^\W\d_])[\u00ad\u2010-]$|\u00ad$")
+_CHARACTERS = str.maketrans(
+    {"\u00ad": "", "\u00a0": " ", "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl"}
+    | {"\ufb05": "st", "\ufb06": "st", "\uf0b7": "•", "\uf0a7": "▪", "\uf0fc": "✓"}
+)
+"""Soft hyphens, ligatures, and the bullets of symbol fonts."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
-    """A line of the text layer."""
+class Line(NamedTuple):
+    """A line of text on a page."""
 
     text: str
+    left: float
+    right: float
+    baseline: float
     size: float
-    """Of its first character, in points."""
+    """Of most of its characters, in points."""
     bold: bool
-    bottom: float
-    """Of its first character, in points from the bottom of the page."""
+    divided: bool = False
+    """The last word goes on in the next line; the hyphen is not in the text."""
+
+    @property
+    def style(self) -> tuple[float, bool]:
+        """Size and weight."""
+        return self.size, self.bold
 
 
-def read_lines(layer: Any) -> list[Line]:
-    """Return the non-blank lines of a page's text layer, in order."""
-    return list(_lines(layer, layer.get_text_range()))
+def tidy(text: str) -> str:
+    """Remove what is not printed, and write ligatures as letters."""
+    if text.isascii() and text.isprintable():
+        return text
+    return clean(_UNPRINTED.sub("", text).translate(_CHARACTERS))
 
 
-def _lines(layer: Any, text: str) -> Iterator[Line]:
-    import pypdfium2
+def join_runs(lines: Iterable[Sequence[Run]]) -> Iterator[Line]:
+    """Yield the lines of a page.
 
-    count = layer.count_chars()
-    name = ctypes.create_string_buffer(_NAME_BYTES)
-    start = 0
-    for line in text.split("\r\n"):
-        first = start + len(line) - len(line.lstrip())
-        start += len(line) + 2
-        if not line.strip() or first >= count:
-            continue
-        length = pypdfium2.raw.FPDFText_GetFontInfo(layer, first, name, _NAME_BYTES, None)
-        yield Line(
-            text=line,
-            size=round(pypdfium2.raw.FPDFText_GetFontSize(layer, first), 1),
-            bold=b"bold" in name.raw[:length].lower(),
-            bottom=layer.get_charbox(first, loose=True)[1],
-        )
-
-
-def texts(pages: Sequence[Sequence[Line]]) -> list[str]:
-    """Return the text of each page, with blank lines between paragraphs.
-
-    Paragraphs are separated by a larger line distance.
+    PDFium starts a new line at each large gap and each change of the baseline; what continues a line joins it here.
     """
-    distances = sorted(distance for lines in pages for distance in _distances(lines) if distance > 0)
-    # Paragraphs of two lines have as many gaps as lines: the lower quartile is within them still.
-    line_distance = distances[len(distances) // 4] if distances else 0.0
-    return ["".join(_join_lines(lines, line_distance * _PARAGRAPH_GAP)) for lines in pages]
+    open_runs: list[Run] = []
+    for runs in lines:
+        if open_runs and not _continues(open_runs, runs[0]):
+            yield _line(open_runs)
+            open_runs = []
+        open_runs = [*open_runs, *runs] if open_runs else list(runs)
+    if open_runs:
+        yield _line(open_runs)
 
 
-def _distances(lines: Sequence[Line]) -> list[float]:
-    """Return the distance of each line to the previous one.
-
-    In sizes of the larger letters.
-    """
-    return [(above.bottom - below.bottom) / max(above.size, below.size, 1.0) for above, below in pairwise(lines)]
-
-
-def _join_lines(lines: Sequence[Line], gap: float) -> Iterator[str]:
-    for line, distance in zip(lines, [0.0, *_distances(lines)], strict=False):
-        if line is not lines[0]:
-            yield "\n\n" if distance > gap else "\n"
-        yield line.text
+def _continues(runs: Sequence[Run], run: Run) -> bool:
+    before = runs[-1]
+    size = max(before.size, run.size)
+    return (
+        not before.divided
+        and abs(run.baseline - before.baseline) < 0.5 * size
+        and -0.3 * size < run.left - before.right < _LINE_GAP * size
+        and (run.size == before.size or min(run.size, before.size) < _SCRIPT_SIZE * size)
+    )
 
 
-def titles(pages: Sequence[Sequence[Line]]) -> list[tuple[int, str, int]]:
-    """Return level, title and page of lines set as headings.
+def _line(runs: Sequence[Run]) -> Line:
+    if len(runs) == 1:
+        text, left, right, baseline, size, bold, divided = runs[0]
+    else:
+        sizes: Counter[float] = Counter()
+        for run in runs:
+            sizes[run.size] += len(run.text)
+        size = sizes.most_common(1)[0][0]
+        main = next(run for run in runs if run.size == size)
+        left, right = min(run.left for run in runs), max(run.right for run in runs)
+        baseline, bold, divided = main.baseline, main.bold, runs[-1].divided
+        text = text_of(runs, main)
+    if not divided and _LINE_END_HYPHEN.search(text) is not None:
+        text, divided = text[:-1], True
+    return Line(tidy(text).strip(), left, right, baseline, size, bold, divided)
 
-    Larger than the text, or bold where the text is not.
 
-    Neighbouring lines in the same letters are one title. The larger the letters, the higher the level.
-    """
-    usual: Counter[tuple[float, bool]] = Counter()
-    for line in (line for lines in pages for line in lines):
-        usual[line.size, line.bold] += len(line.text)
-    if not usual:
-        return []
-    size, bold = usual.most_common(1)[0][0]
+def text_of(runs: Sequence[Run], main: Run | None = None) -> str:
+    """Return the text of runs, with `^` and `_` before superscripts and subscripts of the main run's letters."""
+    main = main or max(runs, key=lambda run: (run.size, len(run.text)))
+    parts: list[str] = []
+    right = runs[0].left
+    for run in runs:
+        gap = run.left - right
+        words = run.text.strip()
+        mark = _script_mark(run, main)
+        apart = gap > _WORD_GAP * main.size
+        if mark and parts and not apart and not (mark == "^" and _ORDINAL.fullmatch(words)):
+            parts.append(f"{mark}{words}" if _SIMPLE_SCRIPT.fullmatch(words) else f"{mark}({words})")
+        else:
+            parts.append(f" {words}" if parts and apart else words)
+        right = run.right
+    return "".join(parts)
 
-    def is_heading(line: Line) -> bool:
-        return line.size >= size * _LARGER or (line.bold and not bold and line.size >= size)
 
-    candidates: list[tuple[tuple[float, bool], str, int]] = []
-    for page, lines in enumerate(pages):
-        before: Line | None = None
-        for line in lines:
-            style = (line.size, line.bold)
-            if is_heading(line):
-                text = line.text.strip()
-                if before is not None and is_heading(before) and (before.size, before.bold) == style:
-                    text = f"{candidates.pop()[1]} {text}"
-                candidates.append((style, text, page))
-            before = line
-    short = [entry for entry in candidates if len(entry[1]) <= _MAX_HEADING_CHARS and any(map(str.isalpha, entry[1]))]
-    levels = {style: level for level, style in enumerate(sorted({entry[0] for entry in short}, reverse=True), start=1)}
-    return [(min(levels[style], _MAX_LEVEL), text, page) for style, text, page in short]
+def _script_mark(run: Run, main: Run) -> str:
+    if run.size > _SCRIPT_SIZE * main.size:
+        return ""
+    offset = (run.baseline - main.baseline) / max(main.size, 1.0)
+    return "^" if offset > _RAISED else "_" if offset < -_LOWERED else ""

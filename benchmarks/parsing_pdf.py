@@ -1,0 +1,111 @@
+"""Measure what PDF files become: breaks of paragraphs in prose, cells of tables.
+
+`python -m benchmarks.parsing_pdf`
+"""
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from benchmarks import pdf_prose
+from kosmos_rag.core.types import SourceDocument
+from kosmos_rag.ingestion.parsing import parse
+
+_IGNORED = re.compile(r"[\s\u00ad\u2010-]+")
+_BREAK = re.compile(r"\n\s*\n")
+
+Reader = Callable[[bytes], str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Breaks:
+    """How the breaks of a text agree with the paragraphs of a document."""
+
+    breaks: int
+    """In the text between the first and the last letter of known paragraphs."""
+    false: int
+    """Of these, within a paragraph."""
+    whole: int
+    """Paragraphs that are in the text without anything in between."""
+    paragraphs: int
+    merged: int
+    """Paragraphs that begin without a break."""
+
+
+def count_breaks(text: str, paragraphs: Sequence[str]) -> Breaks:
+    """Compare the breaks of a text with the paragraphs that it should have."""
+    squeezed: list[str] = []
+    breaks: list[int] = []
+    length = 0
+    for part in _BREAK.split(text):
+        clean = _IGNORED.sub("", part)
+        squeezed.append(clean)
+        length += len(clean)
+        breaks.append(length)
+    joined = "".join(squeezed)
+    at_break = {0, *breaks}
+    false = whole = merged = 0
+    end = 0
+    for paragraph in paragraphs:
+        letters = _IGNORED.sub("", paragraph)
+        start = joined.find(letters, end)
+        if start == -1:
+            false += _breaks_in_pieces(joined, letters, at_break)
+            continue
+        whole += 1
+        end = start + len(letters)
+        false += sum(start < at < end for at in at_break)
+        merged += start not in at_break
+    return Breaks(breaks=len(at_break) - 1, false=false, whole=whole, paragraphs=len(paragraphs), merged=merged)
+
+
+def _breaks_in_pieces(joined: str, letters: str, at_break: set[int]) -> int:
+    """Count the breaks within a paragraph that something cuts in two; at least one, for it is cut."""
+    head = joined.find(letters[:20])
+    tail = joined.find(letters[-20:], head)
+    if head == -1 or tail == -1:
+        return 1
+    return max(1, sum(head < at < tail + 20 for at in at_break))
+
+
+def read_text(data: bytes) -> str:
+    """Parse a PDF as ingestion does."""
+    return parse(SourceDocument(source="a.pdf", data=data)).text
+
+
+def measure_prose(read: Reader, *, held_out: bool) -> list[tuple[str, Breaks]]:
+    """Return how the breaks of each generated document agree."""
+    return [
+        (name, count_breaks(read(data), paragraphs))
+        for name, data, paragraphs in pdf_prose.documents(held_out=held_out)
+    ]
+
+
+def _sum(results: Iterable[Breaks]) -> Breaks:
+    found = list(results)
+    return Breaks(
+        breaks=sum(each.breaks for each in found),
+        false=sum(each.false for each in found),
+        whole=sum(each.whole for each in found),
+        paragraphs=sum(each.paragraphs for each in found),
+        merged=sum(each.merged for each in found),
+    )
+
+
+def main() -> None:
+    """Print the figures."""
+    for part, held_out in (("development", False), ("held out", True))[: 1 if "--dev" in sys.argv else 2]:
+        begin = time.process_time()
+        results = measure_prose(read_text, held_out=held_out)
+        for name, each in [*results, (f"prose, {part}", _sum(result for _, result in results))]:
+            print(
+                f"{name:32} breaks {each.breaks:4}  false {each.false / max(1, each.breaks):6.1%}  "
+                f"whole {each.whole / each.paragraphs:6.1%}  merged {each.merged / each.paragraphs:6.1%}"
+            )
+        print(f"{time.process_time() - begin:.1f} s of computing, generation included")
+
+
+if __name__ == "__main__":
+    main()

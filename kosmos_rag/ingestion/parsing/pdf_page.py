@@ -1,0 +1,419 @@
+"""Read one page of a PDF with PDFium: runs of characters with their places, ruled lines, forms and annotations."""
+
+import ctypes
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+
+_LINE_PIECES = re.compile(r"[^\ufffe\x02\r\n]+[\ufffe\x02]?")
+"""PDFium writes U+FFFE or U+0002 for the hyphen of a divided word, and goes on with the next line of the page."""
+_BOLD = re.compile(rb"bold|black|heavy|demi|medi|cmbx|sfbx", re.IGNORECASE)
+_NAME_BYTES = 128
+_WIDE_GAP = 1.0
+"""Sizes of the letters between two text objects of a line that may be two cells."""
+_WIDE_ADVANCE = 0.72
+"""Sizes of the letters that a character takes on average where cells of a table share a text object."""
+_IDEOGRAPHS = "\u2e80"
+_CELL_GAP = 0.5
+"""Sizes of the letters between two characters that belong to different runs."""
+_MAX_PATHS = 5_000
+_MAX_PATH_SEGMENTS = 20_000
+_THIN = 3.0
+"""Points that a filled rectangle may be thick and still is a ruled line."""
+_SHORTEST_RULE = 4.0
+_LEAST_RULES = 3
+_NEAR = 2.5
+"""Points between ends of ruled lines that meet."""
+_MAX_ANNOTATIONS = 2_000
+_MAX_VALUE_BYTES = 65_536
+
+
+class Run(NamedTuple):
+    """Characters of one line that stand together, in points of the page as it is read."""
+
+    text: str
+    left: float
+    right: float
+    baseline: float
+    size: float
+    bold: bool
+    divided: bool = False
+    """Ends in a hyphen that divides a word."""
+
+
+class Rule(NamedTuple):
+    """A ruled line, horizontal or vertical."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PageContent:
+    """What is on a page.
+
+    Coordinates are turned so that most of the text runs from left to right and from top to bottom.
+    """
+
+    lines: list[list[Run]] = field(default_factory=list)
+    """Runs of each line, in the order of the file."""
+    rules: list[Rule] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+    """Values of form fields and texts of annotations."""
+    top: float = 0.0
+    bottom: float = 0.0
+    scanned: bool = False
+    """Read from a picture: its letters say nothing of headings."""
+
+
+_UPWARD, _DOWNWARD = 1, 3
+"""Quarter turns, counter-clockwise, of text that does not run from left to right."""
+
+
+class _Style(NamedTuple):
+    size: float
+    bold: bool
+    baseline: float
+    turn: int
+
+
+class _Box(NamedTuple):
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
+def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
+    """Return the content of a page, given its text layer and the form environment of the document."""
+    rules = list(_rules(page)) if layer.count_chars() else []
+    lines = list(_LayerReader(layer, table_regions(rules)).read())
+    turned: Counter[int] = Counter()
+    for turn, runs in lines:
+        turned[turn] += sum(len(run.text) for run in runs)
+    turn = turned.most_common(1)[0][0] if turned else 0
+    left, bottom, right, top = page.get_mediabox()
+    kept = [runs for of_line, runs in lines if of_line == turn]
+    if turn == _DOWNWARD:
+        # PDFium gives columns of vertical writing from left to right; they are read from right to left.
+        kept.sort(key=lambda runs: -runs[0].baseline)
+        bottom, top = left, right
+    elif turn == _UPWARD:
+        bottom, top = -right, -left
+    # Text in another direction, as a stamp in the margin, follows the rest.
+    kept += [runs for of_line, runs in lines if of_line != turn]
+    return PageContent(
+        lines=kept,
+        rules=[_turned_rule(rule, turn) for rule in rules] if turn else rules,
+        values=list(_values(page, forms)),
+        bottom=bottom,
+        top=top,
+    )
+
+
+class _LayerReader:
+    """Reads the lines of a text layer with as few calls of PDFium as they need: each costs more than it computes."""
+
+    def __init__(self, layer: Any, tables: Sequence[_Box]) -> None:
+        self._layer = layer.raw
+        self._text = layer.get_text_range()
+        self._tables = tables
+        self._name = ctypes.create_string_buffer(_NAME_BYTES)
+        self._numbers = (ctypes.c_double * 4)()
+        size = ctypes.sizeof(ctypes.c_double)
+        self._pointers = [
+            ctypes.cast(ctypes.byref(self._numbers, at * size), ctypes.POINTER(ctypes.c_double)) for at in range(4)
+        ]
+        self._bold: dict[bytes, bool] = {}
+        """By the name of the font."""
+        self._matrix = _raw().FS_MATRIX()
+        self._loose = _raw().FS_RECTF()
+
+    def read(self) -> Iterator[tuple[int, list[Run]]]:
+        """Yield direction and runs of each line."""
+        raw = _raw()
+        count = raw.FPDFText_CountChars(self._layer)
+        for piece in _LINE_PIECES.finditer(self._text):
+            text = piece[0].rstrip("\ufffe\x02")
+            words = text.strip()
+            if not words:
+                continue
+            start = piece.start() + len(text) - len(text.lstrip())
+            first = raw.FPDFText_GetCharIndexFromTextIndex(self._layer, start)
+            if not 0 <= first < count:
+                continue
+            style = self._style(first)
+            boxes = list(self._boxes(first, len(words)))
+            divided = len(text) < len(piece[0])
+            if not boxes:
+                continue
+            if style.turn == 0 and _is_vertical(boxes, words, style.size):
+                style = style._replace(turn=_DOWNWARD, baseline=boxes[0].left)
+            if style.turn:
+                yield style.turn, [_turned_run(_union(boxes), words, style, divided=divided)]
+            elif self._is_simple(boxes, words, style):
+                left, _, right, _ = _union(boxes)
+                yield 0, [Run(words, left, right, style.baseline, style.size, style.bold, divided)]
+            elif runs := list(self._runs(first, len(words), style)):
+                runs[-1] = runs[-1]._replace(divided=divided)
+                yield 0, runs
+
+    def _style(self, index: int) -> _Style:
+        raw = _raw()
+        raw.FPDFText_GetFontInfo(self._layer, index, self._name, _NAME_BYTES, None)
+        raw.FPDFText_GetCharOrigin(self._layer, index, *self._pointers[:2])
+        size, turn = self._size(index)
+        name = self._name.value
+        if (bold := self._bold.get(name)) is None:
+            bold = self._bold[name] = _BOLD.search(name) is not None
+        return _Style(size, bold, self._numbers[1], turn)
+
+    def _size(self, index: int) -> tuple[float, int]:
+        """Return the size of a character on the page, and its direction."""
+        raw, matrix = _raw(), self._matrix
+        size = raw.FPDFText_GetFontSize(self._layer, index)
+        if not raw.FPDFText_GetMatrix(self._layer, index, matrix):
+            return round(size, 1), 0
+        scaled = round(size * math.hypot(matrix.c, matrix.d), 1) or round(size, 1)
+        if abs(matrix.b) > abs(matrix.a):
+            return scaled, _UPWARD if matrix.b > 0 else _DOWNWARD
+        return scaled, 2 if matrix.a < 0 else 0
+
+    def _boxes(self, first: int, count: int) -> Iterator[_Box]:
+        """Yield the box of each text object among some characters."""
+        layer, numbers, read_box = self._layer, self._numbers, _raw().FPDFText_GetRect
+        at_left, at_top, at_right, at_bottom = self._pointers
+        for index in range(_raw().FPDFText_CountRects(layer, first, count)):
+            read_box(layer, index, at_left, at_top, at_right, at_bottom)
+            left, top, right, bottom = numbers
+            yield _Box(left, bottom, right, top)
+
+    def _is_simple(self, boxes: list[_Box], words: str, style: _Style) -> bool:
+        """Return whether a line has no cells and no superscripts, by the boxes of its text objects."""
+        size = max(style.size, 1.0)
+        box = _union(boxes)
+        if any(_overlap(box, table) for table in self._tables):
+            return False
+        if words[0] < _IDEOGRAPHS and box.right - box.left > _WIDE_ADVANCE * size * len(words):
+            return False
+        if len(boxes) == 1:
+            return True
+        raised = style.baseline + 0.15 * size
+        below, low = style.baseline - 0.05 * size, style.baseline + 0.4 * size
+        right = boxes[0].left
+        for left, bottom, end, top in boxes:
+            if left - right > _WIDE_GAP * size or bottom > raised or (bottom < below and top < low):
+                return False
+            right = end
+        return True
+
+    def _runs(self, first: int, count: int, style: _Style) -> Iterator[Run]:
+        """Yield the characters of a line in runs that stand together and are of one size."""
+        raw, loose = _raw(), ctypes.byref(self._loose)
+        letters: list[str] = []
+        left = right = baseline = 0.0
+        size = style.size
+        for index in range(first, first + count):
+            character = chr(max(0, raw.FPDFText_GetUnicode(self._layer, index)))
+            if raw.FPDFText_IsGenerated(self._layer, index) == 1 or character.isspace():
+                if letters and letters[-1] != " ":
+                    letters.append(" ")
+                continue
+            raw.FPDFText_GetLooseCharBox(self._layer, index, loose)
+            own_size, _ = self._size(index)
+            raw.FPDFText_GetCharOrigin(self._layer, index, *self._pointers[:2])
+            own_baseline = self._numbers[1]
+            gap = self._loose.left - right
+            apart = gap > _CELL_GAP * size or gap < -size
+            if letters and (apart or own_size != size or abs(own_baseline - baseline) > 0.05 * size):
+                yield Run("".join(letters), left, right, baseline, size, style.bold)
+                letters = []
+            if not letters:
+                left, size, baseline = self._loose.left, own_size, own_baseline
+            letters.append(character)
+            right = self._loose.right
+        if "".join(letters).strip():
+            yield Run("".join(letters).rstrip(), left, right, baseline, size, style.bold)
+
+
+def _union(boxes: list[_Box]) -> _Box:
+    if len(boxes) == 1:
+        return boxes[0]
+    lefts, bottoms, rights, tops = zip(*boxes, strict=True)
+    return _Box(min(lefts), min(bottoms), max(rights), max(tops))
+
+
+def _overlap(box: _Box, other: _Box) -> bool:
+    return box.left < other.right and other.left < box.right and box.bottom < other.top and other.bottom < box.top
+
+
+def _is_vertical(boxes: list[_Box], words: str, size: float) -> bool:
+    """Return whether characters stand below each other, as in vertical Japanese."""
+    box = _union(boxes)
+    return len(words) > 1 and box.top - box.bottom > 0.8 * size * (len(words) - 1) and box.right - box.left < 2 * size
+
+
+def _turned_run(box: _Box, words: str, style: _Style, *, divided: bool) -> Run:
+    if style.turn == _DOWNWARD:
+        return Run(words, -box.top, -box.bottom, box.left, style.size, style.bold, divided)
+    if style.turn == _UPWARD:
+        return Run(words, box.bottom, box.top, -box.right, style.size, style.bold, divided)
+    return Run(words, -box.right, -box.left, -style.baseline, style.size, style.bold, divided)
+
+
+def _turned_rule(rule: Rule, turn: int) -> Rule:
+    if turn == _DOWNWARD:
+        return Rule(-rule.top, rule.left, -rule.bottom, rule.right)
+    if turn == _UPWARD:
+        return Rule(rule.bottom, -rule.right, rule.top, -rule.left)
+    return Rule(-rule.right, -rule.top, -rule.left, -rule.bottom)
+
+
+def table_regions(rules: Sequence[Rule]) -> list[_Box]:
+    """Return the boxes around ruled lines that may be of a table.
+
+    Lines that touch, or horizontal ones of one width above each other, are of one table, which has three or more.
+    """
+    groups: list[tuple[_Box, int]] = []
+    for rule in sorted(rules, key=lambda rule: -rule.top):
+        box, count = _Box(*rule), 1
+        apart = []
+        for other, number in groups:
+            if _belongs(rule, other):
+                box, count = _union([box, other]), count + number
+            else:
+                apart.append((other, number))
+        groups = [*apart, (box, count)]
+    return [box for box, count in groups if count >= _LEAST_RULES and box.top - box.bottom > _SHORTEST_RULE]
+
+
+def _belongs(rule: Rule, box: _Box) -> bool:
+    near = _NEAR
+    aligned = abs(rule.left - box.left) <= near and abs(rule.right - box.right) <= near
+    touches = (
+        rule.left <= box.right + near
+        and box.left <= rule.right + near
+        and rule.bottom <= box.top + near
+        and box.bottom <= rule.top + near
+    )
+    return aligned or touches
+
+
+def _rules(page: Any) -> Iterator[Rule]:
+    """Yield the ruled lines of a page: thin rectangles, edges of larger ones, straight strokes."""
+    raw = _raw()
+    remaining = _MAX_PATH_SEGMENTS
+    count = raw.FPDFPage_CountObjects(page.raw)
+    if count > _MAX_PATHS:
+        return
+    for index in range(count):
+        shape = raw.FPDFPage_GetObject(page.raw, index)
+        if raw.FPDFPageObj_GetType(shape) != raw.FPDF_PAGEOBJ_PATH:
+            continue
+        remaining -= raw.FPDFPath_CountSegments(shape)
+        if remaining < 0:
+            return
+        yield from _path_rules(shape)
+
+
+def _path_rules(shape: Any) -> Iterator[Rule]:
+    raw = _raw()
+    fill, stroke = ctypes.c_int(), ctypes.c_int()
+    raw.FPDFPath_GetDrawMode(shape, ctypes.byref(fill), ctypes.byref(stroke))
+    if not fill.value and not stroke.value:
+        return
+    points: list[tuple[float, float]] = []
+    for start, end in _straight_parts(shape):
+        left, right = sorted((start[0], end[0]))
+        bottom, top = sorted((start[1], end[1]))
+        if min(right - left, top - bottom) <= 0.5 and max(right - left, top - bottom) >= _SHORTEST_RULE:
+            yield Rule(left, bottom, right, top)
+        points += (start, end)
+    if points and not stroke.value:
+        xs, ys = zip(*points, strict=True)
+        box = Rule(min(xs), min(ys), max(xs), max(ys))
+        width, height = box.right - box.left, box.top - box.bottom
+        if min(width, height) <= _THIN <= max(width, height):
+            yield box
+
+
+def _straight_parts(shape: Any) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+    """Yield start and end of each straight part of a path, in points of the page."""
+    raw = _raw()
+    matrix = raw.FS_MATRIX()
+    raw.FPDFPageObj_GetMatrix(shape, ctypes.byref(matrix))
+    x, y = ctypes.c_float(), ctypes.c_float()
+    before = origin = None
+    for index in range(raw.FPDFPath_CountSegments(shape)):
+        segment = raw.FPDFPath_GetPathSegment(shape, index)
+        raw.FPDFPathSegment_GetPoint(segment, ctypes.byref(x), ctypes.byref(y))
+        point = (
+            matrix.a * x.value + matrix.c * y.value + matrix.e,
+            matrix.b * x.value + matrix.d * y.value + matrix.f,
+        )
+        kind = raw.FPDFPathSegment_GetType(segment)
+        if kind == raw.FPDF_SEGMENT_MOVETO:
+            origin = point
+        elif kind == raw.FPDF_SEGMENT_LINETO and before is not None:
+            yield before, point
+        if origin is not None and raw.FPDFPathSegment_GetClose(segment):
+            yield point, origin
+        before = point
+
+
+def _values(page: Any, forms: Any) -> Iterator[str]:
+    """Yield the values of form fields, `name: value`, and the texts of annotations."""
+    raw = _raw()
+    for index in range(min(raw.FPDFPage_GetAnnotCount(page.raw), _MAX_ANNOTATIONS)):
+        annotation = raw.FPDFPage_GetAnnot(page.raw, index)
+        if not annotation:
+            continue
+        try:
+            if raw.FPDFAnnot_GetSubtype(annotation) == raw.FPDF_ANNOT_WIDGET:
+                yield from _field(annotation, forms)
+            elif raw.FPDFAnnot_GetSubtype(annotation) != raw.FPDF_ANNOT_POPUP:
+                text = _wide(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
+                if text.strip():
+                    yield text
+        finally:
+            raw.FPDFPage_CloseAnnot(annotation)
+
+
+def _field(annotation: Any, forms: Any) -> Iterator[str]:
+    if forms is None:
+        return
+    raw = _raw()
+    kind = raw.FPDFAnnot_GetFormFieldType(forms, annotation)
+    if kind in (raw.FPDF_FORMFIELD_PUSHBUTTON, raw.FPDF_FORMFIELD_SIGNATURE):
+        return
+    if kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
+        if not raw.FPDFAnnot_IsChecked(forms, annotation):
+            return
+        value = _wide(raw.FPDFAnnot_GetFormFieldExportValue, forms, annotation) or "yes"
+    else:
+        value = _wide(raw.FPDFAnnot_GetFormFieldValue, forms, annotation)
+    names = (raw.FPDFAnnot_GetFormFieldAlternateName, raw.FPDFAnnot_GetFormFieldName)
+    name = next((found for read in names if (found := _wide(read, forms, annotation).strip())), "")
+    if value.strip():
+        yield f"{name}: {value}" if name else value
+
+
+def _wide(read: Any, *arguments: Any) -> str:
+    """Return a text that PDFium writes into a buffer as UTF-16."""
+    size = min(read(*arguments, None, 0), _MAX_VALUE_BYTES)
+    buffer = (ctypes.c_ushort * (size // 2 + 1))()
+    read(*arguments, buffer, size)
+    return bytes(buffer)[: max(0, size - 2)].decode("utf-16-le", "replace")
+
+
+@cache
+def _raw() -> Any:
+    import pypdfium2
+
+    return pypdfium2.raw
