@@ -31,8 +31,8 @@ class Canvas(Protocol):
     def width(self, text: str, size: float, *, bold: bool = False) -> float:
         """Return the width of a text."""
 
-    def text(self, x: float, y: float, text: str, size: float, *, bold: bool = False) -> None:
-        """Draw a text with its baseline at `y`."""
+    def text(self, x: float, y: float, text: str, size: float, *, bold: bool = False, stretch: float = 0.0) -> None:
+        """Draw a text with its baseline at `y`, its spaces wider by `stretch` points."""
 
     def rule(self, x0: float, y0: float, x1: float, y1: float) -> None:
         """Draw a line."""
@@ -59,10 +59,11 @@ class FpdfCanvas:
         self._pdf.set_font("times", "B" if bold else "", size)
         return float(self._pdf.get_string_width(text))
 
-    def text(self, x: float, y: float, text: str, size: float, *, bold: bool = False) -> None:
-        """Draw a text."""
+    def text(self, x: float, y: float, text: str, size: float, *, bold: bool = False, stretch: float = 0.0) -> None:
+        """Draw a text; what its spaces are wider is spread over its letters."""
         self._pdf.set_font("times", "B" if bold else "", size)
-        self._pdf.text(x, y, text)
+        with self._pdf.local_context(char_spacing=stretch * text.count(" ") / len(text)):
+            self._pdf.text(x, y, text)
 
     def rule(self, x0: float, y0: float, x1: float, y1: float) -> None:
         """Draw a line."""
@@ -93,10 +94,10 @@ class ReportlabCanvas:
         """Return the width of a text."""
         return float(self._drawing.stringWidth(text, _font(bold), size))
 
-    def text(self, x: float, y: float, text: str, size: float, *, bold: bool = False) -> None:
+    def text(self, x: float, y: float, text: str, size: float, *, bold: bool = False, stretch: float = 0.0) -> None:
         """Draw a text."""
         self._drawing.setFont(_font(bold), size)
-        self._drawing.drawString(x, 842 - y, text)
+        self._drawing.drawString(x, 842 - y, text, wordSpace=stretch or None)
 
     def rule(self, x0: float, y0: float, x1: float, y1: float) -> None:
         """Draw a line."""
@@ -145,13 +146,21 @@ DEVELOPMENT = {
 HELD_OUT = {
     "magazine in three columns": Style(columns=3, size=8.5, leading=10, space=5, hyphens=True, figures=True),
     "paper with all": Style(
-        columns=2, size=9.5, leading=11.4, space=0, indent=12, justified=True, hyphens=True, footnotes=True,
-        figures=True, header="Proceedings of the Workshop",
-    ),  # fmt: skip
+        columns=2,
+        size=9.5,
+        leading=11.4,
+        space=0,
+        indent=12,
+        justified=True,
+        hyphens=True,
+        footnotes=True,
+        figures=True,
+        header="Proceedings of the Workshop",
+    ),
     "thesis": Style(size=11, leading=16.5, space=0, indent=18, justified=True, footnotes=True, header="2 Related Work"),
     "manual": Style(size=9, leading=11, space=5, figures=True, header="Operating Manual", by_word=True),
     "policy": Style(size=12, leading=14.4, space=12, justified=True, header="Policy of travel", by_word=True),
-}  # fmt: skip
+}
 
 
 def documents(*, held_out: bool, seeds: int = 3) -> Iterator[tuple[str, bytes, list[str]]]:
@@ -256,16 +265,17 @@ class _Typesetter:
 
     def _draw(self, words: Sequence[str], indent: float, *, last: bool) -> None:
         x = self._left + indent
-        widths = [self.canvas.width(word, self.style.size) for word in words]
-        space = self.canvas.width(" ", self.style.size)
+        size = self.style.size
+        text = " ".join(words)
+        stretch = 0.0
         if self.style.justified and not last and len(words) > 1:
-            space = (self._width - indent - sum(widths)) / (len(words) - 1)
-        elif not self.style.by_word:
-            self.canvas.text(x, self._y, " ".join(words), self.style.size)
+            stretch = (self._width - indent - self.canvas.width(text, size)) / (len(words) - 1)
+        if not self.style.by_word:
+            self.canvas.text(x, self._y, text, size, stretch=stretch)
             return
-        for word, width in zip(words, widths, strict=True):
-            self.canvas.text(x, self._y, word, self.style.size)
-            x += width + space
+        for word in words:
+            self.canvas.text(x, self._y, word, size)
+            x += self.canvas.width(f"{word} ", size) + stretch
 
     def _break(self, text: str, size: float, indent: float) -> list[list[str]]:
         """Return the lines of a text, some words divided."""

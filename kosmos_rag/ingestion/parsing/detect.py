@@ -94,6 +94,8 @@ def detect(data: bytes, source: str) -> str:
     if data.startswith(_PARQUET) and data.endswith(_PARQUET):
         return media_types.PARQUET
     _refuse_known_binary(data)
+    if data.strip() and _extension(source) == "pdf":
+        raise ParseError("binary", "the file is named .pdf, and holds no PDF; give it the name of what it is")
     return _type_of_text(decode(data), _extension(source))
 
 

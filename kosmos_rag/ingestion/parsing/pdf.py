@@ -107,9 +107,7 @@ def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> _Cont
     for content, page in zip(contents, pages, strict=True):
         page += [Paragraph(lines=[], verbatim=value) for value in map(_clean_value, content.values if content else ())]
     written = [page for page, content in zip(pages, contents, strict=True) if content and not content.scanned]
-    return _Content(
-        pages=pages, written_pages=written, outline=outline, title=title, notes=tuple(_page_notes(broken))
-    )
+    return _Content(pages=pages, written_pages=written, outline=outline, title=title, notes=tuple(_page_notes(broken)))
 
 
 _NO_CONTENT = PageContent()

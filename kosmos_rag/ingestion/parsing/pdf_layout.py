@@ -1,10 +1,12 @@
 """Paragraphs of a PDF in reading order: running lines left out, footnotes and captions between paragraphs."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from kosmos_rag.ingestion.parsing.pdf_lines import Line
 
@@ -25,7 +27,7 @@ _PAGE_NUMBER = re.compile(
     r"(?:\s*(?:/|of|von|de|di|sur|\|)\s*\d{1,4})?\W*",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(r"[.!?:;。！？…][\"'”’»)\]]*(?:\^\(?\w+\)?)?$")
+_SENTENCE_END = re.compile(r"[.!?:;\u3002\uff01\uff1f\u2026][\"'\u201d\u2019\u00bb)\]]*(?:\^\(?\w+\)?)?$")
 _CAPTION = re.compile(
     r"(?:fig(?:ure|\.)?|tab(?:le|\.)?|abb(?:ildung|\.)?|tabelle|chart|listing|algorithm|scheme|図|表)\s*[A-Z]?\d+",
     re.IGNORECASE,
@@ -34,8 +36,8 @@ _EDGE_POINTS = 8
 """Points by which lines of one column may differ at the left."""
 _LEAST_LINE = 15
 """Characters of a line that may go on in the next column or page."""
-_PUNCTUATION = ".,;:!?()[]\"'“”‘’„«»"
-_ITEM = re.compile(r"(?:[•▪◦‣*–—-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])\s")
+_PUNCTUATION = ".,;:!?()[]\"'\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb"
+_ITEM = re.compile(r"(?:[•▪◦‣*\u2013\u2014-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])\s")
 _NUMBERED = re.compile(r"(?:\d{1,2}(?:\.\d{1,2}){0,4}\.?|[A-Z]\.|[IVX]{1,5}\.)\s+[^\W\d_]")
 
 
@@ -46,15 +48,15 @@ class Paragraph:
     lines: list[Line]
     continues: bool = False
     """The paragraph goes on at the start of the next page that has text."""
-    space_above: float = 0.0
-    """Distance to the line above, in the usual distance of two lines; 0 at the top of a column."""
+    space_above: float = math.inf
+    """Distance to the line above, in the usual distance of two lines; infinite at the top of a column."""
     verbatim: str | None = None
     """Text in place of that of the lines: of a table."""
     context: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        """The text of the paragraph, a line of the page a line; divided words are whole, in the first of their lines."""
+        """The lines of the paragraph; a divided word is whole, in the first of its lines."""
         if self.verbatim is not None:
             return self.verbatim
         return join_lines(self.lines)
@@ -92,10 +94,11 @@ def paragraphs(pages: Sequence[PageLines]) -> list[list[Paragraph]]:
     metrics = _measure(pages)
     cleared = _without_running_lines(pages, metrics)
     result: list[list[Paragraph]] = []
-    before: _PageBuilder | None = None
+    before: _PageEnd | None = None
     for page, asides in cleared:
-        before = _PageBuilder(page, _of_page(page, metrics), before)
-        result.append(before.build(asides))
+        builder = _PageBuilder(page, _of_page(page, metrics), before)
+        result.append(builder.build(asides))
+        before = builder.end
     return result
 
 
@@ -156,9 +159,7 @@ def _distance(above: Line, below: Line) -> float:
     return (above.baseline - below.baseline) / max(above.size, below.size, 1.0)
 
 
-def _without_running_lines(
-    pages: Sequence[PageLines], metrics: _Metrics
-) -> Iterator[tuple[PageLines, list[Line]]]:
+def _without_running_lines(pages: Sequence[PageLines], metrics: _Metrics) -> Iterator[tuple[PageLines, list[Line]]]:
     """Yield each page without its page number and the lines that many pages have, and those that come first with it."""
     outer = [_outer_lines(page, metrics) for page in pages]
     counts = Counter(key for lines in outer for key in {_running_key(line) for line in lines})
@@ -176,6 +177,7 @@ def _without_running_lines(
                 running.add(line)
                 first += [line] if key not in seen else []
                 seen.add(key)
+        first.sort(key=lambda line: -line.baseline)
         yield (replace(page, items=[item for item in page.items if item not in running]) if running else page), first
 
 
@@ -196,20 +198,29 @@ def _is_page_number(line: Line) -> bool:
     return len(line.text) <= 20 and _PAGE_NUMBER.fullmatch(line.text) is not None
 
 
+class _PageEnd(NamedTuple):
+    """The last paragraph of a page, where it is of the text."""
+
+    paragraph: Paragraph
+    line: Line
+    is_full: bool
+    """The line reaches the right edge of its column."""
+
+
 class _PageBuilder:
     """Builds the paragraphs of one page, after those of the page before."""
 
-    def __init__(self, page: PageLines, metrics: _Metrics, before: "_PageBuilder | None") -> None:
+    def __init__(self, page: PageLines, metrics: _Metrics, before: "_PageEnd | None") -> None:
         self._page = page
         self._metrics = metrics
-        self._before = before._paragraphs if before else []
+        self._before = before
         self._edges: dict[int, float] = {}
         self._paragraphs: list[Paragraph] = []
         self._pending: list[Paragraph] = []
         """What would cut the open paragraph."""
-        self._last: Line | None = before._last if before and before._ends_with_text() else None
+        self._last: Line | None = before.line if before else None
         """The last line of the text."""
-        self._last_is_full = before is not None and before._last_is_full
+        self._last_is_full = before is not None and before.is_full
         """It reaches the right edge of its column."""
         self._jumped = True
         """The line is in another column or page than the last one."""
@@ -242,9 +253,12 @@ class _PageBuilder:
         self._end_page()
         return self._paragraphs
 
-    def _ends_with_text(self) -> bool:
-        """Return whether the last paragraph of the page is of the text."""
-        return bool(self._paragraphs) and self._last is not None and self._paragraphs[-1].lines[-1:] == [self._last]
+    @property
+    def end(self) -> _PageEnd | None:
+        """The end of the page; None where it has no text, or ends with a note."""
+        if not self._paragraphs or self._last is None or self._paragraphs[-1].lines[-1:] != [self._last]:
+            return None
+        return _PageEnd(self._paragraphs[-1], self._last, self._last_is_full)
 
     def _is_aside(self, line: Line, above: Line | None, *, aside: bool) -> bool:
         """Return whether a line is of a footnote, a caption or a figure."""
@@ -269,7 +283,8 @@ class _PageBuilder:
             self._pending.append(Paragraph(lines=[line], space_above=self._space(above, line)))
 
     def _space(self, above: Line | None, line: Line) -> float:
-        return max(0.0, _distance(above, line) / self._metrics.distance) if above else 0.0
+        distance = _distance(above, line) if above else -1.0
+        return distance / self._metrics.distance if distance > 0 else math.inf
 
     def _add(self, line: Line, above: Line | None, below: Line | None) -> None:
         last = self._last
@@ -284,7 +299,7 @@ class _PageBuilder:
             self._paragraphs[-1].lines.append(line)
             return
         if not self._paragraphs and not divides and self._before:
-            self._before[-1].continues = True
+            self._before.paragraph.continues = True
             self._joins_page_before = True
         else:
             self._flush()
@@ -296,13 +311,9 @@ class _PageBuilder:
 
     def _end_page(self) -> None:
         """Put what is left before the last paragraph, which may go on, if it began on this page."""
-        may_go_on = (
-            self._paragraphs
-            and self._ends_with_text()
-            and self._last is not None
-            and not _SENTENCE_END.search(self._last.text)
-            and not (len(self._paragraphs) == 1 and self._joins_page_before)
-        )
+        end = self.end
+        is_joined = len(self._paragraphs) == 1 and self._joins_page_before
+        may_go_on = end is not None and not _SENTENCE_END.search(end.line.text) and not is_joined
         at = len(self._paragraphs) - 1 if may_go_on else len(self._paragraphs)
         self._paragraphs[at:at] = self._pending
 

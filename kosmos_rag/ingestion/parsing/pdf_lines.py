@@ -16,7 +16,7 @@ _LOWERED = 0.06
 _WORD_GAP = 0.15
 _LINE_GAP = 1.0
 """Sizes of the letters between two runs of one line of text."""
-_SIMPLE_SCRIPT = re.compile(r"[-+−]?\w+")
+_SIMPLE_SCRIPT = re.compile(r"[-+\u2212]?\w+")
 _ORDINAL = re.compile(r"st|nd|rd|th|er|re|e|o|a|º|ª")
 _UNPRINTED = re.compile("[\ufffe\uffff\x02\u200b\u2060\ufeff]")
 _LINE_END_HYPHEN = re.compile(r"(?<=[^\W\d_])[\u00ad\u2010-]$|\u00ad$")

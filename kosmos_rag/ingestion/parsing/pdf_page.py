@@ -98,7 +98,7 @@ def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
     for turn, runs in lines:
         turned[turn] += sum(len(run.text) for run in runs)
     turn = turned.most_common(1)[0][0] if turned else 0
-    left, bottom, right, top = page.get_mediabox()
+    left, bottom, right, top = page.get_bbox()
     kept = [runs for of_line, runs in lines if of_line == turn]
     if turn == _DOWNWARD:
         # PDFium gives columns of vertical writing from left to right; they are read from right to left.
@@ -280,29 +280,33 @@ def table_regions(rules: Sequence[Rule]) -> list[_Box]:
 
     Lines that touch, or horizontal ones of one width above each other, are of one table, which has three or more.
     """
-    groups: list[tuple[_Box, int]] = []
+    groups: list[_RuleGroup] = []
     for rule in sorted(rules, key=lambda rule: -rule.top):
-        box, count = _Box(*rule), 1
+        group = _RuleGroup(_Box(*rule), 1, rule.right - rule.left >= rule.top - rule.bottom)
         apart = []
-        for other, number in groups:
-            if _belongs(rule, other):
-                box, count = _union([box, other]), count + number
+        for other in groups:
+            if _belongs(group, other):
+                group = _RuleGroup(
+                    _union([group.box, other.box]), group.rules + other.rules, group.horizontal and other.horizontal
+                )
             else:
-                apart.append((other, number))
-        groups = [*apart, (box, count)]
-    return [box for box, count in groups if count >= _LEAST_RULES and box.top - box.bottom > _SHORTEST_RULE]
+                apart.append(other)
+        groups = [*apart, group]
+    return [box for box, count, _ in groups if count >= _LEAST_RULES and box.top - box.bottom > _SHORTEST_RULE]
 
 
-def _belongs(rule: Rule, box: _Box) -> bool:
-    near = _NEAR
-    aligned = abs(rule.left - box.left) <= near and abs(rule.right - box.right) <= near
-    touches = (
-        rule.left <= box.right + near
-        and box.left <= rule.right + near
-        and rule.bottom <= box.top + near
-        and box.bottom <= rule.top + near
-    )
-    return aligned or touches
+class _RuleGroup(NamedTuple):
+    box: _Box
+    rules: int
+    horizontal: bool
+    """All of its lines are."""
+
+
+def _belongs(group: _RuleGroup, other: _RuleGroup) -> bool:
+    box, near = group.box, other.box
+    if group.horizontal and other.horizontal and abs(box.left - near.left) + abs(box.right - near.right) <= _NEAR:
+        return True
+    return _overlap(box, _Box(near.left - _NEAR, near.bottom - _NEAR, near.right + _NEAR, near.top + _NEAR))
 
 
 def _rules(page: Any) -> Iterator[Rule]:
