@@ -175,6 +175,8 @@ def pipeline_key(settings: Settings, model: str) -> str:
     ]
     if settings.ingestion.parsing.ocr:
         shape.append("ocr")
+    if settings.ingestion.parsing.hidden_cells:
+        shape.append("hidden_cells")
     if settings.rag.access.department_from is not None:
         shape.append(settings.rag.access.model_dump(mode="json"))
     return json.dumps(shape, sort_keys=True)

@@ -179,7 +179,7 @@ class ParsingSettings(Section):
         default=False,
         description="Read pages of a PDF that are pictures, seconds for each; needs memory_mb 2048 and the extra ocr.",
     )
-
+    hidden_cells: Switch = Field(default=False, description="Read hidden sheets, rows and columns of workbooks too.")
     require_isolation: Switch = Field(
         default=False,
         description="Parse only in a process isolated from network, processes and files: docs/parsing.md.",

@@ -69,11 +69,14 @@ _PARSERS: dict[str, _Parser] = {
 }
 
 
-def parse(document: SourceDocument, limits: OutputLimits = UNLIMITED, *, ocr: bool = False) -> ParsedDocument:
+def parse(
+    document: SourceDocument, limits: OutputLimits = UNLIMITED, *, ocr: bool = False, hidden_cells: bool = False
+) -> ParsedDocument:
     """Parse a document.
 
     The title of the result is the document's own where it has one. With `ocr`, pages of a PDF that are pictures are
-    read, which takes seconds for each. The text of the result is never blank.
+    read, which takes seconds for each. With `hidden_cells`, hidden sheets, rows and columns of workbooks are
+    read. The text of the result is never blank.
 
     Raises:
         ParseError: the bytes are not a document that can be used; `code` says why.
@@ -81,7 +84,11 @@ def parse(document: SourceDocument, limits: OutputLimits = UNLIMITED, *, ocr: bo
     media_type = detect(document.data, document.source)
     data, notes = _in_utf8(document.data, media_type)
     name = media_types.NAMES[media_type]
-    parser = partial(parse_pdf, ocr=True) if ocr and media_type == media_types.PDF else _PARSERS[media_type]
+    parser = _PARSERS[media_type]
+    if media_type == media_types.PDF:
+        parser = partial(parse_pdf, ocr=ocr)
+    elif media_type == media_types.XLSX:
+        parser = partial(parse_xlsx, hidden_cells=hidden_cells)
     with third_party(name):
         parsed = parser(data, limits)
     if not parsed.text or parsed.text.isspace():

@@ -9,7 +9,7 @@ from kosmos_rag.ingestion.parsing.tables import Table
 MAX_COLUMNS = 1_000
 """That a cell may cover, as the HTML standard has it."""
 _MAX_REPEATED_CHARS = 100
-_MAX_COVERED = 500_000
+MAX_COVERED = 500_000
 """Positions of a table that merged cells may fill: a file of a few bytes can ask for any number."""
 
 
@@ -98,8 +98,8 @@ class TableBuilder:
 
     def _cover(self, positions: int) -> None:
         self._positions += positions
-        if self._positions > _MAX_COVERED:
-            message = f"merged cells of a table cover more than {_MAX_COVERED:,} positions; simplify the table"
+        if self._positions > MAX_COVERED:
+            message = f"merged cells of a table cover more than {MAX_COVERED:,} positions; simplify the table"
             raise ParseError("too_large", message)
 
     def end_group(self) -> None:

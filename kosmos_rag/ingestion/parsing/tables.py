@@ -60,7 +60,7 @@ def render(table: Table, limits: OutputLimits) -> TableText:
     """
     header = _header(table)
     titles = (one_line(" ".join(row)) for row in table.rows[: header.first])
-    caption = "\n".join(filter(None, [one_line(table.caption), *titles]))
+    caption = "\n".join(filter(None, dict.fromkeys([one_line(table.caption), *titles])))
     levels = _name_levels(table, header)
     header_line = _join(_join_levels(levels))
     lines = [line for line in (caption, header_line) if line]

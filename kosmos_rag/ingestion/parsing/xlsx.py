@@ -1,25 +1,35 @@
-"""Parse XLSX: a sheet is a section, a row a line with the names of its columns."""
+"""Parse XLSX: a sheet is a section of tables and texts, a number as its cell shows it."""
 
+# openpyxl tells of number formats, hidden rows and merged cells in public only where it holds all cells as objects.
+# ruff: noqa: SLF001
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from datetime import datetime, time
 from io import BytesIO
 from typing import Any
 
+from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import screen_office
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.number_format import plain, show
+from kosmos_rag.ingestion.parsing.table_builder import MAX_COVERED, repeated
 from kosmos_rag.ingestion.parsing.tables import one_line
 
 _VISIBLE = "visible"
+_GENERAL = "General"
+_TRUE = ("1", "true")
 
 
-def parse_xlsx(data: bytes, limits: OutputLimits) -> ParsedDocument:
-    """Parse the visible sheets of an Excel workbook.
+def parse_xlsx(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False) -> ParsedDocument:
+    """Parse the sheets of an Excel workbook.
 
-    Formulas are the values that Excel stored last.
+    Formulas are the values that Excel stored last. Hidden sheets, rows and columns are left out but with
+    `hidden_cells`.
 
     Raises:
         ParseError: `too_large`, `encrypted`, `corrupt` or `unsupported` for an archive that is not safe to open.
@@ -29,28 +39,140 @@ def parse_xlsx(data: bytes, limits: OutputLimits) -> ParsedDocument:
     screen_office(data, "XLSX")
     composition = Composition(limits)
     with closing(load_workbook(BytesIO(data), read_only=True, data_only=True, keep_links=False)) as workbook:
+        formats = _Formats(workbook)
         for sheet in workbook.worksheets:
-            if sheet.sheet_state == _VISIBLE:
-                _add_sheet(composition, sheet)
+            if hidden_cells or sheet.sheet_state == _VISIBLE:
+                reader = _SheetReader(sheet, formats, limits)
+                reader.read(hidden_cells=hidden_cells)
+                if any(map(any, reader.rows)):
+                    composition.heading(1, sheet.title)
+                    composition.sheet(reader.rows, reader.spans)
         return composition.parsed(media_types.XLSX, clean_title(workbook.properties.title or ""))
 
 
-def _add_sheet(composition: Composition, sheet: Any) -> None:
-    # The file's word on its size would pad every row to it.
-    sheet.reset_dimensions()
-    rows = [[one_line(_text(value)) for value in row] for row in sheet.iter_rows(values_only=True)]
-    if any(map(any, rows)):
-        composition.heading(1, sheet.title)
-        composition.sheet(rows)
+class _Formats:
+    """The number formats of a workbook's cell styles."""
+
+    def __init__(self, workbook: Any) -> None:
+        self._workbook = workbook
+        self._codes: dict[int, str] = {}
+
+    def show(self, value: Any, style: int) -> str:
+        if isinstance(value, str):
+            return one_line(value)
+        code = self._codes.get(style)
+        if code is None:
+            code = self._codes[style] = self._code(style)
+        return plain(value) if code == _GENERAL and not isinstance(value, bool) else one_line(show(value, code))
+
+    def _code(self, style: int) -> str:
+        from openpyxl.styles.numbers import BUILTIN_FORMATS, BUILTIN_FORMATS_MAX_SIZE
+
+        styles, formats = self._workbook._cell_styles, self._workbook._number_formats
+        number = styles[style].numFmtId if style < len(styles) else 0
+        own = number - BUILTIN_FORMATS_MAX_SIZE
+        if own >= 0:
+            return str(formats[own]) if own < len(formats) else _GENERAL
+        return str(BUILTIN_FORMATS.get(number, _GENERAL))
 
 
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).upper()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    if isinstance(value, datetime):
-        return value.date().isoformat() if value.time() == time.min else value.isoformat(" ")
-    return str(value)
+class _SheetReader:
+    """Reads the cells of a sheet; blank rows in sequence count as one."""
+
+    def __init__(self, sheet: Any, formats: _Formats, limits: OutputLimits) -> None:
+        self.rows: list[list[str]] = []
+        self.spans: dict[tuple[int, int], int] = {}
+        self._sheet = sheet
+        self._formats = formats
+        self._limits = limits
+        self._numbers: list[int] = []
+
+    def read(self, *, hidden_cells: bool) -> None:
+        from openpyxl.worksheet._reader import WorkSheetParser
+
+        workbook = self._sheet.parent
+        with self._sheet._get_source() as source:
+            parser = WorkSheetParser(
+                source,
+                self._sheet._shared_strings,
+                data_only=True,
+                epoch=workbook.epoch,
+                date_formats=workbook._date_formats,
+                timedelta_formats=workbook._timedelta_formats,
+            )
+            size = 0
+            for number, cells in parser.parse():
+                hidden = parser.row_dimensions.pop(str(number), {}).get("hidden") in _TRUE
+                if not hidden or hidden_cells:
+                    size += self._add_row(number, cells)
+                    self._limits.check_text(size)
+        self._merge(parser.merged_cells.mergeCell if parser.merged_cells else ())
+        if not hidden_cells:
+            self._remove_columns(_hidden_columns(parser.column_dimensions, max(map(len, self.rows), default=0)))
+
+    def _add_row(self, number: int, cells: list[dict[str, Any]]) -> int:
+        row: list[str] = []
+        for cell in cells:
+            if cell["value"] is not None:
+                column = cell["column"] - 1
+                if column > len(row):
+                    row += [""] * (column - len(row))
+                text = self._formats.show(cell["value"], cell["style_id"])
+                if column >= len(row):
+                    row.append(text)
+                else:  # a hostile file names a cell twice
+                    row[column] = text
+        if not row:
+            return 0
+        if self.rows and number > self._numbers[-1] + 1:
+            self.rows.append([])
+            self._numbers.append(number - 1)
+        self.rows.append(row)
+        self._numbers.append(number)
+        return sum(map(len, row))
+
+    def _merge(self, ranges: Iterable[Any]) -> None:
+        """Give the text of merged cells to each of their rows, and note their columns."""
+        from openpyxl.utils import range_boundaries
+
+        covered = 0
+        for cells in ranges:
+            left, top, right, bottom = range_boundaries(cells.ref)
+            first, end = bisect_left(self._numbers, top), bisect_right(self._numbers, bottom)
+            covered += end - first
+            if covered > MAX_COVERED:
+                message = f"merged cells of a sheet cover more than {MAX_COVERED:,} rows; save it without them"
+                raise ParseError("too_large", message)
+            if first < end and self._numbers[first] == top and left <= len(self.rows[first]):
+                self._merge_rows(range(first, end), left - 1, right - left + 1)
+
+    def _merge_rows(self, indexes: range, column: int, width: int) -> None:
+        text = self.rows[indexes[0]][column]
+        for index in indexes:
+            row = self.rows[index]
+            row += [""] * (column + 1 - len(row))
+            row[column] = row[column] or repeated(text)
+            if text and width > 1:
+                self.spans[index, column] = width
+
+    def _remove_columns(self, hidden: Sequence[int]) -> None:
+        if not hidden:
+            return
+        for row in self.rows:
+            for column in reversed(hidden):
+                del row[column : column + 1]
+        spans = {(row, column, column + width) for (row, column), width in self.spans.items()}
+        self.spans = {
+            (row, start - bisect_left(hidden, start)): width
+            for row, start, end in spans
+            if (width := end - start - bisect_left(hidden, end) + bisect_left(hidden, start)) > 1
+        }
+
+
+def _hidden_columns(dimensions: Mapping[str, Mapping[str, str]], width: int) -> list[int]:
+    """Return the hidden columns, from 0, of the first `width`."""
+    hidden: set[int] = set()
+    for attributes in dimensions.values():
+        if attributes.get("hidden") in _TRUE:
+            hidden.update(range(int(attributes["min"]) - 1, min(int(attributes["max"]), width)))
+    return sorted(hidden)

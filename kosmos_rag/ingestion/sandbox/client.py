@@ -90,6 +90,7 @@ def _request(document: SourceDocument, limits: "ParsingSettings") -> Request:
         text_bytes=limits.text_mb * _MEGABYTE,
         pages=limits.pages,
         ocr=limits.ocr,
+        hidden_cells=limits.hidden_cells,
     )
 
 

@@ -41,6 +41,7 @@ class Request:
     text_bytes: int
     pages: int
     ocr: bool
+    hidden_cells: bool
 
     @property
     def output(self) -> OutputLimits:

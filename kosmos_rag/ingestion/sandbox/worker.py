@@ -33,7 +33,8 @@ def work(connection: socket.socket) -> None:
 
 def _parsed(request: Request, data: bytes) -> ParsedDocument | Failure:
     try:
-        return parse(document_of(request, data), request.output, ocr=request.ocr)
+        document = document_of(request, data)
+        return parse(document, request.output, ocr=request.ocr, hidden_cells=request.hidden_cells)
     except ParseError as error:
         return Failure(code=error.code, message=str(error))
     except MemoryError:

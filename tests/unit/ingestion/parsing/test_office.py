@@ -1,8 +1,11 @@
 """Workbooks, presentations and books made here."""
 
+import datetime
 import io
 import re
 import zipfile
+from collections.abc import Callable
+from typing import Any
 
 import openpyxl
 import pptx
@@ -40,8 +43,8 @@ def test_parse_xlsx__sheets_rows_and_columns(report_xlsx: bytes) -> None:
     parsed = parsed_of(report_xlsx)
     assert parsed.text == (
         "Sales\n\nSales of the year\nRegion | Day | Sum | Paid\n"
-        "Region: North; Day: 2024-05-01; Sum: 12.5; Paid: TRUE\n"
-        "Region: South; Day: 2024-05-02 09:30:00; Sum: 3; Paid: FALSE\n\n"
+        "Region: North; Day: 2024-05-01 0:00:00; Sum: 12.5; Paid: TRUE\n"
+        "Region: South; Day: 2024-05-02 9:30:00; Sum: 3; Paid: FALSE\n\n"
         "Region: After a gap; Sum: 7\n\n"
         "Staff\n\nName | Room\nName: Ada; Room: 7"
     )
@@ -161,3 +164,61 @@ def test_parse_pptx__merged_cells_keep_their_columns() -> None:
     assert parsed_of(out.getvalue()).text == (
         "Region | 2024 / Q1 | 2024 / Q2\nRegion: North; 2024 / Q1: 1; 2024 / Q2: 2"
     )
+
+
+def workbook_of(sheet: Callable[[Any], None], **options: bool) -> str:
+    workbook = openpyxl.Workbook()
+    workbook.active.title = "S"
+    sheet(workbook.active)
+    out = io.BytesIO()
+    workbook.save(out)
+    return parse(SourceDocument(source="a", data=out.getvalue()), **options).text.removeprefix("S\n\n")
+
+
+def test_parse_xlsx__numbers_as_their_cells_show_them() -> None:
+    def fill(sheet: Any) -> None:
+        sheet.append(["Region", "Share", "Sum", "Due"])
+        sheet.append(["North", 0.256, 4500, datetime.date(2024, 5, 1)])
+        for column, code in zip("BCD", ["0.0 %", "#,##0.00 [$€-407]", "d mmm yyyy"], strict=True):
+            sheet[f"{column}2"].number_format = code
+
+    assert workbook_of(fill).endswith("Region: North; Share: 25.6 %; Sum: 4,500.00 €; Due: 1 May 2024")
+
+
+def test_parse_xlsx__merged_cells() -> None:
+    def fill(sheet: Any) -> None:
+        for row in (["Sales by region"], ["Region", 2023, None, 2024], [None, "Q1", "Q2", "Q1", "Q2"]):
+            sheet.append(row)
+        for row in (["North", 1, 2, 3, 4], [None, 5, 6, 7, 8]):
+            sheet.append(row)
+        for cells in ("A1:E1", "A2:A3", "B2:C2", "D2:E2", "A4:A5"):
+            sheet.merge_cells(cells)
+
+    assert workbook_of(fill) == (
+        "Sales by region\nRegion | 2023 / Q1 | 2023 / Q2 | 2024 / Q1 | 2024 / Q2\n"
+        "Region: North; 2023 / Q1: 1; 2023 / Q2: 2; 2024 / Q1: 3; 2024 / Q2: 4\n"
+        "Region: North; 2023 / Q1: 5; 2023 / Q2: 6; 2024 / Q1: 7; 2024 / Q2: 8"
+    )
+
+
+@pytest.mark.parametrize("hidden_cells", [False, True])
+def test_parse_xlsx__hidden_rows_and_columns(hidden_cells: bool) -> None:
+    def fill(sheet: Any) -> None:
+        for row in (["Name", "Salary", "Room"], ["Ada", 10, 7], ["Bob", 20, 8]):
+            sheet.append(row)
+        sheet.row_dimensions[3].hidden = True
+        sheet.column_dimensions["B"].hidden = True
+
+    text = "Name | Room\nName: Ada; Room: 7"
+    if hidden_cells:
+        text = "Name | Salary | Room\nName: Ada; Salary: 10; Room: 7\nName: Bob; Salary: 20; Room: 8"
+    assert workbook_of(fill, hidden_cells=hidden_cells) == text
+
+
+def test_parse_xlsx__far_cells_and_wide_merges_cost_little() -> None:
+    def fill(sheet: Any) -> None:
+        sheet["A1"], sheet["B1"], sheet["A2"], sheet["B2"] = "Name", "Room", "Ada", 7
+        sheet["A1048576"] = "Note: far below"
+        sheet.merged_cells.add("D1:XFD1048576")
+
+    assert workbook_of(fill) == "Name | Room\nName: Ada; Room: 7\n\nNote: far below"
