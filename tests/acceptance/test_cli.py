@@ -353,7 +353,7 @@ def _cpu_s() -> float:
 
 @pytest.mark.slow
 def test_worker__mirrors_a_folder(folder: Path, kosmos: Run) -> None:
-    from workers.ingest import main
+    from kosmos_rag.apps.worker.commands.ingest import main
 
     watched = folder / "watched"
     watched.mkdir()

@@ -53,7 +53,7 @@ def kosmos(database: DatabaseSettings, mpnet: Path, monkeypatch: pytest.MonkeyPa
 
 def _spaces(done: Result) -> list[dict[str, Any]]:
     assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)["spaces"]  # type: ignore[no-any-return]
+    return json.loads(done.stdout)["spaces"]
 
 
 def test_reembed__moves_a_tenant_from_384_to_768_dimensions_and_back(kosmos: Run, mpnet: Path) -> None:

@@ -3,6 +3,7 @@
 import re
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -48,7 +49,7 @@ def test_distribute__again_finds_nothing_to_do(cluster: DatabaseSettings, admin:
     assert distribute_tables(cluster, dry_run=True) == []
     done = set_up(cluster)
     assert done.before == done.after
-    placed = dict(
+    placed = dict[Any, Any](
         admin.execute(
             "SELECT c.relname::text, p.partmethod::text FROM pg_dist_partition p "
             "JOIN pg_class c ON c.oid = p.logicalrelid WHERE NOT c.relispartition"

@@ -63,7 +63,7 @@ class Trial:
 
     def sql(self, text: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.database.admin_url or "", autocommit=True) as connection:
-            cursor = connection.execute(text, values or None)  # type: ignore[call-overload]
+            cursor = connection.execute(text, values or None)
             return cursor.fetchall() if cursor.description else []
 
     def put(self, jobs: Mapping[str, Mapping[str, Any]], owner: str = "acme", **options: Any) -> None:

@@ -182,7 +182,7 @@ _TEXTS: dict[str, Made] = {
     "a.zip: nothing": lambda: zipped({}),
     "a.zip: an archive in an archive": lambda: zipped({"a.docx": _docx()}),
 }
-_EML_HEAD = b"From: a\nDate: x\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b0\n\n"
+_EML_HEAD: bytes = b"From: a\nDate: x\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b0\n\n"
 
 FILES: dict[str, Made] = _TEXTS | {what: make for name in _MAIN_PARTS for what, make in _archives(name).items()}
 """By name of the file and what is wrong with it."""

@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,7 +20,7 @@ from kosmos_rag.storage.queue import kinds
 from tests.reliability.hostile_pdf import PDFS
 
 if TYPE_CHECKING:
-    from conftest import Trial
+    from tests.reliability.conftest import Trial
 
 Children = Callable[[int], list[int]]
 
@@ -54,7 +54,7 @@ def _scope(engine: Engine) -> Tenant:
 
 def test_crash_storm(trial: "Trial", settings: Settings, tmp_path: Path, children: Children) -> None:
     _write(tmp_path / "documents", 2000)
-    options = {"work": "engine_work", "kinds": DOCUMENTS, "processes": 2, "batch": 8, "lease_s": 4.0}
+    options: dict[str, Any] = {"work": "engine_work", "kinds": DOCUMENTS, "processes": 2, "batch": 8, "lease_s": 4.0}
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         _scope(engine).jobs.enqueue(tmp_path / "documents")
         for _ in range(3):

@@ -13,7 +13,7 @@ import pytest
 from kosmos_rag.storage.tenants import TenantRef, tenant
 
 if TYPE_CHECKING:
-    from conftest import Trial
+    from tests.reliability.conftest import Trial
 
 Children = Callable[[int], list[int]]
 

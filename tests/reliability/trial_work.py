@@ -58,7 +58,7 @@ class TrialWork:
         if not job.payload.get("bare"):
             try:
                 with self._database.worker.untenanted() as connection:
-                    connection.execute(sql, [job.key])  # type: ignore[call-overload]
+                    connection.execute(sql, [job.key])
             except DatabaseError:
                 pass
 

@@ -208,7 +208,7 @@ def test_readme__names_commands_and_targets_that_exist() -> None:
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     for target in re.findall(r"^make ([\w-]+)", readme, re.MULTILINE):
         assert target in targets
-    commands = {command.name for command in (*app.registered_commands, *app.registered_groups)}
+    commands = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
     for command in re.findall(r"^kosmos-rag (\w+)", readme, re.MULTILINE):
         assert command in commands
 

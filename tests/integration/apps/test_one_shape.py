@@ -81,5 +81,5 @@ def test_result__has_one_shape_by_all_five(running: Running, signer: Signer, cal
     assert public.keys() < full.keys() or call == "context"
     assert _same(_by_http(running, call, explain=False)) == public
     assert _same(plain.to_dict(explain=False)) == public
-    with mcp.serving(engine, signer) as server:
+    with mcp.serving(engine._engine, signer) as server:
         assert _same(mcp.data_of(server.call(call, {"question": QUESTION}))) == public

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -34,7 +35,7 @@ ENFORCED = {
     "indexes.unsegmented_chunks": 20,
     "indexes.vector": "none",
 }
-MODES = {
+MODES: dict[str, dict[str, Any]] = {
     "fused": {},
     "scores": {"rag.retrieval.fusion": "score"},
     "dense": {"rag.retrieval.keyword_weight": 0.0},
@@ -118,7 +119,7 @@ def modes(loaded_settings: Settings, shared_database: DatabaseSettings) -> Itera
     """Engines over one database, one for each way of answering."""
     settings = loaded_settings.model_copy(update={"database": shared_database})
     with ExitStack() as stack:
-        yield {name: stack.enter_context(opened(settings, ENFORCED | mode)) for name, mode in MODES.items()}
+        yield {name: stack.enter_context(opened(settings, {**ENFORCED, **mode})) for name, mode in MODES.items()}
 
 
 @pytest.mark.timeout(900)

@@ -253,7 +253,7 @@ def test_questions__of_documents_that_a_log_is_kept_of_are_refused(
     acme = filled.tenant(tenant_name)
     assert not acme.audited
     acme.collections.create("hr", preset="corporate")
-    assert acme.audited  # what is read without a collection is of this one too
+    assert filled.tenant(tenant_name).audited  # what is read without a collection is of this one too
     assert "these documents have an audit log" in kosmos("eval", "questions", "-t", tenant_name).stderr
     assert kosmos("eval", "questions", "-t", tenant_name, "-C", "default", "-o", "made.yaml").exit_code == 0
 

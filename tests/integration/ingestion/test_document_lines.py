@@ -1,6 +1,7 @@
 """Lines of a document, read by their place: the text that citations point into, for those who may read it."""
 
 import uuid
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,7 +15,7 @@ from tests.integration.variants import opened
 TEXT = "# Leave\n\nEmployees get 20 days.\n\n## Carry over\n\nFive days may be carried over.\n"
 
 
-def _document(scope: Tenant, **more: object) -> uuid.UUID:
+def _document(scope: Tenant, **more: Any) -> uuid.UUID:
     scope.ingest(SourceDocument(source="leave.md", data=TEXT.encode(), **more))
     (info,) = scope.documents()
     return info.id

@@ -1,8 +1,8 @@
 """What ingestion leaves behind of the documents given: one live version of each, of one model."""
 
 import threading
-from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -15,8 +15,15 @@ from kosmos_rag.core.errors import EmbeddingSpaceMismatch, RequestError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 
-def _text(source: str, text: str, **options: object) -> SourceDocument:
-    return SourceDocument(source=source, data=text.encode(), **options)  # type: ignore[arg-type]
+def _text(source: str, text: str, **options: Any) -> SourceDocument:
+    return SourceDocument(source=source, data=text.encode(), **options)
+
+
+def _deep(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
 
 
 @pytest.mark.parametrize(
@@ -32,7 +39,7 @@ def _text(source: str, text: str, **options: object) -> SourceDocument:
         _text("a", "words", acl="finance"),
         _text("a", "words", acl=(1,)),
         _text("a", "words", metadata={1: 2, "a": 3}),
-        pytest.param(_text("a", "words", metadata={"deep": reduce(lambda one, _: [one], range(5000), [])}), id="deep"),
+        pytest.param(_text("a", "words", metadata={"deep": _deep(5000)}), id="deep"),
         _text("u\ud800", "words"),
         SourceDocument(source="a", data="words"),  # type: ignore[arg-type]
         Path("/tmp/\x00x"),

@@ -1,8 +1,9 @@
 """Transactions, statements and model calls of an `ingest` call, counted; none depends on the size of the collection."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -65,7 +66,7 @@ def _transactions(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[l
                 continue
             original = getattr(role, method)
 
-            def begin(*args, original=original, name=name, **options):
+            def begin(*args: Any, original: Callable[..., Any] = original, name: str = name, **options: Any) -> Any:
                 begun.append(name)
                 return original(*args, **options)
 

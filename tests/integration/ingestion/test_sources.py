@@ -1,6 +1,7 @@
 """Sources with a server of PostgreSQL: rows of its tables, and folders as `ingest` takes them."""
 
 import json
+from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +21,7 @@ KEY = UUID("6f1c1d0e-0000-4000-8000-000000000001")
 
 
 @pytest.fixture
-def table(empty_database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> psycopg.Connection[Any]:
+def table(empty_database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[Any]]:
     """A connection to a database of its own, which KB_URL names."""
     monkeypatch.setenv("KB_URL", empty_database.admin_url or "")
     with psycopg.connect(empty_database.admin_url or "", autocommit=True) as connection:
@@ -32,7 +33,7 @@ def table(empty_database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> 
             "INSERT INTO article VALUES (%s, 7, 'a-7', 'about churn', %s, %s, %s, %s)",
             (KEY, date(2026, 1, 2), Decimal("1.50"), '{"a": [1]}', b"# From bytes"),
         )
-        yield connection  # type: ignore[misc]  # a fixture gives what it yields
+        yield connection
 
 
 def _source(**spec: Any) -> Source:

@@ -2,7 +2,8 @@
 
 import logging
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 import pytest
 
@@ -30,14 +31,14 @@ class Broken(Reranker):
 
     name = "broken"
 
-    def score(self, question, passages):
+    def score(self, question: str, passages: Sequence[str]) -> NoReturn:
         raise RuntimeError("no memory")
 
 
 class Away(HashingEmbedder):
     """A model that cannot be reached."""
 
-    def embed_query(self, question):
+    def embed_query(self, question: str) -> NoReturn:
         raise ModelUnavailable("the model cannot be reached")
 
 

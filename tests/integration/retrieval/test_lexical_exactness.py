@@ -5,6 +5,8 @@ import random
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
+from typing import cast
 
 import numpy as np
 import psycopg
@@ -196,7 +198,7 @@ def test_answers__are_the_oracles_after_every_step(settings: Settings, database:
         ]
         admin = stack.enter_context(psycopg.connect(database.admin_url or "", autocommit=True))
         run_state_machine_as_test(
-            lambda: Corpora(engines, admin),
+            cast("type[RuleBasedStateMachine]", partial(Corpora, engines, admin)),
             settings=hypothesis_settings(
                 max_examples=worlds,
                 stateful_step_count=14,

@@ -139,12 +139,12 @@ def test_result__over_all_collections_knows_of_a_new_one(kept: Engine, tenant_na
 
 
 def test_result__outlives_what_does_not_concern_it(kept: Engine, tenant_name: str) -> None:
-    scope = {"collection": "wiki"}
-    _ask(kept, tenant_name, **scope)
+    collection = "wiki"
+    _ask(kept, tenant_name, collection=collection)
     kept.tenant(tenant_name).ingest(_document(99))
     kept.tenant(f"{tenant_name}-other").ingest(_document(99))
-    kept.tenant(tenant_name, **scope).ingest(_document(1, "wiki"))  # unchanged
-    assert _ask(kept, tenant_name, **scope).cached
+    kept.tenant(tenant_name, collection=collection).ingest(_document(1, "wiki"))  # unchanged
+    assert _ask(kept, tenant_name, collection=collection).cached
 
 
 class Reranker:

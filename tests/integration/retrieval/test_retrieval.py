@@ -52,7 +52,7 @@ def _assert_equals_oracle(engine: Engine, url: str, name: str, texts: Sequence[s
     for question, terms in zip(questions, _analysed(url, questions), strict=True):
         expected = oracle.get_scores(terms)
         found = scope.search(question, 1000)
-        lexical = {hit.title: hit.lexical_score for hit in found.hits if hit.lexical_rank is not None}
+        lexical = {hit.title: hit.lexical_score for hit in found.hits if hit.lexical_score is not None}
         wanted = {f"d{number:05}": score for number, score in enumerate(expected) if score > 0}
         assert set(lexical) <= set(wanted)
         assert len(lexical) == min(found.retrievers["lexical"].requested, len(wanted))

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, Self
 from uuid import UUID
 
 import numpy as np
@@ -63,7 +64,7 @@ def publisher(opened: Database) -> Publisher:
     return Publisher(opened, embedders)
 
 
-def _rows(database: DatabaseSettings, query: str) -> list[tuple[object, ...]]:
+def _rows(database: DatabaseSettings, query: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(database.admin_url or "") as connection:
         return connection.execute(query.encode()).fetchall()
 
@@ -119,8 +120,8 @@ class ClockAhead(datetime):
     """The clock of a process that is a day ahead."""
 
     @classmethod
-    def now(cls, tz=None):
-        return datetime.now(tz) + timedelta(days=1)
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return super().now(tz) + timedelta(days=1)
 
 
 def test_publish__takes_the_time_from_the_server(
@@ -207,7 +208,7 @@ def test_publish__writes_vectors_of_the_spaces_that_are_still_there(
         document = _prepared([live, following, gone, dropping], text)
         with opened.worker.transaction(ACME.id, [EVERYONE]) as connection:
             publish(connection, ACME.id, [document], collection=DEFAULT_COLLECTION, now=NOW)
-        stored = dict(_rows(database, "SELECT space_id, embedding::real[] FROM kosmos.embeddings"))
+        stored = dict[Any, Any](_rows(database, "SELECT space_id, embedding::real[] FROM kosmos.embeddings"))
         assert stored.keys() == {live[0].id, following[0].id}
         for space, embedder in (live, following):
             assert np.allclose(stored[space.id], embedder.embed([text])[0], atol=1e-3)

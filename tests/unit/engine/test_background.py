@@ -7,7 +7,7 @@ from kosmos_rag.engine.background import BackgroundQueue
 
 def test_calls__run_one_after_the_other_in_their_order() -> None:
     background, ran = BackgroundQueue(capacity=10), list[int]()
-    assert all(background.submit(lambda number=number: ran.append(number)) for number in range(10))  # type: ignore[misc]
+    assert all(background.submit(lambda number=number: ran.append(number)) for number in range(10))
     assert background.drain(10)
     assert ran == list(range(10))
     background.close()
@@ -61,7 +61,7 @@ def test_closed__takes_nothing_and_drops_what_waits() -> None:
 
 def test_close__lets_waiting_tasks_run_for_the_time_given() -> None:
     background, ran = BackgroundQueue(capacity=5), list[int]()
-    assert all(background.submit(lambda number=number: ran.append(number)) for number in range(5))  # type: ignore[misc]
+    assert all(background.submit(lambda number=number: ran.append(number)) for number in range(5))
     background.close(timeout_s=10)
     assert ran == list(range(5))
     assert not background.submit(lambda: None)

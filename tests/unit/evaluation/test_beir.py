@@ -9,8 +9,9 @@ import pytest
 
 from kosmos_rag.core.config import IngestionSettings, Settings
 from kosmos_rag.core.errors import RequestError, SourceError
-from kosmos_rag.evaluation import download, load_beir, tenant_of
+from kosmos_rag.evaluation import load_beir, tenant_of
 from kosmos_rag.evaluation.download import _unpack, fetch_set
+from kosmos_rag.ingestion.sources.fetching import Fetcher
 
 FILES = {
     "corpus.jsonl": '{"_id": "d1", "title": "T", "text": "words"}\n{"_id": "d2", "title": "", "text": ""}\n\n',
@@ -116,7 +117,7 @@ def test_archive__that_is_damaged_is_refused() -> None:
 
 
 def test_cache__keeps_what_was_fetched_within_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download.Fetcher, "fetch", lambda _, url: FILES[url.partition("/../")[2]].encode())
+    monkeypatch.setattr(Fetcher, "fetch", lambda _, url: FILES[url.partition("/../")[2]].encode())
     other = tmp_path / "cache" / "other"
     other.mkdir(parents=True)
     folder = fetch_set("https://example.org/..", IngestionSettings(), split="test", cache=tmp_path / "cache")

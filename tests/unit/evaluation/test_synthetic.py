@@ -1,12 +1,12 @@
 """Questions made of documents."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import pytest
 
 from kosmos_rag.core.errors import ModelError
-from kosmos_rag.core.protocols import Message
+from kosmos_rag.core.protocols import LanguageModel, Message
 from kosmos_rag.evaluation.synthetic import ChunkText, generate_questions, generate_with_model
 
 
@@ -51,14 +51,14 @@ def test_make__leaves_near_duplicates_out() -> None:
 
 
 @dataclass
-class Writer:
+class Writer(LanguageModel):
     """A model that writes the same each time."""
 
     answers: Sequence[str]
     name: str = "writer"
     asked: int = 0
 
-    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> Iterator[str]:
+    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> Generator[str]:
         assert "````" in messages[0].text
         self.asked += 1
         yield from self.answers[(self.asked - 1) % len(self.answers)]

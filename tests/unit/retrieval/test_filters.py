@@ -92,6 +92,8 @@ def test_times__without_an_offset_in_their_zone_are_utc() -> None:
         def utcoffset(self, _: datetime | None) -> None:
             return None
 
+        dst = tzname = utcoffset
+
     assert _condition({"created_at": datetime(2026, 1, 1, tzinfo=Nowhere())})[1] == {
         "v0": "2026-01-01T00:00:00.000000Z"
     }

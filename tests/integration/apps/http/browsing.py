@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, ViewportSize
 
 _ARGUMENTS = (
     "--headless=new",
@@ -21,7 +21,8 @@ _ARGUMENTS = (
     "--disable-sync",
     "--no-first-run",
 )
-DESKTOP, PHONE = {"width": 1360, "height": 900}, {"width": 360, "height": 740}
+DESKTOP: "ViewportSize" = {"width": 1360, "height": 900}
+PHONE: "ViewportSize" = {"width": 360, "height": 740}
 
 
 def executable() -> str | None:

@@ -80,13 +80,23 @@ class Running:
         return keys.create(tenant(tenant_name), name, scopes=scopes, principals=principals, **options)
 
 
+def listen() -> socket.socket:
+    """Listen on a free port.
+
+    asyncio sends small parts of an answer at once only where a socket names its protocol, as those it opens itself do.
+    """
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    return listening
+
+
 @contextmanager
 def serving(engine: Engine, signer: Signer) -> Iterator[Running]:
     """Serve an engine until the block ends; the engine stays open."""
     shared = AsyncEngine(engine)
     service = create_service(shared)
     server = Server(service, create_app(service))
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listen()
     loop = asyncio.new_event_loop()
 
     def run() -> None:

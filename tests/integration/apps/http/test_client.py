@@ -93,6 +93,9 @@ def test_events__are_the_records_of_a_stream(connect: Callable[..., Client]) -> 
     events = list(client.stream_answer("When are travel expenses paid back?"))
     assert [type(event) for event in events] == [AnswerSources, AnswerPiece, AnswerDone]
     sources, piece, done = events
+    assert isinstance(sources, AnswerSources)
+    assert isinstance(piece, AnswerPiece)
+    assert isinstance(done, AnswerDone)
     assert sources.context.passages == done.answer.context.passages
     assert piece.text.strip() == done.answer.text.strip()
     assert "\u2028" in "".join(passage.text for passage in sources.context.passages)
@@ -137,7 +140,7 @@ def test_collections__are_made_and_removed(served: Running, connect: Callable[..
 
 def test_sources__are_looked_at_now(served: Running, connect: Callable[..., Client], tmp_path: Path) -> None:
     mirror = served.service.engine.tenant("acme").jobs.enqueue(str(tmp_path), every=timedelta(hours=1))
-    with psycopg.connect(served.service.settings.database.admin_url) as connection:  # as it is between two looks
+    with psycopg.connect(served.service.settings.database.admin_url or "") as connection:  # as it is between two looks
         connection.execute("UPDATE kosmos.jobs SET state = 'scheduled', run_at = now() + '1 hour' WHERE kind = 'sync'")
     assert connect(scope="admin").reload() == [mirror]
     with pytest.raises(errors.NotPermitted):
@@ -228,6 +231,7 @@ class _Answers(HTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # head and body are sent apart: one would wait for the other
     server: _Answers
 
     def do_GET(self) -> None:
@@ -243,14 +247,14 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-def _busy(kind: type[Exception], seconds: str | None) -> tuple[int, dict[str, str], bytes]:
+def _busy(kind: type[errors.KosmosError], seconds: str | None) -> tuple[int, dict[str, str], bytes]:
     problem = PROBLEMS[kind]
     headers = {} if seconds is None else {"retry-after": seconds}
     return problem.status, headers, encode_problem(problem, "come again")
 
 
 STATS = b'{"total_documents": 1, "total_chunks": 2, "departments": {}, "embedding_dimension": 3}'
-DONE = (200, {}, STATS)
+DONE: tuple[int, dict[str, str], bytes] = (200, {}, STATS)
 
 
 def test_patience__is_had_as_often_as_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +279,7 @@ def test_patience__has_an_end(seconds: str | None) -> None:
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
-def test_problem__is_the_error_that_it_was_made_of(kind: type[Exception]) -> None:
+def test_problem__is_the_error_that_it_was_made_of(kind: type[errors.KosmosError]) -> None:
     content = encode_problem(PROBLEMS[kind], "what was wrong", code="empty")
     with _Answers((PROBLEMS[kind].status, {}, content)) as service, Client(service.url) as client:
         with pytest.raises(errors.KosmosError, match="what was wrong") as refused:

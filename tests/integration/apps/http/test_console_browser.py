@@ -20,7 +20,7 @@ from tests.integration.apps.http.serving import Running, Signer, serving
 from tests.integration.variants import changed
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Request
+    from playwright.sync_api import Browser, Dialog, FilePayload, Page, Request
 
 pytestmark = pytest.mark.slow
 
@@ -57,15 +57,24 @@ def served(settings: Settings, signer: Signer) -> Iterator[Running]:
             yield started
 
 
+def _markdown(name: str, data: bytes) -> "FilePayload":
+    return {"name": name, "mimeType": "text/markdown", "buffer": data}
+
+
 @contextmanager
 def opened(browser: "Browser", served: Running, **options: Any) -> Iterator["Page"]:
     """Give a page on which nothing goes wrong: no error, no dialog, nothing fetched from elsewhere."""
     wrong: list[str] = []
     context = browser.new_context(base_url=served.url, **{"viewport": DESKTOP, **options})
     page = context.new_page()
+
+    def refuse(dialog: "Dialog") -> None:
+        wrong.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
     page.on("console", lambda message: wrong.append(message.text) if message.type in {"error", "warning"} else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("dialog", refuse)
     page.on("request", lambda request: None if request.url.startswith(served.url) else wrong.append(request.url))
     yield page
     context.close()
@@ -128,7 +137,7 @@ def test_hostile_texts__stay_texts(browser: "Browser", served: Running) -> None:
 def test_upload__is_followed_to_its_end(browser: "Browser", served: Running) -> None:
     with opened(browser, served) as page:
         page.goto("/documents")
-        file = {"name": "travel.md", "mimeType": "text/markdown", "buffer": b"# Travel\n\nBy train.\n"}
+        file = _markdown("travel.md", b"# Travel\n\nBy train.\n")
         page.set_input_files("#files", [file])
         page.click("#upload .primary")
         page.wait_for_selector("text=waits for a worker")
@@ -142,7 +151,7 @@ def test_upload__is_followed_to_its_end(browser: "Browser", served: Running) -> 
 def test_upload__without_scripts_leads_to_its_job(browser: "Browser", served: Running) -> None:
     with opened(browser, served, java_script_enabled=False) as page:
         page.goto("/documents")
-        page.set_input_files("#files", [{"name": "sea.md", "mimeType": "text/markdown", "buffer": b"# Sea\n"}])
+        page.set_input_files("#files", [_markdown("sea.md", b"# Sea\n")])
         page.fill("#readers", "department:hr")
         page.click("#upload .primary")
         page.wait_for_selector("tr.queued >> text=sea.md")
@@ -155,7 +164,7 @@ def test_uploads__are_followed_together_and_keep_their_readers(browser: "Browser
         page.on("request", lambda request: polls.append(request.url) if "/jobs/states" in request.url else None)
         page.goto("/documents")
         names = [f"part-{number}.md" for number in range(12)]
-        files = [{"name": name, "mimeType": "text/markdown", "buffer": name.encode()} for name in names]
+        files = [_markdown(name, name.encode()) for name in names]
         page.fill("#readers", "department:hr")
         page.set_input_files("#files", files)
         page.click("#upload .primary")
@@ -235,7 +244,7 @@ def test_pages__are_light_and_paint_soon(browser: "Browser", served: Running) ->
     for path in PAGES * 3:  # the best of three: other tests may run beside this one
         with opened(browser, served) as page:
             done: list[Request] = []
-            page.on("requestfinished", lambda request, done=done: done.append(request))
+            page.on("requestfinished", done.append)
             page.goto(path, wait_until="networkidle")
             paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
             paints[path] = min(paint, paints.get(path, paint))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def corporate(database: DatabaseSettings, signer: Signer, tmp_path: Path) -> Ite
         yield running
 
 
-def _sources(running: Running, body: dict[str, str], **claims: object) -> list[str]:
+def _sources(running: Running, body: dict[str, str], **claims: Any) -> list[str]:
     with running.client(**claims) as client, client.stream("POST", "/api/chat", json=body) as response:
         assert response.status_code == 200
         events = dict(events_of(response.iter_lines()))
@@ -72,7 +73,7 @@ def test_chat__of_a_collection_uses_its_preset_over_that_of_the_process(corporat
     assert len(hits) == 5, "default_k is of the process: adr states none"
 
 
-def _stats(running: Running, **claims: object) -> dict[str, object]:
+def _stats(running: Running, **claims: Any) -> dict[str, Any]:
     with running.client(**claims) as client:
         response = client.get("/api/rag/stats")
     assert response.status_code == 200

@@ -137,7 +137,7 @@ def test_turns__that_are_all_taken_are_a_503_and_free_again(narrow: Running) -> 
 
 
 def test_call__that_takes_too_long_is_a_504(narrow: Running) -> None:
-    admin = narrow.service.settings.database.admin_url
+    admin = narrow.service.settings.database.admin_url or ""
     with narrow.client() as client, psycopg.connect(admin) as other:
         other.execute("LOCK TABLE kosmos.documents IN ACCESS EXCLUSIVE MODE")
         response = client.get("/v1/documents")
@@ -154,7 +154,7 @@ def test_connections__are_kept_for_longer_than_balancers_keep_them(running: Runn
 
 
 def test_database__that_drops_its_connections_is_come_back_to(running: Running) -> None:
-    admin = running.service.settings.database.admin_url
+    admin = running.service.settings.database.admin_url or ""
     with running.client() as client:
         assert client.get("/v1/documents").status_code == 200
         with psycopg.connect(admin, autocommit=True) as other:

@@ -11,6 +11,7 @@ from hypothesis.errors import Unsatisfiable
 from jsonschema import Draft202012Validator
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi import checks
 
 from kosmos_rag import Engine, Settings, SourceDocument
@@ -44,7 +45,7 @@ def test_requests__made_up_from_the_document_are_answered_as_it_says(served: Run
         document = client.get("/openapi.json").json()
     schema = schemathesis.openapi.from_dict(document)
     headers = {"authorization": f"Bearer {served.signer.token(scope='admin')}"}
-    operations = [found.ok() for found in schema.get_all_operations()]
+    operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
     assert len(operations) == sum(len(methods) for methods in document["paths"].values())
     for operation in operations:
         for mode in GenerationMode:
@@ -62,7 +63,7 @@ def test_requests__made_up_from_the_document_are_answered_as_it_says(served: Run
                 case.call_and_validate(served.url, headers=headers, checks=CHECKS)
 
             # Nothing can be wrong with a request that has no parts.
-            with suppress(Unsatisfiable if mode is GenerationMode.NEGATIVE else ()):
+            with suppress(*([Unsatisfiable] if mode is GenerationMode.NEGATIVE else [])):
                 made_up()
 
 

@@ -5,6 +5,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
@@ -28,7 +29,7 @@ def served(running: Running) -> Running:
     return running
 
 
-def _ok(response: httpx.Response, status: int = 200) -> dict[str, object]:
+def _ok(response: httpx.Response, status: int = 200) -> dict[str, Any]:
     assert response.status_code == status, response.text
     return response.json()
 
@@ -157,8 +158,8 @@ def test_upload__becomes_a_job_once(running: Running) -> None:
         assert sent_elsewhere.status_code == 422
         with running.client(scope="ingest", sub="berta") as other:
             params = {"source": "other.md"}
-            again = other.post("/v1/documents", params=params, content=b"text", headers={"idempotency-key": "once"})
-            assert _ok(again, 202)["id"] != job["id"]
+            of_another = other.post("/v1/documents", params=params, content=b"text", headers=again)
+            assert _ok(of_another, 202)["id"] != job["id"]
         stored = running.service.engine.tenant("acme").jobs.find(ids=[job["id"]])[0].payload
         assert stored["document"]["acl"] == ["department:hr"]
         assert stored["document"]["metadata"] == {"year": 2026}
@@ -268,7 +269,7 @@ def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
 def test_reload__has_mirrors_looked_at_now(running: Running, tmp_path: Path) -> None:
     jobs = running.service.engine.tenant("acme", collection="mirrors").jobs
     mirror = jobs.enqueue(str(tmp_path), every=timedelta(hours=1), prune=False)
-    admin = running.service.settings.database.admin_url
+    admin = running.service.settings.database.admin_url or ""
     with psycopg.connect(admin) as connection:  # as it is between two looks
         connection.execute("UPDATE kosmos.jobs SET state = 'scheduled', run_at = now() + '1 hour' WHERE kind = 'sync'")
     with running.client(scope="read") as client:
@@ -287,7 +288,7 @@ def test_health__needs_no_credentials(running: Running) -> None:
 
 
 def test_readiness__stays_while_a_newer_service_is_put_in_place(running: Running) -> None:
-    with running.client("") as client, psycopg.connect(running.service.settings.database.admin_url) as connection:
+    with running.client("") as client, psycopg.connect(running.service.settings.database.admin_url or "") as connection:
         connection.execute("UPDATE kosmos.alembic_version SET version_num = '9999'")
         connection.execute("CREATE TABLE kosmos.of_the_newer (tenant_id uuid)")
         connection.commit()
@@ -299,7 +300,7 @@ def test_readiness__stays_while_a_newer_service_is_put_in_place(running: Running
 
 def test_readiness__is_looked_at_once_for_all_who_ask(running: Running) -> None:
     looking = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%alembic_version%'"
-    admin = running.service.settings.database.admin_url
+    admin = running.service.settings.database.admin_url or ""
     with running.client("") as client, psycopg.connect(admin) as held, psycopg.connect(admin, autocommit=True) as other:
         held.execute("LOCK TABLE kosmos.alembic_version IN ACCESS EXCLUSIVE MODE")
         with ThreadPoolExecutor(12) as threads:
@@ -316,7 +317,7 @@ def test_readiness__is_looked_at_once_for_all_who_ask(running: Running) -> None:
     ["UPDATE kosmos.alembic_version SET version_num = '0000'", "ALTER TABLE kosmos.chunks DISABLE ROW LEVEL SECURITY"],
 )
 def test_readiness__goes_with_the_database(running: Running, fault: str) -> None:
-    with running.client("") as client, psycopg.connect(running.service.settings.database.admin_url) as connection:
+    with running.client("") as client, psycopg.connect(running.service.settings.database.admin_url or "") as connection:
         assert client.get("/readyz").status_code == 200
         connection.execute(fault)
         connection.commit()

@@ -54,6 +54,7 @@ class KeyServer(HTTPServer):
 
 
 class _Keys(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # head and body are sent apart: one would wait for the other
     server: KeyServer
 
     def do_GET(self) -> None:

@@ -64,7 +64,7 @@ def test_uploads__at_once_take_little_memory_and_no_slots(settings: Settings, si
         with ThreadPoolExecutor(UPLOADS + 1) as threads, running.client(tenant="quiet") as client:
             watching = threads.submit(watch)
             sent = [threads.submit(upload, running, number) for number in range(UPLOADS)]
-            searches = Counter()
+            searches: Counter[int] = Counter()
             while not all(one.done() for one in sent):
                 searches[client.post("/v1/search", json={"question": "words"}).status_code] += 1
             statuses = [one.result() for one in sent]

@@ -3,8 +3,10 @@
 import asyncio
 
 import pytest
+from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
@@ -34,11 +36,18 @@ def test_options__are_how_many_and_which(tenant: Tenant) -> None:
 
 def test_chain__answers_from_the_passages(tenant: Tenant) -> None:
     seen: list[str] = []
-    joined = RunnableLambda(lambda documents: "\n".join(one.page_content for one in documents))
+
+    def joined(documents: list[Document]) -> str:
+        return "\n".join(one.page_content for one in documents)
+
+    def watched(prompt: PromptValue) -> PromptValue:
+        seen.append(prompt.to_string())
+        return prompt
+
     chain = (
-        {"context": KosmosRetriever(tenant=tenant, k=1) | joined, "question": RunnablePassthrough()}
+        {"context": KosmosRetriever(tenant=tenant, k=1) | RunnableLambda(joined), "question": RunnablePassthrough()}
         | ChatPromptTemplate.from_template("{context}\n\n{question}")
-        | RunnableLambda(lambda prompt: (seen.append(prompt.to_string()), prompt)[1])
+        | RunnableLambda(watched)
         | FakeListChatModel(responses=["20 days", "20 days"])
         | StrOutputParser()
     )

@@ -5,7 +5,7 @@ import asyncio
 from llama_index.core import Settings, get_response_synthesizer
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import MetadataMode, NodeRelationship
+from llama_index.core.schema import MetadataMode, NodeRelationship, RelatedNodeInfo
 
 from kosmos_rag import Filter, Tenant
 from kosmos_rag.apps.integrations.llama_index import KosmosRetriever
@@ -20,7 +20,9 @@ def test_nodes__are_the_passages_that_the_reader_may_read(tenant: Tenant) -> Non
     ]
     best = nodes[0].node
     assert (best.metadata["source"], best.metadata["year"], best.metadata["lines"]) == ("leave.md", 2026, [1, 5])
-    assert best.relationships[NodeRelationship.SOURCE].node_id == str(found.hits[0].document_id)
+    document = best.relationships[NodeRelationship.SOURCE]
+    assert isinstance(document, RelatedNodeInfo)
+    assert document.node_id == str(found.hits[0].document_id)
     shown = best.get_content(metadata_mode=MetadataMode.LLM)
     assert shown == f"reference: leave.md | Annual | L1 to L5\n\n{found.hits[0].text}"
     assert {one.metadata["source"] for one in nodes} == {"leave.md", "expenses.md"}

@@ -1,7 +1,6 @@
 """An MCP server over real sockets, and the SDK's own client of it."""
 
 import asyncio
-import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -10,13 +9,13 @@ from typing import Any
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, TextContent
 
 from kosmos_rag import AsyncEngine, Engine
 from kosmos_rag.apps.http.app import create_service
 from kosmos_rag.apps.http.server import Server
 from kosmos_rag.apps.mcp.http import PATH, create_app, create_server
-from tests.integration.apps.http.serving import Signer, eventually
+from tests.integration.apps.http.serving import Signer, eventually, listen
 
 
 class Running:
@@ -57,7 +56,7 @@ def serving(engine: Engine, signer: Signer) -> Iterator[Running]:
     service = create_service(shared)
     protocol = create_server(service)
     server = Server(service, create_app(service, protocol))
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listen()
 
     async def serve() -> None:
         async with protocol.session_manager.run():
@@ -86,4 +85,5 @@ def error_of(result: CallToolResult) -> str:
     """Return the message of a call that failed."""
     assert result.is_error, result
     (content,) = result.content
+    assert isinstance(content, TextContent)
     return content.text

@@ -12,6 +12,7 @@ from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.types import Job, JobState
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
@@ -147,7 +148,7 @@ class InterruptedEmbedder(HashingEmbedder):
         super().__init__()
         self.change: Callable[[], object] = lambda: None
 
-    def embed(self, texts):
+    def embed(self, texts: Sequence[str]) -> Vectors:
         change, self.change = self.change, lambda: None
         change()
         return super().embed(texts)

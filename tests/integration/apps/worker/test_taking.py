@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -39,8 +40,8 @@ def test_take__by_eight_at_once_gives_each_job_once(queue: Queue, put: Put) -> N
     put(*(f"a{number}" for number in range(400)))
     put(*(f"b{number}" for number in range(400)), owner=BETA)
 
-    def drain(worker: int) -> list[tuple[str, int]]:
-        taken: list[tuple[str, int]] = []
+    def drain(worker: int) -> list[tuple[str, UUID]]:
+        taken: list[tuple[str, UUID]] = []
         empty = 0
         while empty < 3:
             batch = queue.claim(7, kinds=[KIND], worker=str(worker))

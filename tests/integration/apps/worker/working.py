@@ -1,9 +1,10 @@
 """A worker's work within a test, and what is to be true after it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kosmos_rag import Engine, Tenant
 from kosmos_rag.apps.worker.handlers.maintenance import count_orphans
+from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.types import RunInfo
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
@@ -17,7 +18,7 @@ class CountingEmbedder(HashingEmbedder):
 
     texts = 0
 
-    def embed(self, texts):
+    def embed(self, texts: Sequence[str]) -> Vectors:
         self.texts += len(texts)
         return super().embed(texts)
 

@@ -58,6 +58,8 @@ def _assert_first_answered(acme: Tenant, plain: SearchResult, fault: str) -> Non
         f"the second configuration of the experiment vectors failed ({fault}), and the first one answered",
     )
     assert found.experiment == ExperimentAssignment(experiment="vectors", arm=Arm.CONTROL)
+    assert found.id is not None
+    assert plain.id is not None
     settings_of = {record.id: record.settings for record in acme.audit.find()}
     assert settings_of[found.id] == settings_of[plain.id]
 

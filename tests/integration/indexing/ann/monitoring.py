@@ -14,7 +14,7 @@ from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.ann.worlds import WORLD
 
 
-class Mute(type(WORLD)):  # type: ignore[misc]
+class Mute(type(WORLD)):
     """A model that is not there."""
 
     def embed(self, texts: Sequence[str]) -> Vectors:

@@ -137,12 +137,12 @@ def test_kept_result__is_of_one_space(acme: Tenant, settings: Settings) -> None:
 
 @pytest.mark.parametrize("variant", ["filter", "feedback", "phrase", "score fusion"])
 def test_every_way_to_ask__uses_the_space_that_is_live(acme: Tenant, settings: Settings, variant: str) -> None:
-    changed: dict[str, Any] = {
+    variants: dict[str, dict[str, Any]] = {
         "feedback": {"rag.retrieval.prf_weight": 0.5},
         "score fusion": {"rag.retrieval.fusion": "score"},
-    }.get(variant, {})
+    }
     acme.spaces.start()
-    with opened(settings, changed, embedder=OLD, next_embedder=NEW) as other:
+    with opened(settings, variants.get(variant, {}), embedder=OLD, next_embedder=NEW) as other:
         for switch in (lambda: None, acme.spaces.cutover, acme.spaces.rollback):
             switch()
             live = next(info.model for info in acme.spaces.status() if info.live)

@@ -139,7 +139,7 @@ def test_seals__beside_questions_and_each_other_hold_and_count_all(acme: Tenant)
     with ThreadPoolExecutor(8) as threads:
         asking = [threads.submit(acme.search, f"churn {number}") for number in range(asked)]
         sealing = [threads.submit(acme.audit.seal) for _ in range(12)]
-        for done in asking + sealing:  # type: ignore[operator]  # futures of two kinds
+        for done in asking + sealing:  # futures of two kinds
             done.result(timeout=60)
     acme.audit.seal()
     report = acme.audit.verify()

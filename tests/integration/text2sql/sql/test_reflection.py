@@ -71,7 +71,7 @@ def test_samples__of_a_table_that_is_not_there_are_named(shop: Shop) -> None:
 def test_sample_rules__have_bounds() -> None:
     for given in ({"max_values": 0}, {"max_values": 21}, {"max_chars": 0}, {"excluded": ("(",)}):
         with pytest.raises(RequestError, match="sample values"):
-            SampleRules(**given)  # type: ignore[arg-type]
+            SampleRules(**given)
 
 
 def test_sqlite__gives_composite_and_self_referencing_keys_and_2000_columns(tmp_path: Path) -> None:

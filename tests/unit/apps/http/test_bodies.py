@@ -66,7 +66,7 @@ def _sent_with(app: ASGIApp, headers: list[tuple[bytes, bytes]], pieces: list[Me
 
     asyncio.run(
         BodyLimits(app, Settings.load(overrides={"service.max_body_kb": 1}))(
-            SCOPE | {"headers": headers}, receive, send
+            {**SCOPE, "headers": headers}, receive, send
         )
     )
     return sent
@@ -109,5 +109,5 @@ def test_late_body__is_told_with_the_status_that_it_has(monkeypatch: pytest.Monk
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asyncio.run(BodyLimits(reads, late)(SCOPE | {"headers": [(b"content-length", b"9")]}, never, send))
+    asyncio.run(BodyLimits(reads, late)({**SCOPE, "headers": [(b"content-length", b"9")]}, never, send))
     assert sent[0]["status"] == json.loads(sent[1]["body"])["status"] == 408

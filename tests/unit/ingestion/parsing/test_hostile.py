@@ -136,7 +136,7 @@ def test_parse__hostile_repetition_takes_linear_time(text: str, source: str) -> 
 
 
 DEEP = 20_000
-HOSTILE_KINDS = {
+HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
     "front matter nested deep": ("a.md", "---\na: " + "[" * 16_000 + "\n---\nx"),
     "front matter nested mappings": ("a.md", "---\n" + "".join(f"{' ' * n}a:\n" for n in range(170)) + "---\nx"),
     "front matter of one long key": ("a.md", "---\n" + "a" * 16_000 + ": 1\n---\nx"),

@@ -166,7 +166,7 @@ def test_parse_pptx__merged_cells_keep_their_columns() -> None:
     )
 
 
-def workbook_of(sheet: Callable[[Any], None], **options: bool) -> str:
+def workbook_of(sheet: Callable[[Any], None], **options: Any) -> str:
     workbook = openpyxl.Workbook()
     workbook.active.title = "S"
     sheet(workbook.active)
@@ -187,10 +187,11 @@ def test_parse_xlsx__numbers_as_their_cells_show_them() -> None:
 
 def test_parse_xlsx__merged_cells() -> None:
     def fill(sheet: Any) -> None:
-        for row in (["Sales by region"], ["Region", 2023, None, 2024], [None, "Q1", "Q2", "Q1", "Q2"]):
-            sheet.append(row)
-        for row in (["North", 1, 2, 3, 4], [None, 5, 6, 7, 8]):
-            sheet.append(row)
+        sheet.append(["Sales by region"])
+        sheet.append(["Region", 2023, None, 2024])
+        sheet.append([None, "Q1", "Q2", "Q1", "Q2"])
+        sheet.append(["North", 1, 2, 3, 4])
+        sheet.append([None, 5, 6, 7, 8])
         for cells in ("A1:E1", "A2:A3", "B2:C2", "D2:E2", "A4:A5"):
             sheet.merge_cells(cells)
 

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,8 @@ def _attempts(aim: dict[str, Any]) -> dict[str, Callable[[], object]]:
     }
     for name, pid in (("its owner", owner), ("the zygote", os.getppid()), ("a sibling", aim["sibling"])):
         attempts |= {
-            f"reads the environment of {name}": lambda pid=pid: _read(f"/proc/{pid}/environ"),
-            f"opens the memory of {name}": lambda pid=pid: _read(f"/proc/{pid}/mem", aim["address"], 16),
+            f"reads the environment of {name}": partial(_read, f"/proc/{pid}/environ"),
+            f"opens the memory of {name}": partial(_read, f"/proc/{pid}/mem", aim["address"], 16),
         }
     return attempts
 
@@ -107,5 +108,5 @@ def attack(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    zygote.work = attack
+    vars(zygote)["work"] = attack
     zygote.main()

@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,7 @@ DOCUMENTS = st.builds(
     pages=st.lists(st.integers(0, 99)).map(tuple),
     notes=st.lists(st.builds(Note, code=TEXT, message=TEXT)).map(tuple),
 )
-GOOD = {"text": "x", "media_type": "text/plain", "title": None, "headings": [], "pages": []}
+GOOD: dict[str, Any] = {"text": "x", "media_type": "text/plain", "title": None, "headings": [], "pages": []}
 
 
 @given(DOCUMENTS)

@@ -22,6 +22,7 @@ Reply = Callable[["Handler"], None]
 class Handler(BaseHTTPRequestHandler):
     """Answers each path as the test says; notes what was asked."""
 
+    disable_nagle_algorithm = True  # head and body are sent apart: one would wait for the other
     server: "Server"
 
     def do_GET(self) -> None:
@@ -290,7 +291,10 @@ def test_server__that_is_slow_is_given_up(part: str, server: Server, ingestion: 
 
 @pytest.mark.parametrize("sent", [b"", b"not HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"])
 def test_server__that_breaks_off(sent: bytes, server: Server, ingestion: IngestionSettings) -> None:
-    server.replies["/a"] = lambda handler: handler.wfile.write(sent) and None
+    def reply(handler: Handler) -> None:
+        handler.wfile.write(sent)
+
+    server.replies["/a"] = reply
     assert _refusal(server.url("/a"), ingestion).code == "unavailable"
 
 

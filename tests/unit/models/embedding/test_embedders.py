@@ -18,7 +18,7 @@ SMALL, LARGE = HashingEmbedder(dimensions=64), HashingEmbedder(dimensions=128)
 class Unloadable(HashingEmbedder):
     """A model that must not be needed."""
 
-    def embed_query(self, question: str) -> np.ndarray:  # type: ignore[type-arg]
+    def embed_query(self, question: str) -> np.ndarray:
         raise AssertionError("loaded")
 
 
@@ -56,7 +56,7 @@ def test_space__of_the_same_size_is_told_apart_by_its_probe() -> None:
         def name(self) -> str:
             return "reversed"
 
-        def embed_query(self, question: str) -> np.ndarray:  # type: ignore[type-arg]
+        def embed_query(self, question: str) -> np.ndarray:
             return super().embed_query(question[::-1])
 
     other = Reversed(dimensions=64)

@@ -14,6 +14,7 @@ Messages = list[dict[str, str]]
 class Handler(BaseHTTPRequestHandler):
     """Hands each request to the next of the server's replies, the last of which stays."""
 
+    disable_nagle_algorithm = True  # head and body are sent apart: one would wait for the other
     server: "ChatServer"
     body: dict[str, Any]
 
@@ -123,7 +124,11 @@ def writes_and_then(then: Reply, *pieces: object) -> Reply:
 
 def sends(body: bytes) -> Reply:
     """Send bytes as they are."""
-    return lambda handler: handler.wfile.write(body) and None
+
+    def reply(handler: Handler) -> None:
+        handler.wfile.write(body)
+
+    return reply
 
 
 def returns(status: int, body: bytes = b"", **headers: str) -> Reply:

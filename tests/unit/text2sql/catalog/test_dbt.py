@@ -128,6 +128,7 @@ def test_catalog__is_read_where_it_stands_beside_the_manifest(tmp_path: Path) ->
 
 
 def test_manifest__of_another_shape_is_refused(tmp_path: Path) -> None:
-    for data in ([], {"nodes": {"a": {}}}, {"nodes": {}, "sources": {}}, {"nodes": 3}):
+    shapes: list[Any] = [[], {"nodes": {"a": {}}}, {"nodes": {}, "sources": {}}, {"nodes": 3}]
+    for data in shapes:
         with pytest.raises(SchemaInvalid, match="dbt's layout"):
             from_dbt(_written(tmp_path, "manifest.json", data))
