@@ -4,8 +4,9 @@ The media type is found by content. Each type has one parser, a function from by
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import Note, ParsedDocument, SourceDocument
@@ -15,7 +16,7 @@ from kosmos_rag.ingestion.parsing.csv import parse_csv
 from kosmos_rag.ingestion.parsing.decode import decode_text
 from kosmos_rag.ingestion.parsing.detect import detect, is_small_text
 from kosmos_rag.ingestion.parsing.docx import parse_docx
-from kosmos_rag.ingestion.parsing.eml import parse_eml
+from kosmos_rag.ingestion.parsing.eml import ParsePart, parse_eml, parse_mbox, parse_mhtml
 from kosmos_rag.ingestion.parsing.epub import parse_epub
 from kosmos_rag.ingestion.parsing.errors import third_party
 from kosmos_rag.ingestion.parsing.html import parse_html
@@ -53,7 +54,6 @@ _PARSERS: dict[str, _Parser] = {
     media_types.PPTX: parse_pptx,
     media_types.XLSX: parse_xlsx,
     media_types.EPUB: parse_epub,
-    media_types.EML: parse_eml,
     media_types.HTML: parse_html,
     media_types.MARKDOWN: _bounded(parse_markdown),
     media_types.CSV: partial(parse_csv, media_type=media_types.CSV),
@@ -69,6 +69,20 @@ _PARSERS: dict[str, _Parser] = {
 }
 
 
+class _MailParser(Protocol):
+    """Parses a mail whose attachments have parsers of their own."""
+
+    def __call__(self, data: bytes, limits: OutputLimits, parse_part: ParsePart) -> ParsedDocument: ...
+
+
+_MAIL_PARSERS: dict[str, _MailParser] = {
+    media_types.EML: parse_eml,
+    media_types.MBOX: parse_mbox,
+    media_types.MHTML: parse_mhtml,
+}
+_DEEPEST_ATTACHMENT = 3
+
+
 def parse(
     document: SourceDocument, limits: OutputLimits = UNLIMITED, *, ocr: bool = False, hidden_cells: bool = False
 ) -> ParsedDocument:
@@ -81,20 +95,40 @@ def parse(
     Raises:
         ParseError: the bytes are not a document that can be used; `code` says why.
     """
-    media_type = detect(document.data, document.source)
-    data, notes = _in_utf8(document.data, media_type)
-    name = media_types.NAMES[media_type]
-    parser = _PARSERS[media_type]
-    if media_type == media_types.PDF:
-        parser = partial(parse_pdf, ocr=ocr)
-    elif media_type == media_types.XLSX:
-        parser = partial(parse_xlsx, hidden_cells=hidden_cells)
-    with third_party(name):
-        parsed = parser(data, limits)
-    if not parsed.text or parsed.text.isspace():
-        raise ParseError("empty", f"no text in the {name} file; give a document that has some")
-    limits.check(parsed)
-    return replace(parsed, title=document.title or parsed.title, notes=bound_notes((*notes, *parsed.notes)))
+    return _FileParser(limits=limits, ocr=ocr, hidden_cells=hidden_cells).parse(document)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _FileParser:
+    """Parses a file, and the files attached to it, by the same settings."""
+
+    limits: OutputLimits
+    ocr: bool
+    hidden_cells: bool
+
+    def parse(self, document: SourceDocument, depth: int = 0) -> ParsedDocument:
+        """Parse a document that is `depth` files deep in others. Raises ParseError."""
+        media_type = detect(document.data, document.source)
+        data, notes = _in_utf8(document.data, media_type)
+        name = media_types.NAMES[media_type]
+        parser = self._parser(media_type, depth)
+        with third_party(name):
+            parsed = parser(data, self.limits)
+        if not parsed.text or parsed.text.isspace():
+            raise ParseError("empty", f"no text in the {name} file; give a document that has some")
+        self.limits.check(parsed)
+        return replace(parsed, title=document.title or parsed.title, notes=bound_notes((*notes, *parsed.notes)))
+
+    def _parser(self, media_type: str, depth: int) -> _Parser:
+        if media_type == media_types.PDF:
+            return partial(parse_pdf, ocr=self.ocr)
+        if media_type == media_types.XLSX:
+            return partial(parse_xlsx, hidden_cells=self.hidden_cells)
+        if media_type not in _MAIL_PARSERS:
+            return _PARSERS[media_type]
+        if depth > _DEEPEST_ATTACHMENT:
+            raise ParseError("unsupported", f"mails in mails are read {_DEEPEST_ATTACHMENT} deep; take it out")
+        return partial(_MAIL_PARSERS[media_type], parse_part=partial(self.parse, depth=depth + 1))
 
 
 def _in_utf8(data: bytes, media_type: str) -> tuple[bytes, tuple[Note, ...]]:

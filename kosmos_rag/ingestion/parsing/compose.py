@@ -75,15 +75,17 @@ class Composition:
         """Add a note: what of the file was guessed or could not be read."""
         self._notes.append(Note(code=code, message=message))
 
-    def document(self, parsed: ParsedDocument, *, title: str | None = None) -> None:
+    def document(self, parsed: ParsedDocument, *, title: str | None = None, under: int = 0) -> None:
         """Add a parsed document as a block with its headings and notes.
 
-        `title` becomes its heading if it has none.
+        `title` becomes its heading if it has none; `under` is the level of the heading that its own are under.
         """
         if title and not parsed.headings:
             self.heading(1, title)
         start = self._add(parsed.text, _BLOCK_SEPARATOR)
-        self._headings += [Heading(level=h.level, title=h.title, start=start + h.start) for h in parsed.headings]
+        self._headings += [
+            Heading(level=under + h.level, title=h.title, start=start + h.start) for h in parsed.headings
+        ]
         self._notes += parsed.notes
         self._tables += [TableSpan(start=start + t.start, end=start + t.end, context=t.context) for t in parsed.tables]
 

@@ -67,7 +67,24 @@ _PLAIN = frozenset({media_types.TEXT, media_types.MARKDOWN, *media_types.CODE.va
 _MAIL_FIELDS = re.compile(r"(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)+(?:\n|\Z)")
 _FROM = re.compile(r"^From:", re.MULTILINE | re.IGNORECASE)
 _STAMP = re.compile(r"^(?:Date|Message-ID|MIME-Version|Received):", re.MULTILINE | re.IGNORECASE)
-_MAIL_NAMES = frozenset({"eml", "", "txt"})
+_ENVELOPE = re.compile(r">?From [^\n]*\n(?=[!-9;-~]+[ \t]*:)")
+_MAIL_FIELD = re.compile(
+    r"^(?:From|To|Subject|Date|Message-ID|MIME-Version|Received|Return-Path|Delivered-To|Content-Type)[ \t]*:",
+    re.MULTILINE | re.IGNORECASE,
+)
+_ANY_FIELD = re.compile(r"[!-9;-~]+[ \t]*:")
+_ENOUGH_FIELDS = 3
+_SAVED_PAGE = re.compile(r"^(?:From: <Saved by |Snapshot-Content-Location:)", re.MULTILINE)
+_MAIL_NAMES = {
+    "eml": media_types.EML,
+    "mbox": media_types.MBOX,
+    "mbx": media_types.MBOX,
+    "mht": media_types.MHTML,
+    "mhtml": media_types.MHTML,
+    "": None,
+    "txt": None,
+}
+"""Extensions of mails, and of files that may be one."""
 
 _HTML_NAMES = frozenset({"html", "htm", "xhtml"})
 _NAME = re.compile(r"[a-z][a-z_]+:[^/\\]*")
@@ -172,8 +189,8 @@ def _type_of_text(text: str, extension: str) -> str:
         return media_types.SVG
     if _WEBVTT.match(text):
         return media_types.WEBVTT
-    if extension in _MAIL_NAMES and _is_mail(text):
-        return media_types.EML
+    if (mail := _type_of_mail(text, extension)) is not None:
+        return mail
     if extension in media_types.TEXTS:
         return media_types.TEXTS[extension]
     if extension in _PROSE_NAMES and not text.startswith("#!") and _MARKDOWN_SIGN.search(text[:_SNIFFED]):
@@ -181,8 +198,26 @@ def _type_of_text(text: str, extension: str) -> str:
     return media_types.TEXT
 
 
+def _type_of_mail(text: str, extension: str) -> str | None:
+    """Return the type of a mail, a mailbox or a saved page; None for other texts."""
+    if extension not in _MAIL_NAMES:
+        return None
+    head = text[:_SNIFFED].lstrip()
+    envelope = _ENVELOPE.match(head)
+    fields = head[envelope.end() :] if envelope else head
+    named = _MAIL_NAMES[extension]
+    if named is not None:
+        known = len(_MAIL_FIELD.findall(fields.partition("\n\n")[0]))
+        return named if known >= _ENOUGH_FIELDS or (known and _ANY_FIELD.match(fields)) else None
+    if not _is_mail(fields):
+        return None
+    if envelope:
+        return media_types.MBOX
+    return media_types.MHTML if _SAVED_PAGE.search(fields.partition("\n\n")[0]) else media_types.EML
+
+
 def _is_mail(text: str) -> bool:
-    fields = _MAIL_FIELDS.match(text[:_SNIFFED])
+    fields = _MAIL_FIELDS.match(text)
     return fields is not None and bool(_FROM.search(fields[0]) and _STAMP.search(fields[0]))
 
 

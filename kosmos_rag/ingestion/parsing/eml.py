@@ -1,60 +1,298 @@
-"""Parse a mail: who wrote what to whom and when, the body, the names of what is attached."""
+"""Parse mails: who wrote what to whom and when, the texts in their order, forwarded mails and attachments."""
 
-from email import message_from_bytes, policy
-from email.message import EmailMessage
+import mimetypes
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from email.message import Message
 
-from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.ingestion.parsing import media_types
-from kosmos_rag.ingestion.parsing.clean import clean_title
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import ParsedDocument, SourceDocument
+from kosmos_rag.ingestion.parsing import media_types, mime
+from kosmos_rag.ingestion.parsing.armor import strip_armor
+from kosmos_rag.ingestion.parsing.cms import signed_content
 from kosmos_rag.ingestion.parsing.compose import Composition
-from kosmos_rag.ingestion.parsing.decode import decode
+from kosmos_rag.ingestion.parsing.decode import Decoded
 from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 
+ParsePart = Callable[[SourceDocument], ParsedDocument]
+"""Parses an attachment by its own parser."""
+
+UNREADABLE = "attachment_unreadable"
 _SHOWN = ("From", "To", "Cc", "Date")
+_MOST_ATTACHMENTS = 200
+_DEEPEST_PARTS = 30
+_DEEPEST_MAIL = 5
+_SKIPPED_TYPES = ("image/", "audio/", "video/", "font/")
+_SIGNATURES = frozenset(
+    {
+        *("application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"),
+        *("application/pgp-keys", "application/x-pkcs7-certificates"),
+    }
+)
+_CMS = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
+_REPORTS = frozenset({"message/delivery-status", "message/disposition-notification", "message/feedback-report"})
+_MAILS = frozenset({"message/rfc822", "message/global"})
+_BODIES = frozenset({"text/plain", "text/html"})
+_ENCODED_LINES = re.compile(
+    r"(?:^[A-Za-z0-9+/]{60,}={0,2}[ \t]*\n?){4,}(?:^[A-Za-z0-9+/]+={0,2}[ \t]*$)?", re.MULTILINE
+)
+_MBOX_START = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]*\n(?=[!-9;-~]+[ \t]*:)")
+_ESCAPED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
 
-def parse_eml(data: bytes, limits: OutputLimits) -> ParsedDocument:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Parts:
+    """What a mail consists of, each kind in its order."""
+
+    limits: OutputLimits
+    bodies: list[ParsedDocument] = field(default_factory=list)
+    mails: list[Message] = field(default_factory=list)
+    attachments: list[Message] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def extend(self, other: "_Parts", *, bodies: bool = True) -> None:
+        """Add the parts of another one."""
+        self.bodies.extend(other.bodies if bodies else ())
+        self.mails.extend(other.mails)
+        self.attachments.extend(other.attachments)
+        self.notes.extend(other.notes)
+
+
+def parse_eml(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> ParsedDocument:
     """Parse a mail, with its subject as title.
 
-    The plain body is preferred to the HTML body.
+    Of alternatives the plain text is preferred to the HTML text. Attachments and forwarded mails are sections of their
+    own; one that cannot be read is a note.
 
     Raises:
-        ParseError: `too_large`, or what the body's own parser raises.
+        ParseError: `encrypted`, or `too_large`.
     """
-    message = message_from_bytes(data, _class=EmailMessage, policy=policy.default)
-    subject = clean_title(str(message.get("Subject", "")))
+    message = mime.read_message(data)
     composition = Composition(limits)
-    composition.heading(1, subject or "")
-    composition.block("\n".join(_header_lines(message)))
-    _add_body(composition, message, limits)
-    names = [name for part in message.iter_attachments() if (name := clean_title(part.get_filename() or ""))]
-    if names:
-        composition.block(f"Attachments: {', '.join(names)}")
-    return composition.parsed(media_types.EML, subject)
+    _Mail(composition, limits, parse_part).add(message, level=1)
+    return composition.parsed(media_types.EML, mime.header(message, "Subject") or None)
 
 
-def _header_lines(message: EmailMessage) -> list[str]:
-    values = ((name, clean_title(str(message.get(name, "")))) for name in _SHOWN)
-    return [f"{name}: {value}" for name, value in values if value]
+def parse_mbox(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> ParsedDocument:
+    """Parse a mailbox in the format mbox (RFC 4155): each mail is a section.
+
+    Raises:
+        ParseError: `encrypted` where no mail is readable, or `too_large`.
+    """
+    composition = Composition(limits)
+    mail = _Mail(composition, limits, parse_part)
+    envelopes = list(_MBOX_START.finditer(data))
+    starts = [envelope.end() for envelope in envelopes] or [0]
+    ends = [*(envelope.start() for envelope in envelopes[1:]), len(data)]
+    failures = []
+    for number, (start, end) in enumerate(zip(starts, ends, strict=True), start=1):
+        message = mime.read_message(_ESCAPED_FROM.sub(rb"\1", data[start:end]))
+        try:
+            mail.add(message, level=1, title=f"Mail {number}")
+        except ParseError as error:
+            if error.code != "encrypted":
+                raise
+            failures.append(error)
+            composition.note("encrypted_part", f"mail {number} is encrypted and was left out")
+    if len(failures) == len(starts):
+        raise failures[0]
+    return composition.parsed(media_types.MBOX, None)
 
 
-def _add_body(composition: Composition, message: EmailMessage, limits: OutputLimits) -> None:
-    body = message.get_body(preferencelist=("plain", "html"))
-    text = _decoded(body) if isinstance(body, EmailMessage) else ""
-    if not text or text.isspace():
+def parse_mhtml(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> ParsedDocument:
+    """Parse a web page that was saved as MHTML (RFC 2557): its first HTML part."""
+    message = mime.read_message(data)
+    for part in message.walk():
+        if mime.content_type(part) == "text/html" and (decoded := mime.part_text(part)):
+            parsed = parse_html(decoded.text.encode(), limits)
+            title = parsed.title or mime.header(message, "Subject") or None
+            return replace(parsed, media_type=media_types.MHTML, title=title)
+    return replace(parse_eml(data, limits, parse_part), media_type=media_types.MHTML)
+
+
+class _Mail:
+    """Adds mails to a composition."""
+
+    def __init__(self, composition: Composition, limits: OutputLimits, parse_part: ParsePart) -> None:
+        self._composition = composition
+        self._limits = limits
+        self._parse_part = parse_part
+
+    def add(self, message: Message, *, level: int, title: str = "") -> None:
+        """Add a mail as a section.
+
+        Raises:
+            ParseError: `encrypted`; nothing was added then.
+        """
+        parts = _Parts(limits=self._limits)
+        _collect(message, parts, depth=0)
+        composition = self._composition
+        composition.heading(level, mime.header(message, "Subject") or title)
+        composition.block("\n".join(_header_lines(message)))
+        for body in parts.bodies:
+            composition.document(body, under=level)
+        for note in parts.notes:
+            composition.note(UNREADABLE, note)
+        if names := [name for part in parts.attachments if (name := mime.filename(part))]:
+            composition.block(f"Attachments: {', '.join(names)}")
+        self._add_mails(parts.mails, level + 1)
+        self._add_attachments(parts.attachments, level + 1)
+
+    def _add_mails(self, mails: list[Message], level: int) -> None:
+        for mail in mails:
+            subject = mime.header(mail, "Subject") or "Forwarded mail"
+            if level > _DEEPEST_MAIL:
+                self._composition.note(UNREADABLE, f"the mail {subject!r} is too deep in other mails")
+                continue
+            try:
+                self.add(mail, level=level, title="Forwarded mail")
+            except ParseError as error:
+                self._note(error, f"the mail {subject!r}")
+
+    def _add_attachments(self, attachments: list[Message], level: int) -> None:
+        readable = [part for part in attachments if not mime.content_type(part).startswith(_SKIPPED_TYPES)]
+        if len(readable) > _MOST_ATTACHMENTS:
+            message = f"only {_MOST_ATTACHMENTS} of {len(readable)} attachments were read"
+            self._composition.note(UNREADABLE, message)
+        for number, part in enumerate(readable[:_MOST_ATTACHMENTS], start=1):
+            name = mime.filename(part) or f"Attachment {number}"
+            try:
+                parsed = self._parse_part(_attached_document(part, name))
+            except ParseError as error:
+                self._note(error, f"the attachment {name!r}")
+                continue
+            self._composition.heading(level, name)
+            self._composition.document(replace(parsed, text=parsed.text.rstrip()), under=level)
+
+    def _note(self, error: ParseError, subject: str) -> None:
+        if error.code == "too_large" and subject.startswith("the mail"):
+            raise error
+        if error.code != "empty":
+            self._composition.note(UNREADABLE, f"{subject} cannot be read ({error.code}): {error}")
+
+
+def _header_lines(message: Message) -> list[str]:
+    return [f"{name}: {value}" for name in _SHOWN if (value := mime.header(message, name))]
+
+
+def _attached_document(part: Message, name: str) -> SourceDocument:
+    data = mime.part_bytes(part)
+    if mime.content_type(part).startswith("text/") and (decoded := mime.part_text(part)):
+        data = decoded.text.encode()
+    extension = "" if "." in name else mimetypes.guess_extension(mime.content_type(part)) or ""
+    return SourceDocument(source=f"{name}{extension}", data=data)
+
+
+def _collect(part: Message, parts: _Parts, *, depth: int) -> None:
+    """Sort what a part contains into `parts`.
+
+    Raises:
+        ParseError: `encrypted`.
+    """
+    kind = mime.content_type(part)
+    if depth > _DEEPEST_PARTS:
+        parts.notes.append(f"parts of the mail that are nested more than {_DEEPEST_PARTS} deep were left out")
+    elif kind in _MAILS:
+        if (mail := mime.encapsulated(part)) is not None:
+            parts.mails.append(mail)
+    elif kind in _REPORTS:
+        parts.bodies.append(_plain(Decoded(text=_report(part), encoding="ascii")))
+    elif part.is_multipart():
+        _collect_multipart(part, kind, parts, depth=depth + 1)
+    elif kind in _CMS or (mime.filename(part) or "").lower().endswith(".p7m"):
+        _collect_signed(part, parts, depth=depth + 1)
+    elif kind == "application/pgp-encrypted":
+        raise _encrypted("PGP")
+    elif _is_body(part, kind):
+        _collect_body(part, kind, parts, depth=depth)
+    elif kind not in _SIGNATURES:
+        parts.attachments.append(part)
+
+
+def _collect_multipart(part: Message, kind: str, parts: _Parts, *, depth: int) -> None:
+    children = [child for child in part.get_payload() if isinstance(child, Message)]
+    if kind == "multipart/encrypted":
+        raise _encrypted("S/MIME or PGP")
+    if kind == "multipart/alternative":
+        _collect_alternative(children, parts, depth=depth)
         return
-    if body is not None and body.get_content_type() == "text/html":
-        composition.document(parse_html(text.encode(), limits))
-    else:
-        composition.block(text)
+    # Of a signed mail, what follows the content is the signature.
+    for child in children[:1] if kind == "multipart/signed" else children:
+        _collect(child, parts, depth=depth)
 
 
-def _decoded(part: EmailMessage) -> str:
-    payload = part.get_payload(decode=True)
-    if not isinstance(payload, bytes) or not payload.strip():
-        return ""
+def _collect_alternative(children: list[Message], parts: _Parts, *, depth: int) -> None:
+    """Take the plain text, else the HTML text, else what there is; attachments may be in any alternative."""
+    found = []
+    for child in children:
+        alternative = _Parts(limits=parts.limits)
+        _collect(child, alternative, depth=depth)
+        found.append((child, alternative))
+    with_text = [alternative for _, alternative in found if alternative.bodies]
+    plain = [alternative for alternative in with_text if alternative.bodies[0].media_type == media_types.TEXT]
+    chosen = next(iter([*plain, *with_text]), None)
+    for child, alternative in found:
+        if alternative is chosen or child.is_multipart() or chosen is None:
+            parts.extend(alternative, bodies=alternative is chosen)
+
+
+def _collect_signed(part: Message, parts: _Parts, *, depth: int) -> None:
+    if mime.parameter(part, "smime-type") == "certs-only":
+        return
     try:
-        return payload.decode(part.get_content_charset() or "ascii")
-    except (LookupError, UnicodeDecodeError):  # no charset, or not the one it is written in
-        return decode(payload)
+        content = signed_content(mime.part_bytes(part))
+    except (IndexError, ValueError) as error:
+        raise ParseError("corrupt", f"the S/MIME part of the mail is broken ({error}); save the mail again") from error
+    if content is None:
+        raise _encrypted("S/MIME")
+    _collect(mime.read_message(content), parts, depth=depth)
+
+
+def _collect_body(part: Message, kind: str, parts: _Parts, *, depth: int) -> None:
+    decoded = mime.part_text(part)
+    if decoded is None:
+        return
+    if (multipart := mime.recover_parts(part, decoded.text)) is not None:
+        _collect(multipart, parts, depth=depth + 1)
+        return
+    if kind == "text/html":
+        parsed = parse_html(decoded.text.encode(), parts.limits)
+        body = replace(parsed, notes=(*decoded.notes, *parsed.notes))
+    else:
+        text, encrypted = strip_armor(decoded.text)
+        if encrypted:
+            raise _encrypted("PGP")
+        if mime.parameter(part, "format") == "flowed":
+            text = mime.unflow(text, delete_spaces=mime.parameter(part, "delsp") == "yes")
+        text, count = _ENCODED_LINES.subn("", text)
+        if count:
+            parts.notes.append("encoded data in the text was left out")
+        body = _plain(replace(decoded, text=text))
+    if body.text and not body.text.isspace():
+        parts.bodies.append(body)
+
+
+def _plain(decoded: Decoded) -> ParsedDocument:
+    text = decoded.text.strip("\n").rstrip()
+    return ParsedDocument(text=text, media_type=media_types.TEXT, notes=decoded.notes)
+
+
+def _is_body(part: Message, kind: str) -> bool:
+    """Return whether a part is a text of the mail itself: without a type it is plain text."""
+    if mime.disposition(part) == "attachment" or (mime.disposition(part) and mime.filename(part)):
+        return False
+    return kind in _BODIES or kind.startswith("multipart/") or kind == "text/rfc822-headers"
+
+
+def _report(part: Message) -> str:
+    """Return the fields of a delivery status or another report, a block for each recipient."""
+    payload = part.get_payload()
+    blocks = [block for block in payload if isinstance(block, Message)] if isinstance(payload, list) else []
+    fields = ("\n".join(f"{name}: {mime.header(block, name)}" for name in block) for block in blocks)
+    return "\n\n".join(text for text in fields if text)
+
+
+def _encrypted(kind: str) -> ParseError:
+    return ParseError("encrypted", f"the mail is encrypted ({kind}); save it decrypted")

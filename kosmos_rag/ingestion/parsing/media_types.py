@@ -6,6 +6,8 @@ PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentatio
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 EPUB = "application/epub+zip"
 EML = "message/rfc822"
+MBOX = "application/mbox"
+MHTML = "multipart/related"
 HTML = "text/html"
 MARKDOWN = "text/markdown"
 CSV = "text/csv"
@@ -80,7 +82,7 @@ TEXTS = (
 )
 """Kinds of text that only the extension tells."""
 
-NO_TEXT = frozenset({PDF, DOCX, PPTX, XLSX, EPUB, EML, PARQUET})
+NO_TEXT = frozenset({PDF, DOCX, PPTX, XLSX, EPUB, EML, MBOX, MHTML, PARQUET})
 """Formats that are not a text in one encoding."""
 
 NAMES = dict.fromkeys(CODE.values(), "source code") | {
@@ -90,6 +92,8 @@ NAMES = dict.fromkeys(CODE.values(), "source code") | {
     XLSX: "XLSX",
     EPUB: "EPUB",
     EML: "mail",
+    MBOX: "mailbox",
+    MHTML: "MHTML",
     HTML: "HTML",
     MARKDOWN: "Markdown",
     CSV: "CSV",

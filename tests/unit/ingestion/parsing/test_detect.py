@@ -92,7 +92,7 @@ def test_detect__html_by_its_first_tag(text: str, name: str) -> None:
         ("From: a@x\nDate: today\n\nHello", "a.eml", "message/rfc822"),
         ("Received: by x;\n\ttoday\nFrom: a@x\n\nHello", "a", "message/rfc822"),
         ("From: a@x\nDate: today\n\nHello", "a.py", "text/x-python"),
-        ("From: the desk of\n\nHello", "a.eml", "text/plain"),
+        ("From: the desk of\n\nHello", "a.txt", "text/plain"),
         ("Dear all,\nFrom: a\nDate: b\n", "a.eml", "text/plain"),
         ("#hashtag of today", "a.txt", "text/plain"),
     ],
