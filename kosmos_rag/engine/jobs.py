@@ -15,6 +15,7 @@ from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, RunInfo, SourceDocument
 from kosmos_rag.ingestion.document import check_document, document_id
+from kosmos_rag.ingestion.sources.names import default_name
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.sources.spec import JsonLinesPermissions, validate_feed
 from kosmos_rag.storage.pool import Database
@@ -47,6 +48,7 @@ class TenantJobs:
         item: SourceDocument | str | Path | Mapping[str, Any],
         *,
         prune: bool = True,
+        root: str | None = None,
         every: timedelta | None = None,
         priority: int = 0,
         connection: psycopg.Connection | None = None,
@@ -58,12 +60,14 @@ class TenantJobs:
         Args:
             item: The document, path or spec.
             prune: Whether to remove documents that the source no longer has.
+            root: Name of the root of a path, as in `Tenant.ingest`; a spec has its own. A root has one periodic sync:
+                enqueued from another path, it is synchronised from there.
             every: Interval of the syncs of a source; None for one sync.
             priority: Jobs with a higher priority are claimed first.
             connection: Connection of the worker role, on which `kosmos.enter` named this tenant. The job is then part
                 of its transaction: a rollback removes it. None for a transaction of its own.
         """
-        work = self._validate(item, every=every)
+        work = self._validate(item, root=root, every=every)
         if connection is not None:
             return self._enqueue(connection, work, prune=prune, every=every, priority=priority)
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as worker_connection:
@@ -118,7 +122,7 @@ class TenantJobs:
             SourceError: the document cannot be stored.
             DatabaseError: the job is not enqueued.
         """
-        self._validate(document, every=None)
+        self._validate(document, root=None, every=None)
         return self._enqueue(connection, document, prune=True, every=None, priority=0, upload_id=upload_id)
 
     def enqueue_job(
@@ -161,10 +165,12 @@ class TenantJobs:
         return None if row is None else Preset(name=row[0], content=row[1]).version
 
     def _validate(
-        self, item: SourceDocument | str | Path | Mapping[str, Any], *, every: timedelta | None
+        self, item: SourceDocument | str | Path | Mapping[str, Any], *, root: str | None, every: timedelta | None
     ) -> SourceDocument | dict[str, Any]:
         """Return the document or the plain spec. Raises RequestError, SourceError, ConfigError."""
         _check_interval(every)
+        if root is not None and not isinstance(item, str | Path):
+            raise RequestError("root is for a path; a spec has a key of that name, and a document its whole source")
         if isinstance(item, SourceDocument):
             if every is not None:
                 raise RequestError(
@@ -172,7 +178,7 @@ class TenantJobs:
                 )
             check_document(item, max_bytes=self._settings.ingestion.max_file_bytes)
             return item
-        spec = item if isinstance(item, Mapping) else {"kind": "folder", "path": Path(item).absolute()}
+        spec = item if isinstance(item, Mapping) else _folder_spec(Path(item), root)
         create_source(spec, self._settings.ingestion)
         plain: dict[str, Any] = json.loads(json.dumps(dict(spec), default=str))  # a path may be a Path
         return plain
@@ -192,7 +198,7 @@ class TenantJobs:
             kind, key = kinds.DOCUMENT, str(document_id(self._owner.id, self._collection, item.source))
             payload = self._upload(item, upload_id or store_upload(connection, self._owner.id, item.data))
         else:
-            kind, key = kinds.SYNC, f"sync {self._collection} {_digest(item)}"
+            kind, key = kinds.SYNC, f"sync {self._collection} {_digest(_identity(item))}"
             payload = {"spec": item, "prune": prune}
             if item.get("permissions") is not None:
                 self._enqueue_permissions(connection, item["permissions"], every=every, priority=priority)
@@ -258,6 +264,18 @@ class TenantJobs:
     def runs(self, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:
         """List the passes over sources with their ledgers, newest first. Raises DatabaseError."""
         return SyncRuns(self._database.worker).list(self._owner, run_id=run_id, limit=limit)
+
+
+def _folder_spec(path: Path, root: str | None) -> dict[str, Any]:
+    spec = {"kind": "folder", "path": path.absolute()}  # a worker has another working folder
+    return spec if root is None else {**spec, "root": root}
+
+
+def _identity(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what tells a source from others: of files their names, wherever they are."""
+    if "path" not in spec:
+        return spec
+    return {**spec, "path": default_name(Path(spec["path"]), spec.get("root")), "root": None}
 
 
 def _check_interval(every: timedelta | None) -> None:

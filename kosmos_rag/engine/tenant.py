@@ -155,17 +155,20 @@ class Tenant:
         items: SourceDocument | str | Path | Iterable[SourceDocument | str | Path],
         *,
         prune: bool = True,
+        root: str | None = None,
         on_progress: Progress | None = None,
     ) -> IngestReport:
         """Ingest files, folders and documents; unchanged ones are skipped.
 
-        A document that fails is in the report and does not stop the others. Raises ConfigError, ModelError,
-        DatabaseError.
+        A document that fails is in the report and does not stop the others. Raises RequestError for a root that is
+        malformed or that of two folders, ConfigError, ModelError, DatabaseError.
 
         Args:
             items: Files, folders or documents, one or many.
-            prune: Whether to remove documents whose file was removed from a folder. Nothing is removed if the folder
-                could not be read or is empty.
+            prune: Whether to remove documents of the root whose file was removed from a folder. Nothing is removed if
+                the folder could not be read or is empty.
+            root: What the names of files begin with, before their path in the folder: `handbook`, or `.` for nothing.
+                None for the name of the folder, and of a file for that of its parent.
             on_progress: Called after each document.
         """
         several = [items] if isinstance(items, str | Path | SourceDocument) else items
@@ -174,6 +177,7 @@ class Tenant:
             self._written,
             [Path(item) if isinstance(item, str) else item for item in several],
             prune=prune,
+            root=root,
             on_progress=on_progress,
         )
 

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Protocol
 
 from kosmos_rag.core.config import IngestionSettings
+from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, Source
+from kosmos_rag.ingestion.sources.spec import validate_spec
 
 
 class PendingDocument(Protocol):
@@ -45,7 +47,7 @@ class ListedDocument:
 
     @property
     def source(self) -> str:
-        """Absolute path of the file."""
+        """Name of the file: its root, a slash, and its path in it."""
         return self.entry.source
 
     def load(self) -> SourceDocument:
@@ -90,20 +92,41 @@ class Discovery:
     """Files that could not be listed."""
 
 
-def discover(items: Iterable[SourceDocument | Path], settings: IngestionSettings) -> Discovery:
-    """List the files of the paths; documents are passed through."""
+def discover(
+    items: Iterable[SourceDocument | Path], settings: IngestionSettings, *, root: str | None = None
+) -> Discovery:
+    """List the files of the paths; documents are passed through.
+
+    Args:
+        items: Documents, files and folders.
+        settings: Settings of ingestion.
+        root: What the names of the files begin with; None for the name of their folder.
+
+    Raises:
+        RequestError: The root is malformed, or is that of two of the folders.
+    """
     discovery = Discovery()
     files: dict[str, ListedDocument] = {}
     loaded: list[LoadedDocument] = []
+    folders: dict[str, Path] = {}
     for item in items:
         if isinstance(item, SourceDocument):
             loaded.append(LoadedDocument(document=item))
             continue
-        origin = FolderSource(FolderSpec(path=item), settings)
+        origin = FolderSource(validate_spec(FolderSpec, "folder", {"path": item, "root": root}), settings)
         listing = origin.listing()
-        files |= {entry.source: ListedDocument(origin=origin, entry=entry) for entry in listing}
+        for entry in listing:
+            first = files.setdefault(entry.source, ListedDocument(origin=origin, entry=entry))
+            if first.entry.locator != entry.locator:
+                message = f"{entry.source} is the name of two files; the first was taken: give one of them another root"
+                discovery.failures.append(IngestFailure(source=entry.source, code="duplicate", message=message))
         discovery.failures += listing.failures
         if item.is_dir():
+            if not item.samefile(folders.setdefault(origin.prefix, item)):
+                raise RequestError(
+                    f"the root of {folders[origin.prefix]} and of {item} is {listing.name}; "
+                    "name one of them by another root, in a call of its own"
+                )
             discovery.listings.append(listing)
     discovery.documents = [*files.values(), *loaded]
     return discovery

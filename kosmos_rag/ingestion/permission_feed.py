@@ -12,9 +12,10 @@ from uuid import UUID
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import are_names, is_text
-from kosmos_rag.ingestion.sources.files import open_regular, printable_name, unreadable
+from kosmos_rag.ingestion.sources.files import open_regular, unreadable
 from kosmos_rag.ingestion.sources.json_lines import parse_object
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS
+from kosmos_rag.ingestion.sources.names import printable
 from kosmos_rag.ingestion.sources.spec import JsonLinesPermissions, PermissionFeedSpec, SqlPermissions
 from kosmos_rag.ingestion.sources.sql import ROWS_AT_ONCE, connect, escape_colons, read_only_engine
 
@@ -123,23 +124,23 @@ def _read_json_lines(spec: JsonLinesPermissions) -> Permissions:
                 containers = _names(row, "containers") if "containers" in row else []
                 collected.add_document(name, containers, _names(row, "principals") if "principals" in row else [])
         except SourceError as error:
-            place = f"{printable_name(spec.path)}, line {number}"
+            place = f"{printable(spec.path.name)}, line {number}"
             raise SourceError(error.code, one_line(f"{place}: {error}; nothing was changed")) from error
     return collected.build()
 
 
 def _lines(spec: JsonLinesPermissions) -> Iterator[tuple[int, bytes]]:
-    with open_regular(spec.path) as file:
+    with open_regular(spec.path, printable(spec.path.name)) as file:
         try:
             number = 0
             while line := file.readline(MAX_LINE_BYTES):
                 number += 1
                 if len(line) == MAX_LINE_BYTES:
-                    place = f"{printable_name(spec.path)}, line {number}"
+                    place = f"{printable(spec.path.name)}, line {number}"
                     raise SourceError("too_large", f"{place} has {MAX_LINE_BYTES:,} bytes or more; split the container")
                 yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         except OSError as error:
-            raise unreadable(spec.path, error) from error
+            raise unreadable(printable(spec.path.name), error) from error
 
 
 def _parse_line(line: bytes) -> tuple[str, str, dict[str, Any]]:

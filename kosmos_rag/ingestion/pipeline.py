@@ -97,6 +97,7 @@ class IngestPipeline:
         items: Iterable[SourceDocument | Path],
         *,
         prune: bool,
+        root: str | None,
         on_progress: Progress | None,
     ) -> IngestReport:
         """Ingest files, folders and documents in the calling thread.
@@ -106,15 +107,17 @@ class IngestPipeline:
             collection: name of the collection; it is created with its first document.
             items: documents, files and folders.
             prune: remove documents whose file is gone from one of the folders.
+            root: what the names of files begin with; None for the name of their folder.
             on_progress: called after each document.
 
         Raises:
+            RequestError: the root is malformed, or is that of two of the folders.
             DatabaseUnavailable: the run ends; what was published stays.
             DatabaseNotReady: the database is not one to write to.
             ModelError: the model cannot embed, or is not the one of the tenant.
             ConfigError: the preset of the collection does not fit the settings of this process.
         """
-        discovery = discover(items, self.settings.ingestion)
+        discovery = discover(items, self.settings.ingestion, root=root)
         report = ReportBuilder(failed=list(discovery.failures))
         done, total = 0, len(discovery.documents)
         for window in split_windows(discovery.documents, WINDOW_DOCUMENTS):

@@ -46,11 +46,9 @@ def compile_filter(conditions: Filter) -> dict[str, Any]:
     Raises RequestError on a malformed filter: the message names the path, the value and what is right.
     """
     if not isinstance(conditions, Filter):
-        raise RequestError(
-            f"filter is {_show(conditions)}; give Filter(sources=('/docs',), where={{'title': 'Churn'}})"
-        )
+        raise RequestError(f"filter is {_show(conditions)}; give Filter(sources=('docs',), where={{'title': 'Churn'}})")
     if not are_names(conditions.sources):
-        raise RequestError(f"filter on sources is {_show(conditions.sources)}; give a tuple of names, ('/docs',)")
+        raise RequestError(f"filter on sources is {_show(conditions.sources)}; give a tuple of names, ('docs',)")
     escaped = (
         source.rstrip("/").replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
         for source in conditions.sources

@@ -51,4 +51,4 @@ def test_readme__code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setenv("KOSMOS_DATABASE__DATA_DIR", str(tmp_path / "database"))
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     exec(compile(code, "README.md", "exec"), {})
-    assert re.search(r"^\[1\] /.*examples/knowledge_base/\w+\.md .* L\d+", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^\[1\] knowledge_base/\w+\.md .* L\d+", capsys.readouterr().out, re.MULTILINE)

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kosmos_rag.apps.cli.common import console, display_source, print_json
+from kosmos_rag.apps.cli.common import console, print_json
 from kosmos_rag.apps.cli.options import command
 from kosmos_rag.apps.cli.search import QuestionArgument, SearchOptions
+from kosmos_rag.core.config.display import one_line
 
 if TYPE_CHECKING:
     from kosmos_rag.core.types import Answer, AnswerEvent, Citation, Context
@@ -40,7 +41,7 @@ def ask(
 
 
 def _reference(citation: "Citation") -> str:
-    return f"{display_source(citation.source)} | {citation.location}"
+    return f"{one_line(citation.source)} | {citation.location}"
 
 
 def _print_answer(events: "Iterable[AnswerEvent]") -> None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,12 +12,13 @@ import typer
 from kosmos_rag.apps.cli.common import (
     LimitOption,
     console,
-    display_source,
     print_json,
+    source_names,
     table,
     to_plain,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
+from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -206,12 +206,10 @@ def _names(document: str) -> "list[str | uuid.UUID]":
 
     They are its id, or its source name and the name of its path.
     """
-    from kosmos_rag.ingestion.sources.files import name_of
-
     try:
         return [uuid.UUID(document)]
     except ValueError:
-        return [document, name_of(Path(document))]
+        return [*source_names(document)]
 
 
 def _format_time(at: datetime) -> str:
@@ -235,9 +233,7 @@ def _print_record(record: "AuditRecord") -> None:
             out.print(f"{name:<16} {value}")
     for passage in record.passages:
         suffix = "" if passage.shown else "  (not in the context)"
-        out.print(
-            f"{passage.rank:>4}  {passage.score:.4f}  {display_source(passage.source)} v{passage.version}{suffix}"
-        )
+        out.print(f"{passage.rank:>4}  {passage.score:.4f}  {one_line(passage.source)} v{passage.version}{suffix}")
 
 
 def _print_sightings(document: str, records: "Sequence[DocumentAccess]") -> None:

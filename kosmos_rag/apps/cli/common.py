@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import IngestionError, KosmosError, RequestError
 
 if TYPE_CHECKING:
@@ -37,6 +36,14 @@ PrincipalOption = Annotated[
     list[str] | None,
     typer.Option(
         "--principal", metavar="NAME", help="Read with this principal only; may be repeated; default: everyone."
+    ),
+]
+RootOption = Annotated[
+    str | None,
+    typer.Option(
+        "--root",
+        metavar="NAME",
+        help="Root that the names of files begin with, . for none; default: the name of their folder.",
     ),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number of rows.")]
@@ -163,11 +170,9 @@ def console() -> "Console":
     return PlainConsole(width=None if sys.stdout.isatty() else _NO_WRAP_WIDTH)
 
 
-def display_source(source: str) -> str:
-    """Return a source on one line.
+def source_names(source: str) -> list[str]:
+    """Return the source, and where it is a path that exists, the name that its documents have by default."""
+    from kosmos_rag.ingestion.sources.names import default_name
 
-    A path below the current folder is relative to it.
-    """
-    with suppress(ValueError):
-        source = str(Path(source).relative_to(Path.cwd()))
-    return one_line(source)
+    path = Path(source)
+    return list(dict.fromkeys([source, default_name(path)] if path.exists() else [source]))

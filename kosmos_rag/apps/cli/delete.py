@@ -1,6 +1,5 @@
 """kosmos-rag delete: delete documents of a collection."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,6 +7,7 @@ import typer
 from kosmos_rag.apps.cli.common import (
     print_json,
     require_not_blank,
+    source_names,
 )
 from kosmos_rag.apps.cli.options import WriteOptions, command
 from kosmos_rag.core.errors import RequestError
@@ -34,11 +34,10 @@ def delete(
 def _match_sources(sources: list[str], stored: list[str], tenant: str, collection: str | None) -> set[str]:
     """Return the stored sources that the arguments name, directly or by folder."""
     from kosmos_rag.core.types import DEFAULT_COLLECTION
-    from kosmos_rag.ingestion.sources.files import name_of
 
     matched: set[str] = set()
     for source in sources:
-        names = {source, name_of(Path(source))}
+        names = source_names(source)
         folders = tuple(name.rstrip("/") + "/" for name in names)
         matching = {name for name in stored if name in names or name.startswith(folders)}
         if not matching:

@@ -5,12 +5,12 @@ from dataclasses import asdict
 from kosmos_rag.apps.cli.common import (
     PrincipalOption,
     console,
-    display_source,
     open_reader,
     print_json,
     table,
 )
 from kosmos_rag.apps.cli.options import ReadOptions, command
+from kosmos_rag.core.config.display import one_line
 
 
 @command
@@ -25,7 +25,7 @@ def documents(principal: PrincipalOption = None, *, common: ReadOptions) -> None
     rows = table(*columns, right={"version", "chunks", "bytes"})
     for document in infos:
         rows.add_row(
-            display_source(document.source),
+            one_line(document.source),
             document.collection,
             document.title,
             document.media_type,

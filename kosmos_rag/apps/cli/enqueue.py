@@ -8,6 +8,7 @@ import typer
 
 from kosmos_rag.apps.cli.common import (
     EveryOption,
+    RootOption,
     console,
     print_json,
     require_not_blank,
@@ -32,6 +33,7 @@ def enqueue(
             "--permissions", metavar="FILE", help="YAML file that describes a permission feed; may be repeated."
         ),
     ] = None,
+    root: RootOption = None,
     every: EveryOption = None,
     keep_missing: Annotated[
         bool, typer.Option("--keep-missing", help="Keep documents that are missing from their source.")
@@ -56,12 +58,12 @@ def enqueue(
     feeds = [_spec(file, "--permissions", "json_lines") for file in permissions or ()]
     if not items and not feeds:
         raise RequestError("nothing to enqueue; name a PATH, a source with --source FILE, or --permissions FILE")
-    interval = timedelta(seconds=every) if every else None
+    options: dict[str, Any] = {"every": timedelta(seconds=every) if every else None, "priority": priority}
     with common.open_engine() as engine:
         jobs = engine.tenant(common.tenant, collection=common.collection).jobs
         ids = [
-            *(jobs.enqueue(item, prune=not keep_missing, every=interval, priority=priority) for item in items),
-            *(jobs.enqueue_permissions(feed, every=interval, priority=priority) for feed in feeds),
+            *(jobs.enqueue(item, prune=not keep_missing, root=root, **options) for item in items),
+            *(jobs.enqueue_permissions(feed, **options) for feed in feeds),
         ]
     if common.as_json:
         print_json({"jobs": ids})

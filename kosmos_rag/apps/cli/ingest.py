@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kosmos_rag.apps.cli.common import (
+    RootOption,
     console,
-    display_source,
     print_json,
     require_not_blank,
 )
 from kosmos_rag.apps.cli.options import WriteOptions, command
+from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import KosmosError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def ingest(
     keep_missing: Annotated[
         bool, typer.Option("--keep-missing", help="Keep documents whose file is missing from a named folder.")
     ] = False,
+    root: RootOption = None,
     *,
     common: WriteOptions,
 ) -> None:
@@ -38,10 +40,10 @@ def ingest(
     with common.open_engine() as engine:
         tenant = engine.tenant(common.tenant, collection=common.collection)
         if common.as_json:
-            report = tenant.ingest(paths, prune=not keep_missing)
+            report = tenant.ingest(paths, prune=not keep_missing, root=root)
         else:
             with _ProgressBar() as progress:
-                report = tenant.ingest(paths, prune=not keep_missing, on_progress=progress)
+                report = tenant.ingest(paths, prune=not keep_missing, root=root, on_progress=progress)
         if common.as_json:
             print_json(_as_json(report))
         else:
@@ -116,4 +118,4 @@ def _print(report: "IngestReport") -> None:
     for reason, count in sorted(report.fallbacks.items()):
         out.print(f"  {count} chunks by the fallback chunker: {reason}")
     for failure in report.failed:
-        out.print(f"  failed [{failure.code}] {display_source(failure.source)}: {failure.message}")
+        out.print(f"  failed [{failure.code}] {one_line(failure.source)}: {failure.message}")

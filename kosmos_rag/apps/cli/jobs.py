@@ -8,12 +8,12 @@ import typer
 
 from kosmos_rag.apps.cli.common import (
     console,
-    display_source,
     print_json,
     table,
     to_plain,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
+from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -149,18 +149,18 @@ def _print_jobs(rows: "Sequence[JobInfo]") -> None:
 
 def _subject(info: "JobInfo") -> str:
     subject = info.payload.get("entry") or info.payload.get("document") or info.payload.get("spec") or {}
-    return display_source(str(subject.get("source") or subject.get("path") or subject.get("kind") or ""))
+    return one_line(str(subject.get("source") or subject.get("path") or subject.get("kind") or ""))
 
 
 def _print_runs(rows: "Sequence[RunInfo]", *, failures: bool) -> None:
     columns = ("seen", "new", "changed", "unchanged", "removed", "failed", "chunks")
     output = table("run", "state", "source", *columns, "started", right=columns)
     for info in rows:
-        source = display_source(str(info.source.get("path") or info.source.get("kind") or ""))
+        source = one_line(str(info.source.get("path") or info.source.get("kind") or ""))
         counts = (str(getattr(info, name)) for name in columns)
         output.add_row(str(info.id), info.state, source, *counts, info.started_at.isoformat(timespec="seconds"))
     console().print(output)
     if failures:
         for info in rows:
             for failure in info.failures:
-                console().print(f"  failed [{failure.code}] {display_source(failure.source)}: {failure.message}")
+                console().print(f"  failed [{failure.code}] {one_line(failure.source)}: {failure.message}")

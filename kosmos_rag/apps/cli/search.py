@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,12 +9,13 @@ import typer
 from kosmos_rag.apps.cli.common import (
     PrincipalOption,
     console,
-    display_source,
     open_reader,
     print_json,
     require_not_blank,
+    source_names,
 )
 from kosmos_rag.apps.cli.options import ReadOptions, command
+from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -56,18 +56,14 @@ class SearchOptions(ReadOptions):
         Raises RequestError for a malformed one.
         """
         from kosmos_rag.core.types import Filter
-        from kosmos_rag.ingestion.sources.files import name_of
 
         conditions = [_equality(pair) for pair in self.metadata or ()]
         if self.where is not None:
             conditions.append(_conditions(self.where))
         if not self.source and not conditions:
             return None
-        # A source need not be a file: a path that does not exist is the name of a source.
-        names = tuple(
-            name_of(Path(source)) if Path(source).exists() else source
-            for source in require_not_blank(self.source, "--source")
-        )
+        given = require_not_blank(self.source, "--source")
+        names = tuple(dict.fromkeys(name for source in given for name in source_names(source)))
         return Filter(sources=names, where={"$and": conditions} if len(conditions) > 1 else next(iter(conditions), {}))
 
 
@@ -117,7 +113,7 @@ def search(question: QuestionArgument, options: SearchOptions, explain: ExplainO
 def _print(result: "SearchResult") -> None:
     out = console()
     for hit in result.hits:
-        out.print(f"{hit.rank:>2}. {display_source(hit.source)} | {hit.location}  ({hit.score:.4f})", style="bold")
+        out.print(f"{hit.rank:>2}. {one_line(hit.source)} | {hit.location}  ({hit.score:.4f})", style="bold")
         out.print(f"    {preview(hit.text)}")
         for note in hit.notes:
             out.print(f"    note [{note.code}]: {note.message}")

@@ -96,7 +96,7 @@ class SourceDocument:
     """A document as it comes in: bytes and where they are from."""
 
     source: str
-    """Identity within the tenant: an absolute path, a URL, or any stable name."""
+    """Identity within the collection: a path that begins with a named root, a URL, or any stable name."""
     data: bytes
     title: str | None = None
     """Overrides the title that the parser finds."""

@@ -26,7 +26,7 @@ class Filter:
     """
 
     sources: tuple[str, ...] = ()
-    """Sources, or folders of sources: `/docs` matches `/docs/a.md`."""
+    """Sources, or folders of sources: `docs` matches `docs/a.md`."""
     where: Mapping[str, Any] = field(default_factory=dict)
     """Conditions on fields: `{"metadata.year": {"$gte": 2024}, "title": "Churn"}`; docs/filters.md lists them all."""
 

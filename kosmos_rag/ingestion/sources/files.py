@@ -1,4 +1,4 @@
-"""Files of sources: names, errors, and content up to a size limit."""
+"""Files of sources: locators, errors, and content up to a size limit."""
 
 import errno
 import os
@@ -9,17 +9,8 @@ from typing import BinaryIO
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from kosmos_rag.core.errors import SourceError
-from kosmos_rag.core.types import IngestFailure
 
 _BLOCK_BYTES = 1024 * 1024
-
-
-def name_of(path: Path) -> str:
-    """Return the source name of a file: its absolute path.
-
-    Bytes that are not UTF-8 are escaped.
-    """
-    return os.fsencode(Path(os.path.abspath(path))).decode("utf-8", "backslashreplace")  # noqa: PTH100 — resolve() would follow links
 
 
 def to_locator(path: Path) -> dict[str, str]:
@@ -27,7 +18,7 @@ def to_locator(path: Path) -> dict[str, str]:
 
     A path is bytes, and JSON in PostgreSQL holds only text.
     """
-    return {"path": quote_from_bytes(os.fsencode(os.path.abspath(path)))}  # noqa: PTH100 — as in name_of
+    return {"path": quote_from_bytes(os.fsencode(os.path.abspath(path)))}  # noqa: PTH100 — resolve() would follow links
 
 
 def from_locator(locator: dict[str, str]) -> Path:
@@ -35,35 +26,35 @@ def from_locator(locator: dict[str, str]) -> Path:
     return Path(os.fsdecode(unquote_to_bytes(locator["path"])))
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading. Raises SourceError.
+def open_regular(path: Path, name: str) -> BinaryIO:
+    """Open a regular file for reading. Raises SourceError, which calls it by its name.
 
     Nothing else: a pipe would hang, a device never end.
     """
     try:
         # Checked before too: opening alone makes some devices act.
-        _require_regular(path, path.stat())
+        _require_regular(path.stat(), name)
         file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115 — Path.open takes no opener; the caller closes
     except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
+        raise unreadable(name, error) from error
     try:
-        _require_regular(path, os.fstat(file.fileno()))
+        _require_regular(os.fstat(file.fileno()), name)
     except SourceError:
         file.close()
         raise
     return file
 
 
-def read_file(path: Path, *, max_bytes: int) -> bytes:
-    """Read a regular file of at most `max_bytes`. Raises SourceError."""
-    with open_regular(path) as file:
+def read_file(path: Path, name: str, *, max_bytes: int) -> bytes:
+    """Read a regular file of at most `max_bytes`. Raises SourceError, which calls it by its name."""
+    with open_regular(path, name) as file:
         try:
             size = os.fstat(file.fileno()).st_size
             if size > max_bytes:
-                raise too_large(name_of(path), max_bytes)
-            return read_limited(iter(lambda: file.read(_BLOCK_BYTES), b""), name_of(path), max_bytes=max_bytes)
+                raise too_large(name, max_bytes)
+            return read_limited(iter(lambda: file.read(_BLOCK_BYTES), b""), name, max_bytes=max_bytes)
         except OSError as error:
-            raise unreadable(path, error) from error
+            raise unreadable(name, error) from error
 
 
 def read_limited(blocks: Iterable[bytes], name: str, *, max_bytes: int) -> bytes:
@@ -93,40 +84,29 @@ def too_large(name: str, max_bytes: int) -> SourceError:
     )
 
 
-def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
-    """Return the error of a path that cannot be read.
+def unreadable(name: str, error: OSError | ValueError) -> SourceError:
+    """Return the error of a file or folder that cannot be read.
 
     Python raises ValueError for a path that cannot exist.
     """
-    name = printable_name(path)
     if isinstance(error, FileNotFoundError):
         return SourceError("not_found", f"{name} does not exist; check the path")
     if isinstance(error, PermissionError):
         return SourceError("no_permission", f"{name} may not be read by this user; change its permissions")
     if isinstance(error, OSError) and error.errno == errno.ENXIO:
-        return _not_a_file(path)
+        return _not_a_file(name)
     return SourceError(
         "unreadable", f"{name} cannot be read: {getattr(error, 'strerror', None) or error}; check the disk"
     )
 
 
-def failure_at(path: Path, error: SourceError) -> IngestFailure:
-    """Return the record of an error at a path."""
-    return IngestFailure(source=printable_name(path), code=error.code, message=str(error))
-
-
-def printable_name(path: Path) -> str:
-    """Return the name of a path that may be invalid."""
-    return name_of(path).replace("\x00", "\\x00")
-
-
-def _require_regular(path: Path, state: os.stat_result) -> None:
+def _require_regular(state: os.stat_result, name: str) -> None:
     if not stat.S_ISREG(state.st_mode):
-        raise _not_a_file(path)
+        raise _not_a_file(name)
 
 
-def _not_a_file(path: Path) -> SourceError:
-    return SourceError("not_a_file", f"{name_of(path)} is not a regular file; give files or folders")
+def _not_a_file(name: str) -> SourceError:
+    return SourceError("not_a_file", f"{name} is not a regular file; give files or folders")
 
 
 def _open_nonblocking(path: str, flags: int) -> int:

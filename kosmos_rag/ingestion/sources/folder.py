@@ -10,16 +10,10 @@ from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.values import Switch
 from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.files import (
-    failure_at,
-    from_locator,
-    printable_name,
-    read_file,
-    to_locator,
-    unreadable,
-)
+from kosmos_rag.ingestion.sources.files import from_locator, read_file, to_locator, unreadable
 from kosmos_rag.ingestion.sources.gitignore import IgnoreFiles, Patterns
-from kosmos_rag.ingestion.sources.listing import Entry, Listing
+from kosmos_rag.ingestion.sources.listing import Entry, Listing, failure_of
+from kosmos_rag.ingestion.sources.names import FileNames, RootName
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, SourcePath
 
 IGNORE_FILE = ".kosmosignore"
@@ -33,6 +27,8 @@ class FolderSpec(DocumentOptions):
 
     kind: Literal["folder"] = "folder"
     path: SourcePath
+    root: RootName | None = None
+    """What the names of the documents begin with; None: the name of the folder."""
     include: tuple[str, ...] = ()
     """Empty: all files."""
     exclude: tuple[str, ...] = ()
@@ -49,34 +45,43 @@ class FolderSource:
     """
 
     def __init__(self, spec: FolderSpec, settings: IngestionSettings) -> None:
-        """Compile the patterns; raises RequestError if one is malformed."""
+        """Compile the patterns. Raises RequestError: one is malformed, or the folder has no name."""
         self._spec = spec
+        self._names = FileNames(spec.path, spec.root)
+        self._path = self._names.path
         self._max_bytes = settings.max_file_bytes
         self._patterns = Patterns(spec.include, spec.exclude)
+
+    @property
+    def prefix(self) -> str:
+        """What the names of the documents of the folder begin with; empty for none."""
+        return self._names.prefix
 
     def listing(self) -> Listing:
         """Start a listing, in the order of the names."""
         # .kosmosignore comes first, so it may override .gitignore.
         names = (IGNORE_FILE, ".gitignore") if self._spec.gitignore else (IGNORE_FILE,)
-        ignore_files = IgnoreFiles(self._spec.path, names)
+        ignore_files = IgnoreFiles(self._path, names, self._names.name_of)
         return Listing(
-            printable_name(self._spec.path),
+            self._names.title,
             self._entries(ignore_files),
             lambda source: self._covers(source, ignore_files),
-            prefix=self._prefix,
+            prefix=self._names.prefix,
         )
 
     def load(self, entry: Entry) -> SourceDocument:
         """Read the file of an entry. Raises SourceError."""
         path = from_locator(dict(entry.locator))
+        if self._names.name_of(path) != entry.source:
+            raise SourceError("not_found", f"{entry.source} was listed under another root; list the source again")
         if self._is_external(path):
             raise SourceError(
                 "refused",
-                f"{entry.source} is behind a link that leaves {printable_name(self._spec.path)}; "
+                f"{entry.source} is behind a link that leaves {self._names.title}; "
                 "copy the file into the folder, or set follow_external_links",
             )
         try:
-            data = read_file(path, max_bytes=self._max_bytes)
+            data = read_file(path, entry.source, max_bytes=self._max_bytes)
         except SourceError as error:
             if error.code == "not_found" and not os.path.lexists(path):
                 raise SourceError(GONE, f"{entry.source} was removed after it was listed") from error
@@ -89,29 +94,25 @@ class FolderSource:
         The disk is checked again: a file that was not walked (behind a link, hidden, new) may still exist. What the
         patterns exclude may belong to another source.
         """
-        if not source.startswith(self._prefix) or not self._spec.path.is_dir():
+        path = self._names.path_of(source)
+        if path is None or not self._path.is_dir():
             return False
-        path = Path(source)
         if not os.path.lexists(path) or (path.is_symlink() and self._is_external(path)):
             return True
-        return self._is_ignored(source.removeprefix(self._prefix), ignore_files)
+        return self._is_ignored(source.removeprefix(self._names.prefix), ignore_files)
 
     def _is_external(self, path: Path) -> bool:
         """Whether a link leads from a path out of the folder.
 
         The queue keeps entries: a file may have become a link since it was listed.
         """
-        if self._spec.follow_external_links or not printable_name(path).startswith(self._prefix):
+        if self._spec.follow_external_links or path == self._path:
             return False
         try:
-            root, target = os.path.realpath(self._spec.path), os.path.realpath(path)
+            root, target = os.path.realpath(self._path), os.path.realpath(path)
         except (OSError, ValueError):
             return False  # reading it says what is wrong
         return os.path.commonpath([root, target]) != root
-
-    @property
-    def _prefix(self) -> str:
-        return printable_name(self._spec.path).rstrip("/") + "/"
 
     def _is_ignored(self, path: str, ignore_files: IgnoreFiles) -> bool:
         parts = path.split("/")
@@ -125,18 +126,19 @@ class FolderSource:
 
     def _entries(self, ignore_files: IgnoreFiles) -> Iterator[Entry | IngestFailure]:
         try:
-            is_folder = stat.S_ISDIR(self._spec.path.stat().st_mode)
+            is_folder = stat.S_ISDIR(self._path.stat().st_mode)
         except (OSError, ValueError) as error:
-            yield failure_at(self._spec.path, unreadable(self._spec.path, error))
+            name = self._names.name_of(self._path)
+            yield failure_of(name, unreadable(name, error))
             return
         if is_folder:
             yield from self._walk(ignore_files)
         else:
-            yield self._entry(self._spec.path)
+            yield self._entry(self._path)
 
     def _walk(self, ignore_files: IgnoreFiles) -> Iterator[Entry | IngestFailure]:
         # Iterative: os.walk is recursive, and a thousand levels raise RecursionError.
-        root = os.fspath(self._spec.path)
+        root = os.fspath(self._path)
         pending = [root]
         while pending:
             folder = pending.pop()
@@ -145,9 +147,10 @@ class FolderSource:
                 kept_folders, kept_files = self._admit(folder, subfolders, files, ignore_files)
             except OSError as error:
                 if folder == root or os.path.lexists(folder):
-                    yield failure_at(Path(folder), unreadable(Path(folder), error))
+                    name = self._name_of_folder(folder)
+                    yield failure_of(name, unreadable(name, error))
             except SourceError as error:
-                yield failure_at(Path(folder), error)
+                yield failure_of(self._name_of_folder(folder), error)
             else:
                 yield from self._file_entries(Path(folder, name) for name in kept_files)
                 inner = (os.path.join(folder, name) for name in reversed(kept_folders))  # noqa: PTH118 — a million of them
@@ -172,7 +175,7 @@ class FolderSource:
 
         Raises SourceError.
         """
-        prefix = "" if (relative := os.path.relpath(folder, self._spec.path)) == "." else f"{relative}/"
+        prefix = "" if (relative := os.path.relpath(folder, self._path)) == "." else f"{relative}/"
         ignore_files.load_rules(prefix.rstrip("/"))
 
         def admit(name: str, *, folder: bool) -> bool:
@@ -194,7 +197,10 @@ class FolderSource:
             etag = self._spec.compute_etag(state.st_mtime_ns, state.st_ctime_ns, state.st_size)
         except (OSError, ValueError):
             etag = None  # `load` reports what is wrong with it
-        return Entry(source=printable_name(path), etag=etag, locator=to_locator(path))
+        return Entry(source=self._names.name_of(path), etag=etag, locator=to_locator(path))
+
+    def _name_of_folder(self, folder: str) -> str:
+        return self._names.title if folder == os.fspath(self._path) else self._names.name_of(folder)
 
 
 def _list_folder(folder: str) -> tuple[list[str], list[str]]:

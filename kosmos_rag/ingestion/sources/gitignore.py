@@ -1,12 +1,12 @@
 """Patterns of a spec and ignore files, with the semantics of .gitignore."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
 from kosmos_rag.core.errors import RequestError, SourceError
-from kosmos_rag.ingestion.sources.files import name_of, read_file
+from kosmos_rag.ingestion.sources.files import read_file
 
 _MAX_IGNORE_FILE_BYTES = 1024 * 1024
 _Rule = tuple[int, GitIgnoreSpec]
@@ -37,9 +37,17 @@ class IgnoreFiles:
     Paths are relative to the folder, which is `""`.
     """
 
-    def __init__(self, root: Path, names: Sequence[str]) -> None:
+    def __init__(self, root: Path, names: Sequence[str], name_of: Callable[[Path], str]) -> None:
+        """Create the rules of a folder; nothing is read yet.
+
+        Args:
+            root: The folder.
+            names: File names of ignore files, in the order of precedence.
+            name_of: Returns the name of a file for messages.
+        """
         self._root = root
         self._names = names
+        self._name_of = name_of
         self._chains: dict[str, tuple[_Rule, ...]] = {}
 
     def load_rules(self, folder: str) -> tuple[_Rule, ...]:
@@ -65,9 +73,10 @@ class IgnoreFiles:
         return False
 
     def _specs(self, path: Path) -> Iterator[GitIgnoreSpec]:
+        name = self._name_of(path)
         try:
             # Bytes that are not UTF-8 match themselves, as in the names of files.
-            text = read_file(path, max_bytes=_MAX_IGNORE_FILE_BYTES).decode("utf-8-sig", "surrogateescape")
+            text = read_file(path, name, max_bytes=_MAX_IGNORE_FILE_BYTES).decode("utf-8-sig", "surrogateescape")
         except SourceError as error:
             if error.code != "not_found":
                 raise
@@ -75,7 +84,7 @@ class IgnoreFiles:
         try:
             yield GitIgnoreSpec.from_lines(text.splitlines())
         except ValueError as error:
-            raise SourceError("unreadable", f"{name_of(path)} cannot be used ({error}); correct the pattern") from error
+            raise SourceError("unreadable", f"{name} cannot be used ({error}); correct the pattern") from error
 
 
 def _spec(key: str, patterns: Sequence[str]) -> GitIgnoreSpec:

@@ -4,15 +4,15 @@ import json
 import math
 from codecs import BOM_UTF8
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO, Literal, NoReturn
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import SourceError, first_line
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.files import open_regular, printable_name, too_large, unreadable
+from kosmos_rag.ingestion.sources.files import open_regular, too_large, unreadable
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, drop_duplicates, failure_of
+from kosmos_rag.ingestion.sources.names import FileNames, RootName
 from kosmos_rag.ingestion.sources.rows import Fields, compute_row_etag, row_document, row_id
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank, SourcePath
 
@@ -22,6 +22,8 @@ class JsonLinesSpec(DocumentOptions):
 
     kind: Literal["json_lines"] = "json_lines"
     path: SourcePath
+    root: RootName | None = None
+    """What the names of the documents begin with; None: the name of the file's folder."""
     id_field: NotBlank = "id"
     text_field: NotBlank = "text"
     title_field: NotBlank | None = None
@@ -36,8 +38,9 @@ class JsonLinesSource:
 
     def __init__(self, spec: JsonLinesSpec, settings: IngestionSettings) -> None:
         self._spec = spec
-        self._path: Path = spec.path
-        self._name = printable_name(spec.path)
+        names = FileNames(spec.path, spec.root)
+        self._path = names.path
+        self._name = names.name_of(names.path)
         self._max_bytes = settings.max_file_bytes
         self._fields = Fields(
             id=spec.id_field, text=spec.text_field, title=spec.title_field, metadata=spec.metadata_fields
@@ -57,12 +60,12 @@ class JsonLinesSource:
         Raises SourceError, `not_found` if another line is at its offset.
         """
         offset, length = entry.locator["offset"], entry.locator["length"]
-        with open_regular(self._path) as file:
+        with open_regular(self._path, self._name) as file:
             try:
                 file.seek(offset)
                 line = file.read(length)
             except OSError as error:
-                raise unreadable(self._path, error) from error
+                raise unreadable(self._name, error) from error
         try:
             row = parse_object(line)
             is_stale = self._source_of(row) != entry.source
@@ -73,7 +76,7 @@ class JsonLinesSource:
         return row_document(row, self._fields, self._spec, source=entry.source, max_bytes=self._max_bytes)
 
     def _entries(self) -> Iterator[Entry | IngestFailure]:
-        with open_regular(self._path) as file:
+        with open_regular(self._path, self._name) as file:
             for number, (offset, line) in enumerate(self._lines(file), start=1):
                 if not line.strip():
                     continue
@@ -104,7 +107,7 @@ class JsonLinesSource:
                     line = continuation
                 offset = file.tell()
         except OSError as error:
-            raise unreadable(self._path, error) from error
+            raise unreadable(self._name, error) from error
 
     def _source_of(self, row: dict[str, Any]) -> str:
         return f"{self._name}#{row_id(row, self._fields.id)}"

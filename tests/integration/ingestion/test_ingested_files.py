@@ -25,7 +25,7 @@ def test_ingest__counts_new_changed_unchanged_and_removed(engine: Engine, tmp_pa
     third = scope.ingest([tmp_path])
     assert (third.new, third.changed, third.unchanged, third.removed) == (0, 1, 0, 1)
     [document] = scope.documents()
-    assert (document.source, document.version, document.title) == (str(tmp_path / "a.md"), 2, "A")
+    assert (document.source, document.version, document.title) == (f"{tmp_path.name}/a.md", 2, "A")
     assert not any("churn" in hit.text for hit in scope.search("churn", 10).hits)
 
 
@@ -158,3 +158,40 @@ def test_prune__keeps_what_is_there_though_it_was_not_walked(engine: Engine, tmp
     assert (report.new, report.removed) == (4, 0)
     assert scope.ingest([docs, given]).removed == 0
     assert len(scope.sources()) == 4
+
+
+def test_ingest__of_a_folder_that_was_moved_changes_nothing(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
+    folder = tmp_path / "a" / "kb"
+    (folder / "hr").mkdir(parents=True)
+    (folder / "hr" / "leave.md").write_text("Leave is twenty days.")
+    (folder / "note.txt").write_text("A note.")
+    scope.ingest([folder])
+    before = scope.documents()
+    (tmp_path / "b").mkdir()
+    moved = folder.rename(tmp_path / "b" / "kb")
+    report = scope.ingest([moved])
+    assert (report.new, report.changed, report.unchanged, report.removed) == (0, 0, 2, 0)
+    assert scope.documents() == before
+    assert [document.source for document in before] == ["kb/hr/leave.md", "kb/note.txt"]
+    # The same names under another root are other documents, and each root is mirrored for itself.
+    assert scope.ingest([moved], root="handbook").new == 2
+    (moved / "note.txt").unlink()
+    assert scope.ingest([moved]).removed == 1
+    assert scope.sources() == ["handbook/hr/leave.md", "handbook/note.txt", "kb/hr/leave.md"]
+
+
+def test_ingest__tells_no_reader_where_a_folder_is(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
+    folder = tmp_path / "kb"
+    folder.mkdir()
+    (folder / "leave.md").write_text("Leave is twenty days.")
+    (folder / "empty.md").write_text(" ")
+    report = scope.ingest([folder, folder / "missing.md"], root="handbook")
+    assert {failure.source for failure in report.failed} == {"handbook/empty.md", "handbook/missing.md"}
+    answer = scope.answer("How many days of leave are there?")
+    texts = [str(failure) for failure in report.failed]
+    texts += [str(scope.search("leave").to_dict()), scope.context("leave").text, str(answer.to_dict()), answer.text]
+    texts += [str(scope.documents()), str(scope.read_lines(scope.documents()[0].id))]
+    assert all(str(tmp_path) not in text for text in texts), texts
+    assert "handbook/leave.md" in scope.context("leave").text

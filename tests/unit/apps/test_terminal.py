@@ -2,7 +2,8 @@
 
 import pytest
 
-from kosmos_rag.apps.cli.common import console, display_source, table
+from kosmos_rag.apps.cli.common import console, table
+from kosmos_rag.core.config.display import one_line
 
 HOSTILE = "a\x1b]0;owned\x07 \x9b2J [bold]b[/bold] :warning:\r\tc"
 SHOWN = "a\ufffd]0;owned\ufffd \ufffd2J [bold]b[/bold] :warning:\ufffd"
@@ -24,5 +25,5 @@ def test_table__shows_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[s
     assert "\x1b" not in printed
 
 
-def test_shown__stays_on_one_line_and_runs_one_way() -> None:
-    assert display_source("a\nfailed [x] b\u202etxt.md") == r"a\nfailed [x] b\u202etxt.md"
+def test_source__stays_on_one_line_and_runs_one_way() -> None:
+    assert one_line("a\nfailed [x] b\u202etxt.md") == r"a\nfailed [x] b\u202etxt.md"

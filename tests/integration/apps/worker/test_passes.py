@@ -14,6 +14,7 @@ from kosmos_rag import Engine, Tenant
 from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.apps.worker.handlers import EngineJobRunner, run_job
 from kosmos_rag.apps.worker.handlers.permissions import PermissionsHandler
+from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import JobState
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
@@ -108,6 +109,49 @@ def test_lost_mount__removes_nothing(scope: Tenant, work: Work, folder: Path) ->
     assert counts(last_run(scope)) == {"failed": 1}
     assert last_run(scope).failures[0].code == "empty_folder"
     assert len(scope.documents()) == 12
+
+
+def test_mirror__of_a_folder_that_was_moved_is_read_from_there_and_changes_nothing(
+    scope: Tenant, work: Work, folder: Path, tmp_path: Path, embedder: CountingEmbedder
+) -> None:
+    first = scope.jobs.enqueue(folder, every=timedelta(hours=1))
+    work()
+    before, embedded = {document.id for document in scope.documents()}, embedder.texts
+    (tmp_path / "moved").mkdir()
+    moved = folder.rename(tmp_path / "moved" / folder.name)
+    assert scope.jobs.enqueue(moved, every=timedelta(hours=1)) == first, "a root has one mirror"
+    assert scope.jobs.enqueue(moved, every=timedelta(hours=1), root="other") != first
+    with pytest.raises(RequestError, match="root is for a path; a spec has a key of that name"):
+        scope.jobs.enqueue({"kind": "folder", "path": str(moved)}, root="other")
+    work()
+    assert {document.id for document in scope.documents() if document.source.startswith(f"{folder.name}/")} == before
+    assert len(scope.documents()) == 24
+    assert embedder.texts == embedded, "texts of the other root are those of the first"
+
+
+def test_job_of_an_earlier_name__fails_and_the_next_pass_does_its_work(
+    engine: Engine, scope: Tenant, work: Work, folder: Path
+) -> None:
+    scope.jobs.enqueue(folder)
+    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    ours, theirs = multiprocessing.Pipe()
+    KEPT.append(ours)
+    EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(theirs, queue))
+    with engine.parts.database.worker.untenanted() as connection:
+        connection.execute(
+            "UPDATE kosmos.jobs SET payload = jsonb_set(payload, '{entry,source}', to_jsonb(%s || key))"
+            " WHERE kind = %s",
+            (f"{folder}/", kinds.DOCUMENT),
+        )
+    work()
+    assert scope.documents() == []
+    dead = scope.jobs.find(states=[JobState.DEAD])
+    assert {(info.code, (info.error or "").partition("; ")[2]) for info in dead} == {
+        ("not_found", "list the source again")
+    }
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"new": 12}
 
 
 def test_keep_missing__removes_nothing(scope: Tenant, work: Work, folder: Path) -> None:
@@ -218,13 +262,18 @@ def test_departments__that_begin_to_decide_leave_nothing_open(engine: Engine, wo
     work()
     assert counts(last_run(scope)) == {"changed": 1, "failed": 1}
     assert scope.documents() == []
-    assert scope.sources() == [str(tmp_path / "hr" / "leave.md")]
+    assert scope.sources() == [f"{tmp_path.name}/hr/leave.md"]
 
 
 def test_source_with_a_permission_feed__is_readable_by_whom_the_feed_names(
     engine: Engine, scope: Tenant, work: Work, folder: Path, tmp_path: Path, embedder: CountingEmbedder
 ) -> None:
-    feed = {"kind": "json_lines", "name": "wiki", "path": str(tmp_path / "feed.jsonl"), "document_prefix": f"{folder}/"}
+    feed = {
+        "kind": "json_lines",
+        "name": "wiki",
+        "path": str(tmp_path / "feed.jsonl"),
+        "document_prefix": f"{folder.name}/",
+    }
     spec = {"kind": "folder", "path": str(folder), "permissions": feed}
     reader = engine.tenant("acme", principals=("ann",))
 
@@ -243,7 +292,7 @@ def test_source_with_a_permission_feed__is_readable_by_whom_the_feed_names(
     assert scope.jobs.enqueue_permissions(feed, every=timedelta(seconds=60)) != dead.id
     embedded = embedder.texts
     work()
-    assert [document.source for document in reader.documents()] == [f"{folder}/page-{n}.md" for n in range(3)]
+    assert [document.source for document in reader.documents()] == [f"{folder.name}/page-{n}.md" for n in range(3)]
     # The document itself comes anew, and the feed is enqueued with its source: it keeps its interval.
     (folder / "page-0.md").write_text("# Page 0\n\nIt says something else now.\n")
     write(["ben"])
@@ -261,7 +310,7 @@ def test_stopped_pass_of_a_permission_feed__gives_its_job_back(
 ) -> None:
     scope.jobs.enqueue(folder)
     work()
-    (tmp_path / "feed.jsonl").write_text(json.dumps({"document": str(folder / "page-0.md"), "principals": ["ann"]}))
+    (tmp_path / "feed.jsonl").write_text(json.dumps({"document": f"{folder.name}/page-0.md", "principals": ["ann"]}))
     job_id = scope.jobs.enqueue_permissions(
         {"kind": "json_lines", "name": "wiki", "path": str(tmp_path / "feed.jsonl")}
     )

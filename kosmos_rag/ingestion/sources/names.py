@@ -1,0 +1,81 @@
+"""Names of documents that are files: relative to a named root, wherever that is on the disk."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import is_text
+
+NO_ROOT = "."
+"""The root whose documents are named by their path in it alone."""
+
+
+def check_root(name: str) -> str:
+    """Return the name of a root. Raises ValueError unless names of documents can begin with it."""
+    parts = name.split("/")
+    if name != NO_ROOT and (not is_text(name) or any(part.strip() in {"", ".", ".."} for part in parts)):
+        raise ValueError(
+            f"a root is a name such as handbook, or several with a slash between; {NO_ROOT} alone is no prefix"
+        )
+    return name
+
+
+RootName = Annotated[str, AfterValidator(check_root)]
+
+
+class FileNames:
+    """Names of the files at a path: the root, a slash, and the path in it."""
+
+    def __init__(self, path: Path, root: str | None) -> None:
+        """Name the files at a path.
+
+        Args:
+            path: A folder, or one file.
+            root: Name of the root; None for the name of the folder, which is the parent of a file.
+
+        Raises:
+            RequestError: The folder has no name.
+        """
+        self.path = Path(os.path.abspath(path))  # noqa: PTH100 — resolve() would follow links
+        if root is None and not self.path.name:
+            raise RequestError(f"{self.path} has no name that documents could begin with; name its root")
+        self._base = os.path.join(self.path, "")  # noqa: PTH118 — Path drops the slash
+        self._prefix_of_file = _prefix_of(self.path.parent.name if root is None else root)
+        self.prefix = _prefix_of(self.path.name if root is None else root)
+        """What the names begin with where the path is a folder; empty for none."""
+        self.title = self.prefix.rstrip("/") or printable(self.path.name)
+        """The folder in messages, which readers may see: they do not say where it is."""
+
+    def name_of(self, file: str | Path) -> str:
+        """Return the name of a file: of the path itself, or of a file below it."""
+        full = os.fspath(file)
+        if full == os.fspath(self.path):
+            return self._prefix_of_file + printable(self.path.name)
+        return self.prefix + printable(full.removeprefix(self._base))
+
+    def path_of(self, name: str) -> Path | None:
+        """Return the path of a document below the folder by its name; None where it is of another root."""
+        relative = name.removeprefix(self.prefix)
+        is_address = relative.startswith("/") or "://" in relative
+        return None if is_address or not name.startswith(self.prefix) else self.path / relative
+
+
+def default_name(path: Path, root: str | None = None) -> str:
+    """Return the name of a file, or what the names of the files in a folder begin with.
+
+    Raises RequestError for a folder without a name.
+    """
+    names = FileNames(path, root)
+    return names.name_of(names.path) if names.path.is_file() else names.prefix.rstrip("/")
+
+
+def printable(path: str) -> str:
+    """Return a path as text: bytes that are not UTF-8 are escaped, and NUL."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace").replace("\x00", "\\x00")
+
+
+def _prefix_of(root: str) -> str:
+    return "" if root in {"", NO_ROOT} else f"{printable(root)}/"
