@@ -200,6 +200,21 @@ class Tenant:
         """
         return PermissionSync(self._parts.database).run(self._tenant, self._written, validate_feed(feed))
 
+    def update_metadata(self, sources: str | Iterable[str], changes: Mapping[str, Any]) -> int:
+        """Change metadata of documents: nothing is loaded, parsed or embedded. Returns how many had other metadata.
+
+        The change holds until the document comes with other content or metadata from its source.
+
+        Args:
+            sources: The documents.
+            changes: New values by key; None removes the key.
+
+        Raises RequestError for values that cannot be stored, and for the key that decides who may read; DatabaseError.
+        """
+        return self._parts.ingest_pipeline.update_metadata(
+            self._tenant, self._written, [sources] if isinstance(sources, str) else list(sources), changes
+        )
+
     def delete(self, sources: str | Iterable[str]) -> int:
         """Remove documents by source, with all their rows.
 

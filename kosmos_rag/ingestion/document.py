@@ -96,12 +96,7 @@ def check_document(document: SourceDocument, *, max_bytes: int) -> None:
             "unreadable", f"acl of {name!r} is {document.acl!r}; give {PERMISSION_FEED!r} alone, or leave it out"
         )
     try:
-        text = json.dumps(
-            [document.title, dict(document.metadata)], ensure_ascii=False, allow_nan=False, sort_keys=True
-        )
-        text.encode()
-        if _ESCAPED_NUL.search(text):
-            raise ValueError("it contains NUL")
+        check_json([document.title, dict(document.metadata)])
     except (RecursionError, TypeError, ValueError) as error:
         raise SourceError(
             "unreadable",
@@ -113,6 +108,14 @@ def check_document(document: SourceDocument, *, max_bytes: int) -> None:
             f"{document.source} has {len(document.data):,} bytes, more than ingestion.max_file_mb allows "
             f"({max_bytes:,}); split it or raise the limit",
         )
+
+
+def check_json(value: object) -> None:
+    """Raise RecursionError, TypeError or ValueError where PostgreSQL cannot store a value as JSON."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True)
+    text.encode()
+    if _ESCAPED_NUL.search(text):
+        raise ValueError("it contains NUL")
 
 
 def document_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID:

@@ -6,26 +6,32 @@ parse and chunk it; batches of chunks are embedded and published in one transact
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from cachetools import LRUCache
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset
-from kosmos_rag.core.errors import GONE, IngestionError
+from kosmos_rag.core.errors import GONE, IngestionError, RequestError
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, IngestReport, Outcome, SourceDocument, is_text
 from kosmos_rag.ingestion.acl import remove_unauthorised
 from kosmos_rag.ingestion.discovery import Discovery, PendingDocument, discover, split_windows, unlisted_sources
-from kosmos_rag.ingestion.document import ChunkedDocument, DocumentProcessor, check_source_name, document_id
+from kosmos_rag.ingestion.document import (
+    ChunkedDocument,
+    DocumentProcessor,
+    check_json,
+    check_source_name,
+    document_id,
+)
 from kosmos_rag.ingestion.publisher import NO_LEASE, Completion, Lease, Publisher
 from kosmos_rag.ingestion.report import OutcomeRecorder, PublishedDocument, ReportBuilder
 from kosmos_rag.ingestion.state import CollectionState, load_preset, load_sources, load_state, require_preset
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
-from kosmos_rag.storage.documents import update_source_etags
+from kosmos_rag.storage.documents import update_metadata, update_source_etags
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.tenants import TenantRef
@@ -200,6 +206,34 @@ class IngestPipeline:
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             return remove_documents(connection, tenant.id, ids, collection=collection)
+
+    def update_metadata(
+        self, tenant: TenantRef, collection: str, sources: Sequence[str], changes: Mapping[str, Any]
+    ) -> int:
+        """Change metadata of documents without loading or embedding anything. Returns how many had other metadata.
+
+        Args:
+            tenant: Owner of the collection.
+            collection: Name of the collection.
+            sources: The documents.
+            changes: New values by key; None removes the key.
+
+        Raises:
+            RequestError: The values cannot be stored, or decide who may read the documents.
+            DatabaseError: Nothing is changed.
+        """
+        ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
+        try:
+            check_json(dict(changes))
+        except (RecursionError, TypeError, ValueError) as error:
+            raise RequestError(f"the metadata cannot be stored as JSON ({error}); correct them") from error
+        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            access = self._processor_for(load_preset(connection, tenant.id, collection)).settings.rag.access
+            if access.department_from is not None and access.key in changes:
+                raise RequestError(
+                    f"{access.key} decides who may read documents of {collection}; ingest the document with another one"
+                )
+            return update_metadata(connection, tenant.id, ids, changes, collection=collection)
 
     def _processor_for(self, preset: Preset | None) -> DocumentProcessor:
         if preset is None:

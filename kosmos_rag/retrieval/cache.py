@@ -88,7 +88,10 @@ def result_key(
         snapshot.space_id,
         index and (index.id, index.probes, index.ef_search),
         explain,
-        tuple((stats.collection, stats.epoch, stats.segments if explain else ()) for stats in snapshot.collections),
+        tuple(
+            (stats.collection, stats.epoch, repr(stats.overlay), stats.segments if explain else ())
+            for stats in snapshot.collections
+        ),
     )
 
 

@@ -5,7 +5,7 @@ quoted; every value goes into its variables, `$v0`, `$v1` and so on. The functio
 over the document as one JSON object of the fields named here; a predicate that is unknown lets nothing pass.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from json import dumps
@@ -22,6 +22,8 @@ MAX_DEPTH = 8
 MAX_CONDITIONS = 200
 MAX_VALUES = 1_000
 """Values of one list: the server compares each of them with each document."""
+
+_APPROVED = '($."metadata"."approved" == true && !exists($."metadata"."superseded_by" ? (@ != null)))'
 
 _SIGNS = {"$eq": "==", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _EQUALITY = ("$eq", "$ne", "$in", "$nin")
@@ -61,6 +63,19 @@ def compile_filter(conditions: Filter) -> dict[str, Any]:
         "condition": condition,
         "condition_values": Jsonb(variables),
     }
+
+
+def require_approved(compiled: Mapping[str, Any], collections: Sequence[str]) -> dict[str, Any]:
+    """Return a compiled filter that lets only documents pass which are approved and not superseded.
+
+    Args:
+        compiled: What `compile_filter` returned, with other values or without.
+        collections: Collections whose documents this is required of.
+    """
+    required = f'(!($."collection" == $requiring[*]) || {_APPROVED})'
+    condition = required if compiled["condition"] is None else f"({compiled['condition']} && {required})"
+    variables = Jsonb({**compiled["condition_values"].obj, "requiring": list(collections)})
+    return {**compiled, "filtered": True, "condition": condition, "condition_values": variables}
 
 
 def _compile_where(where: Any) -> tuple[str | None, dict[str, Any]]:

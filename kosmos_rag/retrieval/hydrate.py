@@ -7,18 +7,25 @@ import psycopg
 from psycopg.rows import dict_row
 
 from kosmos_rag.core.types import Passage
+from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, FusedCandidate
 from kosmos_rag.storage.documents import notes_of
 from kosmos_rag.storage.sql import statement
 
 
-def hydrate(connection: psycopg.Connection, scope: Mapping[str, Any], fused: Sequence[FusedCandidate]) -> list[Passage]:
+def hydrate(
+    connection: psycopg.Connection,
+    scope: Mapping[str, Any],
+    fused: Sequence[FusedCandidate],
+    departments: Mapping[str, DepartmentRule],
+) -> list[Passage]:
     """Return the passages in the order of the candidates.
 
     Args:
         connection: In the snapshot that the candidates come from.
         scope: Bound values of the query.
         fused: Candidates, best first.
+        departments: How each collection tells the department of a document.
     """
     if not fused:
         return []
@@ -30,9 +37,11 @@ def hydrate(connection: psycopg.Connection, scope: Mapping[str, Any], fused: Seq
         row = rows[entry.chunk_id]
         dense, lexical = entry.by_list.get(DENSE), entry.by_list.get(LEXICAL)
         parent = row.pop("parent_start"), row.pop("parent_end")
+        principals, rule = row.pop("principals"), departments[row["collection"]]
         passages.append(
             Passage(
                 **row | {"section": tuple(row["section"]), "notes": notes_of(row["notes"])},
+                department=rule.department(row["metadata"], row["source"], principals),
                 rank=rank,
                 score=entry.score,
                 dense_rank=dense.rank if dense else None,

@@ -22,7 +22,9 @@ from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.retrieval.cache import QueryEmbeddingCache, ResultCache, result_key
+from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.expansion.expander import NOT_EXPANDED, ExpandedQuery, Expander, create_expander
+from kosmos_rag.retrieval.filters import require_approved
 from kosmos_rag.retrieval.fusion import (
     DENSE,
     LEXICAL,
@@ -238,6 +240,7 @@ class SearchPipeline:
                 live = self._live_embedder(connection, query.tenant, snapshot.space_id)
                 if live is not embedder:
                     wordings = self._embed(query, requested, expanded.expansion, live, timer)
+            query, wordings = self._require_approved(query, wordings, snapshot)
             # Plans depend on all documents, hidden ones too.
             sees_all = snapshot.chunks == snapshot.total_chunks_unfiltered
             may_explain = sees_all and not snapshot.enforced and self._settings.rag.access.department_from is None
@@ -316,6 +319,18 @@ class SearchPipeline:
         self._resources.last_embedders[tenant.id] = (space_id, embedder)
         return embedder
 
+    def _require_approved(
+        self, query: Query, wordings: list[RetrieverQuery], snapshot: Snapshot
+    ) -> tuple[Query, list[RetrieverQuery]]:
+        """Restrict a query to approved documents, in the collections whose settings require that."""
+        requiring = [
+            stats.collection for stats in snapshot.collections if stats.requires_approved(self._settings.rag.retrieval)
+        ]
+        if not requiring:
+            return query, wordings
+        scope = require_approved(query.scope, requiring)
+        return replace(query, scope=scope), [replace(wording, scope=scope) for wording in wordings]
+
     def _cache_key(
         self, query: Query, requested: int, expansion: Expansion, snapshot: Snapshot, may_explain: bool
     ) -> Hashable:
@@ -353,6 +368,10 @@ class SearchPipeline:
                 others = self._fuse(connection, query, without_phrases, lists, limit, timer)
                 ranking, warning = backfill_phrase_results(ranking, others, query.parsed.phrases)
                 warnings += [warning] if warning else []
+        departments = {
+            stats.collection: DepartmentRule.from_settings(self._settings.rag, stats.overlay)
+            for stats in snapshot.collections
+        }
         presets = [stats.collection for stats in snapshot.collections if stats.preset is not None]
         if presets and query.collection is None:
             warnings.append(f"the presets of {', '.join(presets)} apply to questions that name the collection")
@@ -360,7 +379,7 @@ class SearchPipeline:
             scope_name="the tenant" if query.collection is None else f"the collection {query.collection}",
             readable_chunks=snapshot.chunks,
             retrievers={name: candidates.explain for name, candidates in ranking.retrievers.items()},
-            passages=hydrate(connection, query.scope, ranking.fused[:limit]),
+            passages=hydrate(connection, query.scope, ranking.fused[:limit], departments),
             warnings=tuple(warnings),
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 
+from kosmos_rag.core.config import RetrievalSettings
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
 from kosmos_rag.retrieval.query import RetrieverQuery
@@ -27,6 +28,18 @@ class Segment:
 
     id: uuid.UUID
     last: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PresetOverlay:
+    """Settings of a collection's preset that hold for its hits in queries to all collections too."""
+
+    access: Mapping[str, Any] | None
+    """`rag.access`."""
+    department_match: Mapping[str, Any] | None
+    """`rag.signals.department_match`."""
+    require_approved: bool | None
+    """`rag.retrieval.require_approved`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,12 +62,23 @@ class CollectionStats:
     segments: tuple[Segment, ...]
     preset: str | None = None
     """Name of the preset of the collection; None without one."""
+    overlay: PresetOverlay | None = None
+    """What the preset sets for its hits; None without one, and where the query names the collection."""
 
     @property
     def unsegmented_chunks(self) -> int:
         """Chunks outside all segments, at most."""
         covered = self.segments[-1].last if self.segments else 1
         return min(self.chunks, self.next_sequence - covered)
+
+    def requires_approved(self, settings: RetrievalSettings) -> bool:
+        """Return whether only approved documents of the collection may answer.
+
+        Args:
+            settings: Of the pipeline; the preset of the collection takes precedence.
+        """
+        preset = None if self.overlay is None else self.overlay.require_approved
+        return settings.require_approved if preset is None else preset
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -199,6 +223,7 @@ def _collection_stats(
             Segment(id=index[0], last=index[4]) for index in indexes if index[1] == "segment" and index[2] == collection
         ),
         preset=preset,
+        overlay=None if row[12] is None else PresetOverlay(**row[12]),
     )
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.types import DocumentInfo, DocumentLines, Excerpt, Note
-from kosmos_rag.storage.lexical_statistics import lock_collection
+from kosmos_rag.storage.lexical_statistics import LexicalCounts, RemovedCounts, lock_collection, update_statistics
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 
@@ -288,3 +289,37 @@ def update_source_etags(
     lock_collection(connection, scope)
     values = {"document_ids": list(changed), "source_etags": list(changed.values())}
     connection.execute(statement("update_source_etags"), {**scope, **values})
+
+
+def update_metadata(
+    connection: psycopg.Connection,
+    tenant_id: uuid.UUID,
+    document_ids: Collection[uuid.UUID],
+    changes: Mapping[str, Any],
+    *,
+    collection: str,
+) -> int:
+    """Change metadata of stored documents, and nothing else. Returns how many had other metadata.
+
+    Args:
+        connection: Within a transaction of the tenant.
+        tenant_id: The tenant.
+        document_ids: The documents.
+        changes: New values by key; None removes the key.
+        collection: Name of the collection.
+    """
+    scope: dict[str, Any] = {"tenant_id": tenant_id, "collection": collection}
+    statistics = lock_collection(connection, scope)
+    if statistics is None:
+        return 0
+    values = {
+        "document_ids": list(document_ids),
+        "changes": Jsonb({key: value for key, value in changes.items() if value is not None}),
+        "removed": [key for key, value in changes.items() if value is None],
+    }
+    acls = [tuple(acl) for (acl,) in connection.execute(statement("update_metadata"), {**scope, **values}).fetchall()]
+    if acls:
+        # No count changes, and a new epoch: cached results of all readers of the documents are out of date.
+        added = dict.fromkeys(acls, LexicalCounts())
+        update_statistics(connection, scope, statistics, added, RemovedCounts(version_ids=[], counts={}))
+    return len(acls)

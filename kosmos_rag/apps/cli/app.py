@@ -30,6 +30,7 @@ from kosmos_rag.apps.cli import (
     schema,
     search,
     serve,
+    set_metadata,
     worker,
 )
 from kosmos_rag.core.version import __version__
@@ -67,6 +68,7 @@ app.command("search")(search.search)
 app.command("ask")(ask.ask)
 app.command("keyword-context")(keyword_context.keyword_context)
 app.command("documents")(documents.documents)
+app.command("set-metadata")(set_metadata.set_metadata)
 app.command("delete")(delete.delete)
 app.command("erase")(erase.erase)
 app.add_typer(erase.tenant_app, name="tenant")

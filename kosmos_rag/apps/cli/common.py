@@ -176,3 +176,32 @@ def source_names(source: str) -> list[str]:
 
     path = Path(source)
     return list(dict.fromkeys([source, default_name(path)] if path.exists() else [source]))
+
+
+def match_sources(sources: list[str], stored: list[str], tenant: str, collection: str | None) -> set[str]:
+    """Return the stored sources that the arguments name, directly or by folder."""
+    from kosmos_rag.core.types import DEFAULT_COLLECTION
+
+    matched: set[str] = set()
+    for source in sources:
+        names = source_names(source)
+        folders = tuple(name.rstrip("/") + "/" for name in names)
+        matching = {name for name in stored if name in names or name.startswith(folders)}
+        if not matching:
+            raise RequestError(
+                f"collection {collection or DEFAULT_COLLECTION!r} of tenant {tenant!r} has no document {source!r}, "
+                "so nothing was changed; `kosmos-rag documents` lists the documents"
+            )
+        matched |= matching
+    return matched
+
+
+def parse_pair(pair: str) -> tuple[str, Any]:
+    """Return key and value of KEY=VALUE; the value is JSON, else text. Raises RequestError."""
+    key, equals, value = pair.partition("=")
+    if not equals or not key:
+        raise RequestError(f"--metadata {pair!r} is not KEY=VALUE; write --metadata year=2026")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value

@@ -10,6 +10,7 @@ from kosmos_rag.apps.cli.common import (
     PrincipalOption,
     console,
     open_reader,
+    parse_pair,
     print_json,
     require_not_blank,
     source_names,
@@ -73,13 +74,8 @@ ExplainOption = Annotated[
 
 
 def _equality(pair: str) -> dict[str, Any]:
-    key, equals, value = pair.partition("=")
-    if not equals or not key:
-        raise RequestError(f"--metadata {pair!r} is not KEY=VALUE; write --metadata year=2026")
-    try:
-        return {f"metadata.{key}": {"$eq": json.loads(value)}}
-    except ValueError:
-        return {f"metadata.{key}": {"$eq": value}}
+    key, value = parse_pair(pair)
+    return {f"metadata.{key}": {"$eq": value}}
 
 
 def _conditions(where: str) -> dict[str, Any]:

@@ -63,6 +63,7 @@ _PASSAGE = Passage(
     text=_TEXT,
     chunker="markdown",
     collection="handbook",
+    department="hr",
     dense_rank=1,
     dense_score=0.82,
     lexical_rank=1,

@@ -193,6 +193,10 @@ class RetrievalSettings(Section):
     similarity_threshold: Annotated[float, Strict(), Ge(-1), Le(1)] = Field(
         default=0.0, description="Cosine similarity below which the dense retriever drops a candidate."
     )
+    require_approved: Switch = Field(
+        default=False,
+        description="Find only documents with approved: true in their metadata, and no superseded_by.",
+    )
     rrf_k: Count = Field(
         default=15,
         description="Constant of reciprocal rank fusion; larger flattens the lead of the first ranks.",

@@ -90,6 +90,8 @@ class Passage(Located):
     text: str
     chunker: str
     collection: str
+    department: str | None = None
+    """Of its document, `general` where it has none; None in a collection without departments."""
     dense_rank: Annotated[int | None, explained(None)]
     dense_score: Annotated[float | None, explained(None)]
     """Cosine similarity to the question, -1 to 1."""

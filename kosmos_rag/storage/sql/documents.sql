@@ -128,6 +128,14 @@ UPDATE kosmos.documents d
  WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s AND d.id = u.id
    AND d.source_etag IS DISTINCT FROM u.source_etag
 
+-- name: update_metadata
+-- Changes and removes keys; what has them already is left alone.
+UPDATE kosmos.documents d
+   SET metadata = (d.metadata || %(changes)s) - %(removed)s::text[]
+ WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s AND d.id = ANY (%(document_ids)s::uuid[])
+   AND d.metadata <> (d.metadata || %(changes)s) - %(removed)s::text[]
+RETURNING d.acl
+
 -- name: lexemes_of_documents
 -- Counts the lexemes of versions: they leave the statistics before their chunks are deleted.
 SELECT n.acl, array_agg(n.lexeme), array_agg(n.chunks)

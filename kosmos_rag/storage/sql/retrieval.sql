@@ -1,8 +1,9 @@
 -- name: search_snapshot
 -- Each collection that may answer with its statistics, those of chunks that this reader may read apart, and the space
 -- that answers, read in the candidates' snapshot. NULL where the reader may read none. At last, of the collections that
--- are asked, those without documents too: whether any makes departments decide. The last three columns are those of
--- query_routing: a pipeline that was chosen by other values must not answer.
+-- are asked, those without documents too: whether any makes departments decide. The next three columns are those of
+-- query_routing: a pipeline that was chosen by other values must not answer. The last is what the preset of a collection
+-- sets for its hits, where the question names no collection: it has the settings of the process then.
 -- A tenant without documents is one row, without a collection.
 SELECT s.collection, s.chunks, s.next_sequence, t.live_space_id, p.name, r.chunks, r.length, r.epoch,
        EXISTS (SELECT
@@ -22,7 +23,11 @@ SELECT s.collection, s.chunks, s.next_sequence, t.live_space_id, p.name, r.chunk
        (SELECT json_build_object('id', x.id, 'name', x.name, 'mode', x.mode, 'share', x.share, 'content', x.content)
           FROM kosmos.experiments x
          WHERE x.tenant_id = %(tenant_id)s AND x.stopped_at IS NULL
-           AND x.collection IS NOT DISTINCT FROM %(collection)s::text)
+           AND x.collection IS NOT DISTINCT FROM %(collection)s::text),
+       CASE WHEN %(collection)s::text IS NULL AND p.content IS NOT NULL
+            THEN json_build_object('access', p.content::jsonb #> '{rag,access}',
+                                   'department_match', p.content::jsonb #> '{rag,signals,department_match}',
+                                   'require_approved', p.content::jsonb #> '{rag,retrieval,require_approved}') END
   FROM kosmos.tenants t
   LEFT JOIN kosmos.collection_statistics s
     ON s.tenant_id = %(tenant_id)s AND s.tenant_id = t.tenant_id
@@ -309,10 +314,10 @@ SELECT e.chunk_id, -(e.embedding <#> m.mean) AS score
 SELECT clock_timestamp()
 
 -- name: passages
--- Columns are named like the fields of Passage.
+-- Columns are named like the fields of Passage; `principals` are those of the readers that this reader holds.
 SELECT c.id AS chunk_id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_type, d.metadata,
        c.chunk_index, c.section, c.start_offset AS start, c.end_offset AS "end", c.line_start, c.line_end, c.page_start,
-       c.page_end, c.text, c.chunker, d.collection, c.parent_start, c.parent_end, d.notes
+       c.page_end, c.text, c.chunker, d.collection, c.parent_start, c.parent_end, d.notes, d.principals
   FROM unnest(%(chunk_ids)b::uuid[]) AS u (id)
  CROSS JOIN LATERAL (
        SELECT n.*
@@ -320,7 +325,9 @@ SELECT c.id AS chunk_id, c.document_id, c.version_id, d.version, d.source, d.tit
         WHERE n.tenant_id = %(tenant_id)s AND n.id = u.id
        OFFSET 0) c
  CROSS JOIN LATERAL (
-       SELECT n.version, n.source, n.title, n.media_type, n.metadata, n.collection, n.notes
+       SELECT n.version, n.source, n.title, n.media_type, n.metadata, n.collection, n.notes,
+              ARRAY(SELECT u.name FROM unnest(n.acl) AS u (name)
+                     WHERE u.name = ANY (kosmos.current_principals()) ORDER BY u.name) AS principals
          FROM kosmos.documents n
         WHERE n.tenant_id = %(tenant_id)s AND n.id = c.document_id
        OFFSET 0) d
