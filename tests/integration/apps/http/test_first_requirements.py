@@ -73,6 +73,17 @@ def test_chat__of_a_collection_uses_its_preset_over_that_of_the_process(corporat
     assert len(hits) == 5, "default_k is of the process: adr states none"
 
 
+def test_chat__of_a_collection_that_requires_approval_gets_only_that(corporate: Running, tmp_path: Path) -> None:
+    (tmp_path / "approved.yaml").write_text("extends: corporate\nrag: {retrieval: {require_approved: true}}")
+    corporate.service.engine.tenant("acme").collections.create("policies", preset=tmp_path / "approved.yaml")
+    acme = corporate.service.engine.tenant("acme", collection="policies")
+    acme.ingest(_policies())
+    assert _sources(corporate, CHAT | {"collection": "policies"}) == []
+    acme.update_metadata(["hr/leave_0.txt", "it/leave_1.txt"], {"approved": True})
+    acme.update_metadata("it/leave_1.txt", {"superseded_by": "it/leave_2.txt"})
+    assert _sources(corporate, CHAT | {"collection": "policies"}) == ["hr/leave_0.txt"]
+
+
 def _stats(running: Running, **claims: Any) -> dict[str, Any]:
     with running.client(**claims) as client:
         response = client.get("/api/rag/stats")

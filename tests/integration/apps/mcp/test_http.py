@@ -267,3 +267,17 @@ def test_database__that_fails_is_told_in_the_log_and_not_to_the_agent(
     logged = [record.message for record in caplog.records]
     assert any(line.startswith("POST ") and "api_keys" in line for line in logged)
     assert any(line.startswith("search: ") and "chunks" in line for line in logged)
+
+
+def test_question__of_a_collection_that_requires_approval_gets_only_that(running: Running, tmp_path: Path) -> None:
+    (tmp_path / "approved.yaml").write_text("rag: {retrieval: {require_approved: true}}")
+    running.engine.tenant("acme").collections.create("policies", preset=tmp_path / "approved.yaml")
+    running.engine.tenant("acme", collection="policies").ingest(
+        SourceDocument(source=name, data=f"Employees receive {days} days of annual leave.".encode(), metadata=metadata)
+        for name, days, metadata in (("old.md", 20, {}), ("new.md", 30, {"approved": True}))
+    )
+    asked = {"question": QUESTION, "collection": "policies"}
+    for tool in ("search", "context", "answer"):
+        told = str(data_of(running.call(tool, asked)))
+        assert "new.md" in told, tool
+        assert "old.md" not in told, tool
