@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from mcp import MCPError
 
-from kosmos_rag import Engine, Settings
+from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.auth.api_keys import ApiKeys
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
