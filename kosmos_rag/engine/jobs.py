@@ -272,7 +272,7 @@ def _folder_spec(path: Path, root: str | None) -> dict[str, Any]:
 
 
 def _identity(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what tells a source from others: of files their names, wherever they are."""
+    """Return what identifies a source: of files the names, not the path."""
     if "path" not in spec:
         return spec
     return {**spec, "path": default_name(Path(spec["path"]), spec.get("root")), "root": None}

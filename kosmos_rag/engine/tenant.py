@@ -201,9 +201,9 @@ class Tenant:
         return PermissionSync(self._parts.database).run(self._tenant, self._written, validate_feed(feed))
 
     def update_metadata(self, sources: str | Iterable[str], changes: Mapping[str, Any]) -> int:
-        """Change metadata of documents: nothing is loaded, parsed or embedded. Returns how many had other metadata.
+        """Change metadata of documents, and return how many had other metadata.
 
-        The change holds until the document comes with other content or metadata from its source.
+        Nothing is loaded, parsed or embedded. The change holds until the source has other content or metadata.
 
         Args:
             sources: The documents.

@@ -47,7 +47,7 @@ class ListedDocument:
 
     @property
     def source(self) -> str:
-        """Name of the file: its root, a slash, and its path in it."""
+        """Name of the file: its root and its path."""
         return self.entry.source
 
     def load(self) -> SourceDocument:

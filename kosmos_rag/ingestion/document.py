@@ -111,7 +111,10 @@ def check_document(document: SourceDocument, *, max_bytes: int) -> None:
 
 
 def check_json(value: object) -> None:
-    """Raise RecursionError, TypeError or ValueError where PostgreSQL cannot store a value as JSON."""
+    """Check that PostgreSQL can store a value as JSON.
+
+    Raises RecursionError, TypeError, ValueError.
+    """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True)
     text.encode()
     if _ESCAPED_NUL.search(text):

@@ -210,7 +210,9 @@ class IngestPipeline:
     def update_metadata(
         self, tenant: TenantRef, collection: str, sources: Sequence[str], changes: Mapping[str, Any]
     ) -> int:
-        """Change metadata of documents without loading or embedding anything. Returns how many had other metadata.
+        """Change metadata of documents, and return how many had other metadata.
+
+        Nothing is loaded or embedded.
 
         Args:
             tenant: Owner of the collection.

@@ -1,4 +1,4 @@
-"""The department of a document, in collections that enforce departments, prefer them, or know none."""
+"""Departments of documents, by the settings of their collection."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -47,7 +47,9 @@ class DepartmentRule:
         )
 
     def department(self, metadata: Mapping[str, Any], source: str, principals: Iterable[str]) -> str | None:
-        """Return the department by metadata or folder, else the one whose principal lets the reader read.
+        """Return the department of a document by metadata or folder.
+
+        Otherwise it is the one whose principal lets the reader read.
 
         Args:
             metadata: Of the document.

@@ -66,7 +66,9 @@ def compile_filter(conditions: Filter) -> dict[str, Any]:
 
 
 def require_approved(compiled: Mapping[str, Any], collections: Sequence[str]) -> dict[str, Any]:
-    """Return a compiled filter that lets only documents pass which are approved and not superseded.
+    """Return a compiled filter that only approved documents pass.
+
+    Superseded ones do not pass either.
 
     Args:
         compiled: What `compile_filter` returned, with other values or without.

@@ -322,7 +322,7 @@ class SearchPipeline:
     def _require_approved(
         self, query: Query, wordings: list[RetrieverQuery], snapshot: Snapshot
     ) -> tuple[Query, list[RetrieverQuery]]:
-        """Restrict a query to approved documents, in the collections whose settings require that."""
+        """Restrict a query to approved documents where the settings require it."""
         requiring = [
             stats.collection for stats in snapshot.collections if stats.requires_approved(self._settings.rag.retrieval)
         ]

@@ -32,7 +32,7 @@ class Segment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PresetOverlay:
-    """Settings of a collection's preset that hold for its hits in queries to all collections too."""
+    """Settings of a collection's preset that queries to all collections heed."""
 
     access: Mapping[str, Any] | None
     """`rag.access`."""

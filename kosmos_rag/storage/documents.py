@@ -299,7 +299,9 @@ def update_metadata(
     *,
     collection: str,
 ) -> int:
-    """Change metadata of stored documents, and nothing else. Returns how many had other metadata.
+    """Change metadata of stored documents.
+
+    Returns how many had other metadata.
 
     Args:
         connection: Within a transaction of the tenant.

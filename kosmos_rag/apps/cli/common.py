@@ -171,7 +171,10 @@ def console() -> "Console":
 
 
 def source_names(source: str) -> list[str]:
-    """Return the source, and where it is a path that exists, the name that its documents have by default."""
+    """Return the possible names of a source.
+
+    They are the source, and for a path that exists the default name of its documents.
+    """
     from kosmos_rag.ingestion.sources.names import default_name
 
     path = Path(source)
@@ -197,7 +200,10 @@ def match_sources(sources: list[str], stored: list[str], tenant: str, collection
 
 
 def parse_pair(pair: str) -> tuple[str, Any]:
-    """Return key and value of KEY=VALUE; the value is JSON, else text. Raises RequestError."""
+    """Return key and value of KEY=VALUE.
+
+    The value is JSON, else text. Raises RequestError.
+    """
     key, equals, value = pair.partition("=")
     if not equals or not key:
         raise RequestError(f"--metadata {pair!r} is not KEY=VALUE; write --metadata year=2026")

@@ -22,7 +22,10 @@ def set_metadata(
     *,
     common: WriteOptions,
 ) -> None:
-    """Change metadata of documents without ingesting them again. A folder selects all documents below it."""
+    """Change metadata of documents without ingesting them again.
+
+    A folder selects all documents below it.
+    """
     require_not_blank(sources, "SOURCE")
     changes = dict(map(parse_pair, metadata or ())) | dict.fromkeys(remove or (), None)
     if not changes:

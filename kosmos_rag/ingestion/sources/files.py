@@ -27,9 +27,9 @@ def from_locator(locator: dict[str, str]) -> Path:
 
 
 def open_regular(path: Path, name: str) -> BinaryIO:
-    """Open a regular file for reading. Raises SourceError, which calls it by its name.
+    """Open a regular file for reading.
 
-    Nothing else: a pipe would hang, a device never end.
+    Nothing else: a pipe would hang, a device never end. Raises SourceError, which has the name in its message.
     """
     try:
         # Checked before too: opening alone makes some devices act.
@@ -46,7 +46,10 @@ def open_regular(path: Path, name: str) -> BinaryIO:
 
 
 def read_file(path: Path, name: str, *, max_bytes: int) -> bytes:
-    """Read a regular file of at most `max_bytes`. Raises SourceError, which calls it by its name."""
+    """Read a regular file of at most `max_bytes`.
+
+    Raises SourceError, which has the name in its message.
+    """
     with open_regular(path, name) as file:
         try:
             size = os.fstat(file.fileno()).st_size

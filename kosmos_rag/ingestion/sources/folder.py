@@ -45,7 +45,10 @@ class FolderSource:
     """
 
     def __init__(self, spec: FolderSpec, settings: IngestionSettings) -> None:
-        """Compile the patterns. Raises RequestError: one is malformed, or the folder has no name."""
+        """Compile the patterns.
+
+        Raises RequestError if one is malformed, or if the folder has no name.
+        """
         self._spec = spec
         self._names = FileNames(spec.path, spec.root)
         self._path = self._names.path
@@ -54,7 +57,7 @@ class FolderSource:
 
     @property
     def prefix(self) -> str:
-        """What the names of the documents of the folder begin with; empty for none."""
+        """Prefix of the names of the documents; empty for none."""
         return self._names.prefix
 
     def listing(self) -> Listing:

@@ -1,4 +1,4 @@
-"""Names of documents that are files: relative to a named root, wherever that is on the disk."""
+"""Names of files: a named root, and the path in it."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,10 @@ NO_ROOT = "."
 
 
 def check_root(name: str) -> str:
-    """Return the name of a root. Raises ValueError unless names of documents can begin with it."""
+    """Return the name of a root.
+
+    Raises ValueError unless names of documents can begin with it.
+    """
     parts = name.split("/")
     if name != NO_ROOT and (not is_text(name) or any(part.strip() in {"", ".", ".."} for part in parts)):
         raise ValueError(
@@ -27,7 +30,7 @@ RootName = Annotated[str, AfterValidator(check_root)]
 
 
 class FileNames:
-    """Names of the files at a path: the root, a slash, and the path in it."""
+    """Names the files at a path: root, slash, path in the root."""
 
     def __init__(self, path: Path, root: str | None) -> None:
         """Name the files at a path.
@@ -50,21 +53,24 @@ class FileNames:
         """The folder in messages, which readers may see: they do not say where it is."""
 
     def name_of(self, file: str | Path) -> str:
-        """Return the name of a file: of the path itself, or of a file below it."""
+        """Return the name of a file at the path or below."""
         full = os.fspath(file)
         if full == os.fspath(self.path):
             return self._prefix_of_file + printable(self.path.name)
         return self.prefix + printable(full.removeprefix(self._base))
 
     def path_of(self, name: str) -> Path | None:
-        """Return the path of a document below the folder by its name; None where it is of another root."""
+        """Return the path of a document by its name.
+
+        None for a document of another root.
+        """
         relative = name.removeprefix(self.prefix)
         is_address = relative.startswith("/") or "://" in relative
         return None if is_address or not name.startswith(self.prefix) else self.path / relative
 
 
 def default_name(path: Path, root: str | None = None) -> str:
-    """Return the name of a file, or what the names of the files in a folder begin with.
+    """Return the name of a file, or the root of a folder.
 
     Raises RequestError for a folder without a name.
     """
@@ -73,7 +79,10 @@ def default_name(path: Path, root: str | None = None) -> str:
 
 
 def printable(path: str) -> str:
-    """Return a path as text: bytes that are not UTF-8 are escaped, and NUL."""
+    """Return a path as text.
+
+    Bytes that are not UTF-8 are escaped, and NUL.
+    """
     return os.fsencode(path).decode("utf-8", "backslashreplace").replace("\x00", "\\x00")
 
 

@@ -14,7 +14,18 @@ from tests.unit.core.test_explanation import FOUND
 
 LOCATION = {"document_id", "version_id", "version", "source", "title", "section", "span", "lines", "pages", "location"}
 PASSAGE = LOCATION | {
-    *("rank", "chunk_id", "media_type", "metadata", "chunk_index", "text", "chunker", "collection", "parent_span"),
+    *(
+        "rank",
+        "chunk_id",
+        "media_type",
+        "metadata",
+        "chunk_index",
+        "text",
+        "chunker",
+        "collection",
+        "department",
+        "parent_span",
+    ),
     *("quote_sha256", "notes"),
 }
 SCORES = {
