@@ -54,7 +54,7 @@ _PARSERS: dict[str, _Parser] = {
     media_types.PPTX: parse_pptx,
     media_types.XLSX: parse_xlsx,
     media_types.EPUB: parse_epub,
-    media_types.HTML: parse_html,
+    media_types.HTML: partial(parse_html, is_page=True),
     media_types.MARKDOWN: _bounded(parse_markdown),
     media_types.CSV: partial(parse_csv, media_type=media_types.CSV),
     media_types.TSV: partial(parse_csv, media_type=media_types.TSV),

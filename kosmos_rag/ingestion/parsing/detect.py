@@ -6,6 +6,7 @@ from io import BytesIO
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.confluence import IS_STORAGE
 from kosmos_rag.ingestion.parsing.decode import decode, has_escapes
 from kosmos_rag.ingestion.parsing.errors import third_party
 
@@ -86,6 +87,7 @@ _MAIL_NAMES = {
 }
 """Extensions of mails, and of files that may be one."""
 
+_XML_NAMES = frozenset({"", "txt", "xml"})
 _HTML_NAMES = frozenset({"html", "htm", "xhtml"})
 _NAME = re.compile(r"[a-z][a-z_]+:[^/\\]*")
 """A source that is a name and no path: the end of `schema_column:shop.orders.json` says nothing of the format."""
@@ -191,6 +193,8 @@ def _type_of_text(text: str, extension: str) -> str:
         return media_types.WEBVTT
     if (mail := _type_of_mail(text, extension)) is not None:
         return mail
+    if extension in _XML_NAMES and _ANY_TAG.match(text, start) and IS_STORAGE.search(text[:_SNIFFED]):
+        return media_types.HTML
     if extension in media_types.TEXTS:
         return media_types.TEXTS[extension]
     if extension in _PROSE_NAMES and not text.startswith("#!") and _MARKDOWN_SIGN.search(text[:_SNIFFED]):

@@ -10,10 +10,13 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import Heading, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
+from kosmos_rag.ingestion.parsing.confluence import IS_STORAGE, to_html
 from kosmos_rag.ingestion.parsing.decode import decode
+from kosmos_rag.ingestion.parsing.html_inline import Bullets, picture_text, script_mark
 from kosmos_rag.ingestion.parsing.html_tables import TableReader
 from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
 from kosmos_rag.ingestion.parsing.tables import Table, render
+from kosmos_rag.ingestion.parsing.web_content import find_boilerplate
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -33,6 +36,8 @@ _OWN_BLOCKS = _names(
 _BREAKS = dict.fromkeys(_LINE_BLOCKS, 1) | dict.fromkeys([*_OWN_BLOCKS, *_HEADINGS], 2)
 """Line ends before and after an element: 1 puts it on a line of its own, 2 also leaves a blank line."""
 _HIDDEN = '[hidden], [style*="display:none" i], [style*="display: none" i]'
+_EMPTY = frozenset({"br", "img"})
+_LISTS = frozenset({"ol", "ul", "menu"})
 _SPACE = re.compile(r"[\x01-\x20]+")
 """White space, and the control characters that a character reference can stand for."""
 
@@ -44,10 +49,15 @@ _HIGHEST_COST = 1_000_000_000
 """A few seconds of work; a large ordinary page stays under a hundredth of it."""
 
 
-def parse_html(data: bytes, limits: OutputLimits = UNLIMITED) -> ParsedDocument:
+def parse_html(data: bytes, limits: OutputLimits = UNLIMITED, *, is_page: bool = False) -> ParsedDocument:
     """Parse HTML to text with headings.
 
-    Blocks are on lines of their own, list items start with `- `.
+    Blocks are on lines of their own, list items start with `- ` or their number.
+
+    Args:
+        data: the HTML.
+        limits: size above which it is refused.
+        is_page: leave out what is not the content of a web page, such as menus.
 
     Raises:
         ParseError: `empty`, `binary`, or `too_large` for tags whose nesting would stall the parser.
@@ -56,8 +66,13 @@ def parse_html(data: bytes, limits: OutputLimits = UNLIMITED) -> ParsedDocument:
 
     source = decode(data)
     _refuse_costly(source)
+    if IS_STORAGE.search(source):
+        source = to_html(source)
     tree = LexborHTMLParser(source)
-    reader = _Reader(tree, limits)
+    hidden = {node.mem_id for node in tree.css(_HIDDEN)}
+    if is_page:
+        hidden |= find_boilerplate(tree, hidden)
+    reader = _Reader(tree, hidden, limits)
     if tree.body is not None:
         _walk(tree.body, reader.enter, reader.leave)
     title = tree.css_first("head > title")
@@ -176,11 +191,12 @@ class _OpenHeading:
 class _Reader:
     """Turns the visits of `_walk` into lines and headings."""
 
-    def __init__(self, tree: "LexborHTMLParser", limits: OutputLimits) -> None:
+    def __init__(self, tree: "LexborHTMLParser", hidden: set[int], limits: OutputLimits) -> None:
         self.headings: list[Heading] = []
         self.tables: list[TableSpan] = []
         self._lines = _Lines()
-        self._hidden = {node.mem_id for node in tree.css(_HIDDEN)}
+        self._hidden = hidden
+        self._bullets = Bullets()
         self._limits = limits
         self._table_reader = TableReader(tree, self._is_visible)
         self._preformatted = 0
@@ -207,11 +223,13 @@ class _Reader:
         return node.is_element_node and node.tag not in _SKIPPED and node.mem_id not in self._hidden
 
     def _open(self, node: "LexborNode", tag: str) -> bool:
-        if tag == "br":
-            self._lines.line_break()
+        if tag in _EMPTY:
+            self._add_empty(node, tag)
             return False
         if tag in _BREAKS:
             self._lines.end_line(_BREAKS[tag])
+        elif mark := script_mark(node):
+            self._lines.add_verbatim(mark)
         if tag == "table" and self._table_reader.is_data(node):
             self._add_tables(node)
             return False
@@ -219,10 +237,18 @@ class _Reader:
             self._lines.bullet = ""
             self._heading = _OpenHeading(node=node.mem_id, pieces=len(self._lines.pieces), length=self._lines.length)
         elif tag == "li":
-            self._lines.bullet = "- "
+            self._lines.bullet = self._bullets.mark(node)
+        elif tag in _LISTS:
+            self._bullets.open(node)
         elif tag == "pre":
             self._preformatted += 1
         return True
+
+    def _add_empty(self, node: "LexborNode", tag: str) -> None:
+        if tag == "br":
+            self._lines.line_break()
+        else:
+            self._lines.add(picture_text(node))
 
     def leave(self, node: "LexborNode") -> None:
         tag = node.tag or ""
@@ -230,6 +256,8 @@ class _Reader:
             self._close_heading(self._heading, _HEADINGS[tag])
         elif tag == "li":
             self._lines.bullet = ""
+        elif tag in _LISTS:
+            self._bullets.close()
         elif tag == "pre":
             self._preformatted -= 1
         if tag in _BREAKS:
@@ -266,6 +294,8 @@ class _Reader:
                 pieces.append(node.text_content or "")
             elif node.tag == "br" or node.tag in _BREAKS:
                 pieces.append(" ")
+            elif self._is_visible(node):
+                pieces.append(picture_text(node) if node.tag == "img" else script_mark(node))
             return self._is_visible(node) and not (node.tag == "table" and self._table_reader.is_data(node))
 
         def leave(node: "LexborNode") -> None:

@@ -1,0 +1,323 @@
+"""Find what of a web page is not its content: menus, login boxes, cookie banners, teasers of other pages.
+
+The evidence is the names of elements, and how much of their text is prose rather than links. A page that would keep too
+little of its text keeps all of it.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+_FRAME_NAMES = (
+    "advert breadcrumb byline comment consent cookie disqus footer gdpr header login masthead menu modal nav "
+    "newsletter outbrain pagination paywall popup promo recirc recommend related rss share sharing sidebar signup "
+    "skip social sponsor subscri taboola teaser toolbar widget"
+)
+_FRAME_TAGS = (
+    "nav, aside, footer, dialog, menu, button, form, [role=navigation], [role=search], [role=banner], "
+    "[role=contentinfo], [role=complementary], [role=dialog], [role=alertdialog], [role=menu], [role=toolbar]"
+)
+_NAMED = ", ".join(f'[class*="{name}" i], [id*="{name}" i]' for name in _FRAME_NAMES.split())
+_FRAME_NAME = re.compile(rf"(?<![a-z])(?:{_FRAME_NAMES.replace(' ', '|')})", re.IGNORECASE)
+_MAIN = ("[itemprop=articleBody]", "article", "main, [role=main]")
+"""Elements that call themselves the content, the narrowest first."""
+
+
+def _names(line: str) -> frozenset[str]:
+    return frozenset(line.split())
+
+
+_INLINE = _names(
+    "a abbr b bdi bdo cite code data del dfn em font i img ins kbd label mark q s samp small span strong sub sup time "
+    "tt u var wbr"
+)
+_NO_TEXT = _names("audio canvas head iframe noscript object script style svg template video")
+_HEADINGS = _names("h1 h2 h3 h4 h5 h6")
+_LEAVES = _HEADINGS | _names("blockquote dl figure ol p pre table ul")
+"""Elements that are content where they are next to it, however short."""
+
+_SHORTEST_PROSE = 30
+"""Characters of text that is no link in a block, from which on it is prose."""
+_MOST_IN_FRAME = 0.3
+"""Share of the page's prose from which on a name is that of content: `comment` in a forum."""
+_SMALL = 200
+"""Characters up to which what is named as no content is none, whatever its share."""
+_LEAST_BESIDE_FRAME = 0.1
+"""Share of the prose that is left by dropping all that is named so."""
+_LEAST_IN_MAIN = 0.2
+"""Share of the prose that an element has which calls itself the content."""
+_SHARE_OF_MAIN = 0.75
+"""Share of the prose that the part of a block has which is its content."""
+_SHARE_OF_SIBLING = 0.3
+"""Prose of a block next to the content, by that of the content, which makes it content too."""
+_SHARE_WITHOUT_LINKS = 0.1
+"""The same, of a block without links."""
+_MUCH_PROSE = 500
+"""Characters of prose that make any block with few links content."""
+_MOST_LINKS = 0.7
+"""Share of links in the text from which on a block without prose is a menu."""
+_MOST_LINKS_OF_PARAGRAPH = 0.95
+"""The same, of an element that is content where it is next to it."""
+_LARGEST_MENU = 0.5
+"""Share of the text above which links are the content: an index."""
+_LEAST_CHARACTERS = 25
+_LEAST_SHARE = 0.05
+"""What must be left of the text for the result to be believed."""
+_FEW_LINKS = 0.2
+"""Share of links in the text of a page below which it has no menus, if none of its elements is named as one."""
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    """An element that is no part of a line, and the characters of the text in it."""
+
+    node: int
+    tag: str
+    parent: "_Block | None" = None
+    text: int = 0
+    links: int = 0
+    prose: int = 0
+    own_text: int = 0
+    own_links: int = 0
+    has_title: bool = False
+    """Whether it has a heading of level 1."""
+    dropped: bool = False
+    children: "list[_Block]" = field(default_factory=list)
+
+    def ancestors(self) -> "Iterator[_Block]":
+        """Give the enclosing blocks, the nearest first."""
+        block = self.parent
+        while block is not None:
+            yield block
+            block = block.parent
+
+    def kept(self) -> "list[_Block]":
+        """Return the block and those in it that are not dropped, in document order."""
+        found, pending = [], [self]
+        while pending:
+            block = pending.pop()
+            if not block.dropped:
+                found.append(block)
+                pending.extend(reversed(block.children))
+        return found
+
+
+def find_boilerplate(tree: "LexborHTMLParser", hidden: Collection[int]) -> set[int]:
+    """Return the nodes of a page that are not its content.
+
+    Args:
+        tree: the page.
+        hidden: nodes that are not shown.
+    """
+    if tree.body is None:
+        return set()
+    root = _blocks(tree.body, hidden)
+    _count(root)
+    least = max(_LEAST_SHARE * root.text, min(_LEAST_CHARACTERS, root.text))
+    names = _frame_names(tree)
+    if not names and root.links < _FEW_LINKS * root.text:
+        return set()
+    _drop_frame(root, names)
+    _count(root)
+    frame = _dropped(root) if root.text >= least else set()
+    main = _main(tree, root)
+    if main is not None:
+        _drop_around(main)
+    _drop_siblings(main or root)
+    _drop_menus(main or root)
+    _drop_lone_headings(root)
+    _keep_title(root)
+    _count(root)
+    return _dropped(root) if root.text >= least else frame
+
+
+def _blocks(body: "LexborNode", hidden: Collection[int]) -> _Block:
+    root = block = _Block(node=body.mem_id, tag="body")
+    links = 0
+    pending: list[tuple[LexborNode, bool]] = [(body, True)]
+    if body.first_child is not None:
+        pending.append((body.first_child, False))
+    while pending:
+        node, visited = pending.pop()
+        tag = node.tag or ""
+        if visited:
+            links -= tag == "a"
+            if block.node == node.mem_id and block.parent is not None:
+                block = block.parent
+            continue
+        if node.next is not None:
+            pending.append((node.next, False))
+        if node.is_text_node:
+            length = len((node.text_content or "").strip())
+            block.own_text += length
+            block.own_links += length if links else 0
+        elif node.is_element_node and tag not in _NO_TEXT and node.mem_id not in hidden:
+            links += tag == "a"
+            if tag not in _INLINE:
+                parent = block
+                block = _Block(node=node.mem_id, tag=tag, parent=parent)
+                parent.children.append(block)
+            pending.append((node, True))
+            if node.first_child is not None:
+                pending.append((node.first_child, False))
+    return root
+
+
+def _count(root: _Block) -> None:
+    """Count the text, the links and the prose of each block that is kept."""
+    kept = root.kept()
+    for block in kept:
+        block.text, block.links, block.has_title = block.own_text, block.own_links, block.tag == "h1"
+        words = block.own_text - block.own_links
+        block.prose = words if words >= max(_SHORTEST_PROSE, block.own_links) else 0
+    for block in reversed(kept):
+        if block.parent is not None:
+            block.parent.text += block.text
+            block.parent.links += block.links
+            block.parent.prose += block.prose
+            block.parent.has_title |= block.has_title
+
+
+def _dropped(root: _Block) -> set[int]:
+    return {child.node for block in root.kept() for child in block.children if child.dropped}
+
+
+def _drop_frame(root: _Block, names: Mapping[int, str]) -> None:
+    """Drop what is named as no content, unless much of the page's prose has that name."""
+    groups: dict[str, list[_Block]] = defaultdict(list)
+    pending = list(root.children)
+    while pending:
+        block = pending.pop()
+        name = names.get(block.node)
+        if name and not block.has_title and (block.text <= _SMALL or block.prose <= _MOST_IN_FRAME * root.prose):
+            groups[name].append(block)
+        else:
+            pending.extend(block.children)
+    rest = root.prose
+    for group in sorted(groups.values(), key=_prose):
+        rest -= _prose(group)
+        if rest < _LEAST_BESIDE_FRAME * root.prose and sum(block.text for block in group) > _SMALL:
+            return
+        for block in group:
+            block.dropped = True
+
+
+def _prose(blocks: Iterable[_Block]) -> int:
+    return sum(block.prose for block in blocks)
+
+
+def _frame_names(tree: "LexborHTMLParser") -> dict[int, str]:
+    names = {node.mem_id: node.tag or "" for node in tree.css(_FRAME_TAGS)}
+    for node in tree.css(_NAMED):
+        attributes = node.attributes
+        if match := _FRAME_NAME.search(f"{attributes.get('class')} {attributes.get('id')}"):
+            names[node.mem_id] = match[0].lower()
+    return names
+
+
+def _main(tree: "LexborHTMLParser", root: _Block) -> _Block | None:
+    """Return the one block that calls itself the content, if it has a share of the prose."""
+    for selector in _MAIN:
+        found = _outermost(root, {node.mem_id for node in tree.css(selector)})
+        if len(found) == 1 and found[0].prose >= _LEAST_IN_MAIN * root.prose:
+            return found[0]
+    return None
+
+
+def _outermost(root: _Block, nodes: Collection[int]) -> list[_Block]:
+    found, pending = [], [root]
+    while pending and nodes:
+        block = pending.pop()
+        if block.node in nodes:
+            found.append(block)
+        elif not block.dropped:
+            pending.extend(block.children)
+    return [block for block in found if not block.dropped]
+
+
+def _drop_around(main: _Block) -> None:
+    inner = main
+    for block in main.ancestors():
+        for child in block.children:
+            child.dropped |= child is not inner
+        inner = block
+
+
+def _drop_siblings(main: _Block) -> None:
+    """Drop what stands next to the content, as long as one part of a block has most of its prose."""
+    block = main
+    while kept := [child for child in block.children if not child.dropped]:
+        largest = max(kept, key=lambda child: child.prose)
+        if not largest.prose or largest.tag in _LEAVES or largest.prose < _SHARE_OF_MAIN * block.prose:
+            return
+        for child in kept:
+            child.dropped = child is not largest and not _is_content(child, largest.prose)
+        block = largest
+
+
+def _is_content(block: _Block, prose: int) -> bool:
+    if block.tag in _LEAVES:
+        return block.links <= block.text / 2
+    share = _SHARE_OF_SIBLING if block.links else _SHARE_WITHOUT_LINKS
+    return block.prose >= min(share * prose, _MUCH_PROSE) and block.links <= block.text / 4
+
+
+def _drop_menus(root: _Block) -> None:
+    for block in root.kept():
+        most = _MOST_LINKS_OF_PARAGRAPH if block.tag in _LEAVES else _MOST_LINKS
+        is_menu = block.text and not block.prose and block.links > most * block.text
+        block.dropped |= bool(is_menu) and block.tag not in _HEADINGS and block.text <= _LARGEST_MENU * root.text
+
+
+def _drop_lone_headings(root: _Block) -> None:
+    """Drop the headings of what was dropped."""
+    for block in root.kept():
+        heading: _Block | None = None
+        emptied = False
+        for child in [*block.children, None]:
+            if child is None or child.tag in _HEADINGS:
+                if heading is not None and emptied:
+                    heading.dropped = True
+                heading, emptied = child, False
+            elif child.dropped:
+                emptied = heading is not None
+            elif child.text:
+                heading = None
+
+
+def _keep_title(root: _Block) -> None:
+    """Keep the heading of level 1 before the content, without what is next to it."""
+    title = _title(root)
+    if title is None:
+        return
+    path = [title, *title.ancestors()]
+    dropped = [block.dropped for block in path]
+    if not any(dropped):
+        return
+    highest = len(path) - 1 - dropped[::-1].index(True)
+    for inner, outer in pairwise(path[: highest + 1]):
+        for child in outer.children:
+            child.dropped |= child is not inner
+    for block in path:
+        block.dropped = False
+
+
+def _title(root: _Block) -> _Block | None:
+    """Return the last heading of level 1 before the first text of the content."""
+    title: _Block | None = None
+    pending = [(root, False)]
+    while pending:
+        block, dropped = pending.pop()
+        dropped |= block.dropped
+        if block.tag == "h1" and block.text:
+            title = block
+        if title is not None and block.own_text and not dropped:
+            break
+        pending.extend((child, dropped) for child in reversed(block.children))
+    return title
