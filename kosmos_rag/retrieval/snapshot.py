@@ -12,6 +12,7 @@ import psycopg
 
 from kosmos_rag.core.config import RetrievalSettings
 from kosmos_rag.core.text import bm25
+from kosmos_rag.core.text.analysis import query_text, split_bigrams
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.storage.pool import ConnectionPool
@@ -175,9 +176,9 @@ def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snap
     required, excluded = (*query.parsed.phrases, *query.parsed.required), query.parsed.excluded
     values = {
         **query.scope,
-        "texts": list(query.texts),
+        "texts": [query_text(text) for text in query.texts],
         "weights": list(query.texts.values()),
-        "phrases": [*required, *excluded],
+        "phrases": [split_bigrams(words) for words in (*required, *excluded)],
         "excluded": [False] * len(required) + [True] * len(excluded),
     }
     # All statements are sent before the first result is fetched: the pipeline makes them one round trip.

@@ -18,6 +18,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag.core.text import bm25
+from kosmos_rag.core.text.analysis import index_text
 from kosmos_rag.storage.binary import Array, SparseEntries, array, array_literal, batches, sparse_vectors
 from kosmos_rag.storage.sql import statement
 
@@ -52,7 +53,7 @@ def analyse(connection: psycopg.Connection, texts: Sequence[str], languages: Seq
     """
     cursor = connection.cursor(binary=True)
     tsvectors: list[bytes] = []
-    for columns in batches({"texts": list(texts), "languages": list(languages)}):
+    for columns in batches({"texts": [index_text(text) for text in texts], "languages": list(languages)}):
         values = {name: array(connection, "text", column) for name, column in columns.items()}
         tsvectors += [tsvector for (tsvector,) in cursor.execute(statement("analyse"), values).fetchall()]
     return parse_tsvectors(tsvectors)

@@ -26,12 +26,16 @@ from rank_bm25 import BM25Okapi
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.text.analysis import index_text, query_text
 from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
 
 LANGUAGES = {"prose": "english", "code": "simple"}
-WORDS = ("running", "runs", "cars", "the", "o'neil", "x\\y", "a@b.example", "state-of-the-art", "ёлка", "3.14", "rate")
+WORDS = (
+    *("running", "runs", "cars", "the", "o'neil", "x\\y", "a@b.example", "state-of-the-art", "ёлка", "3.14", "rate"),
+    *("getUserById", "XJ-4471-B", "XJ4471", "训练数据", "テスト", "การทดสอบ"),
+)
 EVERYWHERE = "ubiquitous"
 DEPTHS = (1, 3, 100)
 
@@ -64,17 +68,14 @@ class Oracle:
     def __init__(self, connection: psycopg.Connection, name: str) -> None:
         self._connection = connection
         tenant_id = (tenant(name).id,)
-        rows = connection.execute(
-            "SELECT c.id, c.collection, d.source, c.chunk_index, c.text, ARRAY(SELECT u.lexeme FROM unnest(v.v) u), "
-            "ARRAY(SELECT cardinality(u.positions) FROM unnest(v.v) u) FROM kosmos.chunks c "
-            "JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id, "
-            "to_tsvector(d.language::regconfig, c.text) AS v (v) WHERE c.tenant_id = %s",
+        chunks = connection.execute(
+            "SELECT c.id, c.collection, d.source, c.chunk_index, c.text, d.language FROM kosmos.chunks c "
+            "JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id WHERE c.tenant_id = %s",
             tenant_id,
         ).fetchall()
-        self.texts = sorted((collection, source, ordinal, text) for _, collection, source, ordinal, text, _, _ in rows)
-        self._chunks = [
-            (key, where, dict(zip(lexemes, counts, strict=True))) for key, where, _, _, _, lexemes, counts in rows
-        ]
+        rows = [(*chunk[:5], self._count(chunk[5], index_text(chunk[4]))) for chunk in chunks]
+        self.texts = sorted((collection, source, ordinal, text) for _, collection, source, ordinal, text, _ in rows)
+        self._chunks = [(key, where, counts) for key, where, _, _, _, counts in rows]
         # Floating point sums differ by their order: this is the corpus' own.
         ids = connection.execute("SELECT collection, lexeme, id FROM kosmos.lexemes WHERE tenant_id = %s", tenant_id)
         self._order = {(where, lexeme): number for where, lexeme, number in ids.fetchall()}
@@ -85,7 +86,7 @@ class Oracle:
         for where in LANGUAGES if collection is None else (collection,):
             chunks = [(key, bag) for key, its, bag in self._chunks if its == where]
             average = max(sum(sum(bag.values()) for _, bag in chunks), 1) / max(len(chunks), 1)
-            said = self._terms(question, where)
+            said = self._count(LANGUAGES[where], query_text(question))
             terms = sorted(said, key=lambda term: self._order.get((where, term), 0))
             holding = {term: sum(term in bag for _, bag in chunks) for term in terms}
             idf = {term: math.log(1 + (len(chunks) - n + 0.5) / (n + 0.5)) * said[term] for term, n in holding.items()}
@@ -95,9 +96,10 @@ class Oracle:
                     scored.append((key, sum(held)))
         return sorted(scored, key=lambda entry: (-entry[1], entry[0]))[:k]
 
-    def _terms(self, question: str, collection: str) -> dict[str, int]:
+    def _count(self, language: str, text: str) -> dict[str, int]:
+        """Return the lexemes of a text with their frequencies."""
         statement = "SELECT lexeme, cardinality(positions) FROM unnest(to_tsvector(%s::regconfig, %s))"
-        return dict(self._connection.execute(statement, (LANGUAGES[collection], question)).fetchall())
+        return dict(self._connection.execute(statement, (language, text)).fetchall())
 
 
 def _answer(found: SearchResult) -> list[tuple[uuid.UUID, float | None]]:

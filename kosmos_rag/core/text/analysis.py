@@ -1,0 +1,83 @@
+"""Text analysis before PostgreSQL's text search parser: scripts without spaces, and identifiers.
+
+The parser takes a run of Chinese, Japanese, Korean, Thai, Lao, Khmer or Burmese letters as one word, and `a.b.c` or
+`getUserById` too. Texts and queries go through the same functions, so both have the same terms.
+"""
+
+import re
+from collections.abc import Sequence
+
+_UNSPACED = re.compile(
+    "["
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f"  # Burmese
+    "\u1100-\u11ff\uac00-\ud7af"  # Hangul
+    "\u1780-\u17ff"  # Khmer
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Hiragana, Katakana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"  # Han
+    "]+"
+)
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_]+(?:(?:\.|-|::)[A-Za-z0-9_]+)*")
+_PART = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
+_LETTERS_OR_DIGITS = re.compile(r"[a-z]+|\d+")
+_COMPOUND = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+")
+"""Words joined by hyphens, which the parser splits: `state-of-the-art`, `Content-Type`."""
+_MAX_IDENTIFIER = 100
+"""Characters. Longer tokens are encoded data."""
+
+
+def split_bigrams(text: str) -> str:
+    """Return the text with scripts without spaces as overlapping bigrams, in their place.
+
+    `训练数据` becomes `训练 练数 数据`, and a single letter stays. Source: the CJKBigramFilter of Lucene.
+    """
+    return text if text.isascii() else _UNSPACED.sub(_bigrams, text)
+
+
+def index_text(text: str) -> str:
+    """Return a text for indexing: with bigrams, followed by the parts of its identifiers.
+
+    The parts follow at the end, so that the distances between words stay. `getUserById` adds `get user by id`, and
+    `storage.local.retention` adds its three words and `storagelocalretention`.
+    """
+    return _append(split_bigrams(text), [_identifier_terms(token) for token in _IDENTIFIER.findall(text)])
+
+
+def query_text(text: str) -> str:
+    """Return a query for the index of `index_text`.
+
+    `XJ4471` adds `xj 4471` and so finds `XJ-4471-B`. Texts add no such parts: codes would be longer than their words.
+    """
+    tokens = _IDENTIFIER.findall(text)
+    letters_and_digits = [
+        parts for token in tokens if token.isalnum() and len(parts := _LETTERS_OR_DIGITS.findall(token.lower())) > 1
+    ]
+    return _append(split_bigrams(text), [*map(_identifier_terms, tokens), *letters_and_digits])
+
+
+def _append(text: str, terms: Sequence[Sequence[str]]) -> str:
+    added = " ".join(term for group in terms for term in group)
+    return f"{text}\n{added}" if added else text
+
+
+def _bigrams(run: re.Match[str]) -> str:
+    letters = run[0]
+    if len(letters) == 1:
+        return f" {letters} "
+    return f" {' '.join(letters[at : at + 2] for at in range(len(letters) - 1))} "
+
+
+def _identifier_terms(token: str) -> list[str]:
+    """Return the terms of an identifier that the parser does not produce: none for a plain word."""
+    if len(token) > _MAX_IDENTIFIER or token[0].isdigit() or _COMPOUND.fullmatch(token):
+        return []
+    parts = [part.lower() for part in _PART.findall(token)]
+    # One letter and a number is a unit, a formula or a version.
+    if len(parts) < 2 or not any(len(part) > 1 and part.isalpha() for part in parts):
+        return []
+    whole = token.lower()
+    # The parser splits at _ and -, but not a token that it takes for a host.
+    produced = {whole} if "." in whole else {whole, *re.split(r"[_\-:]+", whole)}
+    terms = [part for part in parts if len(part) > 1 and part not in produced]
+    joined = "".join(parts)
+    return terms if joined in produced else [*terms, joined]

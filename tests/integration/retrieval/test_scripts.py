@@ -1,0 +1,96 @@
+"""The lexical retriever finds words of scripts without spaces, and identifiers by their parts."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from kosmos_rag import Settings, SourceDocument, Tenant
+from tests.integration.variants import opened
+
+SENTENCES = {
+    "zh": [
+        ("训练", "模型的训练需要大量的数据和时间。"),
+        ("备份", "每天晚上系统会自动备份数据库。"),
+        ("密码", "用户必须每三个月更改一次密码。"),
+        ("退款", "客户可以在三十天内申请退款。"),
+        ("加班", "加班需要事先得到主管的批准。"),
+        ("发票", "发票会在付款后的两天内寄出。"),
+        ("会议", "会议室可以通过内部网站预订。"),
+        ("温度", "服务器机房的温度不得超过二十五度。"),
+        ("合同", "合同到期前必须提前一个月通知。"),
+        ("培训", "新员工在第一周参加安全培训。"),
+    ],
+    "ja": [
+        ("テスト", "リリースの前にすべてのテストを実行します。"),
+        ("休暇", "休暇の申請は二週間前までに提出してください。"),
+        ("請求書", "請求書は毎月末に発行されます。"),
+        ("パスワード", "パスワードは十二文字以上にしてください。"),
+        ("出張", "出張の費用は領収書と一緒に申請します。"),
+        ("バックアップ", "データのバックアップは毎晩行われます。"),
+        ("契約", "契約を解除するには書面での通知が必要です。"),
+        ("障害", "障害が発生した場合は担当者に連絡します。"),
+        ("残業", "残業時間は月に四十五時間までです。"),
+        ("研修", "新入社員は最初の月に研修を受けます。"),
+    ],
+    "ko": [
+        ("휴가", "휴가는 이주일 전에 신청해야 합니다."),
+        ("비밀번호", "비밀번호를 석 달마다 변경하십시오."),
+        ("환불", "구매 후 삼십일 이내에 환불이 가능합니다."),
+        ("회의실", "회의실은 사내 홈페이지에서 예약합니다."),
+        ("계약서", "계약서에는 두 사람의 서명이 필요합니다."),
+        ("백업", "데이터베이스는 매일 밤 백업됩니다."),
+        ("출장비", "출장비는 영수증과 함께 청구합니다."),
+        ("교육", "신입 사원은 첫 주에 안전 교육을 받습니다."),
+        ("장애", "서버에 장애가 생기면 담당자에게 알립니다."),
+        ("급여", "급여는 매월 이십오일에 지급됩니다."),
+    ],
+    "th": [
+        ("รหัสผ่าน", "ผู้ใช้ต้องเปลี่ยนรหัสผ่านทุกสามเดือน"),
+        ("วันลา", "พนักงานต้องขออนุมัติวันลาล่วงหน้าสองสัปดาห์"),
+        ("ใบเสร็จ", "กรุณาแนบใบเสร็จเมื่อเบิกค่าใช้จ่าย"),
+        ("สำรองข้อมูล", "ระบบจะสำรองข้อมูลทุกคืน"),
+        ("สัญญา", "สัญญาต้องมีลายเซ็นของทั้งสองฝ่าย"),
+        ("ประชุม", "จองห้องประชุมได้ที่เว็บไซต์ภายใน"),
+        ("เงินเดือน", "บริษัทจ่ายเงินเดือนทุกวันที่ยี่สิบห้า"),
+        ("อุณหภูมิ", "อุณหภูมิในห้องเซิร์ฟเวอร์ต้องไม่เกินยี่สิบห้าองศา"),
+        ("อบรม", "พนักงานใหม่เข้ารับการอบรมในสัปดาห์แรก"),
+        ("คืนเงิน", "ลูกค้าขอคืนเงินได้ภายในสามสิบวัน"),
+    ],
+}
+"""A word and the only sentence with it, in Chinese, Japanese, Korean and Thai."""
+
+
+@pytest.fixture
+def lexical(settings: Settings, tenant_name: str) -> Iterator[Tenant]:
+    changes = {"rag.retrieval.semantic_weight": 0.0, "rag.chunking.min_size": 1}
+    with opened(settings, changes) as engine:
+        yield engine.tenant(tenant_name)
+
+
+def test_words__of_scripts_without_spaces_find_their_sentence(lexical: Tenant) -> None:
+    asked = [(f"{script}{number}", *entry) for script, found in SENTENCES.items() for number, entry in enumerate(found)]
+    lexical.ingest(SourceDocument(source=source, data=sentence.encode()) for source, _, sentence in asked)
+    missed = [word for source, word, _ in asked if source not in {hit.source for hit in lexical.search(word, 5).hits}]
+    assert missed == []
+    phrases = [lexical.search(f'+"{word}"', 5).hits for _, word, _ in asked]
+    assert [[hit.source for hit in hits] for hits in phrases] == [[source] for source, _, _ in asked]
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("XJ4471", "The pump XJ-4471-B is out of stock."),
+        ("XJ-4471", "The pump XJ4471 is out of stock."),
+        ("user by id", "Call getUserById with a number."),
+        ("getUserById", "Call getUserById with a number."),
+        ("retention", "Set storage.local.retention to a number of days."),
+        ("storage.local.retention", "Set storage.local.retention to a number of days."),
+        ("customerType", "The column customer_type is never empty."),
+    ],
+)
+def test_identifiers__are_found_whole_and_by_their_parts(lexical: Tenant, question: str, text: str) -> None:
+    others = ["A number of pumps and days.", "An empty column of stock.", "Local storage is out of the question."]
+    lexical.ingest(
+        SourceDocument(source=f"s{number}", data=other.encode()) for number, other in enumerate([text, *others])
+    )
+    assert lexical.search(question, 1).hits[0].source == "s0"

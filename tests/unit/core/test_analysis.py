@@ -1,0 +1,45 @@
+"""Terms of scripts without spaces, and of identifiers."""
+
+import pytest
+
+from kosmos_rag.core.text.analysis import index_text, query_text, split_bigrams
+
+
+@pytest.mark.parametrize(
+    ("text", "split"),
+    [
+        ("plain words, and Ёлка", "plain words, and Ёлка"),
+        ("训练数据", "训练 练数 数据"),
+        ("書", "書"),
+        ("データの保存", "デー ータ タの の保 保存"),
+        ("데이터 저장", "데이 이터 저장"),
+        ("การ", "กา าร"),
+        ("Python3で訓練する", "Python3 で訓 訓練 練す する"),
+    ],
+)
+def test_split_bigrams__splits_scripts_without_spaces(text: str, split: str) -> None:
+    assert split_bigrams(text).split() == split.split()
+
+
+@pytest.mark.parametrize(
+    ("identifier", "terms"),
+    [
+        ("getUserById", "get user by id"),
+        ("HTTPServer", "http server"),
+        ("customer_type", "customertype"),
+        ("storage.local.retention", "storage local retention storagelocalretention"),
+        ("Engine.open_all", "engine open all engineopenall"),
+        ("std::vector", "stdvector"),
+        ("XJ-4471-B", "xj4471b"),
+        *((word, "") for word in ("word", "Word", "3.11.2", "2024-01-05", "45degree", "U.S", "e.g", "H2O", "v3")),
+        *((word, "") for word in ("state-of-the-art", "NP-complete", "a" * 60 + "_" + "b" * 60)),
+    ],
+)
+def test_index_text__appends_what_the_parser_does_not_produce(identifier: str, terms: str) -> None:
+    assert index_text(f"see {identifier} here").partition("\n")[2] == terms
+    assert index_text(f"see {identifier} here").partition("\n")[0] == f"see {identifier} here"
+
+
+def test_query_text__splits_letters_from_digits() -> None:
+    assert query_text("XJ4471").partition("\n")[2].split() == ["xj", "4471"]
+    assert query_text("XJ-4471-B").partition("\n")[2].split() == ["xj4471b"]
