@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 
-.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-audit bench-schema bench-service bench-fairness bench-slo clean
+.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-audit bench-schema bench-service bench-fairness bench-slo clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -61,6 +61,10 @@ bench: $(STAMP) $(PEERS_STAMP)
 
 bench-quality: $(STAMP)
 	$(BIN)/python -m benchmarks.quality $(if $(DATA),--data $(DATA))
+
+# Documentation trees, which pip downloads; TREE=NAME measures one.
+bench-docs: $(STAMP)
+	$(BIN)/python -m benchmarks.documentation $(if $(TREE),--tree $(TREE))
 
 bench-ingest: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks.ingest
