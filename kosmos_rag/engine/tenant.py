@@ -51,7 +51,6 @@ from kosmos_rag.storage.documents import (
     read_last_changes,
     read_lines,
     read_texts,
-    read_totals,
 )
 from kosmos_rag.storage.erasure import ErasureStore, by_metadata, by_source, by_subject
 from kosmos_rag.storage.queue.queue import Queue
@@ -307,19 +306,12 @@ class Tenant:
             limit=limit,
         )
 
-    def last_changes(self) -> dict[str, int]:
-        """Return the last change number of each collection, for this reader.
+    def last_changes(self) -> dict[str, tuple[int, int]]:
+        """Return what identifies the state of each collection, for this reader.
 
         If it is the same as before, `documents` lists the same. Raises DatabaseError.
         """
         return read_last_changes(self._parts.database.app, self._tenant.id, self._principals, self._collection)
-
-    def totals(self) -> tuple[int, dict[tuple[str, ...], int]]:
-        """Count the documents that this reader may read, and their chunks.
-
-        Chunks are counted by the reader's principals that grant access. Of all collections. Raises DatabaseError.
-        """
-        return read_totals(self._parts.database.app, self._tenant.id, self._principals)
 
     def department_totals(self) -> tuple[int, dict[str, int]]:
         """Count the documents that this reader may read, and chunks by department.

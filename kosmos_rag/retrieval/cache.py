@@ -89,7 +89,7 @@ def result_key(
         index and (index.id, index.probes, index.ef_search),
         explain,
         tuple(
-            (stats.collection, stats.epoch, repr(stats.overlay), stats.segments if explain else ())
+            (stats.collection, stats.epoch, stats.acls, repr(stats.overlay), stats.segments if explain else ())
             for stats in snapshot.collections
         ),
     )

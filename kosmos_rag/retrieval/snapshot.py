@@ -58,6 +58,8 @@ class CollectionStats:
     next_sequence: int
     epoch: int
     """Incremented by each transaction that changes documents which this reader may read."""
+    acls: int
+    """Access control lists of those chunks; one without chunks is gone, so no two states share epoch and number."""
     weights: Mapping[int, float]
     """Query term weights `{lexeme_id: idf * term_weight}`, sorted by id."""
     segments: tuple[Segment, ...]
@@ -200,21 +202,22 @@ def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snap
             row for row in indexes if query.use_vector_index and row[1] != "segment" and row[3] == space_id
         ),
         total_chunks_unfiltered=sum(row[1] or 0 for row in collections),
-        enforced=any(row[8] for row in collections),
-        routing=Routing.from_row(*collections[0][9:12]) if collections else NO_ROUTING,
+        enforced=any(row[9] for row in collections),
+        routing=Routing.from_row(*collections[0][10:13]) if collections else NO_ROUTING,
     )
 
 
 def _collection_stats(
     row: tuple[Any, ...], terms: Sequence[tuple[Any, ...]], indexes: Sequence[tuple[Any, ...]]
 ) -> CollectionStats:
-    collection, _, next_sequence, _, preset, chunks, length, epoch, *_ = row
+    collection, _, next_sequence, _, preset, chunks, length, epoch, acls, *_ = row
     return CollectionStats(
         collection=collection,
         chunks=chunks,
         average=max(length, 1) / max(chunks, 1),
         next_sequence=next_sequence,
         epoch=epoch,
+        acls=acls,
         weights={
             lexeme_id: bm25.inverse_document_frequency(chunks, frequency) * weight
             for where, _, lexeme_id, frequency, weight in terms

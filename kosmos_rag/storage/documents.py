@@ -63,8 +63,11 @@ def _document_info(row: Mapping[str, Any]) -> DocumentInfo:
 
 def read_last_changes(
     pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
-) -> dict[str, int]:
-    """Return the epoch of the last readable change by collection.
+) -> dict[str, tuple[int, int]]:
+    """Return what identifies the readable state of each collection.
+
+    The epoch of the last change, and the number of readable access control lists. A change raises the epoch of its
+    list, and a list without chunks is gone, so no two states have the same two numbers.
 
     Args:
         pool: The app role's pool.
@@ -74,25 +77,8 @@ def read_last_changes(
     """
     with pool.transaction(tenant_id, principals) as connection:
         values = {"tenant_id": tenant_id, "collection": collection}
-        return dict(connection.execute(statement("last_changes"), values).fetchall())
-
-
-def read_totals(
-    pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str]
-) -> tuple[int, dict[tuple[str, ...], int]]:
-    """Count readable documents, and readable chunks by granting principals.
-
-    Args:
-        pool: The app role's pool.
-        tenant_id: The tenant.
-        principals: Principals of the reader.
-    """
-    values = {"tenant_id": tenant_id}
-    with pool.transaction(tenant_id, principals) as connection:
-        count = connection.execute(statement("count_documents"), values)
-        by_acl = connection.execute(statement("chunks_by_acl"), values)
-        (documents,) = count.fetchone() or (0,)
-        return documents, {tuple(acl): chunks for acl, chunks in by_acl.fetchall()}
+        rows = connection.execute(statement("last_changes"), values).fetchall()
+    return {name: (epoch, acls) for name, epoch, acls in rows}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -382,6 +382,8 @@ def _update_acl_statistics(
     }
     connection.execute(statement("update_acl_statistics"), {**scope, **values})
     connection.execute(statement("update_acl_languages"), {**scope, **values})
+    if removed:
+        connection.execute(statement("delete_empty_acl_statistics"), {**scope, **values})
 
 
 _Pair = tuple[str, Acl]

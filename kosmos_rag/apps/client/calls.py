@@ -232,7 +232,7 @@ def create_collection(name: str, *, preset: str) -> Call[CollectionInfo]:
 
 
 def set_preset(name: str, *, preset: str) -> Call[CollectionInfo]:
-    """Replace the preset of a collection with one that comes with the library."""
+    """Replace the preset of a collection with a shipped one."""
     path = f"/v1/collections/{quote(name, safe='')}/preset"
     return Call(method="PUT", path=path, body={"preset": preset}, read=partial(from_dict, CollectionInfo))
 

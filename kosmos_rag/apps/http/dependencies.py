@@ -63,7 +63,10 @@ class Caller:
         )
 
     def collection(self, named: str | None) -> str | None:
-        """Return the collection of a request: the named one, else the default one of its key; None for all."""
+        """Return the collection of a request; None for all.
+
+        It is the named one, else the default one of the key.
+        """
         return self.identity.default_collection if named is None else named
 
     def scope(self, collection: str | None) -> Tenant:

@@ -16,26 +16,15 @@ SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.versio
  LIMIT %(limit)s
 
 -- name: last_changes
--- Returns by collection the epoch of the last change that this reader can see; a lost document is a change too.
-SELECT s.collection, max(s.epoch)::bigint
+-- Returns by collection the epoch of the last change that this reader can see, and the number of access control lists,
+-- which is lower where the last document of a list is lost.
+SELECT s.collection, max(s.epoch)::bigint, count(*)
   FROM kosmos.acl_statistics s
  WHERE s.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
  GROUP BY s.collection
 
 -- name: count_documents
 SELECT count(*) FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s
-
--- name: chunks_by_acl
--- Groups by the reader's own principals that grant access; other principals stay hidden.
-SELECT o.held, sum(r.chunks)::bigint
-  FROM kosmos.acl_statistics r
- CROSS JOIN LATERAL (
-       SELECT array_agg(DISTINCT u.name ORDER BY u.name) AS held
-         FROM unnest(r.acl) AS u (name)
-        WHERE u.name = ANY (kosmos.current_principals())
-       OFFSET 0) o
- WHERE r.tenant_id = %(tenant_id)s AND r.chunks > 0
- GROUP BY o.held
 
 -- name: chunks_by_folder
 -- Groups by what tells a department: collection, metadata, folder of the source, and the reader's own principals.

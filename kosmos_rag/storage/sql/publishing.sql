@@ -69,14 +69,18 @@ UPDATE kosmos.collection_statistics
 RETURNING epoch
 
 -- name: update_acl_statistics
--- Updates the counts of each access control list. A row stays when its chunks are gone: the epoch that a reader sees
--- never decreases.
+-- Updates the counts of each access control list.
 INSERT INTO kosmos.acl_statistics AS s (tenant_id, collection, acl_hash, acl, chunks, length, languages, epoch)
 SELECT %(tenant_id)s, %(collection)s, u.acl_hash, u.acl::text[], u.chunks, u.length, '{}', %(epoch)s
   FROM unnest(%(acl_hashes)s::uuid[], %(acls)s::text[], %(chunks)s::bigint[], %(lengths)s::bigint[])
        AS u (acl_hash, acl, chunks, length)
 ON CONFLICT (tenant_id, collection, acl_hash) DO UPDATE
    SET chunks = s.chunks + excluded.chunks, length = s.length + excluded.length, epoch = excluded.epoch
+
+-- name: delete_empty_acl_statistics
+DELETE FROM kosmos.acl_statistics s
+ WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s AND s.acl_hash = ANY (%(acl_hashes)s::uuid[])
+   AND s.chunks = 0
 
 -- name: update_acl_languages
 -- Adds the languages of new documents: a query is analysed in each language. If all chunks of the list are new, their

@@ -5,7 +5,7 @@
 -- query_routing: a pipeline that was chosen by other values must not answer. The last is what the preset of a collection
 -- sets for its hits, where the question names no collection: it has the settings of the process then.
 -- A tenant without documents is one row, without a collection.
-SELECT s.collection, s.chunks, s.next_sequence, t.live_space_id, p.name, r.chunks, r.length, r.epoch,
+SELECT s.collection, s.chunks, s.next_sequence, t.live_space_id, p.name, r.chunks, r.length, r.epoch, r.acls,
        EXISTS (SELECT
                  FROM kosmos.collection_presets e
                 WHERE e.tenant_id = %(tenant_id)s
@@ -35,7 +35,7 @@ SELECT s.collection, s.chunks, s.next_sequence, t.live_space_id, p.name, r.chunk
   LEFT JOIN kosmos.collection_presets p
     ON p.tenant_id = %(tenant_id)s AND p.tenant_id = s.tenant_id AND p.collection = s.collection
   LEFT JOIN (SELECT n.collection, sum(n.chunks)::bigint AS chunks, sum(n.length)::bigint AS length,
-                    max(n.epoch) AS epoch
+                    max(n.epoch) AS epoch, count(*) AS acls
                FROM kosmos.acl_statistics n
               WHERE n.tenant_id = %(tenant_id)s
               GROUP BY n.collection) r ON r.collection = s.collection

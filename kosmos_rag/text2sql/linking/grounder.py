@@ -33,7 +33,11 @@ class _SchemaSnapshot:
     """Schemas that the reader may read, with their linkers. Thread-safe."""
 
     def __init__(
-        self, changes: Mapping[str, int], documents: Sequence[DocumentInfo], synonyms: Synonyms, weights: Weights
+        self,
+        changes: Mapping[str, tuple[int, int]],
+        documents: Sequence[DocumentInfo],
+        synonyms: Synonyms,
+        weights: Weights,
     ) -> None:
         self.changes = changes
         self.schemas = {schema.name: schema for schema in parse_schemas(documents)}

@@ -325,11 +325,12 @@ def test_totals__name_no_principals_of_others(settings: Settings, tenant_name: s
         engine.tenant(tenant_name).ingest(
             [
                 SourceDocument(source="a", data=b"salary", acl=("department:hr", "role:Manager", "user:jo")),
-                SourceDocument(source="b", data=b"bonus", acl=("department:hr", "user:ann")),
+                SourceDocument(source="b", data=b"bonus", acl=("department:finance", "department:hr", "user:ann")),
                 SourceDocument(source="c", data=b"secret", acl=("user:ann",)),
             ]
         )
-        assert engine.tenant(tenant_name, principals=("department:hr",)).totals() == (2, {("department:hr",): 2})
+        assert engine.tenant(tenant_name, principals=("department:hr",)).department_totals() == (2, {"hr": 2})
+        assert engine.tenant(tenant_name, principals=("user:ann",)).department_totals() == (2, {"general": 2})
 
 
 def test_languages__of_a_list_of_readers_go_with_its_documents(

@@ -106,7 +106,7 @@ def test_revoked_reader__sees_nothing_after_one_pass_in_caches_too(
     after = reader.search("churn report", 100)
     assert (after.hits, after.cached) == ((), False)
     assert _sources(cached, tenant_name, "ann") == set()
-    assert reader.totals() == (0, {})
+    assert reader.department_totals() == (0, {})
     assert _sources(cached, tenant_name, "ben") == {f"page-{n}" for n in range(20)}
     assert embedder.texts == embedded
     scope.indexes.rebuild()
@@ -283,7 +283,7 @@ def test_earlier_pass__that_is_still_running_writes_nothing(engine: Engine, writ
 
 STATISTICS = {
     "acl_statistics": "SELECT acl, acl_hash, chunks, length FROM kosmos.acl_statistics"
-    " WHERE tenant_id = %s AND chunks > 0 ORDER BY acl",
+    " WHERE tenant_id = %s ORDER BY acl",
     "lexemes": "SELECT lexeme, acl, acl_hash, chunks FROM kosmos.lexemes WHERE tenant_id = %s ORDER BY lexeme, acl",
     "documents": "SELECT source, acl FROM kosmos.documents WHERE tenant_id = %s ORDER BY source",
     "versions": "SELECT content_hash, acl FROM kosmos.document_versions WHERE tenant_id = %s ORDER BY 1, 2",

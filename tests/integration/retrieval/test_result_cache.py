@@ -53,6 +53,20 @@ def _content(found: SearchResult) -> SearchResult:
     return replace(found, cached=False, stages=(), timings_ms={})
 
 
+def test_last_document_of_a_list__is_not_kept_when_it_is_gone(kept: Engine, tenant_name: str) -> None:
+    """Its list has no row afterwards, and the newest change that the reader sees is one from before the question."""
+    scope = kept.tenant(tenant_name, collection="lists")
+    for number, acl in enumerate((("ann", "ben"), ("ann",))):
+        scope.ingest(_document(number, acl=acl))
+
+    def sources() -> set[str]:
+        return {hit.source for hit in _ask(kept, tenant_name, collection="lists", principals=("ann",)).hits}
+
+    assert sources() == {"d0", "d1"}
+    scope.delete("d0")
+    assert sources() == {"d1"}
+
+
 def test_second_ask__is_answered_from_what_was_kept(kept: Engine, tenant_name: str) -> None:
     first, second = _ask(kept, tenant_name), _ask(kept, tenant_name)
     assert (first.cached, second.cached) == (False, True)

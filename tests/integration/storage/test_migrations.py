@@ -46,6 +46,7 @@ PUBLISHED = {
     "0006_default_collections.py": "6c9b8903ed2e0ac7d470a12f4da94462ff69c3e74cab522c9bd57010d7d28fef",
     "0007_document_notes.py": "c809b93832c32ae54400b8d8c0f3a984498888859ebd8145aa4db582ad09a1e3",
     "0008_job_ids.py": "b3d9f7ce36d75d69e5872c9c6a2a62aed3cfea3f1fae9f83ba5e1a00ffde3370",
+    "0009_empty_acl_statistics.py": "a51dd093398ef0f31a08a50c135038faf38a1e161ab5d160d75ce47159fa4e2c",
 }
 
 

@@ -20,6 +20,7 @@ STATS = CollectionStats(
     average=5.0,
     next_sequence=11,
     epoch=3,
+    acls=2,
     weights={1: 0.5},
     segments=(Segment(id=uuid.UUID(int=1), last=6),),
 )
@@ -93,6 +94,7 @@ OTHERS: dict[str, Callable[[Asked], Asked]] = {
     "collection": lambda asked: replace(asked, collections=(replace(STATS, collection="wiki"),)),
     "one collection more": lambda asked: replace(asked, collections=(STATS, replace(STATS, collection="wiki"))),
     "epoch": lambda asked: replace(asked, collections=(replace(STATS, epoch=4),)),
+    "lists of readers": lambda asked: replace(asked, collections=(replace(STATS, acls=1),)),
     "no segment": lambda asked: replace(asked, collections=(replace(STATS, segments=()),)),
     "segment": lambda asked: replace(asked, collections=(replace(STATS, segments=(Segment(id=INDEX.id, last=6),)),)),
     "no vector index": lambda asked: replace(asked, index=None),

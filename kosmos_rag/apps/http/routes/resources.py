@@ -224,7 +224,7 @@ async def create(body: CollectionRequest, caller: Administrator) -> CollectionIn
 
 @router.put("/v1/collections/{name}/preset", tags=["collections"])
 async def set_preset(name: str, body: PresetRequest, caller: Administrator) -> CollectionInfo:
-    """Replace the preset of a collection with one that comes with the library.
+    """Replace the preset of a collection with a shipped one.
 
     Its jobs use the new one. Documents keep their chunks and readers until they are ingested again.
     """
@@ -234,7 +234,10 @@ async def set_preset(name: str, body: PresetRequest, caller: Administrator) -> C
 
 
 def _shipped_preset(name: str) -> str:
-    """Return the name of a shipped preset. Raises RequestError for a path: it would read the files of this machine."""
+    """Return the name of a shipped preset.
+
+    Raises RequestError for a path: it would read the files of this machine.
+    """
     if name not in shipped():
         raise RequestError(f"there is no preset {name[:60]!r}; use {', '.join(shipped())}")
     return name
