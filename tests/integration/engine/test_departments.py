@@ -355,7 +355,7 @@ def test_languages__of_a_list_of_readers_go_with_its_documents(
         scope.ingest(replace(german, language="english"))
         assert languages() == [["english"]]
         scope.delete("a")
-        assert languages() == [[]]
+        assert languages() == []
 
 
 def test_readers__in_another_order_are_the_same_list(
