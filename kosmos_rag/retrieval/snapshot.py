@@ -227,7 +227,7 @@ def _collection_stats(
             Segment(id=index[0], last=index[4]) for index in indexes if index[1] == "segment" and index[2] == collection
         ),
         preset=preset,
-        overlay=None if row[12] is None else PresetOverlay(**row[12]),
+        overlay=None if row[13] is None else PresetOverlay(**row[13]),
     )
 
 
