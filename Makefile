@@ -25,9 +25,12 @@ $(PEERS_STAMP): benchmarks/peers/requirements.txt
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
 
-# Processes with a server each, more than cores: the tests wait about as long as they compute.
+# Many processes import the package: where this is set, each would compile it again.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Processes with a server each, two for each of two cores: the tests wait about as long as they compute.
 test: check
-	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow" -n 4 --dist loadfile --no-loadscope-reorder
 
 # What takes longer than ten seconds, and every property with all its examples.
 test-slow: $(STAMP)

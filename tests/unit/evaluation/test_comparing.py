@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from scipy import stats
 
 from kosmos_rag.core.config import EvaluationSettings, Settings
 from kosmos_rag.core.errors import ConfigError, RequestError
@@ -43,6 +42,8 @@ def test_randomisation__is_near_the_exact_value_over_all_signs() -> None:
 
 
 def test_randomisation__is_that_of_scipy() -> None:
+    from scipy import stats  # a second that every process of a run would spend
+
     dice = random.Random(7)
     for size, mean in ((12, 0.05), (40, 0.02), (225, 0.01)):
         gains = [dice.gauss(mean, 0.1) for _ in range(size)]
@@ -53,6 +54,8 @@ def test_randomisation__is_that_of_scipy() -> None:
 
 
 def test_bootstrap__is_that_of_scipy() -> None:
+    from scipy import stats  # a second that every process of a run would spend
+
     dice = random.Random(8)
     values = [dice.betavariate(0.6, 0.9) for _ in range(225)]
     theirs = stats.bootstrap(

@@ -137,13 +137,6 @@ def eventually(condition: Callable[[], bool], *, within_s: float = 10.0) -> floa
     return time.monotonic() - began
 
 
-def wait_for_a_new_minute() -> None:
-    """Wait where a minute is nearly over: from one to the next a sliding window gives some requests back."""
-    left = 60 - time.time() % 60
-    if left < 15:
-        time.sleep(left)
-
-
 def events_of(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
     """Read server-sent events: name and data of each."""
     name = ""

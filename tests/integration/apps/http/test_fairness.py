@@ -15,8 +15,9 @@ from kosmos_rag.apps.auth import key_verifier
 from kosmos_rag.apps.auth.api_keys import ApiKeys, ParsedKey, StoredKey
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.pool import ConnectionPool
-from tests.integration.apps.http.serving import Running, Signer, eventually, serving, wait_for_a_new_minute, with_tokens
+from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
 from tests.integration.variants import changed
+from tests.rate_clock import stop_rate_clock
 
 CALLS, CALL_S = 20, 0.2
 
@@ -119,12 +120,12 @@ def test_made_up_keys__are_refused_unread_after_so_many_and_known_credentials_ar
     settings: Settings, signer: Signer, lookups: list[uuid.UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kosmos_rag.apps.http.dependencies._REFUSAL_DELAY_S", 0.05)
+    stop_rate_clock(monkeypatch)
     limited = with_tokens(settings, signer, **{"rates.refused_per_minute": 5}, key_cache_s=0.01)
     with Engine(limited, embedder=HashingEmbedder()) as engine, serving(engine, signer) as running:
         key = running.key("laptop", "read")
         with running.client(key) as holder, running.client() as bearer:
             assert holder.get("/v1/documents").status_code == 200
-            wait_for_a_new_minute()
             refused = [_status(running, _made_up()) for _ in range(30)]
             assert refused == [401] * 5 + [429] * 25
             assert len(lookups) == 6

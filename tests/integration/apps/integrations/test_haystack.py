@@ -1,16 +1,18 @@
-"""The retriever in a pipeline of Haystack's own parts."""
+"""The retriever in a pipeline of Haystack's own parts.
+
+Haystack is imported within the tests: every process of a run collects every module, and it brings torch along.
+"""
 
 import pytest
-from haystack import Pipeline
-from haystack.components.builders import PromptBuilder
 
 from kosmos_rag import Filter, Tenant
-from kosmos_rag.apps.integrations.haystack import KosmosRetriever
 from kosmos_rag.core.errors import ConfigError
 from tests.integration.apps.integrations.conftest import QUESTION
 
 
 def test_documents__are_the_passages_that_the_reader_may_read(tenant: Tenant) -> None:
+    from kosmos_rag.apps.integrations.haystack import KosmosRetriever
+
     found = tenant.search(QUESTION)
     documents = KosmosRetriever(tenant).run(QUESTION)["documents"]
     assert [(one.id, one.content, one.score) for one in documents] == [
@@ -22,6 +24,8 @@ def test_documents__are_the_passages_that_the_reader_may_read(tenant: Tenant) ->
 
 
 def test_options__are_how_many_and_which(tenant: Tenant) -> None:
+    from kosmos_rag.apps.integrations.haystack import KosmosRetriever
+
     assert len(KosmosRetriever(tenant, k=1).run(QUESTION)["documents"]) == 1
     assert len(KosmosRetriever(tenant, k=1).run(QUESTION, k=2)["documents"]) == 2
     (found,) = KosmosRetriever(tenant, filter=Filter(where={"metadata.year": 2025})).run(QUESTION)["documents"]
@@ -29,6 +33,11 @@ def test_options__are_how_many_and_which(tenant: Tenant) -> None:
 
 
 def test_pipeline__makes_a_prompt_of_the_passages(tenant: Tenant) -> None:
+    from haystack import Pipeline
+    from haystack.components.builders import PromptBuilder
+
+    from kosmos_rag.apps.integrations.haystack import KosmosRetriever
+
     pipeline = Pipeline()
     pipeline.add_component("retriever", KosmosRetriever(tenant, k=1))
     template = "{% for one in documents %}{{ one.content }} ({{ one.meta.reference }}){% endfor %} {{ question }}"
@@ -41,6 +50,10 @@ def test_pipeline__makes_a_prompt_of_the_passages(tenant: Tenant) -> None:
 
 
 def test_pipeline__is_not_written_as_yaml(tenant: Tenant) -> None:
+    from haystack import Pipeline
+
+    from kosmos_rag.apps.integrations.haystack import KosmosRetriever
+
     pipeline = Pipeline()
     pipeline.add_component("retriever", KosmosRetriever(tenant))
     with pytest.raises(ConfigError, match="create it in code"):

@@ -7,6 +7,12 @@ from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.rate_limit import RateLimiter
 from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import ConfigError, NotAuthenticated, TooManyRequests
+from tests.rate_clock import stop_rate_clock
+
+
+@pytest.fixture(autouse=True)
+def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_rate_clock(monkeypatch)
 
 
 def _settings(**service: object) -> ServiceSettings:
