@@ -57,6 +57,7 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_prose.py tests/unit/test_docstrings.py
 
 # DATA=FOLDER measures any set in the BEIR layout, here and in bench-quality.
 bench: $(STAMP) $(PEERS_STAMP)

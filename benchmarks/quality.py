@@ -1,4 +1,4 @@
-"""Retrieval quality through the library: each leg alone, and the ways to fuse them, on sets in the BEIR layout.
+"""Retrieval quality through the library: each retriever alone, and the ways to fuse them, on sets in the BEIR layout.
 
     python -m benchmarks.quality [--data FOLDER ...] [--set KEY=VALUE ...] [--json FILE] [--quick]
 
@@ -22,7 +22,7 @@ from kosmos_rag.apps.cli.common import overrides
 
 MEASURES = [nDCG @ 10, R @ 10, MRR @ 10]
 CHUNKS = 30
-"""Hits asked for per question: enough for ten documents. Each leg proposes as many at least."""
+"""Hits asked for per question: enough for ten documents. Each retriever proposes as many at least."""
 
 SYNONYMS = Path(__file__).parent / "synonyms.yaml"
 ROWS: dict[str, dict[str, Any]] = {

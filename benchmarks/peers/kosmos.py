@@ -181,7 +181,7 @@ def _statements(scope: Tenant, question: str) -> list[bare.Statement]:
 
 
 def _plan(answer: SearchResult) -> str:
-    return "; ".join(f"{leg}: {account.plan}" for leg, account in answer.retrievers.items())
+    return "; ".join(f"{retriever}: {account.plan}" for retriever, account in answer.retrievers.items())
 
 
 def _ids(answer: SearchResult) -> list[str]:

@@ -20,7 +20,7 @@ PLAN = "no vector index; GIN"
 
 
 def empty_store(task: Task, dimensions: int) -> PGVectorStore:
-    """Return a store for both legs, with the indexes that it makes by default."""
+    """Return a store for both retrievers, with the indexes that it makes by default."""
     return PGVectorStore.from_params(
         connection_string=task.sqlalchemy_url("psycopg2"),
         async_connection_string=task.sqlalchemy_url("asyncpg"),
@@ -61,12 +61,12 @@ def _hybrid(store: PGVectorStore) -> Search:
 def _fused(store: PGVectorStore, dimensions: int) -> Search:
     """Return the retriever that the store's documentation recommends over its hybrid mode, by relative score."""
     index = VectorStoreIndex.from_vector_store(store, embed_model=MockEmbedding(embed_dim=dimensions))
-    legs = [
+    retrievers = [
         index.as_retriever(vector_store_query_mode=mode, similarity_top_k=DEPTH, sparse_top_k=DEPTH)
         for mode in ("default", "sparse")
     ]
     retriever = QueryFusionRetriever(
-        legs, llm=MockLLM(), mode=FUSION_MODES.RELATIVE_SCORE, similarity_top_k=K, num_queries=1, use_async=False
+        retrievers, llm=MockLLM(), mode=FUSION_MODES.RELATIVE_SCORE, similarity_top_k=K, num_queries=1, use_async=False
     )
 
     def search(question: str, vector: NDArray[np.float32]) -> list[str]:

@@ -20,7 +20,7 @@ Search = Callable[[str, NDArray[np.float32]], list[str]]
 K = 30
 """Chunks asked for: enough for ten documents."""
 DEPTH = 100
-"""Candidates of each leg, where a system has such a setting."""
+"""Candidates of each retriever, where a system has such a setting."""
 _WARM = 20
 
 

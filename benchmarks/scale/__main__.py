@@ -1,4 +1,4 @@
-"""Retrieval as tenants grow: both legs, alone and together, beside their alternatives, in one run.
+"""Retrieval as tenants grow: both retrievers, alone and together, beside their alternatives, in one run.
 
     python -m benchmarks.scale [--chunks N] [--data natural|zipf] [--json FILE] [--plot FILE] [--quick]
 
@@ -158,7 +158,8 @@ def _with_peers(
             in_memory, references = peers.bm25_in_memory(connection, share, asked)
             off = peers.difference(tenant.scores, references)
             rows += [
-                replace(row, difference=off) if (row.leg, row.way) == (LEXICAL, OURS) else row for row in tenant.rows
+                replace(row, difference=off) if (row.retriever, row.way) == (LEXICAL, OURS) else row
+                for row in tenant.rows
             ]
             rows += [in_memory, *peers.lexical(connection, share, asked)]
             rows += peers.dense(connection, share, vectors, tenant.exact)

@@ -90,7 +90,7 @@ class NaturalData:
 
 
 class ZipfData:
-    """Made words whose frequency falls with their rank, and vectors around centres: a hard case for both legs.
+    """Made words whose frequency falls with their rank, and vectors around centres: a hard case for both retrievers.
 
     No stop word thins the postings, so that the most frequent terms of a question stand in almost every chunk.
     """

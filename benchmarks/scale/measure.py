@@ -31,7 +31,7 @@ ONLY: dict[str, dict[str, Any]] = {
     DENSE: {"rag.retrieval.semantic_weight": 1.0, "rag.retrieval.keyword_weight": 0.0},
     BOTH: {},
 }
-"""What is changed in the settings to ask one leg alone."""
+"""What is changed in the settings to ask one retriever alone."""
 EXACT = "exact scan"
 OURS = "kosmos"
 CLIENTS = (1, 2, 4, 8, 16)
@@ -45,7 +45,7 @@ NEW_WORD = "zyxomorphquandle"
 class Row:
     """What one way of answering costs and finds in one tenant. Times are milliseconds."""
 
-    leg: str
+    retriever: str
     way: str
     """`kosmos`, or the alternative."""
     share: Share
@@ -53,8 +53,8 @@ class Row:
     p50: float
     p95: float
     p99: float
-    in_leg: float | None = None
-    """p50 of the leg's own stage: what is left of p50 is the transaction, its plan and the passages."""
+    in_retriever: float | None = None
+    """p50 of the retriever's own stage: what is left of p50 is the transaction, its plan and the passages."""
     recall_10: float | None = None
     recall_100: float | None = None
     difference: float | None = None
@@ -132,9 +132,9 @@ def settings(data_dir: Path, dimensions: int, changes: Mapping[str, Any]) -> Set
 
 @contextmanager
 def opened(data_dir: Path, prepared: Prepared, whole: Embedder) -> Iterator[dict[str, Engine]]:
-    """Open an engine for each leg alone, for the exact scan of the vectors, and for both legs.
+    """Open an engine for each retriever alone, for the exact scan of the vectors, and for both retrievers.
 
-    The engine for both legs embeds its questions with `whole`; the others have their vectors prepared.
+    The engine for both retrievers embeds its questions with `whole`; the others have their vectors prepared.
     """
     changes = {**ONLY, EXACT: {**ONLY[DENSE], "indexes.vector": "none"}}
     with ExitStack() as stack:
@@ -167,7 +167,7 @@ def measure_tenant(engines: Mapping[str, Engine], share: Share, warm: Sequence[s
         rows.append(_row(name, share, answers[name], times))
     exact = [[hit.chunk_id for hit in answer.hits] for answer in answers[EXACT]]
     found = [[hit.chunk_id for hit in answer.hits] for answer in answers[DENSE]]
-    rows = [replace(row, **recalls(found, exact)) if (row.leg, row.way) == (DENSE, OURS) else row for row in rows]
+    rows = [replace(row, **recalls(found, exact)) if (row.retriever, row.way) == (DENSE, OURS) else row for row in rows]
     scores = [[hit.lexical_score for hit in a.hits if hit.lexical_score is not None] for a in answers[LEXICAL]]
     return Measured(rows=rows, exact=exact, scores=scores)
 
@@ -183,21 +183,24 @@ def ask(scope: Tenant, questions: Sequence[str]) -> tuple[list[SearchResult], li
 
 
 def _row(name: str, share: Share, answers: Sequence[SearchResult], times: Sequence[float]) -> Row:
-    leg, way = (DENSE, EXACT) if name == EXACT else (name, OURS)
-    legs = {one: [asdict(answer.retrievers[one]) for answer in answers] for one in answers[0].retrievers}
-    plans = [Counter(account["plan"] for account in legs[one]).most_common(1)[0][0] for one in sorted(legs)]
+    retriever, way = (DENSE, EXACT) if name == EXACT else (name, OURS)
+    retrievers = {one: [asdict(answer.retrievers[one]) for answer in answers] for one in answers[0].retrievers}
+    plans = [Counter(account["plan"] for account in retrievers[one]).most_common(1)[0][0] for one in sorted(retrievers)]
     stages = {
         stage: round(statistics.median(answer.timings_ms.get(stage, 0.0) for answer in answers), 3)
         for stage in sorted({stage for answer in answers for stage in answer.timings_ms})
     }
     return Row(
-        leg=leg,
+        retriever=retriever,
         way=way,
         share=share,
         plan="; ".join(plans),
         **percentiles(times),
-        in_leg=stages.get(leg),
-        detail={"stages_p50_ms": stages, "legs": {one: _summary(accounts) for one, accounts in legs.items()}},
+        in_retriever=stages.get(retriever),
+        detail={
+            "stages_p50_ms": stages,
+            "retrievers": {one: _summary(accounts) for one, accounts in retrievers.items()},
+        },
     )
 
 

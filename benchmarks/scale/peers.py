@@ -97,7 +97,7 @@ def lexical(connection: psycopg.Connection, share: Share, questions: Sequence[st
     ]
     plan = _plan(connection, _RANKED, values[0])
     times, _, note = _timed(connection, sql.SQL(_RANKED), values)
-    yield Row(leg=LEXICAL, way="ts_rank_cd", share=share, plan=plan, note=note, **percentiles(times))
+    yield Row(retriever=LEXICAL, way="ts_rank_cd", share=share, plan=plan, note=note, **percentiles(times))
     if has_textsearch(connection):
         yield _textsearch(connection, share, questions)
 
@@ -117,13 +117,13 @@ def _textsearch(connection: psycopg.Connection, share: Share, questions: Sequenc
          ORDER BY text <@> to_bm25query(%(text)s, {}) LIMIT %(depth)s"""
     asked = sql.SQL(query).format(tenant_id, sql.Literal(f"bench.{name}"))
     times, _, note = _timed(connection, asked, [{"text": text, "depth": DEPTH} for text in questions])
-    return Row(leg=LEXICAL, way=TEXTSEARCH, share=share, plan="Block-Max WAND", note=note, **percentiles(times))
+    return Row(retriever=LEXICAL, way=TEXTSEARCH, share=share, plan="Block-Max WAND", note=note, **percentiles(times))
 
 
 def bm25_in_memory(
     connection: psycopg.Connection, share: Share, questions: Sequence[str]
 ) -> tuple[Row, list[list[float]]]:
-    """Ask bm25s: the floor of the lexical leg. Returns the best scores of each question too, as references.
+    """Ask bm25s: the floor of the lexical retriever. Returns the best scores of each question too, as references.
 
     Its scores lack the factor k1 + 1, which is the same for all chunks and put in here.
     """
@@ -149,7 +149,9 @@ def bm25_in_memory(
 
     found, times = _all_timed(best, asked)
     references = [[float(score) * (bm25.K1 + 1) for score in scores if score > 0] for scores in found]
-    return Row(leg=LEXICAL, way="bm25s in memory", share=share, plan="all scores", **percentiles(times)), references
+    return Row(
+        retriever=LEXICAL, way="bm25s in memory", share=share, plan="all scores", **percentiles(times)
+    ), references
 
 
 def dense(
@@ -166,13 +168,17 @@ def dense(
     # PostgreSQL may find a scan of all rows cheaper, while they are few.
     used = f"{plan}, lists 100, probes 10" if plan == "index scan" else plan
     yield Row(
-        leg=DENSE, way="shared ivfflat", share=share, plan=used, note=note,
+        retriever=DENSE, way="shared ivfflat", share=share, plan=used, note=note,
         **percentiles(times), **recalls(found, exact),
     )  # fmt: skip
     matrix = _matrix(connection, share)
     ranked, times = _all_timed(lambda vector: _best(matrix @ vector), vectors)
     yield Row(
-        leg=DENSE, way="NumPy in memory", share=share, plan=f"{len(ranked[0])} of {len(matrix)}", **percentiles(times)
+        retriever=DENSE,
+        way="NumPy in memory",
+        share=share,
+        plan=f"{len(ranked[0])} of {len(matrix)}",
+        **percentiles(times),
     )
 
 

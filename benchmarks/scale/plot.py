@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks.scale.measure import DENSE, LEXICAL, OURS, Row
 
-SEARCH = "kosmos, the leg alone"
+SEARCH = "kosmos, the retriever alone"
 """What compares with the alternatives, which fetch no passages."""
 
 _OURS = {OURS: "o", SEARCH: "."}
@@ -14,16 +14,16 @@ _STYLES = [("s", "--"), ("^", "-."), ("D", ":"), ("v", (0, (5, 1, 1, 1, 1, 1))),
 
 
 def plot(rows: Sequence[Row], title: str, file: Path) -> None:
-    """Draw the p50 of each way against the chunks of the tenant, a panel for each leg."""
+    """Draw the p50 of each way against the chunks of the tenant, a panel for each retriever."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot
 
     figure, panels = pyplot.subplots(1, 2, figsize=(11, 6), sharey=True, layout="constrained")
-    for panel, leg in zip(panels, (LEXICAL, DENSE), strict=True):
+    for panel, retriever in zip(panels, (LEXICAL, DENSE), strict=True):
         styles = iter(_STYLES)
-        for way, points in curves(rows, leg).items():
+        for way, points in curves(rows, retriever).items():
             ours = way in (OURS, SEARCH)
             mark, dash = (_OURS[way], "-") if ours else next(styles)
             panel.plot(
@@ -32,9 +32,9 @@ def plot(rows: Sequence[Row], title: str, file: Path) -> None:
                 linestyle=dash,
                 color="black" if ours else "dimgray",
                 linewidth=2.2 if way == OURS else 1.2,
-                label=label(rows, leg, way),
+                label=label(rows, retriever, way),
             )
-        panel.set(xscale="log", yscale="log", title=f"{leg} leg", xlabel="chunks of the tenant")
+        panel.set(xscale="log", yscale="log", title=f"{retriever} retriever", xlabel="chunks of the tenant")
         panel.grid(visible=True, which="major", color="lightgray", linewidth=0.6)
         panel.xaxis.set_major_formatter("{x:,.0f}")
         panel.yaxis.set_major_formatter("{x:g}")
@@ -46,18 +46,20 @@ def plot(rows: Sequence[Row], title: str, file: Path) -> None:
     pyplot.close(figure)
 
 
-def curves(rows: Sequence[Row], leg: str) -> dict[str, list[tuple[int, float]]]:
-    """Return the points of each way of a leg by size, ours first: the whole answer, and the search in it."""
+def curves(rows: Sequence[Row], retriever: str) -> dict[str, list[tuple[int, float]]]:
+    """Return the points of each way of a retriever by size, ours first: the whole answer, and the search in it."""
     found: dict[str, list[tuple[int, float]]] = {OURS: [], SEARCH: []}
     for row in sorted(rows, key=lambda row: (row.way, row.share.chunks)):
-        if row.leg == leg:
+        if row.retriever == retriever:
             found.setdefault(row.way, []).append((row.share.chunks, row.p50))
-            if row.way == OURS and row.in_leg is not None:
-                found[SEARCH].append((row.share.chunks, row.in_leg))
+            if row.way == OURS and row.in_retriever is not None:
+                found[SEARCH].append((row.share.chunks, row.in_retriever))
     return {way: points for way, points in found.items() if points}
 
 
-def label(rows: Sequence[Row], leg: str, way: str) -> str:
+def label(rows: Sequence[Row], retriever: str, way: str) -> str:
     """Name a way; one that is quick because it misses hits says how many it finds."""
-    found = [row.recall_10 for row in rows if (row.leg, row.way) == (leg, way) and row.recall_10 is not None]
+    found = [
+        row.recall_10 for row in rows if (row.retriever, row.way) == (retriever, way) and row.recall_10 is not None
+    ]
     return f"{way} (recall@10 {min(found):.2f} to {max(found):.2f})" if found else way

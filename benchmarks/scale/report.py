@@ -21,7 +21,7 @@ class Goal:
     """What a row must reach. Times are milliseconds."""
 
     p50: float
-    """Of the leg's own stage where one leg was asked: the alternatives fetch no passages. Else of the whole call."""
+    """Of the stage of a single retriever, because alternatives fetch no passages; otherwise of the whole call."""
     p99: float | None = None
     recall_10: float | None = None
     recall_100: float | None = None
@@ -29,7 +29,7 @@ class Goal:
 
     def met_by(self, row: Row) -> bool:
         """Whether the row reaches all of it."""
-        took = row.p50 if row.in_leg is None else row.in_leg
+        took = row.p50 if row.in_retriever is None else row.in_retriever
         highest = ((took, self.p50), (row.p99, self.p99), (row.difference, self.difference))
         lowest = ((row.recall_10, self.recall_10), (row.recall_100, self.recall_100))
         return all(limit is None or (value is not None and value <= limit) for value, limit in highest) and all(
@@ -48,10 +48,10 @@ def goal(row: Row) -> Goal | None:
     """Return the goal of a row: that of the smallest size that the tenant does not exceed; None where none is set."""
     if row.way != OURS:
         return None
-    if row.leg == LEXICAL:
+    if row.retriever == LEXICAL:
         p50 = _limit(row.share.chunks, {50_000: 4, 500_000: 12, 1_000_000: 25})
         return Goal(p50=p50, difference=EQUAL) if p50 else None
-    if row.leg == DENSE:
+    if row.retriever == DENSE:
         p50 = _limit(row.share.chunks, {100_000: 10, 500_000: 8 if "hnsw" in row.plan else 40})
         return Goal(p50=p50, recall_10=0.99, recall_100=0.97) if p50 else None
     return Goal(p50=40, p99=150) if row.share.chunks <= 1_000_000 else None
@@ -70,7 +70,7 @@ def as_json(row: Row) -> dict[str, Any]:
 def show(result: Mapping[str, Any], rows: Sequence[Row], console: Console) -> None:
     """Print a run: the table of the ways first, then throughput, writing and storage."""
     order = {LEXICAL: 0, DENSE: 1, BOTH: 2}
-    ordered = sorted(rows, key=lambda row: (order[row.leg], row.share.chunks, row.way != OURS))
+    ordered = sorted(rows, key=lambda row: (order[row.retriever], row.share.chunks, row.way != OURS))
     console.print(
         Group(
             _ways(ordered, f"{result['chunks']:,} chunks, {result['data']}, {result['questions']} questions a row"),
@@ -86,7 +86,7 @@ def show(result: Mapping[str, Any], rows: Sequence[Row], console: Console) -> No
 def _ways(rows: Sequence[Row], title: str) -> RenderableType:
     table = _table(
         title,
-        "leg",
+        "retriever",
         "way",
         "tenant",
         "plan",
@@ -94,7 +94,7 @@ def _ways(rows: Sequence[Row], title: str) -> RenderableType:
         ">p50 ms",
         ">p95",
         ">p99",
-        ">in leg",
+        ">in retriever",
         ">R@10",
         ">R@100",
         "goal",
@@ -106,13 +106,13 @@ def _ways(rows: Sequence[Row], title: str) -> RenderableType:
         if row.difference is not None:
             recall = ["= bm25s", ""] if row.difference <= EQUAL else [f"off {row.difference:.1g}", ""]
         table.add_row(
-            row.leg,
+            row.retriever,
             row.way,
             f"{row.share.percent:g} %",
             "; ".join(part for part in (row.plan, row.note) if part),
             f"{row.share.chunks:,}",
             *(f"{value:.1f}" for value in (row.p50, row.p95, row.p99)),
-            "" if row.in_leg is None else f"{row.in_leg:.1f}",
+            "" if row.in_retriever is None else f"{row.in_retriever:.1f}",
             *recall,
             str(wanted or ""),
             _met(wanted.met_by(row)) if wanted else "",
@@ -122,7 +122,7 @@ def _ways(rows: Sequence[Row], title: str) -> RenderableType:
 
 def _throughput(measured: Sequence[Mapping[str, Any]]) -> RenderableType:
     table = _table(
-        "clients at once: the tenant of 50 %, both legs, 8 connections",
+        "clients at once: the tenant of 50 %, both retrievers, 8 connections",
         ">clients", ">queries/s", ">p50 ms", ">p95", ">p99", ">fairness", "errors",
     )  # fmt: skip
     for entry in measured:
@@ -140,8 +140,8 @@ def _writing(result: Mapping[str, Any]) -> RenderableType:
         table.add_row(f"indexes of tenant {index['tenant']} built, s", f"{index['seconds']:.1f}", "", "")
     what = f"{publishing['chunks']:,} chunks into the largest tenant, by an empty one"
     table.add_row(what, *_ratio(publishing["ratio"], PUBLISHING_RATIO))
-    for leg, at_once in found.items():
-        table.add_row(f"a new chunk is found by the {leg} leg", _met(at_once), "at once", _met(at_once))
+    for retriever, at_once in found.items():
+        table.add_row(f"a new chunk is found by the {retriever} retriever", _met(at_once), "at once", _met(at_once))
     for work in ("index_build", "index_rebuild"):
         during = maintenance[work]
         what = f"p50 during {work}, by quiet p50 ({during['queries']} queries in {during['seconds']:g} s)"

@@ -34,7 +34,7 @@ def publishing(database: Database, data: Data, prepared: Prepared, chunks: int) 
 
 
 def found_at_once(database: Database, data_dir: Path, prepared: Prepared) -> dict[str, bool]:
-    """Publish one chunk of a word that no other has, and ask for it: whether each leg has it first."""
+    """Publish one chunk of a word that no other has, and ask for it: whether each retriever has it first."""
     publish_block(database, LARGEST, ([NEW_WORD], prepared.embed([NEW_WORD])), prepared)
     with Engine(settings(data_dir, prepared.dimensions, {}), embedder=prepared) as engine:
         hits = [hit for hit in engine.tenant(LARGEST).search(NEW_WORD, 10).hits if hit.text == NEW_WORD]

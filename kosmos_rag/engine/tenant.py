@@ -336,8 +336,8 @@ class Tenant:
         """
         if self.audited:
             raise RequestError(
-                "texts() gives out whole documents, which the audit log has no record of; use search() or context(), "
-                "or turn rag.audit.enabled off for what is read"
+                "texts() returns whole documents, which the audit log cannot record; use search() or context(), "
+                "or disable rag.audit.enabled for the collections"
             )
         return read_texts(self._parts.database.app, self._tenant.id, self._principals, self._collection)
 
@@ -353,7 +353,9 @@ class Tenant:
             count: Number of lines, 10,000 at most.
         """
         if not 1 <= first <= _LAST_LINE or not 1 <= count <= _MAX_LINES:
-            raise RequestError(f"{count} lines from line {first} are asked for; begin at 1, take 1 to {_MAX_LINES}")
+            raise RequestError(
+                f"{count} lines from line {first} requested; start at 1 or later and request 1 to {_MAX_LINES}"
+            )
         app = self._parts.database.app
         found = read_lines(
             app, self._tenant.id, self._principals, self._collection, document_id, first=first, count=count

@@ -78,7 +78,7 @@ def _judgements(path: Path) -> dict[str, dict[str, int]]:
 def _query_text(entry: Mapping[str, Any], folder: Path) -> str:
     text = entry.get("text")
     if not isinstance(text, str) or not text.strip():
-        raise RequestError(f"the question {entry['_id']} of {folder / QUERIES} has no `text`; write what is asked")
+        raise RequestError(f"the question {entry['_id']} of {folder / QUERIES} has no `text`; write the question")
     return text
 
 

@@ -51,7 +51,7 @@ def check_thresholds(
     names = _bounded_measures(settings.targets, settings.alerts)
     if not (settings.alerts if alerts_only else names):
         empty = "evaluation.alerts is" if alerts_only else "evaluation.targets and evaluation.alerts are"
-        raise RequestError(f"{empty} empty; name what is to be reached, R@10: 0.8")
+        raise RequestError(f"{empty} empty; set a bound, such as R@10: 0.8")
     if missing := [name for name in names if name not in evaluation.measures]:
         raise RequestError(
             f"the evaluation {evaluation.name} has no {missing[0]}, but {', '.join(evaluation.measures)}; "

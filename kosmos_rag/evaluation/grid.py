@@ -62,6 +62,6 @@ def require_applied(changed: Settings, settings: Settings, changes: Changes) -> 
         requested, actual = (reduce(getattr, key.split("."), one) for one in (changed, settings))
         if requested != actual:
             raise RequestError(
-                f"{key} stays {actual!r} and does not become {requested!r}: the preset of the collection sets it, or "
+                f"{key} is {actual!r} and cannot be {requested!r}: the preset of the collection sets it, or "
                 "each evaluation does (docs/evaluation.md); leave it out, or ask a collection without a preset"
             )

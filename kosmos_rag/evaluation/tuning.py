@@ -77,8 +77,8 @@ def split_questions(question_set: QuestionSet) -> tuple[QuestionSet, QuestionSet
     """
     if len(question_set.questions) < _MIN_QUESTIONS:
         raise RequestError(
-            f"the set {question_set.name!r} has {len(question_set.questions)} questions, and half of so few says "
-            f"nothing; use {_MIN_QUESTIONS} or more"
+            f"the set {question_set.name!r} has {len(question_set.questions)} questions, and half of them is too "
+            f"few; use {_MIN_QUESTIONS} or more"
         )
     ordered = sorted(
         (hashlib.sha256(question.id.encode()).hexdigest(), question.id) for question in question_set.questions
@@ -152,7 +152,7 @@ def render_configuration(tuned: TuningResult, changes: Changes, base: str | None
         base: Path of the file that it extends; None without one.
     """
     one = tuned.difference
-    verdict = "more than chance" if one.significant else "NOT more than chance"
+    verdict = "significant" if one.significant else "NOT significant"
     set_name = tuned.baseline.set_name.removesuffix(TEST)
     head = f"""\
 Tuned for {tuned.measure} on one half of {set_name!r}: {tuned.trained_before:.4f} before, {tuned.trained:.4f} with this.

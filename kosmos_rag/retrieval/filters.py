@@ -188,7 +188,7 @@ def _metadata_path(name: str, path: str) -> str:
     if not all(keys) or not is_text(name):
         raise RequestError(f"filter at {path} has an empty key, a NUL or a lone surrogate; write metadata.KEY")
     if len(keys) > MAX_DEPTH:
-        raise RequestError(f"filter at {path} goes {len(keys)} keys deep; use at most {MAX_DEPTH}")
+        raise RequestError(f"filter at {path} is {len(keys)} keys deep; use at most {MAX_DEPTH}")
     return "$." + ".".join(dumps(key) for key in ("metadata", *keys))
 
 

@@ -175,7 +175,7 @@ def _parse(cleaned: str) -> ParsedQuery:
     parsed = parse_operators(cleaned)
     if not parsed.text:
         if parsed.excluded:
-            raise RequestError(f"the question {cleaned!r} excludes everything it names; say what to look for")
+            raise RequestError(f"the question {cleaned!r} has only excluded terms; add words to search for")
         raise RequestError("the question is empty; ask something")
     operators = len(parsed.phrases) + len(parsed.required) + len(parsed.excluded)
     if operators > MAX_OPERATORS:

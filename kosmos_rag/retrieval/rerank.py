@@ -187,7 +187,10 @@ class RerankStage:
 
 
 class _Batches:
-    """Scores the passages of one query in batches, in a thread that another one may stop."""
+    """Scores the passages of one query in batches.
+
+    Another thread may stop it.
+    """
 
     def __init__(self, reranker: Reranker, text: str, passages: Sequence[Passage], size: int) -> None:
         self._reranker = reranker
@@ -200,7 +203,10 @@ class _Batches:
         """What was wrong with the scores of a batch; no batch follows it."""
 
     def score_all(self) -> None:
-        """Score the batches one after the other, until all are scored or `stop` is called."""
+        """Score the batches in order until all are scored.
+
+        `stop` ends it after the running batch.
+        """
         for start in range(0, len(self._texts), self._size):
             if self._stopped.is_set():
                 return
@@ -212,7 +218,10 @@ class _Batches:
             self._scores += scores
 
     def stop(self) -> list[float]:
-        """Begin no further batch, and return the scores so far, in the order of the passages."""
+        """Begin no further batch, and return the scores so far.
+
+        They are in the order of the passages.
+        """
         self._stopped.set()
         return list(self._scores)
 

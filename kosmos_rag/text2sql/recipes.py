@@ -222,7 +222,7 @@ def read_recipes(path: Path, schema: DatabaseSchema) -> list[Recipe]:
         item_path = f"$.recipes[{number}]"
         recipe, faults = _parse_curated(values, schema)
         if recipe and recipe.slug in recipes:
-            faults.append(f".slug: {recipe.slug} is there already")
+            faults.append(f".slug: {recipe.slug} exists already")
         problems += [one_line(f"{item_path}{fault}") for fault in faults]
         if recipe:
             recipes[recipe.slug] = recipe

@@ -59,4 +59,4 @@ def test_ask__of_a_model_that_breaks_off_is_one_line_on_standard_error(chat: Cha
     assert "Churn is " in done.stdout
     [line] = done.stderr.strip().splitlines()
     assert line.startswith("error: language model server http://127.0.0.1:")
-    assert "broke off in the middle of its answer" in line
+    assert "ended the connection during its answer" in line

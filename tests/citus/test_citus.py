@@ -1,4 +1,4 @@
-"""The library on a distributed server: tenants apart on the shards too, both legs, the fence, deletion, one task."""
+"""The library on a distributed server: isolation on the shards, both retrievers, the fence, deletion, one task."""
 
 import re
 import uuid
@@ -115,7 +115,7 @@ def test_tenants__see_their_own_rows_alone(engine: Engine, name: str, other_name
         )
 
 
-def test_both_legs__find_what_there_is_to_find(settings: Settings, name: str) -> None:
+def test_both_retrievers__find_what_there_is_to_find(settings: Settings, name: str) -> None:
     indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 10, "vector_min_chunks": 10})
     with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
         scope = engine.tenant(name)

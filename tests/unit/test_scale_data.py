@@ -198,15 +198,15 @@ class TestFigures:
             embedder.embed_query("other")
 
 
-def _row(leg: str, chunks: int, **changes: object) -> Row:
+def _row(retriever: str, chunks: int, **changes: object) -> Row:
     share = Share(tenant="half", chunks=chunks, percent=50)
     values = {"way": OURS, "plan": "ivfflat", "p50": 3.0, "p95": 5.0, "p99": 9.0, **changes}
-    return Row(leg=leg, share=share, **values)  # type: ignore[arg-type]
+    return Row(retriever=retriever, share=share, **values)  # type: ignore[arg-type]
 
 
 class TestGoals:
     @pytest.mark.parametrize(
-        ("leg", "chunks", "plan", "p50"),
+        ("retriever", "chunks", "plan", "p50"),
         [
             ("lexical", 50_000, "", 4),
             ("lexical", 50_001, "", 12),
@@ -217,8 +217,8 @@ class TestGoals:
             ("both", 1_000_000, "", 40),
         ],
     )
-    def test_goal__is_that_of_the_size(self, leg: str, chunks: int, plan: str, p50: float) -> None:
-        found = goal(_row(leg, chunks, plan=plan))
+    def test_goal__is_that_of_the_size(self, retriever: str, chunks: int, plan: str, p50: float) -> None:
+        found = goal(_row(retriever, chunks, plan=plan))
         assert found is not None
         assert found.p50 == p50
 
@@ -234,8 +234,8 @@ class TestGoals:
             (_row("lexical", 1_000, difference=0.01), False),
             (_row("lexical", 1_000), False),
             (_row("lexical", 1_000, difference=0.0, p50=4.1), False),
-            (_row("lexical", 1_000, difference=0.0, p50=9.0, in_leg=3.9), True),
-            (_row("lexical", 1_000, difference=0.0, p50=9.0, in_leg=4.1), False),
+            (_row("lexical", 1_000, difference=0.0, p50=9.0, in_retriever=3.9), True),
+            (_row("lexical", 1_000, difference=0.0, p50=9.0, in_retriever=4.1), False),
             (_row("dense", 1_000, recall_10=0.99, recall_100=0.97), True),
             (_row("dense", 1_000, recall_10=0.99, recall_100=0.96), False),
             (_row("dense", 1_000, recall_10=0.98, recall_100=0.97), False),
@@ -273,7 +273,7 @@ class TestTable:
         rows = [
             _row("both", 1_000, p99=151.0),
             _row("lexical", 1_000, way="ts_rank_cd", note="2 of 20 stopped at 30 s"),
-            _row("lexical", 1_000, difference=1e-7, in_leg=1.25),
+            _row("lexical", 1_000, difference=1e-7, in_retriever=1.25),
         ]
         show(self.RESULT, rows, console)
         lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
@@ -284,7 +284,7 @@ class TestTable:
             "8 99.5 80 90 95 0.9 3 StatementFailed",
             "indexes of tenant half built, s 4.5",
             "1,000 chunks into the largest tenant, by an empty one 1.19 ≤ 1.2 yes",
-            "a new chunk is found by the dense leg no at once no",
+            "a new chunk is found by the dense retriever no at once no",
             "p50 during index_build, by quiet p50 (0 queries in 2 s) too quick to ask ≤ 1.3",
             "p50 during index_rebuild, by quiet p50 (300 queries in 9 s) 1.31 ≤ 1.3 no",
             "chunks 900 80 980",
@@ -297,7 +297,7 @@ class TestTable:
 class TestPlot:
     ROWS = (
         _row("dense", 1_000, way="shared ivfflat", recall_10=0.9),
-        _row("dense", 2_000, p50=6.0, in_leg=2.0),
+        _row("dense", 2_000, p50=6.0, in_retriever=2.0),
         _row("dense", 100, way="shared ivfflat", recall_10=0.2),
         _row("dense", 1_000),
         _row("lexical", 1_000),

@@ -99,7 +99,7 @@ def _print(result: "TuningResult", output: Path) -> None:
         )
         return
     difference = result.difference
-    chance = "more than chance" if difference.significant else "not more than chance"
+    chance = "significant" if difference.significant else "not significant"
     out.print(f"chosen: {label(result.changes)}")
     out.print(
         f"  on the half it was chosen on: {result.measure} {result.trained_before:.4f} before, {result.trained:.4f} now"

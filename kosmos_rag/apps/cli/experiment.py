@@ -152,5 +152,5 @@ def _line(difference: "ArmDifference") -> str:
     summary = f"{difference.of}: {difference.first:g} and {difference.second:g}{unit}"
     if difference.p is None:
         return f"{summary}; {difference.reason}"
-    verdict = "more than chance" if difference.significant else "no more than chance"
+    verdict = "significant" if difference.significant else "not significant"
     return f"{summary}; {verdict}, p {difference.p:.4f} ({difference.reason})"

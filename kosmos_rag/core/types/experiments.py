@@ -100,7 +100,7 @@ class ArmDifference:
 
     @property
     def significant(self) -> bool:
-        """Whether it is more than chance."""
+        """Whether the difference is significant (p < .05)."""
         return self.p is not None and self.p < 0.05
 
 

@@ -172,9 +172,7 @@ def require_unique_ids(questions: Sequence[Question], path: Path) -> None:
     """
     counts = Counter(question.id for question in questions)
     if duplicate := next((question for question in questions if counts[question.id] > 1), None):
-        raise RequestError(
-            f"the question {duplicate.text!r} is there twice in {path}; take one out, or give each an `id`"
-        )
+        raise RequestError(f"the question {duplicate.text!r} occurs twice in {path}; remove one, or give each an `id`")
 
 
 def _question(entry: Mapping[str, Any], subject: str) -> Question:
@@ -202,7 +200,7 @@ def _location(fields: Any, subject: str) -> Location:
     if lines is not None and not (_are_integers(lines) and 1 <= lines[0] <= lines[-1]):
         raise RequestError(f"`lines` of {subject} is {lines!r}; write first and last line, [12, 18]")
     if not _are_integers([grade]) or grade < 0:
-        raise RequestError(f"`grade` of {subject} is {grade!r}; write 1, or more for what answers better")
+        raise RequestError(f"`grade` of {subject} is {grade!r}; write 1, or more for better answers")
     return Location(
         source=fields["source"], section=section, lines=(lines[0], lines[-1]) if lines else None, grade=int(grade)
     )

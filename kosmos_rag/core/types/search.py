@@ -131,7 +131,7 @@ class RetrieverStats(Serializable):
     read: Mapping[str, int]
     """How much was read to find them: `rows`, `postings`, `segments`, `lists`, `candidates`, as the plan has them."""
     reason: str | None
-    """Why fewer came than were asked for; None when all came."""
+    """Why fewer were returned than requested; None if all were."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,11 +139,11 @@ class Expansion(Serializable):
     """What was searched for in addition to the words of the question."""
 
     synonyms: tuple[str, ...] = ()
-    """By the keyword leg."""
+    """Searched by the lexical retriever."""
     wordings: tuple[str, ...] = ()
     """The question in other words, each asked as well: the second list of candidates on."""
     passage: str | None = None
-    """An answer that a language model made up; the vector leg looked for passages like it."""
+    """A hypothetical answer by a language model (HyDE); the dense retriever searched with its embedding."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

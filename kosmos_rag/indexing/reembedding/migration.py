@@ -196,7 +196,7 @@ class Reembedding:
         Raises RequestError if the space is missing, incomplete or worse; what `IndexMaintenance.build` raises.
         """
         if force is not None and not force.strip():
-            raise RequestError("the reason for forcing the cutover is empty; say in a word why")
+            raise RequestError("the reason for forcing the cutover is empty; give a reason")
         _, stored = self._target_space(tenant)
         if stored is None:
             raise RequestError(f"tenant {tenant.name!r} has no space to cut over to; run kosmos-rag reembed start")

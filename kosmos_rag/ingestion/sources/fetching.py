@@ -56,7 +56,7 @@ class Fetcher:
         def read(response: "httpx.Response", until: float) -> bytes:
             if response.headers.get("content-encoding", "identity").lower() != "identity":
                 raise SourceError(
-                    "unreadable", f"{url} is sent compressed, which was not asked for; correct the server"
+                    "unreadable", f"{url} is compressed although this was not requested; correct the server"
                 )
             return read_limited(_until_deadline(response.iter_raw(), until), url, max_bytes=self._max_bytes)
 
@@ -108,7 +108,7 @@ class Fetcher:
         except (TimeoutError, httpx.TimeoutException) as error:
             limit = f"{self._settings.timeout_s:g} s"
             raise SourceError(
-                "unavailable", f"{url} did not come within {limit}; raise ingestion.urls.timeout_s"
+                "unavailable", f"{url} did not arrive within {limit}; raise ingestion.urls.timeout_s"
             ) from error
         except httpx.HTTPError as error:
             reason = one_line(first_line(error))

@@ -107,7 +107,7 @@ def _translate_errors(name: str) -> Iterator[None]:
         ) from error
     except ParamValidationError as error:
         raise SourceError(
-            "unreadable", f"{printable} cannot be asked for: {one_line(str(error))}; correct it"
+            "unreadable", f"{printable} is not a valid name: {one_line(str(error))}; correct it"
         ) from error
     except BotoCoreError as error:
         raise SourceError(

@@ -176,14 +176,14 @@ class _Completion:
         except httpx.TransportError as error:
             if self._started:
                 raise self._endpoint.error(
-                    "broke off in the middle of its answer: look into its log, and ask again"
+                    "ended the connection during its answer: see its log, and ask again"
                 ) from error
             if not last:
                 raise _Retry from error
             raise self._endpoint.unreachable(error) from error
         except httpx.DecodingError as error:
             reason = self._endpoint.excerpt(first_line(error))
-            raise self._endpoint.error(f"sent what cannot be read: {reason}") from error
+            raise self._endpoint.error(f"sent an unreadable response: {reason}") from error
 
     async def _read_answer(self, response: "httpx.Response", write: Write) -> bool:
         async for line in self._read_lines(response):

@@ -201,7 +201,7 @@ def finish(
     }
     row = connection.execute(statement("finish_jobs"), values).fetchone()
     if row != (len(outcomes),):
-        raise LeaseLost("a job was given to another worker, or cancelled, before its result was written")
+        raise LeaseLost("a job was claimed by another worker, or cancelled, before its result was written")
 
 
 class Queue:

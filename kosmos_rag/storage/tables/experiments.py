@@ -55,7 +55,7 @@ experiment_results = Table(
     column("retrieval_id", Uuid, null=True),  # its record in the log; no reference: the log is referred to by nothing
     column("arm", Text),  # which configuration was served
     column("requested", Integer),
-    column("control_ms", Double, null=True),  # null: it did not run, or its result was kept from before
+    column("control_ms", Double, null=True),  # null: it did not run, or its result came from the cache
     # Of both that ran, without the embedding: the second finds the vector of the first.
     column("treatment_ms", Double, null=True),
     column("control_hits", Integer, null=True),  # null: it did not run

@@ -315,9 +315,9 @@ def test_account__tells_no_plan_where_a_collection_that_enforces_could_be_among_
             if planted:
                 engine.tenant(tenant_name, collection="policies").ingest(_policy(1, "security", "salary secrets"))
             over_all = engine.tenant(tenant_name).search("salary")
-            assert {leg.plan for leg in over_all.retrievers.values()} == {"hidden"}, planted
+            assert {retriever.plan for retriever in over_all.retrievers.values()} == {"hidden"}, planted
             alone = engine.tenant(tenant_name, collection="wiki").search("salary")
-            assert {leg.plan for leg in alone.retrievers.values()} == {"exact scan"}, planted
+            assert {retriever.plan for retriever in alone.retrievers.values()} == {"exact scan"}, planted
 
 
 def test_totals__name_no_principals_of_others(settings: Settings, tenant_name: str) -> None:
@@ -383,18 +383,18 @@ def test_preset__enforces_departments_in_its_collection_alone(settings: Settings
         for principals in (("department:finance",), ("role:Auditor",)):
             found = engine.tenant(tenant_name, principals=principals, collection="policies").search("quarterly budget")
             assert [hit.source for hit in found.hits] == ["kb/finance/p1.txt"]
-            assert {(leg.plan, len(leg.read)) for leg in found.retrievers.values()} == {("hidden", 0)}
+            assert {(retriever.plan, len(retriever.read)) for retriever in found.retrievers.values()} == {("hidden", 0)}
 
 
 def test_account__of_one_who_may_not_read_all_tells_no_plan(settings: Settings, tenant_name: str) -> None:
     with opened(settings, {}) as engine:
         scope = engine.tenant(tenant_name)
         scope.ingest(SourceDocument(source="a", data=b"salary rules"))
-        assert {leg.plan for leg in scope.search("salary").retrievers.values()} == {"exact scan"}
+        assert {retriever.plan for retriever in scope.search("salary").retrievers.values()} == {"exact scan"}
         scope.ingest(SourceDocument(source="b", data=b"salary secrets", acl=("board",)))
-        assert {leg.plan for leg in scope.search("salary").retrievers.values()} == {"hidden"}
+        assert {retriever.plan for retriever in scope.search("salary").retrievers.values()} == {"hidden"}
         both = engine.tenant(tenant_name, principals=(EVERYONE, "board")).search("salary")
-        assert {leg.plan for leg in both.retrievers.values()} == {"exact scan"}
+        assert {retriever.plan for retriever in both.retrievers.values()} == {"exact scan"}
 
 
 ACL_HASH = r"""

@@ -32,7 +32,7 @@ TABLES = ("indexes", "segments", "postings", "unsegmented_terms")
 
 @pytest.fixture
 def keyword_settings(settings: Settings) -> Settings:
-    """The keyword leg alone, as deep as the answer is long; every chunk is packed."""
+    """The lexical retriever alone, as deep as the answer is long; every chunk is packed."""
     retrieval = settings.rag.retrieval.model_copy(update={"semantic_weight": 0.0, "candidates": 1, "top_k": 1})
     indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1, "vector": "none"})
     rag = settings.rag.model_copy(update={"retrieval": retrieval})

@@ -139,8 +139,8 @@ def test_slow_retrieval__is_logged_with_its_plan_and_without_its_question(
     told = vars(record)
     assert told["tenant"] == "acme"
     assert told["timings_ms"] == found.timings_ms
-    assert {name: leg["plan"] for name, leg in told["plan"].items()} == {
-        name: leg.plan for name, leg in found.retrievers.items()
+    assert {name: retriever["plan"] for name, retriever in told["plan"].items()} == {
+        name: retriever.plan for name, retriever in found.retrievers.items()
     }
     texts = told.pop("texts")
     assert texts == {"question": "What is churn?"}

@@ -15,7 +15,7 @@ from kosmos_rag.core.types import Expansion, SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import opened
 
-# Of one length each, none holds a word of another: what the keyword leg finds says which words it looked for.
+# Of one length each, none holds a word of another: what the lexical retriever finds says which words it looked for.
 TEXTS = {
     "d1": "churn grew monthly",
     "d2": "attrition fell yearly",
@@ -52,7 +52,7 @@ def ask(settings: Settings, tmp_path: Path, tenant_name: str) -> Ask:
 
 
 def _by_keywords(found: SearchResult) -> dict[str, float]:
-    """Sources and scores of what the keyword leg found, best first."""
+    """Sources and scores of what the lexical retriever found, best first."""
     hits = sorted((hit for hit in found.hits if hit.lexical_rank), key=lambda hit: hit.lexical_rank or 0)
     return {hit.source: hit.lexical_score or 0.0 for hit in hits}
 
@@ -189,7 +189,7 @@ HYDE = {"rag.expansion.hyde": True}
 WORDINGS = "attrition\ninvoices paid"
 
 
-def test_a_leg_of_no_weight__is_not_expanded_for(settings: Settings, tmp_path: Path, tenant_name: str) -> None:
+def test_a_retriever_of_no_weight__is_not_expanded_for(settings: Settings, tmp_path: Path, tenant_name: str) -> None:
     file = tmp_path / "synonyms.yaml"
     file.write_text(SYNONYMS)
     # No language model: none is needed.
@@ -223,7 +223,7 @@ def test_wordings__are_each_asked_as_well(settings: Settings, tenant_name: str) 
     }
     for hit in found.hits:
         assert hit.fused_score == pytest.approx(sum(hit.score_contributions.values()))
-    # A hit of another wording says nothing of the question's own legs.
+    # A hit of another wording says nothing of the question's own retrievers.
     assert {hit.source for hit in found.hits if hit.lexical_rank} == {"d1"}
 
 

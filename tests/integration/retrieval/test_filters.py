@@ -1,6 +1,6 @@
-"""Filters through both legs: each field and operator of docs/filters.md, whatever the plan of the legs.
+"""Filters through both retrievers: each field and operator of docs/filters.md, whatever the plan of the retrievers.
 
-What a condition means is compared with an evaluator in test_filters_sql.py; here it is that the legs heed it.
+What a condition means is compared with an evaluator in test_filters_sql.py; here it is that the retrievers heed it.
 """
 
 import uuid
@@ -47,14 +47,14 @@ class Library:
     engine: Engine
     moment: datetime
     plan: str
-    """Of the lexical leg, without a filter."""
+    """Of the lexical retriever, without a filter."""
 
     def letters(self, given: Filter | None, *, principals: tuple[str, ...] = PRINCIPALS, **scope: Any) -> set[str]:
-        """Which documents come; each leg must bring all of them."""
+        """Which documents come; each retriever must bring all of them."""
         found = self.search(given, principals=principals, **scope)
         letters = {_letter(hit.source) for hit in found.hits}
-        for leg in ("dense_rank", "lexical_rank"):
-            assert {_letter(hit.source) for hit in found.hits if getattr(hit, leg)} == letters, leg
+        for retriever in ("dense_rank", "lexical_rank"):
+            assert {_letter(hit.source) for hit in found.hits if getattr(hit, retriever)} == letters, retriever
         assert found.returned == len(letters)
         return letters
 
@@ -233,7 +233,7 @@ def test_filter__that_leaves_nothing_says_so(library: Library) -> None:
         "only 0 passages are in reach of this question, its reader and its filter "
         "(dense: 0 chunks in reach; lexical: 0 visible chunks contain one of the 1 terms)"
     )
-    assert all(leg.returned == 0 for leg in found.retrievers.values())
+    assert all(retriever.returned == 0 for retriever in found.retrievers.values())
 
 
 def test_tenant__without_chunks_answers_a_filter_with_nothing(library: Library) -> None:

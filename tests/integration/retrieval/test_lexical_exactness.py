@@ -1,4 +1,4 @@
-"""The keyword leg is exact wherever the chunks lie: in the tail, in one segment or in several, at every step."""
+"""The lexical retriever is exact wherever the chunks lie: in the tail, in one segment or in several, at every step."""
 
 import math
 import random
@@ -41,7 +41,7 @@ DEPTHS = (1, 3, 100)
 
 
 def _changed(settings: Settings, *, tail: int = 1) -> Settings:
-    """Settings for the keyword leg alone, as deep as the answer is long; every paragraph of a text is a chunk."""
+    """Settings for the lexical retriever alone, as deep as the answer is long; every paragraph of a text is a chunk."""
     chunking = settings.rag.chunking.model_copy(update={"min_size": 1, "max_size": 40_000})
     retrieval = settings.rag.retrieval.model_copy(
         update={"semantic_weight": 0.0, "candidates": 1, "top_k": 1, "max_question_chars": 100_000}
@@ -57,7 +57,7 @@ def _embedder() -> HashingEmbedder:
 
 @pytest.fixture
 def keywords(settings: Settings) -> Iterator[Engine]:
-    """An engine that asks the keyword leg alone, and packs every chunk."""
+    """An engine that asks the lexical retriever alone, and packs every chunk."""
     with Engine(_changed(settings), embedder=_embedder()) as opened:
         yield opened
 

@@ -1,4 +1,4 @@
-"""Phrases, required and excluded terms bind both legs, in the tail and in segments, in prose and in code."""
+"""Phrases, required and excluded terms bind both retrievers, in the tail and in segments, in prose and in code."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ LANGUAGES = {"prose": "english", "code": "simple"}
 
 @pytest.fixture
 def both(settings: Settings) -> Iterator[Engine]:
-    """An engine whose legs give all that may be given, and that packs every chunk."""
+    """An engine whose retrievers give all that may be given, and that packs every chunk."""
     retrieval = settings.rag.retrieval.model_copy(update={"candidates": 1000, "similarity_threshold": -1.0})
     indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1, "vector": "none"})
     rag = settings.rag.model_copy(update={"retrieval": retrieval})
@@ -89,7 +89,7 @@ def _marked_question(dice: random.Random, words: Sequence[str]) -> tuple[str, se
     return " ".join(parts), named, conditions, without_quotes
 
 
-def test_operators__bind_both_legs_before_and_after_packing(
+def test_operators__bind_both_retrievers_before_and_after_packing(
     both: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
     dice = random.Random(13)

@@ -91,9 +91,9 @@ def test_prf__counts_in_the_fusion_of_scores_too(settings: Settings, tenant_name
         assert hit.fused_score == pytest.approx(fused[hit.chunk_id] + hit.score_contributions["prf"])
 
 
-@pytest.mark.parametrize("leg", ["semantic_weight", "keyword_weight"])
-def test_prf__follows_one_leg_alone(leg: str, settings: Settings, tenant_name: str) -> None:
-    one = {f"rag.retrieval.{leg}": 0.0}
+@pytest.mark.parametrize("retriever", ["semantic_weight", "keyword_weight"])
+def test_prf__follows_one_retriever_alone(retriever: str, settings: Settings, tenant_name: str) -> None:
+    one = {f"rag.retrieval.{retriever}": 0.0}
     with opened(settings, one) as plain, opened(settings, one | WEIGHT) as engine:
         _ingest(plain, tenant_name)
         before, found = _ask(plain, tenant_name), _ask(engine, tenant_name)

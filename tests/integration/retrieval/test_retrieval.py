@@ -1,4 +1,4 @@
-"""Retrieval against a real database: the legs against oracles, the account, and questions meant to break it."""
+"""Retrieval against a real database: the retrievers against oracles, the account, and questions meant to break it."""
 
 import json
 import random
@@ -66,7 +66,7 @@ def _texts(texts: Sequence[str]) -> list[SourceDocument]:
     return [SourceDocument(source=f"d{n:05}", title=f"d{n:05}", data=text.encode()) for n, text in enumerate(texts)]
 
 
-def test_lexical_leg__equals_the_oracle_while_documents_of_other_lengths_come_and_go(
+def test_lexical_retriever__equals_the_oracle_while_documents_of_other_lengths_come_and_go(
     engine: Engine, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch, tenant_name: str
 ) -> None:
     """The chunks were saturated with many averages: the two steps must still give exact scores and a complete top."""
@@ -83,7 +83,7 @@ def test_lexical_leg__equals_the_oracle_while_documents_of_other_lengths_come_an
         _assert_equals_oracle(engine, database.admin_url or "", tenant_name, texts, questions)
 
 
-def test_lexical_leg__asks_again_until_the_top_is_complete(
+def test_lexical_retriever__asks_again_until_the_top_is_complete(
     engine: Engine, settings: Settings, tenant_name: str
 ) -> None:
     """A corpus whose early chunks were saturated for another length: the first pool cannot be trusted."""
@@ -99,7 +99,7 @@ def test_lexical_leg__asks_again_until_the_top_is_complete(
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_lexical_leg__equals_the_oracle_on_every_cranfield_query(
+def test_lexical_retriever__equals_the_oracle_on_every_cranfield_query(
     engine: Engine, database: DatabaseSettings, datasets: Path, monkeypatch: pytest.MonkeyPatch, tenant_name: str
 ) -> None:
     monkeypatch.setattr("kosmos_rag.ingestion.document.ChunkText.header", "")
@@ -122,12 +122,12 @@ def test_lexical_leg__equals_the_oracle_on_every_cranfield_query(
         assert lexical
         for hit in lexical:
             assert hit.lexical_score == pytest.approx(expected[place[hit.chunk_id]], abs=1e-3)
-        # The leg's own cut: nothing better was left out.
+        # The retriever's own cut: nothing better was left out.
         best = np.sort(expected)[::-1][: found.retrievers["lexical"].returned]
         assert max(hit.lexical_score or 0 for hit in lexical) == pytest.approx(best[0], abs=1e-3)
 
 
-def test_dense_leg__equals_a_scan_in_numpy(engine: Engine, tenant_name: str) -> None:
+def test_dense_retriever__equals_a_scan_in_numpy(engine: Engine, tenant_name: str) -> None:
     dice = random.Random(3)
     texts = [" ".join(dice.choices("abcdefghijklmnopqrst", k=6)) + f" n{n}" for n in range(300)]
     scope = engine.tenant(tenant_name)
@@ -312,7 +312,7 @@ def test_context__joins_neighbours_and_its_quotes_are_the_documents_own(
 
 
 def test_retrieve__plans_index_scans_of_the_tenant_as_the_app_role(engine: Engine, database: DatabaseSettings) -> None:
-    """With many tenants in a table no leg may read the rows of others."""
+    """With many tenants in a table no retriever may read the rows of others."""
     for number in range(30):
         engine.tenant(f"t{number}").ingest(
             SourceDocument(source=f"s{n}", data=f"words {n} of {number}".encode()) for n in range(40)

@@ -114,7 +114,7 @@ QUESTIONS = ("churn", "revenue of the year", "w1 w5 w9", "w2", "secret churn")
 
 
 Answers = list[tuple[UUID, float, float, float]]
-"""Ids and scores: fused, of the dense leg, of the lexical one."""
+"""Ids and scores: fused, of the dense retriever, of the lexical one."""
 
 
 def _answers(settings: Settings) -> Answers:
@@ -125,8 +125,8 @@ def _answers(settings: Settings) -> Answers:
             scope = engine.tenant("acme", principals=principals)
             for question in QUESTIONS:
                 for hit in scope.search(question, 100).hits:
-                    legs = (hit.dense_score or math.inf, hit.lexical_score or math.inf)
-                    found.append((hit.chunk_id, hit.score, *legs))
+                    retrievers = (hit.dense_score or math.inf, hit.lexical_score or math.inf)
+                    found.append((hit.chunk_id, hit.score, *retrievers))
     return found
 
 

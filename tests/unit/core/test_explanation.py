@@ -99,14 +99,14 @@ def test_explain__without_hits_says_why() -> None:
         "\n"
         "rank  dense  lexical  fused  shares  reranked  passage\n"
         "\n"
-        "short     0 of 2 asked for: the tenant has no documents\n"
+        "short     0 of 2 requested: the tenant has no documents\n"
         "ms        embed 12.3, dense 0.0, rerank 100.0, total 123.4\n"
     )
 
 
 def test_explain__of_a_kept_result_says_so() -> None:
     found = replace(FOUND, cached=True, timings_ms={"cache": 0.5, "total": 1.0})
-    assert found.explain().splitlines()[-1] == "ms        kept from before; cache 0.5, total 1.0"
+    assert found.explain().splitlines()[-1] == "ms        from the cache; cache 0.5, total 1.0"
     assert "kept" not in FOUND.explain()
 
 
@@ -118,13 +118,13 @@ def test_explain__of_what_was_not_reranked_has_no_score_of_it() -> None:
 @pytest.mark.parametrize("sign", ["\x1b", "\x07", "\n", "\r", "\u202e", "\u2028", "\x00", "\x9b", "\ud800"])
 def test_explain__prints_no_sign_that_a_terminal_obeys(sign: str) -> None:
     hostile = f"a{sign}[2Jb"
-    leg = replace(FOUND.retrievers["dense"], plan=hostile, reason=hostile)
+    retriever = replace(FOUND.retrievers["dense"], plan=hostile, reason=hostile)
     found = replace(
         FOUND,
         question=hostile,
         expansion=Expansion(synonyms=(hostile,), wordings=(hostile,), passage=hostile),
         hits=(_hit(1, source=hostile, section=(hostile,)),),
-        retrievers={"dense": leg},
+        retrievers={"dense": retriever},
         warnings=(hostile,),
         incomplete_reason=hostile,
     )

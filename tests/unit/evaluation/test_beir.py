@@ -68,7 +68,7 @@ def test_tenant__is_another_one_where_chunks_or_vectors_are() -> None:
         ({"queries": "{"}, r"queries.jsonl, line 1 is not JSON"),
         ({"queries": "[]"}, "line 1 has no `_id`"),
         ({"queries": '{"_id": "q1"}'}, "the question q1 of .* has no `text`"),
-        ({"queries": '{"_id": "q1", "text": "a"}\n{"_id": "q1", "text": "b"}'}, "'a' is there twice"),
+        ({"queries": '{"_id": "q1", "text": "a"}\n{"_id": "q1", "text": "b"}'}, "'a' occurs twice"),
         ({"queries": '{"_id": "q1", "text": "\udcff"}'}, "cannot be read: 'utf-8' codec"),
     ],
 )

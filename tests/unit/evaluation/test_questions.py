@@ -79,7 +79,7 @@ def test_file__in_all_its_forms(tmp_path: Path) -> None:
     [
         ("- {question: 'Who?', source: a.md, answerable: false}", "question 1 of .* must either name"),
         ("- {question: 'Who?'}", "must either name"),
-        ("- {question: 'Who?', source: a.md}\n- {question: 'Who?', source: b.md}", r"'Who\?' is there twice"),
+        ("- {question: 'Who?', source: a.md}\n- {question: 'Who?', source: b.md}", r"'Who\?' occurs twice"),
         ("- {question: 'Who?', source: 7}", "names no source"),
         ("- {question: 'Who?', source: a.md, lines: [5, 3]}", "`lines` of question 1"),
         ("- {question: 'Who?', source: a.md, lines: 5}", "`lines` of question 1"),

@@ -123,7 +123,7 @@ CIRCLE["$not"] = CIRCLE
         ({"metadata.a..b": 1}, "filter at where['metadata.a..b'] has an empty key"),
         ({"metadata.a\x00": 1}, "filter at where['metadata.a\\x00'] has an empty key, a NUL or a lone surrogate"),
         ({"metadata.\ud800": 1}, "filter at where['metadata.\\ud800'] has an empty key, a NUL or a lone surrogate"),
-        ({"metadata" + ".a" * 9: 1}, "goes 9 keys deep; use at most 8"),
+        ({"metadata" + ".a" * 9: 1}, "is 9 keys deep; use at most 8"),
         ({"metadata.a": {"b": 1}}, "filter at where['metadata.a']['b'] has no such operator; use one of $eq, $ne,"),
         ({"metadata.a": {"$regex": "x"}}, "filter at where['metadata.a']['$regex'] has no such operator"),
         ({"metadata.a": {}}, "filter at where['metadata.a'] is {}; give a value, or operators"),

@@ -66,7 +66,7 @@ def test_scope__binds_tenant_collection_and_the_compiled_filter() -> None:
 
 
 def test_question__that_only_excludes_is_refused() -> None:
-    with pytest.raises(RequestError, match="'-car -\"big cat\"' excludes everything it names; say what to look for"):
+    with pytest.raises(RequestError, match="'-car -\"big cat\"' has only excluded terms; add words to search for"):
         _ask('-car -"big cat"')
 
 

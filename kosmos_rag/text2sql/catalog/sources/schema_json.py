@@ -220,11 +220,11 @@ def _contradictions(data: Any) -> Iterator[str]:
     for path, model in models:
         name = _full_name(model)
         if name in tables:
-            yield f"{path}.table: {name} is there already"
+            yield f"{path}.table: {name} exists already"
         names = [column.get("name") for column in _get_list(model, "columns") if isinstance(column, dict)]
         for at, column in enumerate(names):
             if column in names[:at]:
-                yield f"{path}.columns[{at}].name: {column} is there already"
+                yield f"{path}.columns[{at}].name: {column} exists already"
         tables.setdefault(name, {column for column in names if isinstance(column, str)})
     for path, model in models:
         yield from _dangling_references(path, model, tables)

@@ -17,7 +17,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 WAIT_S = 60
 WORDS = {"rag.retrieval.semantic_weight": 0.0}
-"""A second configuration that is known by its legs: it has no dense one."""
+"""A second configuration that is known by its retrievers: it has no dense one."""
 
 
 def document(number: int, text: str = "", **more: Any) -> SourceDocument:

@@ -31,7 +31,7 @@ def template(server: Any, template: str) -> Iterator[str]:
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """The dense leg alone, everything within reach; nothing is packed, for these tests are not about that."""
+    """The dense retriever alone, everything within reach; nothing is packed, for these tests are not about that."""
     retrieval = settings.rag.retrieval.model_copy(update={"similarity_threshold": -1.0, "keyword_weight": 0.0})
     indexes = settings.indexes.model_copy(
         update={"vector_min_chunks": 1_000, "unsegmented_chunks": 1_000_000, "vector": "ivfflat"}

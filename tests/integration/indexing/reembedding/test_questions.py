@@ -46,7 +46,7 @@ def test_switch__is_refused_where_the_evaluation_set_says_that_it_is_worse(
         scope.spaces.start()
         with pytest.raises(RequestError, match=r"nDCG@10 is 0\.\d+ over 40 questions, that of 'hashing-384' 0\.9"):
             scope.spaces.cutover(questions=questions)
-        with pytest.raises(RequestError, match="in a word why"):
+        with pytest.raises(RequestError, match="give a reason"):
             scope.spaces.cutover(questions=questions, force=" ")
         assert [info.model for info in scope.spaces.status() if info.live] == [OLD.name]
         quality = scope.spaces.cutover(questions=str(questions), force="a drill")

@@ -1,0 +1,103 @@
+"""Plain words in everything that people read: tests/prose_words.txt lists the words to avoid."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import kosmos_rag
+
+PACKAGE = Path(kosmos_rag.__file__).parent
+ROOT = PACKAGE.parent
+WORDS = ROOT / "tests" / "prose_words.txt"
+
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+TEMPLATES = sorted((PACKAGE / "apps" / "http" / "console").rglob("*.html"))
+SCRIPTS = sorted((PACKAGE / "apps" / "http" / "console").rglob("*.js"))
+
+# Word lists that the package reads or searches for.
+DATA = {"core/text/words.py", "text2sql/linking/words.py", "answering/prompt_injection.py"}
+
+CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+CODE_SPAN = re.compile(r"`[^`\n]*`|\]\([^)\n]*\)")
+
+Line = tuple[str, str]
+"""File with line number, and text."""
+
+
+def _words() -> list[tuple[re.Pattern[str], str]]:
+    """Return the words to avoid, and what to write instead."""
+    entries = [line for line in WORDS.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    pairs = [entry.split(" => ") for entry in entries]
+    return [(re.compile(pattern, re.IGNORECASE), advice) for pattern, advice in pairs]
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Replace code by spaces; line numbers remain."""
+    return re.sub(r"[^\n]", " ", match[0])
+
+
+def _markdown(file: Path) -> Iterator[Line]:
+    text = CODE_SPAN.sub(_blank, CODE_BLOCK.sub(_blank, file.read_text(encoding="utf-8")))
+    yield from _lines(file, text)
+
+
+def _lines(file: Path, text: str) -> Iterator[Line]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        yield f"{file.relative_to(ROOT)}:{number}", line
+
+
+def _python(file: Path) -> Iterator[Line]:
+    """Yield docstrings, messages, help texts and comments of a module, one line at a time."""
+    source = file.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            for offset, line in enumerate(node.value.splitlines()):
+                yield f"{file.relative_to(ROOT)}:{node.lineno + offset}", CODE_SPAN.sub(" ", line)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield f"{file.relative_to(ROOT)}:{token.start[0]}", token.string
+
+
+def _violations(lines: Iterator[Line]) -> list[str]:
+    words = _words()
+    any_word = re.compile("|".join(pattern.pattern for pattern, _ in words), re.IGNORECASE)
+    return [
+        f"{place} has {match[0]!r}, write: {advice}"
+        for place, line in lines
+        if any_word.search(line)
+        for pattern, advice in words
+        if (match := pattern.search(line))
+    ]
+
+
+def test_words__each_have_an_advice_and_match_themselves() -> None:
+    words = _words()
+    assert len(words) > 20
+    assert _violations(iter([("page:1", "It is borne out, and the process turns.")])) == [
+        "page:1 has 'borne out', write: supported",
+        "page:1 has 'process turns', write: liveness check",
+    ]
+
+
+def test_pages__use_plain_words() -> None:
+    violations = [entry for file in PAGES for entry in _violations(_markdown(file))]
+    assert violations == [], "\n".join(violations)
+
+
+def test_console__uses_plain_words() -> None:
+    files = [*TEMPLATES, *SCRIPTS]
+    violations = [entry for file in files for entry in _violations(_lines(file, file.read_text(encoding="utf-8")))]
+    assert violations == [], "\n".join(violations)
+
+
+def test_package__uses_plain_words() -> None:
+    files = [
+        file
+        for file in sorted(PACKAGE.rglob("*.py"))
+        if file.relative_to(PACKAGE).as_posix() not in DATA and file.parent.name != "parsing"
+    ]
+    violations = [entry for file in files for entry in _violations(_python(file))]
+    assert violations == [], "\n".join(violations)
