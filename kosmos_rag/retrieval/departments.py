@@ -16,7 +16,7 @@ _PREFERENCE = "department_match"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DepartmentRule:
-    """How a collection tells the department of a document."""
+    """How a collection determines the department of a document."""
 
     key: str
     """Key in the metadata, and kind of the principal."""

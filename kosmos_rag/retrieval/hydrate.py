@@ -25,7 +25,7 @@ def hydrate(
         connection: In the snapshot that the candidates come from.
         scope: Bound values of the query.
         fused: Candidates, best first.
-        departments: How each collection tells the department of a document.
+        departments: How each collection determines the department of a document.
     """
     if not fused:
         return []

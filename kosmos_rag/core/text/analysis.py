@@ -27,18 +27,18 @@ _MAX_IDENTIFIER = 100
 
 
 def split_bigrams(text: str) -> str:
-    """Return the text with scripts without spaces as overlapping bigrams, in their place.
+    """Replace scripts without spaces by overlapping bigrams.
 
-    `训练数据` becomes `训练 练数 数据`, and a single letter stays. Source: the CJKBigramFilter of Lucene.
+    `训练数据` becomes `训练 练数 数据`; a single letter is kept. Source: the CJKBigramFilter of Lucene.
     """
     return text if text.isascii() else _UNSPACED.sub(_bigrams, text)
 
 
 def index_text(text: str) -> str:
-    """Return a text for indexing: with bigrams, followed by the parts of its identifiers.
+    """Return a text for indexing, with bigrams and parts of identifiers.
 
-    The parts follow at the end, so that the distances between words stay. `getUserById` adds `get user by id`, and
-    `storage.local.retention` adds its three words and `storagelocalretention`.
+    The parts are added at the end, so that the distances between words are kept. `getUserById` adds `get user by id`,
+    and `storage.local.retention` adds its three words and `storagelocalretention`.
     """
     return _append(split_bigrams(text), [_identifier_terms(token) for token in _IDENTIFIER.findall(text)])
 
@@ -68,7 +68,10 @@ def _bigrams(run: re.Match[str]) -> str:
 
 
 def _identifier_terms(token: str) -> list[str]:
-    """Return the terms of an identifier that the parser does not produce: none for a plain word."""
+    """Return the terms of an identifier that the parser does not produce.
+
+    A plain word has none.
+    """
     if len(token) > _MAX_IDENTIFIER or token[0].isdigit() or _COMPOUND.fullmatch(token):
         return []
     parts = [part.lower() for part in _PART.findall(token)]
