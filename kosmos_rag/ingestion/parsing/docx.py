@@ -126,25 +126,36 @@ def _table(table: Any, caption: str) -> Table:
         builder.add_row(cells)
         ends = accumulate(cell.columns for cell in cells)
         above = {end - cell.columns: repeated(cell.text) for cell, end in zip(cells, ends, strict=True)}
-        if header_rows == number and row.find(f"{_W}trPr/{_W}tblHeader") is not None:
+        if header_rows == number and _properties(row, f"{_W}trPr").get(f"{_W}tblHeader") is not None:
             header_rows += 1
     return builder.build(header_rows=header_rows or None, caption=caption)
 
 
 def _cells(row: Any, above: dict[int, str]) -> Iterator[Cell]:
     """Yield the cells of a row; one that continues a cell above has its text."""
-    column = _number(row.find(f"{_W}trPr/{_W}gridBefore"), 0)
+    column = _number(_properties(row, f"{_W}trPr").get(f"{_W}gridBefore"), 0)
     if column:
         yield Cell(text="", columns=column)
     for cell in _nearest(row, {_CELL}):
-        merge = cell.find(f"{_W}tcPr/{_W}vMerge")
+        properties = _properties(cell, f"{_W}tcPr")
+        merge = properties.get(f"{_W}vMerge")
         if merge is not None and merge.get(f"{_W}val", "continue") == "continue":
             text = above.get(column, "")
         else:
             text = one_line(" ".join(map(_paragraph_text, _nearest(cell, {_PARAGRAPH}))))
-        columns = max(1, _number(cell.find(f"{_W}tcPr/{_W}gridSpan"), 1))
+        columns = max(1, _number(properties.get(f"{_W}gridSpan"), 1))
         yield Cell(text=text, columns=columns)
         column += columns
+
+
+def _properties(element: Any, tag: str) -> dict[str, Any]:
+    """Return the properties of a row or cell by their tags; they come before its contents."""
+    for child in element:
+        if child.tag == tag:
+            return {inner.tag: inner for inner in child}
+        if child.tag in (_CELL, _PARAGRAPH):
+            break
+    return {}
 
 
 def _number(element: Any, default: int) -> int:

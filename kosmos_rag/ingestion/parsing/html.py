@@ -230,8 +230,7 @@ class _Reader:
             self._lines.end_line(_BREAKS[tag])
         elif mark := script_mark(node):
             self._lines.add_verbatim(mark)
-        if tag == "table" and self._table_reader.is_data(node):
-            self._add_tables(node)
+        if tag == "table" and self._add_tables(node):
             return False
         if tag in _HEADINGS and self._heading is None:
             self._lines.bullet = ""
@@ -270,13 +269,20 @@ class _Reader:
             self.headings.append(Heading(level=level, title=title, start=start))
         self._heading = None
 
-    def _add_tables(self, table: "LexborNode") -> None:
-        """Add a table, then those in its cells."""
-        pending = [table]
+    def _add_tables(self, node: "LexborNode") -> bool:
+        """Add a table, then those in its cells; False for one that only arranges the page."""
+        table = self._table_reader.read(node, self._cell_text)
+        if table is None:
+            return False
+        pending = [(node, table)]
         while pending:
-            table = pending.pop()
-            self._add_table(self._table_reader.read(table, self._cell_text))
-            pending += reversed(list(self._table_reader.tables_inside(table)))
+            node, table = pending.pop()
+            self._add_table(table)
+            inside = [
+                (it, self._table_reader.read(it, self._cell_text)) for it in self._table_reader.tables_inside(node)
+            ]
+            pending += [(it, read) for it, read in reversed(inside) if read is not None]
+        return True
 
     def _add_table(self, table: Table) -> None:
         rendered = render(table, self._limits)
@@ -287,6 +293,9 @@ class _Reader:
             self._lines.end_line(_BREAKS["table"])
 
     def _cell_text(self, cell: "LexborNode") -> str:
+        first = cell.first_child
+        if first is not None and first.is_text_node and first.next is None:  # by far the most
+            return _SPACE.sub(" ", first.text_content or "").strip()
         pieces: list[str] = []
 
         def enter(node: "LexborNode") -> bool:

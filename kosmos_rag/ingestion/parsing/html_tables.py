@@ -58,18 +58,20 @@ class TableReader:
         The latter says so, has headings inside, a single column, or tables inside but neither header cells nor a
         caption.
         """
-        if table.mem_id in self._layout:
-            return False
-        rows = list(self._rows(table))
-        if max((len(row.cells) for row in rows), default=0) < 2:
+        return self._has_data(table, list(self._rows(table)))
+
+    def _has_data(self, table: "LexborNode", rows: list[_Row]) -> bool:
+        if table.mem_id in self._layout or max((len(row.cells) for row in rows), default=0) < 2:
             return False
         if any(cell.tag == "th" for row in rows for cell in row.cells) or self._caption(table) is not None:
             return True
-        return next(_tables_inside(table, lambda _: True), None) is None
+        return not _has_tables(table)
 
-    def read(self, table: "LexborNode", text_of: "Callable[[LexborNode], str]") -> Table:
-        """Read a table of data; `text_of` reads a cell or the caption on one line."""
+    def read(self, table: "LexborNode", text_of: "Callable[[LexborNode], str]") -> Table | None:
+        """Read a table of data, None for another; `text_of` reads a cell or the caption on one line."""
         rows = list(self._rows(table))
+        if not self._has_data(table, rows):
+            return None
         builder = TableBuilder()
         for number, row in enumerate(rows):
             if number and row.group != rows[number - 1].group:
@@ -83,7 +85,17 @@ class TableReader:
 
     def tables_inside(self, table: "LexborNode") -> "Iterator[LexborNode]":
         """Yield the outermost tables of data inside a table."""
-        return _tables_inside(table, self.is_data)
+        pending = [table.first_child] if _has_tables(table) else []
+        while pending:
+            node = pending.pop()
+            while node is not None:
+                if node.tag == "table" and self.is_data(node):
+                    yield node
+                elif node.first_child is not None:
+                    pending.append(node.next)
+                    node = node.first_child
+                    continue
+                node = node.next
 
     def _caption(self, table: "LexborNode") -> "LexborNode | None":
         return next((child for child in table.iter() if child.tag == "caption" and self._is_visible(child)), None)
@@ -111,31 +123,24 @@ def _tables_with_headings(tree: "LexborHTMLParser") -> set[int]:
     return found
 
 
-def _tables_inside(table: "LexborNode", is_wanted: "Callable[[LexborNode], bool]") -> "Iterator[LexborNode]":
-    pending = [table.first_child]
-    while pending:
-        node = pending.pop()
-        while node is not None:
-            if node.tag == "table" and is_wanted(node):
-                yield node
-            elif node.first_child is not None:
-                pending.append(node.next)
-                node = node.first_child
-                continue
-            node = node.next
+def _has_tables(table: "LexborNode") -> bool:
+    return any(inside.mem_id != table.mem_id for inside in table.css("table"))
 
 
 def _cell(cell: "LexborNode", text_of: "Callable[[LexborNode], str]") -> Cell:
-    rows = _number(cell, "rowspan")
+    attributes = cell.attributes
+    if not attributes:
+        return Cell(text=text_of(cell))
+    rows = _number(attributes.get("rowspan"))
     return Cell(
         text=text_of(cell),
-        columns=_number(cell, "colspan") or 1,
+        columns=_number(attributes.get("colspan")) or 1,
         rows=_MAX_ROWS if rows == 0 else min(rows or 1, _MAX_ROWS),
     )
 
 
-def _number(cell: "LexborNode", name: str) -> int | None:
-    match = _INTEGER.match(cell.attributes.get(name) or "")
+def _number(value: str | None) -> int | None:
+    match = _INTEGER.match(value or "")
     return int(match[1]) if match else None
 
 
