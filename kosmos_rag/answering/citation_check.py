@@ -131,7 +131,7 @@ def suspicious_documents(passages: Sequence[ContextPassage]) -> dict[uuid.UUID, 
     suspicious: dict[uuid.UUID, str] = {}
     for passage in passages:
         cited = passage.citation
-        words = find_instruction("\n".join((cited.title, *cited.section, passage.text)))
+        words = find_instruction("\n".join((cited.title, *cited.section, *cited.table_context, passage.text)))
         if words is not None:
             suspicious.setdefault(cited.document_id, words)
     return suspicious
@@ -216,7 +216,9 @@ class _Checker:
         if not claim.markers:
             return _verdict(claim, "uncited", "it has no citation")
         cited = [self._by_index[number] for number in dict.fromkeys(claim.markers)]
-        evidence = "\n\n".join("\n".join((*passage.citation.section, passage.text)) for passage in cited)
+        evidence = "\n\n".join(
+            "\n".join((*passage.citation.section, *passage.citation.table_context, passage.text)) for passage in cited
+        )
         overlap = _overlap(claim.text, evidence)
         quotes = self._most_similar(claim.text, cited)
         similarity = max((quote.score for quote in quotes), default=0.0)

@@ -46,7 +46,7 @@ def assemble(
     for selection in select(unique, read_spans):
         for attempt in _candidates(selection):
             citation = _citation(attempt, len(passages) + 1, settings.citation_format)
-            block = _render(citation, attempt.excerpt.text, include_metadata=settings.include_metadata)
+            block = _render(citation, attempt, include_metadata=settings.include_metadata)
             tokens = tokenizer.count([block])[0]
             if used + tokens <= budget:
                 passages.append(_passage(attempt, citation, tokens))
@@ -93,6 +93,7 @@ def _citation(selection: Selection, index: int, template: str) -> Citation:
         page_start=first.page_start,
         page_end=last.page_end,
         quote_sha256=sha256_of(selection.quote),
+        table_context=first.table_context,
     )
 
 
@@ -110,7 +111,10 @@ def _passage(selection: Selection, citation: Citation, tokens: int) -> ContextPa
     )
 
 
-def _render(citation: Citation, text: str, *, include_metadata: bool) -> str:
+def _render(citation: Citation, selection: Selection, *, include_metadata: bool) -> str:
+    # A section shows the begin of the table itself.
+    table = citation.table_context if selection.start == citation.start else ()
+    text = "\n".join((*table, selection.excerpt.text))
     if not include_metadata:
         return f"{citation.marker} {text}"
     return f"{citation.marker} {citation.title} | {citation.location} | {citation.source}\n{text}"

@@ -240,7 +240,14 @@ def process_document(
     title = parsed.title or PurePath(document.source).stem or document.source
     chunks = chunker.split(parsed)
     chunk_texts = [
-        ChunkText(title=title, source=document.source, section=chunk.section, text=chunk.text) for chunk in chunks
+        ChunkText(
+            title=title,
+            source=document.source,
+            section=chunk.section,
+            text=chunk.text,
+            table_context=chunk.table_context,
+        )
+        for chunk in chunks
     ]
     indexed, truncated = embedding_texts(chunk_texts, tokenizer)
     return ChunkedDocument(
@@ -275,15 +282,18 @@ class ChunkText:
     source: str
     section: Sequence[str]
     text: str
+    table_context: Sequence[str] = ()
 
     @property
     def header(self) -> str:
-        """Title and section, without names that the chunk contains.
+        """Title, section and context of the table, without names that the chunk contains.
 
-        A title that is the file's name is left out: `scan-0042` carries no meaning.
+        A title that is the file's name is left out: `scan-0042` carries no meaning. So are the names of columns that
+        the rows repeat.
         """
         title = "" if self.title in (PurePath(self.source).stem, self.source) else self.title
-        names = dict.fromkeys([title, *self.section])
+        table = (part for part in self.table_context if not all(f"{name}:" in self.text for name in part.split(" | ")))
+        names = dict.fromkeys([title, *self.section, *table])
         return " | ".join(name for name in names if name and name not in self.text)
 
 

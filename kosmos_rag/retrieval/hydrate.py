@@ -40,7 +40,9 @@ def hydrate(
         principals, rule = row.pop("principals"), departments[row["collection"]]
         passages.append(
             Passage(
-                **row | {"section": tuple(row["section"]), "notes": notes_of(row["notes"])},
+                **row
+                | {name: tuple(row[name]) for name in ("section", "table_context")}
+                | {"notes": notes_of(row["notes"])},
                 department=rule.department(row["metadata"], row["source"], principals),
                 rank=rank,
                 score=entry.score,

@@ -241,7 +241,7 @@ _CHUNK_TYPES = {
     **dict.fromkeys(("id", "document_id", "version_id", "text_hash"), "uuid"),
     **dict.fromkeys(("chunk_index", "start_offset", "end_offset", "line_start", "line_end", "page_start"), "int4"),
     **dict.fromkeys(("page_end", "tokens", "length", "parent_start", "parent_end"), "int4"),
-    **dict.fromkeys(("section", "text", "chunker", "fallback_reason"), "text"),
+    **dict.fromkeys(("section", "text", "chunker", "fallback_reason", "table_context"), "text"),
     "tsv": "tsvector",
 }
 """Columns of a chunk. Binary arrays hold no nulls: page 0, an empty reason and end 0 mean null."""
@@ -264,6 +264,7 @@ def _chunk_columns(documents: Sequence[PreparedDocument], analysis: Analysis) ->
         "page_start": [chunk.page_start or 0 for _, chunk in rows],
         "page_end": [chunk.page_end or 0 for _, chunk in rows],
         "section": ["\x1f".join(chunk.section) for _, chunk in rows],
+        "table_context": ["\x1f".join(chunk.table_context) for _, chunk in rows],
         "fallback_reason": [chunk.fallback_reason or "" for _, chunk in rows],
         "parent_start": [chunk.parent_span[0] if chunk.parent_span else 0 for _, chunk in rows],
         "parent_end": [chunk.parent_span[1] if chunk.parent_span else 0 for _, chunk in rows],

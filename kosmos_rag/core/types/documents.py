@@ -6,11 +6,12 @@ Offsets are always characters of `ParsedDocument.text`, half open: `text[start:e
 import hashlib
 import re
 import uuid
-from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from itertools import islice
 from pathlib import PurePath
 from posixpath import normpath
 from typing import Any
@@ -146,6 +147,8 @@ class TableSpan:
     end: int
     context: tuple[str, ...]
     """Caption and names of the columns: what a passage from within the table may need to be understood."""
+    body: int | None = None
+    """Where the rows begin, after caption and names; None where it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +186,18 @@ class ParsedDocument:
     def page_at(self, offset: int) -> int | None:
         """Return the page of the character at `offset`; None without pages."""
         return max(1, bisect_right(self.pages, offset)) if self.pages else None
+
+    def table_context_at(self, offset: int) -> tuple[str, ...]:
+        """Return caption and names of columns of the table that begins before `offset` and ends after it."""
+        index = bisect_left(self.tables, offset, key=lambda table: table.start) - 1
+        return self.tables[index].context if index >= 0 and offset < self.tables[index].end else ()
+
+    def tables_within(self, start: int, end: int) -> Iterator[TableSpan]:
+        """Yield the tables that lie between two offsets."""
+        for table in islice(self.tables, bisect_left(self.tables, start, key=lambda table: table.start), None):
+            if table.end > end:
+                break
+            yield table
 
     def section_at(self, offset: int) -> tuple[str, ...]:
         """Return the headings that enclose `offset`, outermost first."""
@@ -222,6 +237,8 @@ class Chunk:
     """Why the configured splitter did not make it; None when it did."""
     parent_span: tuple[int, int] | None = None
     """Span of what is shown around it, its section or a part of that; only hierarchical chunks have one."""
+    table_context: tuple[str, ...] = ()
+    """Caption and names of the columns of the table that the chunk begins within."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

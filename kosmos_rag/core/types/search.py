@@ -62,6 +62,8 @@ class Citation(Located):
     page_end: Page
     quote_sha256: str
     """SHA-256 of the cited text, hexadecimal."""
+    table_context: tuple[str, ...] = ()
+    """Caption and names of the columns of the table that the cited text begins within."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +113,8 @@ class Passage(Located):
     """Span of the document that a context shows instead of the chunk; None where it shows the chunk."""
     notes: tuple[Note, ...] = ()
     """What of the document's file was guessed or could not be read."""
+    table_context: tuple[str, ...] = ()
+    """Caption and names of the columns of the table that the text begins within."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -83,8 +83,8 @@ class SpaceBackfill:
         if not rows:
             return None
         chunks = [
-            ChunkText(title=title, source=source, section=section, text=text)
-            for _, text, section, title, source in rows
+            ChunkText(title=title, source=source, section=section, text=text, table_context=table_context)
+            for _, text, section, table_context, title, source in rows
         ]
         texts, _ = embedding_texts(chunks, self.tokenizer)
         columns = {

@@ -50,11 +50,8 @@ class HierarchicalChunker:
     def split(self, document: ParsedDocument) -> list[Chunk]:
         """Split a document; an all-blank text gives no chunks."""
         text = document.text
-        section_blocks = [units for section in sections(document) if (units := list(section_units(text, section)))]
-        runs = [
-            Run(units=[replace(unit, begins_topic=True) for unit in units], target=self._max_size)
-            for units in section_blocks
-        ]
+        section_blocks = [units for section in sections(document) if (units := list(section_units(document, section)))]
+        runs = [Run(units=units, target=self._max_size) for units in section_blocks]
         spans = [span for spans_of_run in self._packer.pack(text, runs) for span in spans_of_run]
         chunks = build_chunks(document, self._budget.fit(text, spans))
         return [

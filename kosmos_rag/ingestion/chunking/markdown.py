@@ -51,7 +51,7 @@ class MarkdownChunker:
     def split(self, document: ParsedDocument) -> list[Chunk]:
         """Split a document; an all-blank text gives no chunks."""
         text = document.text
-        runs = [self._run(text, section) for section in sections(document)]
+        runs = [self._run(document, section) for section in sections(document)]
         spans = [
             span
             for run, spans_of_run in zip(runs, self._packer.pack(text, runs), strict=True)
@@ -59,8 +59,9 @@ class MarkdownChunker:
         ]
         return build_chunks(document, self._budget.fit(text, spans))
 
-    def _run(self, text: str, section: Section) -> Run:
-        units = list(section_units(text, section))
+    def _run(self, document: ParsedDocument, section: Section) -> Run:
+        # A chunk is full, or ends with its section: topics end none.
+        units = [replace(unit, begins_topic=False) for unit in section_units(document, section)]
         size = units[-1].end - units[0].start if units else 0
         return Run(units=units, target=self._max_size - (self._overlap if size > self._max_size else 0))
 

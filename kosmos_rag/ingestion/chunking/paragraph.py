@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 
-from kosmos_rag.core.types import Chunk, ParsedDocument
+from kosmos_rag.core.types import Chunk, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
@@ -12,9 +14,45 @@ from kosmos_rag.ingestion.chunking.span import Span, build_chunks, trimmed
 _BLANK_LINES = re.compile(r"\n[^\S\n]*+\n\s*+")
 
 
-def paragraphs(text: str, span: Span) -> Iterator[Span]:
-    """Yield the paragraphs of a span, trimmed."""
-    return trimmed(text, _split_at_blank_lines(text, span))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Block:
+    """A trimmed paragraph, or a row of a table."""
+
+    start: int
+    end: int
+    noun: str = "paragraph"
+    """Its name in messages."""
+    continues_table: bool = False
+    """Whether it is a row after the first of its table."""
+
+
+def blocks(document: ParsedDocument, span: Span) -> Iterator[Block]:
+    """Yield the paragraphs of a span, and the rows of its tables.
+
+    The first row of a table begins with caption and header.
+    """
+    at, end = span
+    for table in document.tables_within(at, end):
+        yield from _paragraphs(document.text, (at, table.start))
+        yield from table_rows(document.text, table)
+        at = table.end
+    yield from _paragraphs(document.text, (at, end))
+
+
+def _paragraphs(text: str, span: Span) -> Iterator[Block]:
+    return (Block(start=start, end=end) for start, end in trimmed(text, _split_at_blank_lines(text, span)))
+
+
+def table_rows(text: str, table: TableSpan) -> Iterator[Block]:
+    """Yield the rows of a table; the first begins with caption and header."""
+    start = table.start
+    first_end = text.find("\n", max(start, table.body or start), table.end)
+    ends = [at for at in (first_end,) if at != -1]
+    while ends and (at := text.find("\n", ends[-1] + 1, table.end)) != -1:
+        ends.append(at)
+    lines = pairwise([start, *ends, table.end])
+    for first, end in trimmed(text, lines):
+        yield Block(start=first, end=end, noun="table row", continues_table=first > start)
 
 
 def _split_at_blank_lines(text: str, span: Span) -> Iterator[Span]:
@@ -26,9 +64,9 @@ def _split_at_blank_lines(text: str, span: Span) -> Iterator[Span]:
 
 
 class ParagraphChunker:
-    """Joins paragraphs to chunks of at least `min_size` characters.
+    """Joins paragraphs and rows of tables to chunks of at least `min_size` characters.
 
-    A paragraph over `max_size` is cut recursively.
+    A table ends none of its own chunks before `max_size`. A paragraph or row over `max_size` is cut recursively.
     """
 
     name = "paragraph"
@@ -44,8 +82,14 @@ class ParagraphChunker:
         """Split a document; an all-blank text gives no chunks."""
         text = document.text
         units = [
-            Unit(start=start, body=start, end=end, noun="paragraph", begins_topic=True)
-            for start, end in paragraphs(text, (0, len(text)))
+            Unit(
+                start=block.start,
+                body=block.start,
+                end=block.end,
+                noun=block.noun,
+                begins_topic=not block.continues_table,
+            )
+            for block in blocks(document, (0, len(text)))
         ]
         (spans,) = self._packer.pack(text, [Run(units=units, target=self._max_size)])
         return build_chunks(document, self._budget.fit(text, spans))

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.chunking.pack import Unit
-from kosmos_rag.ingestion.chunking.paragraph import paragraphs
+from kosmos_rag.ingestion.chunking.paragraph import Block, blocks
 from kosmos_rag.ingestion.chunking.span import Span, heading_spans, trim
 
 _FENCE_LINE = re.compile(r"^ {0,3}(?P<fence>`{3,}+|~{3,}+)(?P<info>[^\n]*)$", re.MULTILINE)
@@ -42,27 +42,34 @@ def sections(document: ParsedDocument) -> Iterator[Section]:
         leading_start = None
 
 
-def section_units(text: str, section: Section) -> Iterator[Unit]:
-    """Yield paragraphs and fenced blocks of a section.
+def section_units(document: ParsedDocument, section: Section) -> Iterator[Unit]:
+    """Yield paragraphs, rows of tables and fenced blocks of a section.
 
     The first begins with the headings, and a blank one has none.
     """
-    start, end = trim(text, (section.start, section.end))
-    blocks = list(_blocks(text, (section.body, section.end)))
+    start, end = trim(document.text, (section.start, section.end))
+    blocks = list(_blocks(document, (section.body, section.end)))
     if not blocks and start < end:
-        blocks = [(start, end, False)]
-    for index, (body, stop, fenced) in enumerate(blocks):
-        noun = "fenced block" if fenced else "paragraph"
-        yield Unit(start=body if index else start, body=body, end=stop, noun=noun, fenced=fenced)
+        blocks = [(Block(start=start, end=end), False)]
+    for index, (block, fenced) in enumerate(blocks):
+        noun = "fenced block" if fenced else block.noun
+        yield Unit(
+            start=block.start if index else start,
+            body=block.start,
+            end=block.end,
+            noun=noun,
+            fenced=fenced,
+            begins_topic=not block.continues_table,
+        )
 
 
-def _blocks(text: str, span: Span) -> Iterator[tuple[int, int, bool]]:
+def _blocks(document: ParsedDocument, span: Span) -> Iterator[tuple[Block, bool]]:
     at, end = span
-    for fence_start, fence_end in _fences(text, span):
-        yield from ((*paragraph, False) for paragraph in paragraphs(text, (at, fence_start)))
-        yield fence_start, fence_end, True
+    for fence_start, fence_end in _fences(document.text, span):
+        yield from ((block, False) for block in blocks(document, (at, fence_start)))
+        yield Block(start=fence_start, end=fence_end), True
         at = fence_end
-    yield from ((*paragraph, False) for paragraph in paragraphs(text, (at, end)))
+    yield from ((block, False) for block in blocks(document, (at, end)))
 
 
 def _fences(text: str, span: Span) -> Iterator[Span]:

@@ -12,6 +12,7 @@ from kosmos_rag.core.text.sentences import sentences
 from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
+from kosmos_rag.ingestion.chunking.paragraph import table_rows
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, build_chunks, heading_spans, trimmed
 
@@ -23,6 +24,8 @@ class _Sentence(NamedTuple):
     start: int
     end: int
     is_heading: bool
+    continues_table: bool = False
+    """Whether it is a row after the first of its table; a row is one sentence."""
 
 
 class _CannotSplitError(Exception):
@@ -89,7 +92,7 @@ class SemanticChunker:
                 body=sentence.start,
                 end=sentence.end,
                 noun="sentence",
-                begins_topic=changes and not after_heading,
+                begins_topic=changes and not after_heading and not sentence.continues_table,
                 begins_paragraph=before is not None and text.count("\n", before.end, sentence.start) > 1,
             )
             before = sentence
@@ -98,7 +101,7 @@ class SemanticChunker:
         """Return for each sentence whether it differs from the previous one."""
         if len(sentence_list) < 2:
             return [False] * len(sentence_list)
-        vectors = self._embed([text[start : min(end, start + self._max_size)] for start, end, _ in sentence_list])
+        vectors = self._embed([text[start : min(end, start + self._max_size)] for start, end, *_ in sentence_list])
         norms = np.linalg.norm(vectors, axis=1)
         products = np.einsum("ij,ij->i", vectors[:-1], vectors[1:])
         dissimilar = products < self._threshold * norms[:-1] * norms[1:]
@@ -128,10 +131,20 @@ def _section_numbers(sentence_list: Sequence[_Sentence]) -> Iterator[int]:
 def _sentences(document: ParsedDocument) -> Iterator[_Sentence]:
     at = 0
     for start, end in heading_spans(document):
-        yield from _trimmed_sentences(document.text, (at, start), is_heading=False)
+        yield from _body_sentences(document, (at, start))
         yield from _trimmed_sentences(document.text, (start, end), is_heading=True)
         at = end
-    yield from _trimmed_sentences(document.text, (at, len(document.text)), is_heading=False)
+    yield from _body_sentences(document, (at, len(document.text)))
+
+
+def _body_sentences(document: ParsedDocument, span: Span) -> Iterator[_Sentence]:
+    at, end = span
+    for table in document.tables_within(at, end):
+        yield from _trimmed_sentences(document.text, (at, table.start), is_heading=False)
+        for row in table_rows(document.text, table):
+            yield _Sentence(row.start, row.end, is_heading=False, continues_table=row.continues_table)
+        at = table.end
+    yield from _trimmed_sentences(document.text, (at, end), is_heading=False)
 
 
 def _trimmed_sentences(text: str, span: Span, *, is_heading: bool) -> Iterator[_Sentence]:

@@ -150,4 +150,5 @@ def _chunk(document: ParsedDocument, headings: Sequence[Span], ordinal: int, spa
         tokens=tokens,
         chunker=span.chunker,
         fallback_reason=span.fallback_reason,
+        table_context=document.table_context_at(span.start),
     )

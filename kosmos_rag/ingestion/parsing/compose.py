@@ -1,5 +1,7 @@
 """Compose a document from blocks with headings and pages, within size limits."""
 
+from dataclasses import replace
+
 from kosmos_rag.core.types import Heading, Note, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
@@ -52,7 +54,7 @@ class Composition:
         rendered = render(table, self._limits)
         if rendered.text:
             start = self._add(rendered.text, _BLOCK_SEPARATOR)
-            self._tables.append(TableSpan(start=start, end=self._length, context=rendered.context))
+            self._tables.append(rendered.span(start))
 
     def sheet(self, rows: Rows, spans: Spans = NO_SPANS) -> None:
         """Add the tables and texts of a sheet."""
@@ -87,7 +89,10 @@ class Composition:
             Heading(level=under + h.level, title=h.title, start=start + h.start) for h in parsed.headings
         ]
         self._notes += parsed.notes
-        self._tables += [TableSpan(start=start + t.start, end=start + t.end, context=t.context) for t in parsed.tables]
+        self._tables += [
+            replace(table, start=start + table.start, end=start + table.end, body=start + (table.body or table.start))
+            for table in parsed.tables
+        ]
 
     def parsed(self, media_type: str, title: str | None) -> ParsedDocument:
         """Return the composed document."""

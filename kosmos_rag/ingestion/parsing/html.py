@@ -288,8 +288,7 @@ class _Reader:
         rendered = render(table, self._limits)
         if rendered.text:
             self._lines.add_verbatim(rendered.text)
-            end = self._lines.length
-            self.tables.append(TableSpan(start=end - len(rendered.text), end=end, context=rendered.context))
+            self.tables.append(rendered.span(self._lines.length - len(rendered.text)))
             self._lines.end_line(_BREAKS["table"])
 
     def _cell_text(self, cell: "LexborNode") -> str:

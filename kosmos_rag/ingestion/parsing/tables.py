@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+from kosmos_rag.core.types import TableSpan
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.table_headers import HeaderRows, Rows, Spans, find_header
 
 _MAX_NAME_CHARS = 60
-_MAX_NAMES_CHARS = 500
+MAX_NAMES_CHARS = 500
 """Of all names of columns, where chunks repeat them."""
 _UNIT_LEVEL = re.compile(r" / ([(\[])")
 """A unit in brackets below a name is a part of it: `Weight (kg)`."""
@@ -42,6 +43,12 @@ class TableText:
     """The caption and the names of the columns, then the rows, a line each."""
     context: tuple[str, ...]
     """Caption and names of the columns, where the table has them: what a row may need to be understood."""
+    body: int
+    """Where the rows begin in the text."""
+
+    def span(self, start: int) -> TableSpan:
+        """Return the place of the table in a document, where its text begins at `start`."""
+        return TableSpan(start=start, end=start + len(self.text), context=self.context, body=start + self.body)
 
 
 def one_line(text: str) -> str:
@@ -64,15 +71,16 @@ def render(table: Table, limits: OutputLimits) -> TableText:
     levels = _name_levels(table, header)
     header_line = _join(_join_levels(levels))
     lines = [line for line in (caption, header_line) if line]
-    size = sum(map(len, lines))
+    body = size = sum(len(line) + 1 for line in lines)
     limits.check_text(size)
     for line in _row_lines(table, header, _join_levels([[name[:_MAX_NAME_CHARS] for name in row] for row in levels])):
         size += len(line) + 1
         limits.check_text(size)
         if line or lines[-1:] != [""]:
             lines.append(line)
-    context = (clean_title(caption), clean(header_line[:_MAX_NAMES_CHARS]))
-    return TableText(text=clean("\n".join(lines)).strip("\n"), context=tuple(filter(None, context)))
+    context = (clean_title(caption), clean(header_line[:MAX_NAMES_CHARS]))
+    text = clean("\n".join(lines)).strip("\n")
+    return TableText(text=text, context=tuple(filter(None, context)), body=min(body, len(text)))
 
 
 def _header(table: Table) -> HeaderRows:
@@ -159,5 +167,5 @@ def _names_of_cells(table: Table, index: int, names: Sequence[str]) -> list[str]
             joined[column] = ""
         elif width > 1:
             covered = dict.fromkeys(filter(None, names[column : column + width]))
-            joined[column] = ", ".join(covered)[:_MAX_NAMES_CHARS]
+            joined[column] = ", ".join(covered)[:MAX_NAMES_CHARS]
     return joined

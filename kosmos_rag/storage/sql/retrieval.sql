@@ -317,7 +317,8 @@ SELECT clock_timestamp()
 -- Columns are named like the fields of Passage; `principals` are those of the readers that this reader holds.
 SELECT c.id AS chunk_id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_type, d.metadata,
        c.chunk_index, c.section, c.start_offset AS start, c.end_offset AS "end", c.line_start, c.line_end, c.page_start,
-       c.page_end, c.text, c.chunker, d.collection, c.parent_start, c.parent_end, d.notes, d.principals
+       c.page_end, c.text, c.chunker, d.collection, c.parent_start, c.parent_end, d.notes,
+       d.principals, c.table_context
   FROM unnest(%(chunk_ids)b::uuid[]) AS u (id)
  CROSS JOIN LATERAL (
        SELECT n.*

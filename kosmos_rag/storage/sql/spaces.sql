@@ -25,7 +25,7 @@ SELECT s.id
 
 -- name: chunks_without_vectors
 -- The next chunks without a vector in the space, in the order of the ids, with the parts of their indexed text.
-SELECT c.id, c.text, c.section, d.title, d.source
+SELECT c.id, c.text, c.section, c.table_context, d.title, d.source
   FROM kosmos.chunks c
  CROSS JOIN LATERAL (
        SELECT n.title, n.source

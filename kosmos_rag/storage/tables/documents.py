@@ -123,6 +123,7 @@ chunks = Table(
     column("sequence", Integer),  # rises with each publication into the collection, and is never used again
     column("parent_start", Integer, null=True),  # the span that is shown for it, where that is more than its own
     column("parent_end", Integer, null=True),
+    column("table_context", ARRAY(Text)),  # caption and names of columns of the table that it begins within
     PrimaryKeyConstraint("tenant_id", "id"),
     UniqueConstraint("tenant_id", "version_id", "chunk_index"),
     UniqueConstraint("tenant_id", "collection", "sequence"),

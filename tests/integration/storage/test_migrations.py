@@ -47,6 +47,7 @@ PUBLISHED = {
     "0007_document_notes.py": "c809b93832c32ae54400b8d8c0f3a984498888859ebd8145aa4db582ad09a1e3",
     "0008_job_ids.py": "b3d9f7ce36d75d69e5872c9c6a2a62aed3cfea3f1fae9f83ba5e1a00ffde3370",
     "0009_empty_acl_statistics.py": "a51dd093398ef0f31a08a50c135038faf38a1e161ab5d160d75ce47159fa4e2c",
+    "0010_table_context.py": "3361c522abb285fb46c4dffd48d476fc06ff5e0bd53f4f64bfc6f66546db2905",
 }
 
 

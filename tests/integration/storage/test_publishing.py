@@ -116,6 +116,24 @@ def test_publish__notes_are_in_lists_and_hits_until_the_next_version(publisher: 
         assert [document.notes for document in acme.documents()] == [(), ()]
 
 
+def test_publish__a_chunk_of_a_table_is_found_and_shown_with_its_header(settings: Settings, opened: Database) -> None:
+    rows = [f"Plan {number},{number} seats of many,{number * 100} euros a year" for number in range(100)]
+    data = "\n".join(["Prices of 2024", "", "Plan,Seats,Price", *rows]).encode()
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        acme = engine.tenant("acme")
+        acme.ingest([SourceDocument(source="prices.csv", data=data)], prune=False)
+        context = acme.context("Plan 77", k=1)
+        (hit,) = context.retrieval.hits
+        assert "Plan: Plan 77;" in hit.text
+        assert hit.table_context == ("Prices of 2024", "Plan | Seats | Price")
+        (passage,) = context.passages
+        assert passage.text.startswith("Plan: Plan ")
+        assert f"\nPrices of 2024\nPlan | Seats | Price\n{passage.text[:40]}" in context.text
+        lines = acme.read_lines(hit.document_id)
+        assert lines is not None
+        assert lines.text[hit.start : hit.end] == hit.text
+
+
 class ClockAhead(datetime):
     """The clock of a process that is a day ahead."""
 

@@ -24,3 +24,11 @@ def test_header__without_room_is_cut_and_counted_for_each_chunk() -> None:
     assert kept[0] == kept[1] < HEADER_TOKENS
     assert truncated == 2 * (whole - kept[0])
     assert [text.split("\n")[1] for text in texts] == ["One.", "Two."]
+
+
+def test_header__has_the_context_of_the_table_unless_the_rows_repeat_it() -> None:
+    context = ("Prices of 2024", "Plan | Price")
+    rows = ["| Basic | 45 |", "Plan: Basic; Price: 45", "Price: 45"]
+    pieces = [ChunkText(title="a", source="a", section=(), text=row, table_context=context) for row in rows]
+    headers = [text.split("\n")[0] for text in embedding_texts(pieces, TOKENIZER)[0]]
+    assert headers == ["Prices of 2024 | Plan | Price", "Prices of 2024", "Prices of 2024 | Plan | Price"]

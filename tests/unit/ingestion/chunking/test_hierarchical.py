@@ -107,7 +107,7 @@ def test_split__keeps_fenced_blocks_as_settings_ask(build: Build, whole: bool) -
 @given(text=texts)
 def test_around__is_the_section_or_the_paragraphs_of_it_that_fit(text: str) -> None:
     document = parse(text)
-    found = [units for section in sections(document) if (units := list(section_units(text, section)))]
+    found = [units for section in sections(document) if (units := list(section_units(document, section)))]
     for chunk in CHUNKER.split(document):
         (units,) = [units for units in found if units[0].start <= chunk.start < units[-1].end]
         whole = (units[0].start, units[-1].end)

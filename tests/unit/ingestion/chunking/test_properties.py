@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kosmos_rag.core.config import ChunkingSettings
 from kosmos_rag.core.protocols import Chunker
-from kosmos_rag.core.types import Chunk, Heading, ParsedDocument
+from kosmos_rag.core.types import Chunk, Heading, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
@@ -31,6 +31,9 @@ words = st.one_of(
     st.sampled_from(["e\u0301" * 30, "👩\u200d👩\u200d👧" * 8, "👍🏽" * 20, "\u0301", "\u200b", "A" * 400, "....."]),
     st.text(max_size=12).map(lambda text: text.replace("\0", "")),
 )
+rows = st.sampled_from(
+    ["", "", "\na b\n" + "one 1\n" * 40, "\na b\ntwo words. More\n\n", "\na b\n" + "x" * 300 + "\nb\n"]
+)
 gaps = st.sampled_from(
     ["", " ", " ", ". ", "? ", "\n", "\n\n", "\n \n", "\n" * 130, " " * 130, "\u3000", "\n## ", "\n# A\n## B\n"]
 )
@@ -38,8 +41,8 @@ fences = st.sampled_from(
     ["", "\n```\ncode = 1\n\nmore = 2\n```\n", "\n~~~~\n~~~\n", "\n```py\n" + "a b\n" * 40 + "```\n"]
 )
 arbitrary = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=600)
-built = st.lists(st.tuples(words, gaps, fences), max_size=60).map(
-    lambda parts: "".join(part for triple in parts for part in triple)
+built = st.lists(st.tuples(words, gaps, fences, rows), max_size=60).map(
+    lambda parts: "".join(part for group in parts for part in group)
 )
 repeated = st.tuples(st.sampled_from(["ab ", "a", "文", "\n", "so. ", "a\n\n"]), st.integers(1, 400)).map(
     lambda pair: pair[0] * pair[1]
@@ -51,7 +54,11 @@ def parse(text: str) -> ParsedDocument:
     found = re.finditer(r"^(#{1,6}) ([^\n]*)", text, re.MULTILINE)
     headings = (Heading(level=len(line[1]), title=line[2], start=line.start()) for line in found)
     pages = tuple(range(0, len(text), 100))
-    return ParsedDocument(text=text, media_type="text/markdown", headings=tuple(headings), pages=pages)
+    found = re.finditer(r"^a b\n(?:[^\n#]+\n)+", text, re.MULTILINE)
+    tables = (TableSpan(start=t.start(), end=t.end() - 1, context=("A | B",), body=t.start() + 4) for t in found)
+    return ParsedDocument(
+        text=text, media_type="text/markdown", headings=tuple(headings), pages=pages, tables=tuple(tables)
+    )
 
 
 def is_whole_fence(chunk: Chunk) -> bool:
@@ -78,6 +85,8 @@ def test_chunks_of_any_text(strategy: str, text: str) -> None:
         assert chunk.line_start == text.count("\n", 0, chunk.start) + 1
         assert chunk.line_end == text.count("\n", 0, chunk.end - 1) + 1
         assert chunk.page_start == chunk.start // 100 + 1
+        within = any(table.start < chunk.start < table.end for table in document.tables)
+        assert chunk.table_context == (("A | B",) if within else ())
         assert chunk.page_end == (chunk.end - 1) // 100 + 1
         assert (chunk.chunker == strategy) == (chunk.fallback_reason is None)
         assert chunk.chunker in (strategy, "recursive")

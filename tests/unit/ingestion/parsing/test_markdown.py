@@ -160,3 +160,21 @@ def test_parse_markdown__aliases_of_front_matter_do_not_multiply() -> None:
     for lines in (levels, merged):
         parsed = parse_markdown("---\ntitle: kept\n" + "\n".join(lines) + "\n---\nBody.\n")
         assert (parsed.title, parsed.text.strip()) == ("kept", "Body.")
+
+
+@pytest.mark.parametrize(
+    ("text", "tables"),
+    [
+        ("| a | b |\n|---|--:|\n| 1 | 2 |\n\nafter", ["| a | b |\n|---|--:|\n| 1 | 2 |"]),
+        ("words\na|b\n-|-\n1|2\n> quote", ["a|b\n-|-\n1|2"]),
+        ("a|b\n-|-|-\n", []),
+        ("words\n---\nmore", []),
+        ("```\na|b\n-|-\n```\n", []),
+        ("a\\|b|c\n-|-\n1|2", ["a\\|b|c\n-|-\n1|2"]),
+        ("|a|\n|-|\n|1|\n\n|b|\n|-|\n|2|", ["|a|\n|-|\n|1|", "|b|\n|-|\n|2|"]),
+    ],
+)
+def test_parse_markdown__tables_are_marked_in_a_text_that_stays(text: str, tables: list[str]) -> None:
+    parsed = parse_markdown(text)
+    assert parsed.text == text
+    assert [text[table.start : table.end] for table in parsed.tables] == tables

@@ -1,0 +1,45 @@
+"""Find the tables of a Markdown text; the text itself stays as it is."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from kosmos_rag.core.types import TableSpan
+from kosmos_rag.ingestion.parsing.tables import MAX_NAMES_CHARS
+
+# The grammar is that of GitHub Flavored Markdown 0.29, section 4.10.
+_DELIMITERS = re.compile(r" {0,3}(?=[^|]*\||\|)\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*+\|?[ \t]*$")
+_CELL_END = re.compile(r"(?<!\\)\|")
+_OTHER_BLOCK = re.compile(r"\s*$| {0,3}(?:#{1,6}[ \t]|>|[-+*][ \t]|\d{1,9}[.)][ \t])")
+
+
+def markdown_tables(lines: Iterable[tuple[int, str]]) -> Iterator[TableSpan]:
+    """Yield the tables of a text.
+
+    A table is a line of names, a line of delimiters with as many cells, and the lines up to a blank one or another
+    block.
+
+    Args:
+        lines: Offset and text of each line that is not code, and a blank line for each block of code.
+    """
+    above: tuple[int, str] = (0, "")
+    table: TableSpan | None = None
+    for at, line in lines:
+        end = at + len(line)
+        if table and not _OTHER_BLOCK.match(line):
+            table = replace(table, end=end)
+        else:
+            if table:
+                yield table
+            names = _cells(above[1])
+            is_table = bool(_DELIMITERS.match(line)) and len(names) == len(_cells(line))
+            context = (" | ".join(names)[:MAX_NAMES_CHARS],)
+            table = TableSpan(start=above[0], end=end, context=context, body=end + 1) if is_table else None
+        above = at, line
+    if table:
+        yield table
+
+
+def _cells(line: str) -> list[str]:
+    cells = [cell.strip() for cell in _CELL_END.split(line.strip().removeprefix("|"))]
+    return cells if cells[-1] else cells[:-1]
