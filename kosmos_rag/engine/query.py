@@ -56,7 +56,7 @@ class HandledSearch:
     assignment: Assignment | None
     outcome: SearchOutcome
     result: SearchResult
-    """What the reader may see of the outcome, with its id in the audit log."""
+    """The outcome as the reader may see it, with its id in the audit log."""
 
     @property
     def settings_hash(self) -> str:

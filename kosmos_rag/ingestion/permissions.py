@@ -98,7 +98,7 @@ class _Change:
 
     id: uuid.UUID
     before: Acl
-    """Its stored acl; nobody where the document is not ingested yet."""
+    """Its stored acl; empty if the document is not ingested yet."""
     after: Acl
     size: int
     """Number of its chunks, at least 1."""

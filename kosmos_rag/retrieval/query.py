@@ -41,7 +41,7 @@ class ParsedQuery:
     """
 
     text: str
-    """What is embedded and analysed: without operators, quotes and excluded terms."""
+    """The text that is embedded and analysed, without operators, quotes and excluded terms."""
     phrases: tuple[str, ...]
     required: tuple[str, ...]
     excluded: tuple[str, ...]

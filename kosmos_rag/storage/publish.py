@@ -39,7 +39,7 @@ class PreparedDocument:
     """Text search configuration that analyses its chunks."""
     metadata: dict[str, Any]
     acl: tuple[str, ...]
-    """A permission feed that names the document decides instead; (PERMISSION_FEED,) is nobody until one does."""
+    """A permission feed that names the document decides instead; (PERMISSION_FEED,) grants nothing until one does."""
     content_hash: str
     fingerprint: str
     bytes: int

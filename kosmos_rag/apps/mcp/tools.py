@@ -25,7 +25,7 @@ from kosmos_rag.core.types import Filter
 from kosmos_rag.core.types.serialize import to_dict
 
 Identify = Callable[[Context], Identity]
-"""Returns who sent a request."""
+"""Returns the caller of a request."""
 Result = dict[str, Any]
 """A record as `to_dict` writes it without `explain`: agents get no scores."""
 

@@ -19,7 +19,7 @@ from kosmos_rag.core.errors import ConfigError
 
 DEFAULT_FILE = Path("rag-config.yaml")
 EXTENDS = "extends"
-"""What a file lays itself over: the path of another one, from its own folder."""
+"""Key of the file that a file extends: a path relative to its own folder."""
 FILE_VARIABLE = "KOSMOS_CONFIG"
 PREFIX = "KOSMOS_"
 DELIMITER = "__"

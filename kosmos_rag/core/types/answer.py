@@ -10,16 +10,16 @@ from kosmos_rag.core.types.search import Citation, Context
 from kosmos_rag.core.types.serialize import Serializable, explained, explained_parts
 
 UnitKind = Literal["sentence", "code", "item", "row"]
-"""What a unit of text is; a code block, a list item and a table row are never cut."""
+"""Kinds of text units; a code block, a list item and a table row are never cut."""
 
 Verdict = Literal["supported", "unsupported", "uncited", "unresolved"]
 """Of a sentence's citations; `unresolved` has a marker that names no passage."""
 
 AnswerMode = Literal["extractive", "generative"]
-"""Who wrote an answer: nobody, it is sentences of the documents; or a language model."""
+"""Mode of an answer: `extractive` quotes sentences of the documents, `generative` is written by a language model."""
 
 QuoteState = Literal["unchanged", "moved", "gone"]
-"""What a newer version of a document made of a quote."""
+"""State of a quote in a newer version of its document."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +47,7 @@ class Answer(Serializable):
     """An answer from evidence, or a refusal if the evidence is insufficient."""
 
     question: str
-    """As it was asked."""
+    """The question as it was sent."""
     text: str
     """Sentences with citation markers, or the refusal sentence."""
     mode: AnswerMode
@@ -93,7 +93,7 @@ class CheckedSentence(Serializable):
     """The numbers that it cites."""
     verdict: Verdict
     reason: str | None
-    """What is wrong; None where it is supported."""
+    """Why it is not supported; None if it is supported."""
     overlap: float
     """Share of its words that occur in the cited passages, 0 to 1."""
     similarity: float
@@ -125,7 +125,7 @@ class AnswerSources(Serializable):
     """The first event of a streamed answer: its evidence."""
 
     question: str
-    """As it was asked."""
+    """The question as it was sent."""
     context: Annotated[Context, explained_parts("text")]
     refused: bool
     """Whether the evidence is insufficient, so that the answer will be a refusal."""

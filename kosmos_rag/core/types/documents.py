@@ -20,7 +20,7 @@ EVERYONE = "everyone"
 """The principal that every reader of a tenant holds; documents without a narrower list are readable by it."""
 
 PERMISSION_FEED = "kosmos:permission-feed"
-"""In place of an acl: a permission feed names the readers, and nobody may read the document until it does."""
+"""In place of an acl: a permission feed names the readers, and the document is unreadable until it does."""
 
 METADATA_FIELDS = frozenset({"authors", "categories", "date", "description", "keywords", "tags", "updated"})
 """Metadata that a file may set of itself.
@@ -105,7 +105,7 @@ class SourceDocument:
     acl: tuple[str, ...] = (EVERYONE,)
     """Principals that may read it: a reader must hold at least one of them. Or `(PERMISSION_FEED,)` alone.
 
-    Where a permission feed of the collection names the document, that decides whatever is given here.
+    If a permission feed of the collection names the document, that decides whatever is given here.
     """
     language: str | None = None
     """PostgreSQL text search configuration: `german`, `simple`. None: `simple` for code, else the configured one."""
@@ -305,7 +305,7 @@ class CollectionInfo:
     """Name of its preset; None if it has the settings of the process."""
     chunks: int
     created_at: datetime | None
-    """When it was given its preset."""
+    """Time of the assignment of its preset."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -342,12 +342,12 @@ class IngestReport:
     changed: int
     unchanged: int
     removed: int
-    """Documents under an ingested folder whose file is gone, and failed ones that would stay open to all."""
+    """Documents of an ingested folder whose file was removed, and failed ones that everyone could still read."""
     failed: tuple[IngestFailure, ...]
     chunks: int
     """Chunks written by this call."""
     reused: int
-    """Chunks whose vector was there already: their texts were not embedded again."""
+    """Chunks with an existing vector: their texts were not embedded again."""
     fallbacks: Mapping[str, int]
     """Chunks that a fallback splitter made, by reason."""
     seconds: float
@@ -367,6 +367,6 @@ class PermissionReport:
     changed: int
     """Ingested documents that other principals may read now."""
     unnamed: int
-    """Ingested documents that the feed named once and names no more: nobody may read them."""
+    """Ingested documents that the feed no longer names: they are unreadable."""
     unknown_containers: tuple[str, ...]
-    """Containers that documents lie in and the feed does not have; they let nobody read. The first 100."""
+    """Containers of documents that the feed does not define; they grant nothing. The first 100."""

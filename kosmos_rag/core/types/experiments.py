@@ -12,7 +12,7 @@ class ExperimentMode(StrEnum):
     """What becomes of the share of questions that takes part."""
 
     SHADOW = "shadow"
-    """The first configuration answers, and the second is asked afterwards."""
+    """The control answers, and the treatment searches afterwards."""
     SERVE = "serve"
     """The second configuration answers."""
 
@@ -74,9 +74,9 @@ class ArmReport:
     """Of questions that no cached result answered; None without any."""
     p95_ms: float | None
     short: int
-    """Questions with fewer hits than asked for."""
+    """Questions with fewer hits than requested."""
     served: int
-    """Questions whose reader was given its hits."""
+    """Questions whose reader got its hits."""
     up: int
     """Ratings of those."""
     down: int
@@ -96,7 +96,7 @@ class ArmDifference:
     p: float | None
     """p-value of the test of no difference, corrected for several tests; None if there are too few results."""
     reason: str
-    """What the test is, or what is missing."""
+    """Name of the test, or what is missing for it."""
 
     @property
     def significant(self) -> bool:
@@ -127,4 +127,4 @@ class ExperimentReport:
     arms: tuple[ArmReport, ArmReport]
     differences: tuple[ArmDifference, ...]
     shortage: str | None
-    """Why nothing of this should be relied on yet; None where there is enough."""
+    """Why the comparison is not reliable yet; None if it is."""

@@ -104,11 +104,11 @@ class Passage(Located):
     """Among all candidates, before reranking."""
     fused_score: Annotated[float, explained(math.nan)]
     score_contributions: Annotated[Mapping[str, float], explained({})]
-    """What each list of candidates adds to the fused score: `dense`, `lexical`, and of other wordings `dense 2`."""
+    """Contribution of each candidate list to the fused score: `dense`, `lexical`, and `dense 2` of another wording."""
     rerank_score: Annotated[float | None, explained(None)]
     """Relevance by the reranker, 0 to 1; None where it did not run."""
     signals: Annotated[Mapping[str, float], explained()] = field(default_factory=dict)
-    """What each signal added to the score; what it was before is the score as a share of the best one's."""
+    """Change of the score by each signal; the score before is relative to the best one."""
     parent_span: tuple[int, int] | None = None
     """Span of the document that a context shows instead of the chunk; None where it shows the chunk."""
     notes: tuple[Note, ...] = ()
@@ -157,7 +157,7 @@ class SearchResult(Serializable):
     question: str
     expansion: Annotated[Expansion, explained(Expansion())]
     requested: int
-    """How many hits were asked for."""
+    """Number of requested hits."""
     hits: Annotated[tuple[Passage, ...], Field(default=())]
     """The passages, best first."""
     stages: tuple[str, ...]
@@ -167,7 +167,7 @@ class SearchResult(Serializable):
     retrievers: Annotated[Mapping[str, RetrieverStats], explained({})]
     """By list of candidates: `dense`, `lexical`, and of other wordings `dense 2`."""
     warnings: tuple[str, ...]
-    """What the caller should know: a stage that was skipped and why, hits that were dropped."""
+    """Warnings for the caller: skipped stages with the reason, dropped hits."""
     degraded_stages: tuple[str, ...]
     """Stages that the settings ask for and that could not run in time, or at all: `expand`, `rerank`."""
     cached: Annotated[bool, explained(False)]

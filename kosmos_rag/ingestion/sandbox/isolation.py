@@ -20,7 +20,7 @@ from kosmos_rag.ingestion.sandbox.limits import clear_dumpable, drop_privileges,
 
 LAYERS = ("namespaces", "seccomp", "landlock")
 TARGETS = ("network", "processes", "files")
-"""What is to be out of reach: any socket; environment, memory and signals of other processes; files of others."""
+"""Unreachable for a parser: any socket; environment, memory and signals of other processes; files of others."""
 
 _PACKAGE = Path(__file__).parents[2]
 _SYSTEM = (

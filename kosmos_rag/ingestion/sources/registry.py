@@ -21,7 +21,7 @@ KINDS: dict[str, tuple[type[DocumentOptions], Callable[[Any, IngestionSettings],
     "sql": (SqlSpec, SqlSource),
     "urls": (UrlsSpec, UrlsSource),
 }
-"""What describes a source, and what it is, by kind."""
+"""Spec and source classes by kind."""
 
 
 def create_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Source:

@@ -35,7 +35,7 @@ from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
 AuditedResult = SearchResult | Context | Answer | AnswerSources | DocumentLines
-"""What a reader gets; a streamed answer starts with its sources."""
+"""A result for a reader; a streamed answer starts with its sources."""
 
 _RANDOM_BITS = 74
 _VERSION = 7 << 76

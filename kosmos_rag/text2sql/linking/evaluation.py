@@ -29,7 +29,7 @@ class GroundingMetrics:
     """Over all databases, all tables of the SQL are among the first five."""
     tables_in_10: float
     prompt_tables: float
-    """Over all databases, the prompt holds all tables of the SQL."""
+    """Over all databases, the prompt contains all tables of the SQL."""
     prompt_tokens: float
     """Mean tokens of those prompts."""
     r_precision: float
@@ -38,7 +38,7 @@ class GroundingMetrics:
     """In the question's database, of questions whose SQL names columns."""
     columns_in_10: float | None
     joins: float | None
-    """In the question's database, of questions whose SQL joins: the hints hold all of its keys."""
+    """In the question's database, of questions whose SQL joins: the hints contain all of its keys."""
     joins_needed: float | None
     """Those hints do that are between the tables that were found to be needed."""
     join_hints: float
