@@ -87,7 +87,7 @@ def test_search__as_json_has_the_documented_keys(ingested: dict[str, Any], kosmo
     hit = found["hits"][0]
     assert {"rank", "score", "title", "source", "section", "lines", "pages", "text", "location"} <= hit.keys()
     assert (hit["rank"], hit["section"], hit["pages"]) == (1, ["Metrics", "Churn Calculation"], None)
-    assert hit["source"].endswith("documents/churn.md")
+    assert hit["source"] == "documents/churn.md"
     assert hit["location"].startswith("Churn Calculation | L")
     first, last = hit["lines"]
     lines = (folder / "documents" / "churn.md").read_text().splitlines()
@@ -179,6 +179,35 @@ def test_delete__removes_by_path_and_names_what_is_not_there(kosmos: Run, folder
     done = json.loads(kosmos("delete", "extra", "--tenant", "other", "--json").stdout)
     assert done["removed"] == 2
     assert "0 documents" in kosmos("documents", "--tenant", "other").stdout
+
+
+def test_root__and_metadata_of_documents_decide_what_is_found(kosmos: Run, folder: Path) -> None:
+    (folder / "kb" / "hr").mkdir(parents=True)
+    for name, days in (("leave.txt", 30), ("leave-2025.txt", 20)):
+        (folder / "kb" / "hr" / name).write_text(f"Employees have {days} days of annual leave.")
+    scope = ("--tenant", "approvals")
+    (folder / "approved.yaml").write_text("rag: {retrieval: {require_approved: true}}")
+    assert kosmos("collection", "create", "policies", "--preset", "approved.yaml", *scope).exit_code == 0
+    scope = (*scope, "--collection", "policies")
+
+    def found() -> list[str]:
+        hits = json.loads(kosmos("search", "days of annual leave", *scope, "--json").stdout)["hits"]
+        return sorted(hit["source"] for hit in hits)
+
+    assert json.loads(kosmos("ingest", str(folder / "kb"), "--root", ".", *scope, "--json").stdout)["new"] == 2
+    assert "2 unchanged" in kosmos("ingest", "kb", "--root", ".", *scope).stdout
+    assert found() == []
+    assert kosmos("set-metadata", "hr", "--metadata", "approved=true", *scope).stdout == "2 of 2 documents changed\n"
+    assert found() == ["hr/leave-2025.txt", "hr/leave.txt"]
+    superseded = ("set-metadata", "hr/leave-2025.txt", "--metadata", "superseded_by=hr/leave.txt")
+    assert json.loads(kosmos(*superseded, *scope, "--json").stdout)["changed"] == 1
+    assert found() == ["hr/leave.txt"]
+    assert kosmos("set-metadata", "hr/leave.txt", "--remove", "approved", *scope).exit_code == 0
+    assert found() == []
+    refused = kosmos("set-metadata", "hr", *scope)
+    assert (refused.exit_code, "there is nothing to change" in refused.stderr) == (1, True)
+    refused = kosmos("ingest", "kb", "--root", "../kb", *scope)
+    assert (refused.exit_code, "a root is a name such as handbook" in refused.stderr) == (1, True)
 
 
 @pytest.mark.slow
