@@ -14,6 +14,7 @@ def metadata_of(hit: Passage) -> dict[str, Any]:
     """
     values = hit.to_dict()
     return {
+        "department": hit.department,
         **hit.metadata,
         **{name: values[name] for name in _FIELDS},
         "reference": f"{hit.source} | {hit.location}",

@@ -2,8 +2,6 @@
 
 Every reader searches for all secrets through the public library.
 
-Every reader searches for all secrets through the public library.
-
 Each tenant has one secret for everyone and one for a department. A reader that retrieves its own secret shows that the
 query could have retrieved the others.
 """
@@ -18,6 +16,8 @@ from kosmos_rag.evaluation.monitor.verdict import Verdict, judge_isolation
 
 TENANTS = ("kosmos-canary-a", "kosmos-canary-b")
 _DEPARTMENT = "department:kosmos-canary"
+_NOBODY = "kosmos:canary"
+"""A principal that no reader has."""
 _NAMESPACE = uuid.UUID("4d4e8f7a-9a0e-5b51-8c55-0f1f6ad5a3c2")
 _K = 10
 
@@ -54,7 +54,10 @@ class _Secret:
     @property
     def document(self) -> SourceDocument:
         text = f"The secret word of {self.tenant} for {self.reader} is {self.word}."
-        return SourceDocument(source=self.reader, data=text.encode(), acl=(self.reader,))
+        # An acl of its own and the approval: the settings of the process may derive acls and require approved documents.
+        return SourceDocument(
+            source=self.reader, data=text.encode(), acl=(self.reader, _NOBODY), metadata={"approved": True}
+        )
 
 
 SECRETS = tuple(_Secret(tenant=name, reader=reader) for name in TENANTS for reader in (EVERYONE, _DEPARTMENT))

@@ -66,8 +66,17 @@ def permission(found: Any) -> Any:
     return run
 
 
-def test_permission__no_reader_finds_a_secret_of_others(settings: Settings) -> None:
-    with Engine(_by_words(settings), embedder=WORLD) as engine:
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"rag.access.department_from": "folder", "rag.access.departments": ("hr",)},
+        {"rag.retrieval.require_approved": True},
+    ],
+    ids=["plain", "departments", "approval"],
+)
+def test_permission__no_reader_finds_a_secret_of_others(settings: Settings, more: Mapping[str, Any]) -> None:
+    with Engine(_by_words(settings, more), embedder=WORLD) as engine:
         run = permission(recall_monitor(engine).run("acme", ISOLATION))
         assert (run.state, run.figures) == (MonitorState.OK, {"leaks": 0, "missed": 0}), run.reason
         assert permission(recall_monitor(engine).status(TENANTS[0])).id == run.id
