@@ -25,9 +25,9 @@ SELECT s.collection, s.chunks, s.next_sequence, t.live_space_id, p.name, r.chunk
          WHERE x.tenant_id = %(tenant_id)s AND x.stopped_at IS NULL
            AND x.collection IS NOT DISTINCT FROM %(collection)s::text),
        CASE WHEN %(collection)s::text IS NULL AND p.content IS NOT NULL
-            THEN json_build_object('access', p.content::jsonb #> '{rag,access}',
-                                   'department_match', p.content::jsonb #> '{rag,signals,department_match}',
-                                   'require_approved', p.content::jsonb #> '{rag,retrieval,require_approved}') END
+            THEN json_build_object('access', p.content::jsonb -> 'rag' -> 'access',
+                                   'department_match', p.content::jsonb -> 'rag' -> 'signals' -> 'department_match',
+                                   'require_approved', p.content::jsonb -> 'rag' -> 'retrieval' -> 'require_approved') END
   FROM kosmos.tenants t
   LEFT JOIN kosmos.collection_statistics s
     ON s.tenant_id = %(tenant_id)s AND s.tenant_id = t.tenant_id
