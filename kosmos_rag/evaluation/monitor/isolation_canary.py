@@ -54,7 +54,7 @@ class _Secret:
     @property
     def document(self) -> SourceDocument:
         text = f"The secret word of {self.tenant} for {self.reader} is {self.word}."
-        # An acl of its own and the approval: the settings of the process may derive acls and require approved documents.
+        # The settings of the process may derive acls, except own ones, and may require approved documents.
         return SourceDocument(
             source=self.reader, data=text.encode(), acl=(self.reader, _NOBODY), metadata={"approved": True}
         )
