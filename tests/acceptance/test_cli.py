@@ -185,7 +185,7 @@ def test_root__and_metadata_of_documents_decide_what_is_found(kosmos: Run, folde
     (folder / "kb" / "hr").mkdir(parents=True)
     for name, days in (("leave.txt", 30), ("leave-2025.txt", 20)):
         (folder / "kb" / "hr" / name).write_text(f"Employees have {days} days of annual leave.")
-    scope = ("--tenant", "approvals")
+    scope: tuple[str, ...] = ("--tenant", "approvals")
     (folder / "approved.yaml").write_text("rag: {retrieval: {require_approved: true}}")
     assert kosmos("collection", "create", "policies", "--preset", "approved.yaml", *scope).exit_code == 0
     scope = (*scope, "--collection", "policies")
