@@ -7,7 +7,7 @@ parse and chunk it; batches of chunks are embedded and published in one transact
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,6 +43,8 @@ BATCH_CHUNKS = 1024
 """Chunks that are embedded and published together. The lexical statistics change once for a batch and lexeme."""
 BATCH_BYTES = 8 * 1024 * 1024
 """Bytes of documents in a batch."""
+LARGE_BYTES = 4 * 1024 * 1024
+"""Bytes of a document that takes long to parse: what is parsed already is published before."""
 WINDOW_DOCUMENTS = 256
 """Documents of an `ingest` call for which the state is loaded together."""
 _CACHED_PROCESSORS = 64
@@ -307,6 +309,12 @@ class _Batch:
         self.chunks += len(document.chunks)
         self.bytes += len(document.source.data)
 
+    def take(self) -> "_Batch":
+        """Return the documents as another batch, and empty this one."""
+        taken = replace(self)
+        self.documents, self.chunks, self.bytes = {}, 0, 0
+        return taken
+
 
 _Rejected = list[tuple[uuid.UUID, PendingDocument, IngestionError]]
 
@@ -341,10 +349,10 @@ class _Run:
             if not self.lease.may_start(pending):
                 continue
             if key in batch.documents:  # the same source twice in one call: the later one replaces the earlier
-                batch = self._submit(batch)
+                self._submit(batch)
             try:
                 with pending.start_span():
-                    document = self._process(key, pending)
+                    changed = self._process(key, pending, batch)
             except IngestionError as error:
                 if error.code == GONE:
                     gone.append((key, pending))
@@ -353,34 +361,39 @@ class _Run:
             except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
                 self.recorder.record_failure([pending], error)
             else:
-                if document is None:
+                if not changed:
                     unchanged.append((key, pending))
-                else:
-                    batch.add(pending, document)
             if batch.chunks >= self.executor.batch_chunks or batch.bytes >= BATCH_BYTES:
-                batch = self._submit(batch)
+                self._submit(batch)
         self._submit(batch)
         self._complete_unchanged(unchanged)
         self._complete_gone(gone)
         self._reject(rejected)
 
-    def _process(self, key: uuid.UUID, pending: PendingDocument) -> ChunkedDocument | None:
-        """Load, parse and chunk a document.
+    def _process(self, key: uuid.UUID, pending: PendingDocument, batch: _Batch) -> bool:
+        """Load, parse and chunk a document, and add it to the batch.
 
-        None where it is stored with the same fingerprint.
+        Returns False where it is stored with the same fingerprint. A large document does not hold the others: they are
+        published before it is parsed, or written.
         """
         document = pending.load()
         self.processor.check(document)
         if self.state.fingerprints.get(key) == self.processor.fingerprint(document):
-            return None
-        return self.processor.process(key, document, self.state.languages, etag=pending.etag)
+            return False
+        if len(document.data) >= LARGE_BYTES:
+            self._submit(batch)
+        chunked = self.processor.process(key, document, self.state.languages, etag=pending.etag)
+        if len(chunked.chunks) >= self.executor.batch_chunks:
+            self._submit(batch)
+        batch.add(pending, chunked)
+        return True
 
-    def _submit(self, batch: _Batch) -> _Batch:
-        """Hand a batch to the executor. Returns the next one, empty."""
+    def _submit(self, batch: _Batch) -> None:
+        """Hand the documents of a batch to the executor, and empty it."""
         if batch.documents:
-            documents = [pending for pending, _ in batch.documents.values()]
-            self.executor.submit(documents, batch.chunks, lambda: self._publish(batch))
-        return _Batch()
+            full = batch.take()
+            documents = [pending for pending, _ in full.documents.values()]
+            self.executor.submit(documents, full.chunks, lambda: self._publish(full))
 
     def _publish(self, batch: _Batch) -> None:
         remaining = dict(batch.documents)

@@ -412,6 +412,11 @@ def test_queue__from_enqueue_to_the_ledger(folder: Path, kosmos: Run) -> None:
     (run,) = json.loads(kosmos("jobs", "runs", *tenant, "--json").stdout)["runs"]
     assert (run["state"], run["seen"], run["new"], run["failed"]) == ("finished", 3, 2, 1)
     assert "failed [corrupt]" in kosmos("jobs", "runs", run["id"], *tenant).stdout
+    newest = json.loads(kosmos("jobs", "list", *tenant, "--limit", "1", "--json").stdout)
+    (other, *_) = json.loads(kosmos("jobs", "list", *tenant, "--before", newest["next"], "--json").stdout)["jobs"]
+    assert (len(newest["jobs"]), other["id"] < newest["next"]) == (1, True)
+    assert f"--before {newest['next']} shows more" in kosmos("jobs", "list", *tenant, "--limit", "1").stdout
+    assert "shows more" not in kosmos("jobs", "list", *tenant).stdout
     assert kosmos("jobs", "retry", "--all", *tenant).stdout == f"queued again: {dead['id']}\n"
     assert kosmos("jobs", "cancel", str(dead["id"]), *tenant).stdout == f"cancelled: {dead['id']}\n"
     assert kosmos("jobs", "show", str(job), "--tenant", "other").exit_code == 1

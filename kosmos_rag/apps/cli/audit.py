@@ -12,7 +12,9 @@ import typer
 from kosmos_rag.apps.cli.common import (
     LimitOption,
     console,
+    cut,
     print_json,
+    print_truncated,
     source_names,
     table,
     to_plain,
@@ -60,18 +62,23 @@ def list_(
         raise RequestError(f"--outcome {unknown[0]!r} is not an outcome; use one of {', '.join(known)}")
     first, last, cursor = _time("--since", since), _time("--until", until), _id(before)
     with common.open_tenant() as owner:
-        records = owner.audit.find(
+        found = owner.audit.find(
             since=first,
             until=last,
             subject=subject,
             outcomes=[AuditOutcome(name) for name in outcome] if outcome else None,
             before=cursor,
-            limit=limit,
+            limit=limit + 1,
         )
+    records, truncated = cut(found, limit)
     if common.as_json:
-        print_json({"tenant": common.tenant, "retrievals": [to_plain(record) for record in records]})
-    else:
-        _print_records(records)
+        retrievals = [to_plain(record) for record in records]
+        following = str(records[-1].id) if truncated else None
+        print_json({"tenant": common.tenant, "retrievals": retrievals, "next": following})
+        return
+    _print_records(records)
+    if truncated:
+        print_truncated(limit, f"--before {records[-1].id}")
 
 
 @app.command("show")
@@ -111,14 +118,16 @@ def who_saw(
     """
     first, last = _time("--since", since), _time("--until", until)
     with common.open_tenant() as owner:
-        who_saw = partial(owner.audit.list_document_access, since=first, until=last, limit=limit)
-        records = next(filter(None, map(who_saw, _names(document))), [])
+        who_saw = partial(owner.audit.list_document_access, since=first, until=last, limit=limit + 1)
+        records, truncated = cut(next(filter(None, map(who_saw, _names(document))), []), limit)
     if common.as_json:
-        print_json(
-            {"tenant": common.tenant, "document": document, "sightings": [to_plain(sighting) for sighting in records]}
-        )
-    else:
-        _print_sightings(document, records)
+        sightings = [to_plain(sighting) for sighting in records]
+        values = {"tenant": common.tenant, "document": document, "sightings": sightings, "truncated": truncated}
+        print_json(values)
+        return
+    _print_sightings(document, records)
+    if truncated:
+        print_truncated(limit)
 
 
 @app.command("failed")
@@ -129,9 +138,11 @@ def failed(
     """List questions without hits, refused or rated down, the most frequent first."""
     first, last = _time("--since", since), _time("--until", until)
     with common.open_tenant() as owner:
-        records = owner.audit.list_failed_questions(since=first, until=last, limit=limit)
+        questions = owner.audit.list_failed_questions(since=first, until=last, limit=limit + 1)
+    records, truncated = cut(questions, limit)
     if common.as_json:
-        print_json({"tenant": common.tenant, "questions": [to_plain(question) for question in records]})
+        values = [to_plain(question) for question in records]
+        print_json({"tenant": common.tenant, "questions": values, "truncated": truncated})
         return
     rows = table("times", "refused", "disliked", "subjects", "last", "question", "comment")
     for record in records:
@@ -139,6 +150,8 @@ def failed(
         text = record.question or f"sha256 {record.question_sha256}"
         rows.add_row(*counts, _format_time(record.last_at), text, next(iter(record.comments), ""))
     console().print(rows if records else "no question failed")
+    if truncated:
+        print_truncated(limit)
 
 
 @app.command("seal")

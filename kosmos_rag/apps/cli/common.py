@@ -2,12 +2,12 @@
 
 import json
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kosmos_rag.engine.tenant import Tenant
 
 _NO_WRAP_WIDTH = 10_000
+Row = TypeVar("Row")
 
 EveryOption = Annotated[
     float | None,
@@ -123,6 +124,19 @@ def print_json(value: dict[str, Any]) -> None:
 def to_plain(record: Any) -> dict[str, Any]:
     """Return the fields of a record for JSON; times in ISO 8601."""
     return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in asdict(record).items()}
+
+
+def cut(rows: Sequence[Row], limit: int) -> tuple[Sequence[Row], bool]:
+    """Return at most `limit` rows, and whether there are more.
+
+    The caller asks for one row more than it shows.
+    """
+    return rows[:limit], len(rows) > limit
+
+
+def print_truncated(limit: int, remedy: str = "a larger --limit") -> None:
+    """Print that a list has more rows than were asked for."""
+    console().print(f"only the first {limit} rows; {remedy} shows more", style="dim")
 
 
 def table(*columns: str, right: Collection[str] = ()) -> "Table":

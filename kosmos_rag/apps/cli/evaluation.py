@@ -9,7 +9,9 @@ from kosmos_rag.apps.cli import evaluation_questions, evaluation_tune
 from kosmos_rag.apps.cli.common import (
     LimitOption,
     console,
+    cut,
     print_json,
+    print_truncated,
     progress,
     table,
     to_plain,
@@ -66,13 +68,16 @@ def run(set_name: SetArgument, *, grid: GridOption = None, options: EvaluationOp
 def list_(limit: LimitOption = 20, *, common: TenantOptions) -> None:
     """List the evaluations of a tenant, the newest first."""
     with common.open_engine() as engine:
-        evaluations = _open_store(engine, common.tenant).recent(limit)
+        evaluations, truncated = cut(_open_store(engine, common.tenant).recent(limit + 1), limit)
     if common.as_json:
-        print_json({"tenant": common.tenant, "evaluations": [_as_object(evaluation) for evaluation in evaluations]})
+        values = [_as_object(evaluation) for evaluation in evaluations]
+        print_json({"tenant": common.tenant, "evaluations": values, "truncated": truncated})
     elif evaluations:
         _print_evaluations(evaluations)
     else:
         console().print(f"tenant {common.tenant} has no evaluations")
+    if truncated and not common.as_json:
+        print_truncated(limit)
 
 
 @app.command("compare")

@@ -8,7 +8,9 @@ import typer
 
 from kosmos_rag.apps.cli.common import (
     console,
+    cut,
     print_json,
+    print_truncated,
     table,
     to_plain,
 )
@@ -61,15 +63,17 @@ def log(
 ) -> None:
     """Show the changes to the vector indexes with their reasons."""
     with common.open_tenant() as owner:
-        events = owner.indexes.log(limit)
+        events, truncated = cut(owner.indexes.log(limit + 1), limit)
     if common.as_json:
-        print_json({"tenant": common.tenant, "events": [to_plain(event) for event in events]})
+        print_json({"tenant": common.tenant, "events": [to_plain(event) for event in events], "truncated": truncated})
         return
     rows = table("at", "action", "before", "after", "reason")
     for event in events:
         before, after = _settings(event.before), _settings(event.after)
         rows.add_row(f"{event.at:%Y-%m-%d %H:%M:%S}", event.action, before, after, event.reason)
     console().print(rows if events else "no vector index was changed")
+    if truncated:
+        print_truncated(limit)
 
 
 def _settings(index: Mapping[str, Any]) -> str:

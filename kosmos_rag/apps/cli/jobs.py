@@ -8,7 +8,9 @@ import typer
 
 from kosmos_rag.apps.cli.common import (
     console,
+    cut,
     print_json,
+    print_truncated,
     table,
     to_plain,
 )
@@ -48,11 +50,14 @@ def list_(
         raise RequestError(f"--state {unknown[0]!r} is not a state of a job; use one of {', '.join(known)}")
     with common.open_tenant() as owner:
         states = [JobState(name) for name in state] if state else None
-        rows = owner.jobs.find(states=states, before=before, limit=limit)
+        rows, truncated = cut(owner.jobs.find(states=states, before=before, limit=limit + 1), limit)
     if common.as_json:
-        print_json({"jobs": [to_plain(info) for info in rows]})
-    else:
-        _print_jobs(rows)
+        following = str(rows[-1].id) if truncated else None
+        print_json({"jobs": [to_plain(info) for info in rows], "next": following})
+        return
+    _print_jobs(rows)
+    if truncated:
+        print_truncated(limit, f"--before {rows[-1].id}")
 
 
 @app.command("show")
@@ -110,18 +115,20 @@ def runs(
 ) -> None:
     """List the sync runs of sources.
 
-    seen = new + changed + unchanged + removed + failed.
+    seen = new + changed + unchanged + removed + failed + cancelled.
     """
     with common.open_tenant() as owner:
-        rows = owner.jobs.runs(run_id=_run_id(run), limit=limit)
+        rows, truncated = cut(owner.jobs.runs(run_id=_run_id(run), limit=limit + 1), limit)
     if run is not None and not rows:
         raise RequestError(
             f"tenant {common.tenant} has no run {run}; `kosmos-rag jobs runs -t {common.tenant}` lists them"
         )
     if common.as_json:
-        print_json({"runs": [to_plain(info) for info in rows]})
-    else:
-        _print_runs(rows, failures=run is not None)
+        print_json({"runs": [to_plain(info) for info in rows], "truncated": truncated})
+        return
+    _print_runs(rows, failures=run is not None)
+    if truncated:
+        print_truncated(limit)
 
 
 def _run_id(text: str | None) -> uuid.UUID | None:
@@ -153,7 +160,7 @@ def _subject(info: "JobInfo") -> str:
 
 
 def _print_runs(rows: "Sequence[RunInfo]", *, failures: bool) -> None:
-    columns = ("seen", "new", "changed", "unchanged", "removed", "failed", "chunks")
+    columns = ("seen", "new", "changed", "unchanged", "removed", "failed", "cancelled", "chunks")
     output = table("run", "state", "source", *columns, "started", right=columns)
     for info in rows:
         source = one_line(str(info.source.get("path") or info.source.get("kind") or ""))
@@ -164,3 +171,5 @@ def _print_runs(rows: "Sequence[RunInfo]", *, failures: bool) -> None:
         for info in rows:
             for failure in info.failures:
                 console().print(f"  failed [{failure.code}] {one_line(failure.source)}: {failure.message}")
+            if info.failed > len(info.failures):
+                console().print(f"  and {info.failed - len(info.failures)} more, whose errors are not kept here")

@@ -6,7 +6,9 @@ import typer
 
 from kosmos_rag.apps.cli.common import (
     console,
+    cut,
     print_json,
+    print_truncated,
     table,
     to_plain,
 )
@@ -53,11 +55,15 @@ def status(
         from kosmos_rag.engine.monitor import recall_monitor
 
         monitor = recall_monitor(engine)
-        runs, samples = monitor.status(common.tenant, limit=limit), monitor.count_samples(common.tenant)
+        runs, truncated = cut(monitor.status(common.tenant, limit=limit + 1), limit)
+        samples = monitor.count_samples(common.tenant)
     if common.as_json:
-        print_json({"tenant": common.tenant, "samples": samples, "runs": [to_plain(run) for run in runs]})
+        values = [to_plain(run) for run in runs]
+        print_json({"tenant": common.tenant, "samples": samples, "runs": values, "truncated": truncated})
         return
     _print(runs)
+    if truncated:
+        print_truncated(limit)
     console().print(f"{samples} samples for the next run")
 
 

@@ -122,20 +122,22 @@ class JobCount:
 class RunInfo:
     """The ledger of one pass over a source.
 
-    Once finished: seen = new + changed + unchanged + removed + failed.
+    Once finished: seen = new + changed + unchanged + removed + failed + cancelled.
     """
 
     id: uuid.UUID
     collection: str
     source: Mapping[str, Any]
     state: str
-    """listing, working, finished, or failed where the source could not be listed."""
+    """listing, working, finished, failed where the source could not be listed, or cancelled before it was."""
     seen: int
     new: int
     changed: int
     unchanged: int
     removed: int
     failed: int
+    cancelled: int
+    """Documents whose jobs were cancelled."""
     chunks: int
     failures: tuple[IngestFailure, ...]
     """The first hundred."""

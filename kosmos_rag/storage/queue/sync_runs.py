@@ -1,6 +1,6 @@
 """Counts of sync runs.
 
-Once a run has finished, seen = new + changed + unchanged + removed + failed.
+Once a run has finished, seen = new + changed + unchanged + removed + failed + cancelled.
 """
 
 import uuid
@@ -106,15 +106,16 @@ class SyncRuns:
             "unchanged",
             "removed",
             "failed",
+            "cancelled",
             "chunks",
         )
         return [
             RunInfo(
-                **dict(zip(names, row[:11], strict=True)),
-                failures=tuple(IngestFailure(**failure) for failure in row[11]),
-                error=row[12],
-                started_at=row[13],
-                finished_at=row[14],
+                **dict(zip(names, row[:12], strict=True)),
+                failures=tuple(IngestFailure(**failure) for failure in row[12]),
+                error=row[13],
+                started_at=row[14],
+                finished_at=row[15],
             )
             for row in rows
         ]

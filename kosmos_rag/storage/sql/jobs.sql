@@ -200,13 +200,13 @@ WITH unfinished AS (
 ), cancelled AS (
     UPDATE kosmos.jobs j
        SET state = 'cancelled', finished_at = now(), token = NULL, lease_until = NULL, requeue = false,
-           outcome = 'failed', code = 'cancelled', error = %(reason)s
+           outcome = 'cancelled', code = 'cancelled', error = %(reason)s
       FROM unfinished u
      WHERE j.tenant_id = u.tenant_id AND j.id = u.id
  RETURNING j.tenant_id, j.id, j.sync_run_ids
 ), accounted AS (
     UPDATE kosmos.sync_runs r
-       SET failed = r.failed + c.jobs
+       SET cancelled = r.cancelled + c.jobs
       FROM (SELECT d.tenant_id, run, count(*) AS jobs FROM cancelled d, unnest(d.sync_run_ids) AS run GROUP BY 1, 2) c
      WHERE r.tenant_id = c.tenant_id AND r.id = c.run
 )
@@ -292,7 +292,7 @@ UPDATE kosmos.sync_runs r
 -- Finishes runs whose documents all have an outcome.
 UPDATE kosmos.sync_runs r
    SET state = 'finished', finished_at = now()
- WHERE r.state = 'working' AND r.seen = r.new + r.changed + r.unchanged + r.removed + r.failed
+ WHERE r.state = 'working' AND r.seen = r.new + r.changed + r.unchanged + r.removed + r.failed + r.cancelled
 
 -- name: fail_interrupted_sync_runs
 -- Earlier runs of the same source that were interrupted.
@@ -303,14 +303,19 @@ UPDATE kosmos.sync_runs r
 -- name: fail_abandoned_sync_runs
 -- Runs whose sync job was cancelled, or failed permanently, before the listing was complete.
 UPDATE kosmos.sync_runs r
-   SET state = 'failed', error = 'the pass ended before the source was listed to its end', finished_at = now()
+   SET state = CASE WHEN EXISTS (SELECT
+                                   FROM kosmos.jobs c
+                                  WHERE c.tenant_id = r.tenant_id AND c.collection = r.collection AND c.kind = 'sync'
+                                    AND c.state = 'cancelled' AND c.payload -> 'spec' = r.source)
+                    THEN 'cancelled' ELSE 'failed' END,
+       error = 'the pass ended before the source was listed to its end', finished_at = now()
  WHERE r.tenant_id = %(tenant_id)s AND r.state = 'listing'
    AND NOT EXISTS (SELECT FROM kosmos.jobs j
                     WHERE j.tenant_id = r.tenant_id AND j.collection = r.collection AND j.kind = 'sync'
                       AND j.state IN ('scheduled', 'queued', 'running') AND j.payload -> 'spec' = r.source)
 
 -- name: list_sync_runs
-SELECT r.id, r.collection, r.source, r.state, r.seen, r.new, r.changed, r.unchanged, r.removed, r.failed, r.chunks,
+SELECT r.id, r.collection, r.source, r.state, r.seen, r.new, r.changed, r.unchanged, r.removed, r.failed, r.cancelled, r.chunks,
        r.failures, r.error, r.started_at, r.finished_at
   FROM kosmos.sync_runs r
  WHERE r.tenant_id = %(tenant_id)s AND (%(run_id)s::uuid IS NULL OR r.id = %(run_id)s)

@@ -72,7 +72,7 @@ Index("jobs_scheduled", jobs.c.run_at, postgresql_where=text("state = 'scheduled
 Index("jobs_running", jobs.c.lease_until, postgresql_where=text("state = 'running'"))
 Index("jobs_finished", jobs.c.finished_at, postgresql_where=text("state IN ('done', 'dead', 'cancelled')"))
 
-# Counts of each sync of a source: seen = new + changed + unchanged + removed + failed.
+# Counts of each sync of a source: seen = new + changed + unchanged + removed + failed + cancelled.
 sync_runs = Table(
     "sync_runs",
     metadata,
@@ -87,8 +87,9 @@ sync_runs = Table(
     column("error", Text, null=True),
     time("started_at"),
     time("finished_at", null=True),
+    column("cancelled", Integer),
     PrimaryKeyConstraint("tenant_id", "id"),
-    CheckConstraint("state IN ('listing', 'working', 'finished', 'failed')"),
+    CheckConstraint("state IN ('listing', 'working', 'finished', 'failed', 'cancelled')"),
 )
 Index("sync_runs_finished", sync_runs.c.finished_at)
 

@@ -48,6 +48,7 @@ PUBLISHED = {
     "0008_job_ids.py": "b3d9f7ce36d75d69e5872c9c6a2a62aed3cfea3f1fae9f83ba5e1a00ffde3370",
     "0009_empty_acl_statistics.py": "a51dd093398ef0f31a08a50c135038faf38a1e161ab5d160d75ce47159fa4e2c",
     "0010_table_context.py": "3361c522abb285fb46c4dffd48d476fc06ff5e0bd53f4f64bfc6f66546db2905",
+    "0011_cancelled_documents.py": "2a337af1b0499db7e820709e745d841d04a7df989f3f8f1b5639007616fa9bad",
 }
 
 

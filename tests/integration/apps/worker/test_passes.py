@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from fpdf import FPDF
 
 from kosmos_rag import Engine, Tenant
 from kosmos_rag.apps.worker.channel import SupervisorChannel
@@ -176,7 +177,11 @@ def test_broken_file__is_not_read_again_until_it_changes(scope: Tenant, work: Wo
     scope.jobs.enqueue(folder)
     work()
     assert len(scope.jobs.find(states=[JobState.DEAD])) == 1
-    (folder / "broken.pdf").write_text("It was no PDF after all.")
+    pdf = FPDF()
+    pdf.add_page()
+    pdf.set_font("helvetica")
+    pdf.cell(text="It can be read now.")
+    pdf.output(str(folder / "broken.pdf"))
     scope.jobs.enqueue(folder)
     work()
     assert counts(last_run(scope)) == {"new": 1, "unchanged": 12}

@@ -107,6 +107,7 @@ def test_cancel__waiting_and_running(queue: Queue, put: Put) -> None:
     with pytest.raises(LeaseLost):
         queue.finish({running.token: Outcome.NEW})
     assert states(queue) == {"a": "cancelled", "b": "cancelled"}
+    assert {(job.outcome, job.code) for job in queue.jobs(ACME)} == {("cancelled", "cancelled")}
     assert queue.cancel(ACME, first) == []
 
 
@@ -138,7 +139,7 @@ def test_scheduled__waits_for_its_time_and_periodic_comes_again(
 
 
 def _ledger(database: DatabaseSettings, run: uuid.UUID) -> Mapping[str, int]:
-    columns = ("seen", "new", "changed", "unchanged", "removed", "failed", "chunks")
+    columns = ("seen", "new", "changed", "unchanged", "removed", "failed", "cancelled", "chunks")
     with psycopg.connect(database.admin_url or "") as connection:
         row = connection.execute(f"SELECT {', '.join(columns)} FROM kosmos.sync_runs WHERE id = %s", [run]).fetchone()
     assert row is not None
@@ -175,7 +176,8 @@ def test_ledger__counts_every_outcome_once_in_every_run_that_waits(
         expire(database)
         take(queue)
     assert _ledger(database, first) == {
-        "seen": 0, "new": 1, "changed": 1, "unchanged": 0, "removed": 0, "failed": 3, "chunks": 7
+        "seen": 0, "new": 1, "changed": 1, "unchanged": 0, "removed": 0, "failed": 2, "cancelled": 1,
+        "chunks": 7,
     }  # fmt: skip
     assert _ledger(database, second)["new"] == 1
     assert _ledger(database, second)["failed"] == 0
