@@ -127,7 +127,8 @@ def _reply_type() -> "TypeAdapter[ParsedDocument | Failure]":
 def send_frame(connection: socket.socket, payload: bytes) -> None:
     """Send a length and that many bytes."""
     connection.sendall(_LENGTH.pack(len(payload)))
-    connection.sendall(payload)
+    if payload:  # the other side may have answered an empty frame already, and closed
+        connection.sendall(payload)
 
 
 def receive_frame(connection: socket.socket, largest: int, deadline: float | None = None) -> bytearray:

@@ -102,6 +102,19 @@ def test_frame__that_breaks_off(sent: bytes) -> None:
             receive_frame(theirs, 10)
 
 
+def test_frame__of_nothing_ends_with_its_length() -> None:
+    """The other side has all of it then, and may have answered and closed: sending more would lose the answer."""
+    ours, theirs = socket.socketpair()
+
+    class Answered(socket.socket):
+        def sendall(self, data: Any, flags: int = 0, /) -> None:
+            super().sendall(data, flags)
+            theirs.close()
+
+    with Answered(fileno=ours.detach()) as connection:
+        send_frame(connection, b"")
+
+
 def test_frame__that_trickles_meets_the_deadline() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
