@@ -10,6 +10,12 @@ _MOST_MEMBERS = 2_000
 _MOST_BYTES = 256 * 2**20
 _HIGHEST_RATIO = 100
 _RATIO_MATTERS_FROM = 2**20
+_MEDIA = re.compile(r"(?:word|ppt|xl)/media/")
+"""Where Office keeps pictures. A drawing of one colour compresses a hundred to one, and no parser opens it."""
+_BEGIN = 64
+_ROOT_RELATIONS = "_rels/.rels"
+_STRICT_NAME = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/(\w+)")
+_TRANSITIONAL_NAME = rb"http://schemas.openxmlformats.org/\1/2006/\2"
 _ENCRYPTED_FLAG = 0x1
 _ARCHIVES = (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07")
 _EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/")
@@ -33,21 +39,35 @@ def screen(data: bytes, name: str) -> None:
             raise _too_large(name, f"it has {total} bytes unpacked, at most {_MOST_BYTES} are read")
         for member in members:
             _screen_member(member, name)
+            _refuse_bomb(archive, member, name)
         for member in members:
             _refuse_archive(archive, member, name)
 
 
-def screen_office(data: bytes, name: str) -> None:
-    """Screen an Office Open XML archive, also for DOCTYPE.
+def screen_office(data: bytes, name: str) -> bytes:
+    """Screen an Office Open XML archive, also for DOCTYPE, and return it.
 
-    No part may have one (ECMA-376, part 2).
+    No part may have one (ECMA-376, part 2). An archive of the strict variant is returned in the names of the
+    transitional one, which the parsers know.
     """
     screen(data, name)
+    is_strict = False
     with zipfile.ZipFile(BytesIO(data)) as archive:
         for member in archive.infolist():
             part = archive.read(member)
             if _is_xml(part):
                 refuse_doctype(part, member.filename, name)
+                is_strict |= member.filename == _ROOT_RELATIONS and _STRICT_NAME.search(part) is not None
+        return _transitional(archive) if is_strict else data
+
+
+def _transitional(archive: zipfile.ZipFile) -> bytes:
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w") as renamed:
+        for member in archive.infolist():
+            part = archive.read(member)
+            renamed.writestr(member.filename, _STRICT_NAME.sub(_TRANSITIONAL_NAME, part) if _is_xml(part) else part)
+    return out.getvalue()
 
 
 def _is_xml(part: bytes) -> bool:
@@ -55,9 +75,9 @@ def _is_xml(part: bytes) -> bool:
 
     A name says nothing, because the archive itself declares the parts.
     """
-    start = (
-        part[:64].replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").removeprefix(b"\xff\xfe").removeprefix(b"\xfe\xff")
-    )
+    start = part[:_BEGIN].replace(b"\0", b"")
+    for mark in (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"):
+        start = start.removeprefix(mark)
     return start.lstrip().startswith(b"<")
 
 
@@ -74,18 +94,28 @@ def _screen_member(member: zipfile.ZipInfo, name: str) -> None:
         raise ParseError("encrypted", f"member {path!r} of the {name} has a password; save the document without one")
     if path.startswith(("/", "\\")) or ":" in path or ".." in re.split(r"[/\\]", path):
         raise ParseError("corrupt", f"member {path!r} of the {name} points outside it; save the document again")
+
+
+def _refuse_bomb(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> None:
+    path = member.filename
     packed = max(1, member.compress_size)
     if member.file_size > _RATIO_MATTERS_FROM and member.file_size > _HIGHEST_RATIO * packed:
+        if _MEDIA.match(path) and not _is_xml(_begin(archive, member)):
+            return
         raise _too_large(name, f"member {path!r} unpacks to {member.file_size // packed} times its size")
+
+
+def _begin(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    with archive.open(member) as part:
+        return part.read(_BEGIN)
 
 
 def _refuse_archive(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> None:
     if _EMBEDDED.match(member.filename):
         return
-    with archive.open(member) as part:
-        if part.read(8).startswith(_ARCHIVES):
-            message = f"member {member.filename!r} of the {name} is an archive; take it out and save the document again"
-            raise ParseError("unsupported", message)
+    if _begin(archive, member).startswith(_ARCHIVES):
+        message = f"member {member.filename!r} of the {name} is an archive; take it out and save the document again"
+        raise ParseError("unsupported", message)
 
 
 def _too_large(name: str, reason: str) -> ParseError:

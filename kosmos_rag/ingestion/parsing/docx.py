@@ -1,7 +1,6 @@
 """Parse DOCX: a screen of the archive, then paragraphs and tables in the order of the document."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import accumulate
@@ -11,47 +10,39 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import screen_office
-from kosmos_rag.ingestion.parsing.clean import clean, clean_title
+from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
+from kosmos_rag.ingestion.parsing.docx_styles import Lists, Styles, W, value_of
+from kosmos_rag.ingestion.parsing.docx_text import PARAGRAPH, TextReader, descend
+from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
+from kosmos_rag.ingestion.parsing.plain import parse_text
 from kosmos_rag.ingestion.parsing.table_builder import MAX_COLUMNS, Cell, TableBuilder, repeated
 from kosmos_rag.ingestion.parsing.tables import Table, one_line
 
-_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_MATH_TEXT = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
-_FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-_PARAGRAPH, _TABLE, _ROW, _CELL, _TEXT = f"{_W}p", f"{_W}tbl", f"{_W}tr", f"{_W}tc", f"{_W}t"
-_CHARACTERS = {
-    f"{_W}tab": "\t",
-    f"{_W}br": "\n",
-    f"{_W}cr": "\n",
-    f"{_W}noBreakHyphen": "-",
-    _PARAGRAPH: "\n",
-}
-"""What an element inside a paragraph stands for; a paragraph in there is one of a text box."""
-_NOT_READ = frozenset({f"{_W}pPr", f"{_W}rPr", f"{_W}del", f"{_W}moveFrom", _FALLBACK})
-"""Properties, text that a tracked change has removed, and the second copy of a drawing's text."""
-
-_HEADING_STYLE = re.compile(r"(?:Heading ([1-9])|Title)")
+_TABLE, _ROW, _CELL, _EXTERNAL = f"{W}tbl", f"{W}tr", f"{W}tc", f"{W}altChunk"
+_LIST_LEVELS = frozenset("012345678")
+_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 
 
 def parse_docx(data: bytes, limits: OutputLimits = UNLIMITED) -> ParsedDocument:
     """Parse a DOCX, with headings by style.
 
-    A blank line separates paragraphs and tables.
+    A blank line separates paragraphs and tables. Notes, comments and the data of charts follow their paragraph.
 
     Raises:
         ParseError: `too_large`, `encrypted` or `corrupt` for an archive that is not safe to open,
             `unsupported` for another kind of Word file.
     """
-    screen_office(data, "DOCX")
+    data = screen_office(data, "DOCX")
     package = _open(data)
-    document = package.main_document_part.document
-    styles = {style.style_id: style.name or "" for style in document.styles}
+    part = package.main_document_part
     composition = Composition(limits)
-    for block in _blocks(document.element.body, styles):
+    for block in _Reader(part, limits).blocks(part.document.element.body):
         if isinstance(block, Table):
             composition.table(block)
+        elif isinstance(block, ParsedDocument):
+            composition.document(block)
         elif block.level:
             composition.heading(block.level, block.text)
         else:
@@ -84,66 +75,98 @@ def _core_title(package: Any) -> str | None:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Paragraph:
     text: str
-    level: int
+    level: int = 0
     """Of a heading; 0 for no heading."""
-    is_caption: bool
+    is_caption: bool = False
 
 
-def _blocks(body: Any, styles: dict[str, str]) -> Iterator[_Paragraph | Table]:
-    """Yield paragraphs and tables; a caption directly above a table is its own."""
-    caption: _Paragraph | None = None
-    for element in _nearest(body, {_PARAGRAPH, _TABLE}):
-        if element.tag == _TABLE:
-            yield _table(element, caption.text if caption else "")
-            caption = None
-            continue
+_Block = _Paragraph | Table | ParsedDocument
+
+
+class _Reader:
+    """Reads the blocks of a document."""
+
+    def __init__(self, part: Any, limits: OutputLimits) -> None:
+        self._part = part
+        self._limits = limits
+        self._texts = TextReader(part)
+        self._styles = Styles(part.document.styles.element)
+        self._lists = Lists(self._texts.related_root("numbering"))
+
+    def blocks(self, body: Any) -> Iterator[_Block]:
+        """Yield the blocks in document order; a caption directly above a table is its own."""
+        caption: _Paragraph | None = None
+        for element in _nearest(body, {PARAGRAPH, _TABLE, _EXTERNAL}):
+            if element.tag == _TABLE:
+                yield _table(element, caption.text if caption else "", self._texts.read)
+                caption = None
+            else:
+                if caption:
+                    yield caption
+                caption = None
+                block = self._paragraph(element) if element.tag == PARAGRAPH else self._external(element)
+                if isinstance(block, _Paragraph) and block.is_caption:
+                    caption = block
+                elif block:
+                    yield block
+            for content in self._texts.take_contents():
+                yield _Paragraph(text=content) if isinstance(content, str) else content
         if caption:
             yield caption
-        paragraph = _paragraph(element, styles)
-        caption = paragraph if paragraph.is_caption else None
-        if caption is None:
-            yield paragraph
-    if caption:
-        yield caption
+
+    def _paragraph(self, element: Any) -> _Paragraph:
+        style = element.style
+        text = self._texts.read(element).strip("\n").rstrip()
+        return _Paragraph(
+            text=self._mark(element, style) + text if text.strip() else "",
+            level=self._styles.heading_level(style),
+            is_caption=self._styles.name(style).lower() == "caption",
+        )
+
+    def _mark(self, element: Any, style: str | None) -> str:
+        """Return the number or bullet that is printed before a paragraph."""
+        number = value_of(element, "pPr/numPr/numId")
+        if not number:
+            return self._lists.mark(*listed) if (listed := self._styles.list_of(style)) else ""
+        level = value_of(element, "pPr/numPr/ilvl")
+        return self._lists.mark(number, int(level) if level in _LIST_LEVELS else 0)
+
+    def _external(self, element: Any) -> ParsedDocument | None:
+        """Return the HTML or text that the document includes (`altChunk`); nothing for other formats."""
+        part = self._part.related_parts.get(element.get(_RELATION))
+        kind = "" if part is None else part.content_type
+        if kind in ("text/html", "application/xhtml+xml"):
+            return parse_html(part.blob, self._limits)
+        return parse_text(part.blob) if kind == "text/plain" else None
 
 
-def _paragraph(element: Any, styles: dict[str, str]) -> _Paragraph:
-    style = styles.get(element.style or "", "")
-    heading = _HEADING_STYLE.fullmatch(style)
-    return _Paragraph(
-        text=_paragraph_text(element).strip("\n").rstrip(),
-        level=int(heading[1] or 1) if heading else 0,
-        is_caption=style.lower() == "caption",
-    )
-
-
-def _table(table: Any, caption: str) -> Table:
+def _table(table: Any, caption: str, text_of: Callable[[Any], str]) -> Table:
     builder = TableBuilder()
     header_rows = 0
     above: dict[int, str] = {}
     for number, row in enumerate(_nearest(table, {_ROW})):
-        cells = list(_cells(row, above))
+        cells = list(_cells(row, above, text_of))
         builder.add_row(cells)
         ends = accumulate(cell.columns for cell in cells)
         above = {end - cell.columns: repeated(cell.text) for cell, end in zip(cells, ends, strict=True)}
-        if header_rows == number and _properties(row, f"{_W}trPr").get(f"{_W}tblHeader") is not None:
+        if header_rows == number and _properties(row, f"{W}trPr").get(f"{W}tblHeader") is not None:
             header_rows += 1
     return builder.build(header_rows=header_rows or None, caption=caption)
 
 
-def _cells(row: Any, above: dict[int, str]) -> Iterator[Cell]:
+def _cells(row: Any, above: dict[int, str], text_of: Callable[[Any], str]) -> Iterator[Cell]:
     """Yield the cells of a row; one that continues a cell above has its text."""
-    column = _number(_properties(row, f"{_W}trPr").get(f"{_W}gridBefore"), 0)
+    column = _number(_properties(row, f"{W}trPr").get(f"{W}gridBefore"), 0)
     if column:
         yield Cell(text="", columns=column)
     for cell in _nearest(row, {_CELL}):
-        properties = _properties(cell, f"{_W}tcPr")
-        merge = properties.get(f"{_W}vMerge")
-        if merge is not None and merge.get(f"{_W}val", "continue") == "continue":
+        properties = _properties(cell, f"{W}tcPr")
+        merge = properties.get(f"{W}vMerge")
+        if merge is not None and merge.get(f"{W}val", "continue") == "continue":
             text = above.get(column, "")
         else:
-            text = one_line(" ".join(map(_paragraph_text, _nearest(cell, {_PARAGRAPH}))))
-        columns = max(1, _number(properties.get(f"{_W}gridSpan"), 1))
+            text = one_line(" ".join(map(text_of, _nearest(cell, {PARAGRAPH}))))
+        columns = max(1, _number(properties.get(f"{W}gridSpan"), 1))
         yield Cell(text=text, columns=columns)
         column += columns
 
@@ -153,22 +176,14 @@ def _properties(element: Any, tag: str) -> dict[str, Any]:
     for child in element:
         if child.tag == tag:
             return {inner.tag: inner for inner in child}
-        if child.tag in (_CELL, _PARAGRAPH):
+        if child.tag in (_CELL, PARAGRAPH):
             break
     return {}
 
 
 def _number(element: Any, default: int) -> int:
-    value = "" if element is None else element.get(f"{_W}val", "")
+    value = "" if element is None else element.get(f"{W}val", "")
     return min(int(value), MAX_COLUMNS) if value.isdecimal() and len(value) < 10 else default
-
-
-def _paragraph_text(paragraph: Any) -> str:
-    parts = [
-        element.text or "" if element.tag in (_TEXT, _MATH_TEXT) else _CHARACTERS.get(element.tag, "")
-        for element in _descend(paragraph)
-    ]
-    return clean("".join(parts))
 
 
 def _nearest(root: Any, tags: set[str]) -> Iterator[Any]:
@@ -178,15 +193,4 @@ def _nearest(root: Any, tags: set[str]) -> Iterator[Any]:
 
     Content controls and tracked insertions wrap paragraphs, rows and cells at any level.
     """
-    return (element for element in _descend(root, stop=tags) if element.tag in tags)
-
-
-def _descend(root: Any, stop: frozenset[str] | set[str] = frozenset()) -> Iterator[Any]:
-    pending = list(reversed(root))
-    while pending:
-        element = pending.pop()
-        if element.tag in _NOT_READ:
-            continue
-        yield element
-        if element.tag not in stop:
-            pending.extend(reversed(element))
+    return (element for element in descend(root, stop=tags) if element.tag in tags)

@@ -4,15 +4,12 @@ import re
 from typing import TYPE_CHECKING
 
 from kosmos_rag.ingestion.parsing.numbering import format_number
+from kosmos_rag.ingestion.parsing.scripts import MARKS, script_mark
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
 _NUMBER = re.compile(r"-?\d{1,6}")
-_SCRIPTS = {"sup": "^", "sub": "_"}
-_SCRIPT = re.compile(r"[-+\u2212]?\w{1,12}")
-_ORDINAL = re.compile(r"st|nd|rd|th|er|re|e|ème|o|a|tm|sm|mc", re.IGNORECASE)
-"""Superscripts that belong to a word: `1st`, `XYZtm`."""
 _FILE_NAME = re.compile(r"\S+\.(?:avif|bmp|gif|jpe?g|png|svg|tiff?|webp)", re.IGNORECASE)
 
 
@@ -48,17 +45,12 @@ def _number(value: str | None, default: int) -> int:
     return int(value) if value and _NUMBER.fullmatch(value) else default
 
 
-def script_mark(node: "LexborNode") -> str:
-    """Return what stands before a superscript or subscript: `10^6`, `H_2O`.
-
-    Nothing before an ordinal (`1st`), and before what is no plain number or word, such as a link to a footnote.
-    """
-    mark = _SCRIPTS.get(node.tag or "", "")
-    child = node.first_child
-    if not mark or child is None or child.next is not None or not child.is_text_node:
+def mark_of_script(node: "LexborNode") -> str:
+    """Return what to write before a superscript or subscript; nothing before a link to a footnote."""
+    child = node.first_child if node.tag in MARKS else None
+    if child is None or child.next is not None or not child.is_text_node:
         return ""
-    text = child.text_content or ""
-    return mark if _SCRIPT.fullmatch(text) and not _ORDINAL.fullmatch(text) else ""
+    return script_mark(node.tag or "", child.text_content or "")
 
 
 def picture_text(node: "LexborNode") -> str:

@@ -10,6 +10,7 @@ from kosmos_rag.ingestion.parsing.archive import screen_office
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.office_drawings import CHART, DIAGRAM, drawing_contents
 from kosmos_rag.ingestion.parsing.table_builder import Cell, TableBuilder
 from kosmos_rag.ingestion.parsing.tables import Table, one_line
 
@@ -22,7 +23,7 @@ def parse_pptx(data: bytes, limits: OutputLimits) -> ParsedDocument:
     """
     from pptx import Presentation
 
-    screen_office(data, "PPTX")
+    data = screen_office(data, "PPTX")
     presentation = Presentation(BytesIO(data))
     composition = Composition(limits)
     for slide in presentation.slides:
@@ -64,6 +65,13 @@ def _add_shape(composition: Composition, shape: Any) -> None:
         composition.block("\n".join(paragraph.text for paragraph in shape.text_frame.paragraphs))
     elif shape.has_table:
         composition.table(_table(shape.table))
+    else:
+        for element in shape.element.iter(CHART, DIAGRAM):
+            for content in drawing_contents(element, shape.part):
+                if isinstance(content, Table):
+                    composition.table(content)
+                else:
+                    composition.block(content)
 
 
 def _table(table: Any) -> Table:

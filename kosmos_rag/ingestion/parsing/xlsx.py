@@ -36,7 +36,7 @@ def parse_xlsx(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False)
     """
     from openpyxl import load_workbook
 
-    screen_office(data, "XLSX")
+    data = screen_office(data, "XLSX")
     composition = Composition(limits)
     with closing(load_workbook(BytesIO(data), read_only=True, data_only=True, keep_links=False)) as workbook:
         formats = _Formats(workbook)

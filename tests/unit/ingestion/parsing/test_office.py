@@ -10,6 +10,8 @@ from typing import Any
 import openpyxl
 import pptx
 import pytest
+from pptx.chart.data import CategoryChartData
+from pptx.enum.chart import XL_CHART_TYPE
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
@@ -85,6 +87,18 @@ def test_parse_pptx__slides_are_pages(report_pptx: bytes) -> None:
     assert parsed.title == "Quarter"
 
 
+def test_parse_pptx__charts() -> None:
+    deck = pptx.Presentation()
+    data = CategoryChartData()
+    data.categories = ["North", "South"]
+    data.add_series("2024", (12, 7))
+    slide = deck.slides.add_slide(deck.slide_layouts[6])
+    slide.shapes.add_chart(XL_CHART_TYPE.PIE, 0, 0, 100, 100, data)
+    out = io.BytesIO()
+    deck.save(out)
+    assert parsed_of(out.getvalue()).text == "2024\nNorth; 2024: 12\nSouth; 2024: 7"
+
+
 def test_parse_pptx__more_slides_than_the_limit(report_pptx: bytes) -> None:
     with pytest.raises(ParseError, match=r"ingestion\.parsing\.pages") as caught:
         parse(SourceDocument(source="a", data=report_pptx), OutputLimits(pages=3))
@@ -141,6 +155,13 @@ def test_parse__doctype_is_refused(kind: str, part: str, request: pytest.Fixture
 def test_parse__workbook_behind_a_chart_is_left_alone(report_pptx: bytes, report_xlsx: bytes) -> None:
     data = with_member(report_pptx, "ppt/embeddings/chart1.xlsx", report_xlsx)
     assert "secret" not in parsed_of(data).text
+
+
+def test_parse__picture_of_one_colour_is_no_bomb(report_pptx: bytes) -> None:
+    data = with_member(report_pptx, "ppt/media/image1.bmp", b"BM" + bytes(8 * 2**20))
+    assert parsed_of(data) == parsed_of(report_pptx)
+    xml = b"<x>" + b" " * 8 * 2**20
+    assert error_of(with_member(report_pptx, "ppt/media/image1.bmp", xml)).code == "too_large"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,109 @@
+"""Styles and lists of Word: which paragraphs are headings, and the numbers that are printed before paragraphs."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from kosmos_rag.ingestion.parsing.numbering import format_number
+
+W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_VALUE = f"{W}val"
+_HEADING = re.compile(r"(?:heading ([1-9])|title)", re.IGNORECASE)
+_DEEPEST_STYLE = 20
+_LEVELS = 9
+_PLACE = re.compile(r"%([1-9])")
+_FORMATS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
+_BULLET = "- "
+
+
+def value_of(element: Any, path: str) -> str:
+    """Return the value of a property below an element; empty where it has none."""
+    found = element.find("/".join(W + name for name in path.split("/")))
+    return "" if found is None else found.get(_VALUE, "")
+
+
+def _integer(text: str, default: int) -> int:
+    return int(text) if re.fullmatch(r"-?\d{1,6}", text) else default
+
+
+class Styles:
+    """The paragraph styles of a document."""
+
+    def __init__(self, root: Any) -> None:
+        self._styles = {style.get(f"{W}styleId"): style for style in root.iter(f"{W}style")}
+
+    def name(self, style: str | None) -> str:
+        """Return the name of a style."""
+        element = self._styles.get(style)
+        return "" if element is None else value_of(element, "name")
+
+    def heading_level(self, style: str | None) -> int:
+        """Return the level of a heading's style, or of the one it is based on; 0 for no heading."""
+        for element in self._bases(style):
+            if match := _HEADING.fullmatch(value_of(element, "name")):
+                return int(match[1] or 1)
+        return 0
+
+    def list_of(self, style: str | None) -> tuple[str, int] | None:
+        """Return list and level that a style gives its paragraphs."""
+        for element in self._bases(style):
+            if number := value_of(element, "pPr/numPr/numId"):
+                return number, _integer(value_of(element, "pPr/numPr/ilvl"), 0)
+        return None
+
+    def _bases(self, style: str | None) -> Iterator[Any]:
+        for _ in range(_DEEPEST_STYLE):
+            element = self._styles.get(style)
+            if element is None:
+                return
+            yield element
+            style = value_of(element, "basedOn")
+
+
+class Lists:
+    """The lists of a document, with the number of the last item at each level."""
+
+    def __init__(self, root: Any | None) -> None:
+        self._levels: dict[str, dict[int, Any]] = {}
+        self._counts: dict[str, list[int | None]] = {}
+        self._list_of: dict[str, str] = {}
+        self._counter_of: dict[str, str] = {}
+        if root is None:
+            return
+        for abstract in root.iter(f"{W}abstractNum"):
+            levels = {_integer(level.get(f"{W}ilvl", ""), 0): level for level in abstract.iter(f"{W}lvl")}
+            self._levels[abstract.get(f"{W}abstractNumId")] = levels
+        for number in root.iter(f"{W}num"):
+            name, abstract = number.get(f"{W}numId"), value_of(number, "abstractNumId")
+            self._list_of[name] = abstract
+            self._counter_of[name] = name if value_of(number, "lvlOverride/startOverride") else abstract
+
+    def mark(self, number: str, level: int) -> str:
+        """Count an item and return what is printed before it: `3. `, `2.1 `, `- `."""
+        name = self._list_of.get(number, "")
+        levels = self._levels.get(name, {})
+        if level not in levels or not 0 <= level < _LEVELS:
+            return ""
+        style = value_of(levels[level], "numFmt")
+        if style == "bullet":
+            return _BULLET
+        if style == "none":
+            return ""
+        counts = self._counts.setdefault(self._counter_of[number], [None] * _LEVELS)
+        counts[level] = _start(levels[level]) if counts[level] is None else (counts[level] or 0) + 1
+        counts[level + 1 :] = [None] * (_LEVELS - level - 1)
+        mark = _PLACE.sub(lambda match: _shown(levels, counts, int(match[1]) - 1), value_of(levels[level], "lvlText"))
+        return f"{mark} " if mark else ""
+
+
+def _start(level: Any) -> int:
+    return _integer(value_of(level, "start"), 1)
+
+
+def _shown(levels: dict[int, Any], counts: list[int | None], level: int) -> str:
+    element = levels.get(level)
+    if element is None:
+        return ""
+    count = counts[level]
+    style = _FORMATS.get(value_of(element, "numFmt"), "1")
+    return format_number(_start(element) if count is None else count, style)

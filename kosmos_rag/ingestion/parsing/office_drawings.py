@@ -1,0 +1,72 @@
+"""Read what drawings of Office files say: the data of a chart, the words of a diagram (SmartArt)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kosmos_rag.ingestion.parsing.table_builder import Cell, TableBuilder
+from kosmos_rag.ingestion.parsing.tables import Table, one_line
+
+_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
+_DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
+_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
+
+CHART, DIAGRAM = f"{_C}chart", f"{_DIAGRAM}relIds"
+"""The elements that stand for a chart and for a diagram in a document."""
+_MOST_POINTS = 10_000
+
+
+def drawing_contents(element: Any, part: Any) -> Iterator[Table | str]:
+    """Give what a `CHART` or `DIAGRAM` element says.
+
+    Args:
+        element: the element.
+        part: the part of the package that has it; the drawing is related to it.
+    """
+    from docx.oxml import parse_xml
+
+    key = element.get(f"{_R}id" if element.tag == CHART else f"{_R}dm")
+    relation = part.rels[key] if key in part.rels else None  # noqa: SIM401 — no `get` in python-pptx
+    if relation is None or relation.is_external:
+        return
+    root = parse_xml(relation.target_part.blob)
+    if element.tag == CHART:
+        yield _chart(root)
+    else:
+        yield "\n".join(filter(None, map(_words, root.iter(f"{_A}p"))))
+
+
+def _words(element: Any) -> str:
+    return one_line("".join(text.text or "" for text in element.iter(f"{_A}t")))
+
+
+def _chart(root: Any) -> Table:
+    """Return a chart's data: a row for each category, a column for each series."""
+    title = root.find(f".//{_C}chart/{_C}title")
+    series = list(root.iter(f"{_C}ser"))
+    categories = _points(series, f"{_C}cat", f"{_C}xVal")
+    values = [_points([one], f"{_C}val", f"{_C}yVal") for one in series]
+    builder = TableBuilder()
+    builder.add_row([Cell(text=""), *(Cell(text=_name(one)) for one in series)])
+    for index in sorted({*categories, *(index for one in values for index in one)})[:_MOST_POINTS]:
+        builder.add_row([Cell(text=categories.get(index, "")), *(Cell(text=one.get(index, "")) for one in values)])
+    return builder.build(header_rows=1, caption="" if title is None else _words(title))
+
+
+def _name(series: Any) -> str:
+    value = series.find(f"{_C}tx//{_C}v")
+    return "" if value is None else one_line(value.text or "")
+
+
+def _points(series: list[Any], *tags: str) -> dict[int, str]:
+    """Return the points of the first series that has some, by their index."""
+    for one in series:
+        for tag in tags:
+            points = {
+                int(point.get("idx")): one_line(point.findtext(f"{_C}v") or "")
+                for point in one.iterfind(f"{tag}//{_C}pt")
+                if (point.get("idx") or "").isdecimal()
+            }
+            if points:
+                return points
+    return {}

@@ -1,0 +1,93 @@
+"""Write the equations of Office (OMML) in one line: `x = (-b ± √(b^2-4ac))/(2a)`."""
+
+import re
+from typing import Any
+
+_M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+_SIMPLE = re.compile(r"[\w.]*|[^\w\s]")
+_PROPERTY = re.compile(r"(?:r|ctrl|f|rad|nary|d|m|acc|bar|groupChr|sSup|sSub|sSubSup|func|lim\w+|eqArr|box)Pr")
+
+
+def equation_text(element: Any) -> str:
+    """Return an equation, or a part of one, as text."""
+    name = element.tag.removeprefix(_M) if isinstance(element.tag, str) else ""
+    if name == "t":
+        return element.text or ""
+    if not name or _PROPERTY.fullmatch(name):
+        return ""
+    if name in _WRITERS:
+        return str(_WRITERS[name](element))
+    return "".join(map(equation_text, element))
+
+
+def _part(element: Any, name: str) -> str:
+    part = element.find(_M + name)
+    return "" if part is None else equation_text(part)
+
+
+def _grouped(text: str) -> str:
+    return text if _SIMPLE.fullmatch(text) else f"({text})"
+
+
+def _property(element: Any, name: str, default: str) -> str:
+    found = element.find(f"{_M}{element.tag.removeprefix(_M)}Pr/{_M}{name}")
+    return default if found is None else found.get(f"{_M}val", "")
+
+
+def _fraction(element: Any) -> str:
+    return f"{_grouped(_part(element, 'num'))}/{_grouped(_part(element, 'den'))}"
+
+
+def _scripted(element: Any) -> str:
+    """Write a base with what is below and above it."""
+    below = _part(element, "sub") or (_part(element, "lim") if element.tag == f"{_M}limLow" else "")
+    above = _part(element, "sup") or (_part(element, "lim") if element.tag == f"{_M}limUpp" else "")
+    return _grouped(_part(element, "e")) + _scripts(below, above)
+
+
+def _scripts(below: str, above: str) -> str:
+    return (f"_{_grouped(below)}" if below else "") + (f"^{_grouped(above)}" if above else "")
+
+
+def _root(element: Any) -> str:
+    degree = _part(element, "deg")
+    return f"{'root' + _grouped(degree) if degree else '√'}({_part(element, 'e')})"
+
+
+def _sum(element: Any) -> str:
+    sign = _property(element, "chr", "∫")
+    return f"{sign}{_scripts(_part(element, 'sub'), _part(element, 'sup'))} {_part(element, 'e')}"
+
+
+def _delimited(element: Any) -> str:
+    inside = _property(element, "sepChr", "|").join(map(equation_text, element.findall(f"{_M}e")))
+    return f"{_property(element, 'begChr', '(')}{inside}{_property(element, 'endChr', ')')}"
+
+
+def _matrix(element: Any) -> str:
+    rows = (", ".join(map(equation_text, row.findall(f"{_M}e"))) for row in element.findall(f"{_M}mr"))
+    return f"[{'; '.join(rows)}]"
+
+
+def _function(element: Any) -> str:
+    return f"{_part(element, 'fName')} {_part(element, 'e')}"
+
+
+def _array(element: Any) -> str:
+    return "; ".join(map(equation_text, element.findall(f"{_M}e")))
+
+
+_WRITERS = {
+    "f": _fraction,
+    "sSup": _scripted,
+    "sSub": _scripted,
+    "sSubSup": _scripted,
+    "limLow": _scripted,
+    "limUpp": _scripted,
+    "rad": _root,
+    "nary": _sum,
+    "d": _delimited,
+    "m": _matrix,
+    "func": _function,
+    "eqArr": _array,
+}
