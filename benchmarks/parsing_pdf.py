@@ -6,14 +6,18 @@
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from benchmarks import pdf_prose
+from benchmarks import pdf_library_tables, pdf_prose, pdf_tables
+from benchmarks.pdf_tables import Fact
 from kosmos_rag.core.types import SourceDocument
 from kosmos_rag.ingestion.parsing import parse
 
 _IGNORED = re.compile(r"[\s\u00ad\u2010-]+")
+_CAPTION = re.compile(r"Table \d+[.:]")
 _BREAK = re.compile(r"\n\s*\n")
 
 Reader = Callable[[bytes], str]
@@ -83,6 +87,27 @@ def measure_prose(read: Reader, *, held_out: bool) -> list[tuple[str, Breaks]]:
     ]
 
 
+def facts_of(text: str) -> Counter[Fact]:
+    """Return the facts of rendered tables: first value of a row, name of a column, value."""
+    facts: Counter[Fact] = Counter()
+    for line in text.split("\n"):
+        pairs = [pair.partition(": ") for pair in line.split("; ")]
+        if all(colon for _, colon, _ in pairs) and not _CAPTION.match(line):
+            facts.update((pairs[0][2], name, value) for name, _, value in pairs)
+    return facts
+
+
+def measure_tables(read: Reader, *, held_out: bool) -> list[tuple[str, float]]:
+    """Return the F1 of the facts of each generated document."""
+    documents = chain(pdf_tables.documents(held_out=held_out), pdf_library_tables.documents(held_out=held_out))
+    return [(name, f1(facts_of(read(data)), Counter(facts))) for name, data, facts in documents]
+
+
+def f1(found: Counter[Fact], expected: Counter[Fact]) -> float:
+    """Return the harmonic mean of precision and recall."""
+    return 2 * (found & expected).total() / max(1, found.total() + expected.total())
+
+
 def _sum(results: Iterable[Breaks]) -> Breaks:
     found = list(results)
     return Breaks(
@@ -104,6 +129,9 @@ def main() -> None:
                 f"{name:32} breaks {each.breaks:4}  false {each.false / max(1, each.breaks):6.1%}  "
                 f"whole {each.whole / each.paragraphs:6.1%}  merged {each.merged / each.paragraphs:6.1%}"
             )
+        tables = measure_tables(read_text, held_out=held_out)
+        for name, score in [*tables, (f"tables, {part}", sum(score for _, score in tables) / len(tables))]:
+            print(f"{name:32} F1 {score:.3f}")
         print(f"{time.process_time() - begin:.1f} s of computing, generation included")
 
 

@@ -9,15 +9,17 @@ from itertools import islice
 from typing import Any
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.core.types import Heading, Note, ParsedDocument
+from kosmos_rag.core.types import Heading, Note, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.ocr import PageReader
 from kosmos_rag.ingestion.parsing.pdf_headings import find_headings
 from kosmos_rag.ingestion.parsing.pdf_layout import PageLines, Paragraph, paragraphs, resolve_hyphens
-from kosmos_rag.ingestion.parsing.pdf_lines import join_runs, tidy
-from kosmos_rag.ingestion.parsing.pdf_page import PageContent, read_page
+from kosmos_rag.ingestion.parsing.pdf_lines import Line, join_runs, tidy
+from kosmos_rag.ingestion.parsing.pdf_page import PageContent, Run, read_page
+from kosmos_rag.ingestion.parsing.pdf_tables import FoundTable, continue_table, find_tables
+from kosmos_rag.ingestion.parsing.tables import Table, render
 
 _PDFIUM = threading.Lock()
 """Each call of PDFium holds this lock: it is not thread-safe."""
@@ -46,6 +48,7 @@ class _Text:
     """Offset at which each page starts."""
     starts: dict[int, int] = field(default_factory=dict)
     """Offset of each paragraph, by identity."""
+    tables: list[TableSpan] = field(default_factory=list)
 
     def add(self, part: str) -> None:
         self.parts.append(part)
@@ -89,6 +92,7 @@ def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> Parsed
         headings=tuple(heading for heading in headings if heading.start < len(joined)),
         pages=tuple(text.pages),
         notes=content.notes,
+        tables=tuple(text.tables),
     )
 
 
@@ -101,7 +105,7 @@ def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> _Cont
     broken = [number for number, content in enumerate(contents, start=1) if content is None]
     if broken and len(broken) == len(contents):
         raise ParseError("corrupt", f"none of {len(contents)} pages can be read; save the document again")
-    page_lines = [_lines_of(content or _NO_CONTENT) for content in contents]
+    page_lines = list(_page_lines([content or _NO_CONTENT for content in contents], limits))
     resolve_hyphens(page_lines)
     pages = paragraphs(page_lines)
     for content, page in zip(contents, pages, strict=True):
@@ -113,10 +117,53 @@ def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> _Cont
 _NO_CONTENT = PageContent()
 
 
-def _lines_of(content: PageContent) -> PageLines:
-    return PageLines(
-        items=[line for line in join_runs(content.lines) if line.text], top=content.top, bottom=content.bottom
-    )
+def _page_lines(contents: Sequence[PageContent], limits: OutputLimits) -> Iterator[PageLines]:
+    """Yield the lines of each page, and its tables in their place."""
+    before: FoundTable | None = None
+    for content in contents:
+        tables = find_tables(content)
+        named = [_table_paragraph(found.table, limits) for found in tables]
+        if before is not None and tables and (table := continue_table(before, tables[0])):
+            named[0] = _continued_paragraph(table, limits)
+            tables[0] = tables[0]._replace(table=table)
+        items = _items(content, tables, named)
+        # A page number may follow.
+        before = tables[-1] if any(item is named[-1] for item in items[-2:] if tables) else None
+        yield PageLines(items=items, top=content.top, bottom=content.bottom)
+
+
+def _items(content: PageContent, tables: Sequence[FoundTable], named: Sequence[Paragraph]) -> list[Line | Paragraph]:
+    starts = {min(found.lines): paragraph for found, paragraph in zip(tables, named, strict=True)}
+    taken = {index for found in tables for index in found.lines}
+    items: list[Line | Paragraph] = []
+    between: list[list[Run]] = []
+    for index, runs in enumerate(content.lines):
+        if index in starts:
+            items += _text_lines(between)
+            between = []
+            items.append(starts[index])
+        elif index not in taken:
+            between.append(runs)
+    items += _text_lines(between)
+    return items
+
+
+def _text_lines(lines: Sequence[Sequence[Run]]) -> Iterator[Line]:
+    return (line for line in join_runs(lines) if line.text)
+
+
+def _table_paragraph(table: Table, limits: OutputLimits) -> Paragraph:
+    rendered = render(table, limits)
+    return Paragraph(lines=[], verbatim=rendered.text, context=rendered.context, is_table=True)
+
+
+def _continued_paragraph(table: Table, limits: OutputLimits) -> Paragraph:
+    """Return a table whose header is on the page before: its names are context, not text."""
+    paragraph = _table_paragraph(table, limits)
+    names, _, rows = (paragraph.verbatim or "").partition("\n")
+    if paragraph.context and names.startswith(paragraph.context[-1]) and rows:
+        paragraph.verbatim = rows
+    return paragraph
 
 
 def _clean_value(value: str) -> str:
@@ -222,6 +269,9 @@ def _compose(pages: Sequence[Sequence[Paragraph]]) -> _Text:
                 text.add(_PARAGRAPH_SEPARATOR)
             text.starts[id(paragraph)] = text.length
             text.add(paragraph.text)
+            if paragraph.is_table:
+                start = text.starts[id(paragraph)]
+                text.tables.append(TableSpan(start=start, end=text.length, context=paragraph.context))
         before = page[-1] if page else None
     return text
 

@@ -34,6 +34,8 @@ _CAPTION = re.compile(
 )
 _EDGE_POINTS = 8
 """Points by which lines of one column may differ at the left."""
+_RAGGED = 3.0
+"""Sizes of the letters by which a full line may miss the right edge."""
 _LEAST_LINE = 15
 """Characters of a line that may go on in the next column or page."""
 _PUNCTUATION = ".,;:!?()[]\"'\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb"
@@ -51,8 +53,10 @@ class Paragraph:
     space_above: float = math.inf
     """Distance to the line above, in the usual distance of two lines; infinite at the top of a column."""
     verbatim: str | None = None
-    """Text in place of that of the lines: of a table."""
+    """Text in place of that of the lines: of a table, of an annotation."""
     context: tuple[str, ...] = ()
+    """Caption and names of the columns of a table."""
+    is_table: bool = False
 
     @property
     def text(self) -> str:
@@ -220,8 +224,6 @@ class _PageBuilder:
         """What would cut the open paragraph."""
         self._last: Line | None = before.line if before else None
         """The last line of the text."""
-        self._last_is_full = before is not None and before.is_full
-        """It reaches the right edge of its column."""
         self._jumped = True
         """The line is in another column or page than the last one."""
         self._interrupted = True
@@ -245,7 +247,6 @@ class _PageBuilder:
             else:
                 self._add(item, above if not self._interrupted else None, below)
                 self._last, self._interrupted = item, False
-                self._last_is_full = item.right > self._right_edge(item) - 2 * item.size
             if aside:
                 self._interrupted = True
             above = item
@@ -258,7 +259,7 @@ class _PageBuilder:
         """The end of the page; None where it has no text, or ends with a note."""
         if not self._paragraphs or self._last is None or self._paragraphs[-1].lines[-1:] != [self._last]:
             return None
-        return _PageEnd(self._paragraphs[-1], self._last, self._last_is_full)
+        return _PageEnd(self._paragraphs[-1], self._last, self._is_full(self._paragraphs[-1].lines))
 
     def _is_aside(self, line: Line, above: Line | None, *, aside: bool) -> bool:
         """Return whether a line is of a footnote, a caption or a figure."""
@@ -348,7 +349,12 @@ class _PageBuilder:
         if line.text[:1].islower():
             return True
         first_line = below is not None and line.left - below.left >= _INDENT * line.size
-        return self._jumped and self._last_is_full and not first_line
+        return self._jumped and not first_line and self._last_is_full()
+
+    def _last_is_full(self) -> bool:
+        if self._paragraphs:
+            return self._is_full(self._paragraphs[-1].lines)
+        return self._before is not None and self._before.is_full
 
     def _is_title_like(self, last: Line) -> bool:
         return last.size > self._metrics.size * 1.05 or (last.bold and len(last.text) < 60)
@@ -366,6 +372,11 @@ class _PageBuilder:
         word = line.text.split(maxsplit=1)[0]
         advance = (line.right - line.left) / max(1, len(line.text))
         return above.right + (len(word) + 2) * advance * 1.2 < self._right_edge(above)
+
+    def _is_full(self, lines: Sequence[Line]) -> bool:
+        """Return whether the last line reaches the right edge of its column, as the one before it does."""
+        edge = self._right_edge(lines[-1])
+        return len(lines) > 1 and all(line.right > edge - _RAGGED * line.size for line in lines[-2:])
 
     def _right_edge(self, line: Line) -> float:
         """Return the right edge of the column of a line."""

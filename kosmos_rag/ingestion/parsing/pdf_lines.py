@@ -20,6 +20,7 @@ _SIMPLE_SCRIPT = re.compile(r"[-+\u2212]?\w+")
 _ORDINAL = re.compile(r"st|nd|rd|th|er|re|e|o|a|º|ª")
 _UNPRINTED = re.compile("[\ufffe\uffff\x02\u200b\u2060\ufeff]")
 _LINE_END_HYPHEN = re.compile(r"(?<=[^\W\d_])[\u00ad\u2010-]$|\u00ad$")
+_HYPHENS = "-\u00ad\u2010"
 _CHARACTERS = str.maketrans(
     {"\u00ad": "", "\u00a0": " ", "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl"}
     | {"\ufb05": "st", "\ufb06": "st", "\uf0b7": "•", "\uf0a7": "▪", "\uf0fc": "✓"}
@@ -91,7 +92,7 @@ def _line(runs: Sequence[Run]) -> Line:
         left, right = min(run.left for run in runs), max(run.right for run in runs)
         baseline, bold, divided = main.baseline, main.bold, runs[-1].divided
         text = text_of(runs, main)
-    if not divided and _LINE_END_HYPHEN.search(text) is not None:
+    if text[-1:] in _HYPHENS and not divided and _LINE_END_HYPHEN.search(text) is not None:
         text, divided = text[:-1], True
     return Line(tidy(text).strip(), left, right, baseline, size, bold, divided)
 

@@ -83,7 +83,9 @@ class _Style(NamedTuple):
     turn: int
 
 
-class _Box(NamedTuple):
+class Box(NamedTuple):
+    """A rectangle."""
+
     left: float
     bottom: float
     right: float
@@ -120,7 +122,8 @@ def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
 class _LayerReader:
     """Reads the lines of a text layer with as few calls of PDFium as they need: each costs more than it computes."""
 
-    def __init__(self, layer: Any, tables: Sequence[_Box]) -> None:
+    def __init__(self, layer: Any, tables: Sequence[Box]) -> None:
+        self._raw = _raw()
         self._layer = layer.raw
         self._text = layer.get_text_range()
         self._tables = tables
@@ -137,15 +140,15 @@ class _LayerReader:
 
     def read(self) -> Iterator[tuple[int, list[Run]]]:
         """Yield direction and runs of each line."""
-        raw = _raw()
-        count = raw.FPDFText_CountChars(self._layer)
+        count = self._raw.FPDFText_CountChars(self._layer)
+        to_index = self._raw.FPDFText_GetCharIndexFromTextIndex
         for piece in _LINE_PIECES.finditer(self._text):
             text = piece[0].rstrip("\ufffe\x02")
             words = text.strip()
             if not words:
                 continue
             start = piece.start() + len(text) - len(text.lstrip())
-            first = raw.FPDFText_GetCharIndexFromTextIndex(self._layer, start)
+            first = to_index(self._layer, start)
             if not 0 <= first < count:
                 continue
             style = self._style(first)
@@ -165,40 +168,41 @@ class _LayerReader:
                 yield 0, runs
 
     def _style(self, index: int) -> _Style:
-        raw = _raw()
-        raw.FPDFText_GetFontInfo(self._layer, index, self._name, _NAME_BYTES, None)
-        raw.FPDFText_GetCharOrigin(self._layer, index, *self._pointers[:2])
-        size, turn = self._size(index)
+        self._raw.FPDFText_GetFontInfo(self._layer, index, self._name, _NAME_BYTES, None)
         name = self._name.value
         if (bold := self._bold.get(name)) is None:
             bold = self._bold[name] = _BOLD.search(name) is not None
-        return _Style(size, bold, self._numbers[1], turn)
+        self._raw.FPDFText_GetCharOrigin(self._layer, index, self._pointers[0], self._pointers[1])
+        baseline = self._numbers[1]
+        size, turn = self._size(index)
+        return _Style(size, bold, baseline, turn)
 
     def _size(self, index: int) -> tuple[float, int]:
         """Return the size of a character on the page, and its direction."""
-        raw, matrix = _raw(), self._matrix
-        size = raw.FPDFText_GetFontSize(self._layer, index)
-        if not raw.FPDFText_GetMatrix(self._layer, index, matrix):
+        size = self._raw.FPDFText_GetFontSize(self._layer, index)
+        if not self._raw.FPDFText_GetMatrix(self._layer, index, self._matrix):
             return round(size, 1), 0
-        scaled = round(size * math.hypot(matrix.c, matrix.d), 1) or round(size, 1)
-        if abs(matrix.b) > abs(matrix.a):
-            return scaled, _UPWARD if matrix.b > 0 else _DOWNWARD
-        return scaled, 2 if matrix.a < 0 else 0
+        matrix = self._matrix
+        a, b, c, d = matrix.a, matrix.b, matrix.c, matrix.d
+        scaled = round(size * (d if c == 0.0 and d > 0.0 else math.hypot(c, d)), 1) or round(size, 1)
+        if b != 0.0 and abs(b) > abs(a):
+            return scaled, _UPWARD if b > 0 else _DOWNWARD
+        return scaled, 2 if a < 0 else 0
 
-    def _boxes(self, first: int, count: int) -> Iterator[_Box]:
+    def _boxes(self, first: int, count: int) -> Iterator[Box]:
         """Yield the box of each text object among some characters."""
-        layer, numbers, read_box = self._layer, self._numbers, _raw().FPDFText_GetRect
+        layer, numbers, read_box = self._layer, self._numbers, self._raw.FPDFText_GetRect
         at_left, at_top, at_right, at_bottom = self._pointers
-        for index in range(_raw().FPDFText_CountRects(layer, first, count)):
+        for index in range(self._raw.FPDFText_CountRects(layer, first, count)):
             read_box(layer, index, at_left, at_top, at_right, at_bottom)
             left, top, right, bottom = numbers
-            yield _Box(left, bottom, right, top)
+            yield Box(left, bottom, right, top)
 
-    def _is_simple(self, boxes: list[_Box], words: str, style: _Style) -> bool:
+    def _is_simple(self, boxes: list[Box], words: str, style: _Style) -> bool:
         """Return whether a line has no cells and no superscripts, by the boxes of its text objects."""
         size = max(style.size, 1.0)
         box = _union(boxes)
-        if any(_overlap(box, table) for table in self._tables):
+        if self._tables and any(_overlap(box, table) for table in self._tables):
             return False
         if words[0] < _IDEOGRAPHS and box.right - box.left > _WIDE_ADVANCE * size * len(words):
             return False
@@ -242,24 +246,24 @@ class _LayerReader:
             yield Run("".join(letters).rstrip(), left, right, baseline, size, style.bold)
 
 
-def _union(boxes: list[_Box]) -> _Box:
+def _union(boxes: list[Box]) -> Box:
     if len(boxes) == 1:
         return boxes[0]
     lefts, bottoms, rights, tops = zip(*boxes, strict=True)
-    return _Box(min(lefts), min(bottoms), max(rights), max(tops))
+    return Box(min(lefts), min(bottoms), max(rights), max(tops))
 
 
-def _overlap(box: _Box, other: _Box) -> bool:
+def _overlap(box: Box, other: Box) -> bool:
     return box.left < other.right and other.left < box.right and box.bottom < other.top and other.bottom < box.top
 
 
-def _is_vertical(boxes: list[_Box], words: str, size: float) -> bool:
+def _is_vertical(boxes: list[Box], words: str, size: float) -> bool:
     """Return whether characters stand below each other, as in vertical Japanese."""
     box = _union(boxes)
     return len(words) > 1 and box.top - box.bottom > 0.8 * size * (len(words) - 1) and box.right - box.left < 2 * size
 
 
-def _turned_run(box: _Box, words: str, style: _Style, *, divided: bool) -> Run:
+def _turned_run(box: Box, words: str, style: _Style, *, divided: bool) -> Run:
     if style.turn == _DOWNWARD:
         return Run(words, -box.top, -box.bottom, box.left, style.size, style.bold, divided)
     if style.turn == _UPWARD:
@@ -275,14 +279,14 @@ def _turned_rule(rule: Rule, turn: int) -> Rule:
     return Rule(-rule.right, -rule.top, -rule.left, -rule.bottom)
 
 
-def table_regions(rules: Sequence[Rule]) -> list[_Box]:
+def table_regions(rules: Sequence[Rule]) -> list[Box]:
     """Return the boxes around ruled lines that may be of a table.
 
     Lines that touch, or horizontal ones of one width above each other, are of one table, which has three or more.
     """
     groups: list[_RuleGroup] = []
     for rule in sorted(rules, key=lambda rule: -rule.top):
-        group = _RuleGroup(_Box(*rule), 1, rule.right - rule.left >= rule.top - rule.bottom)
+        group = _RuleGroup(Box(*rule), 1, rule.right - rule.left >= rule.top - rule.bottom)
         apart = []
         for other in groups:
             if _belongs(group, other):
@@ -296,7 +300,7 @@ def table_regions(rules: Sequence[Rule]) -> list[_Box]:
 
 
 class _RuleGroup(NamedTuple):
-    box: _Box
+    box: Box
     rules: int
     horizontal: bool
     """All of its lines are."""
@@ -306,7 +310,7 @@ def _belongs(group: _RuleGroup, other: _RuleGroup) -> bool:
     box, near = group.box, other.box
     if group.horizontal and other.horizontal and abs(box.left - near.left) + abs(box.right - near.right) <= _NEAR:
         return True
-    return _overlap(box, _Box(near.left - _NEAR, near.bottom - _NEAR, near.right + _NEAR, near.top + _NEAR))
+    return _overlap(box, Box(near.left - _NEAR, near.bottom - _NEAR, near.right + _NEAR, near.top + _NEAR))
 
 
 def _rules(page: Any) -> Iterator[Rule]:
@@ -336,7 +340,9 @@ def _path_rules(shape: Any) -> Iterator[Rule]:
     for start, end in _straight_parts(shape):
         left, right = sorted((start[0], end[0]))
         bottom, top = sorted((start[1], end[1]))
-        if min(right - left, top - bottom) <= 0.5 and max(right - left, top - bottom) >= _SHORTEST_RULE:
+        # The sides of a shaded row are no lines between columns.
+        is_line = stroke.value or right - left > top - bottom
+        if is_line and min(right - left, top - bottom) <= 0.5 and max(right - left, top - bottom) >= _SHORTEST_RULE:
             yield Rule(left, bottom, right, top)
         points += (start, end)
     if points and not stroke.value:
