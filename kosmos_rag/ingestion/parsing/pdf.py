@@ -4,7 +4,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -124,7 +124,7 @@ def _page_lines(contents: Sequence[PageContent], limits: OutputLimits) -> Iterat
         tables = find_tables(content)
         named = [_table_paragraph(found.table, limits) for found in tables]
         if before is not None and tables and (table := continue_table(before, tables[0])):
-            named[0] = _continued_paragraph(table, limits)
+            named[0] = _table_paragraph(table, limits, is_continued=True)
             tables[0] = tables[0]._replace(table=table)
         items = _items(content, tables, named)
         # A page number may follow.
@@ -152,18 +152,12 @@ def _text_lines(lines: Sequence[Sequence[Run]]) -> Iterator[Line]:
     return (line for line in join_runs(lines) if line.text)
 
 
-def _table_paragraph(table: Table, limits: OutputLimits) -> Paragraph:
+def _table_paragraph(table: Table, limits: OutputLimits, *, is_continued: bool = False) -> Paragraph:
+    """Return a rendered table; the names of a continued one are on the page before, and are context, not text."""
     rendered = render(table, limits)
-    return Paragraph(lines=[], verbatim=rendered.text, context=rendered.context, is_table=True)
-
-
-def _continued_paragraph(table: Table, limits: OutputLimits) -> Paragraph:
-    """Return a table whose header is on the page before: its names are context, not text."""
-    paragraph = _table_paragraph(table, limits)
-    names, _, rows = (paragraph.verbatim or "").partition("\n")
-    if paragraph.context and names.startswith(paragraph.context[-1]) and rows:
-        paragraph.verbatim = rows
-    return paragraph
+    if is_continued:
+        rendered = replace(rendered, text=rendered.text[rendered.body :], body=0)
+    return Paragraph(lines=[], verbatim=rendered.text, table=rendered)
 
 
 def _clean_value(value: str) -> str:
@@ -269,9 +263,8 @@ def _compose(pages: Sequence[Sequence[Paragraph]]) -> _Text:
                 text.add(_PARAGRAPH_SEPARATOR)
             text.starts[id(paragraph)] = text.length
             text.add(paragraph.text)
-            if paragraph.is_table:
-                start = text.starts[id(paragraph)]
-                text.tables.append(TableSpan(start=start, end=text.length, context=paragraph.context))
+            if paragraph.table is not None:
+                text.tables.append(paragraph.table.span(text.starts[id(paragraph)]))
         before = page[-1] if page else None
     return text
 

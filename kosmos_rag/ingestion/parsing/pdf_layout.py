@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kosmos_rag.ingestion.parsing.pdf_lines import Line
+from kosmos_rag.ingestion.parsing.tables import TableText
 
 _PARAGRAPH_GAP = 1.25
 """How many times the usual distance of two lines makes them two paragraphs."""
@@ -54,9 +55,7 @@ class Paragraph:
     """Distance to the line above, in the usual distance of two lines; infinite at the top of a column."""
     verbatim: str | None = None
     """Text in place of that of the lines: of a table, of an annotation."""
-    context: tuple[str, ...] = ()
-    """Caption and names of the columns of a table."""
-    is_table: bool = False
+    table: TableText | None = None
 
     @property
     def text(self) -> str:

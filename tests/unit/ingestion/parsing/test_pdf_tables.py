@@ -1,10 +1,12 @@
 """Tables in PDF files: ruled, partly ruled and unruled, with empty cells; and what is no table."""
 
+from collections import Counter
+
 import fpdf
 import pytest
 
 from benchmarks import pdf_library_tables, pdf_prose, pdf_tables
-from benchmarks.parsing_pdf import Counter, count_breaks, f1, facts_of, read_text
+from benchmarks.parsing_pdf import count_breaks, f1, facts_of, read_text
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing import parse
 
