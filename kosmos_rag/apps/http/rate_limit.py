@@ -55,19 +55,21 @@ class RateLimiter:
 
         Args:
             address: the client's address; None is not counted.
-            anonymous: the request has no credentials; it counts where `service.trusted_proxies` is set.
+            anonymous: the request has no credentials. Without `service.trusted_proxies` it counts apart: it must not
+                shut out clients with credentials behind the same balancer.
             needs_lookup: the credentials can only be verified by a query.
 
         Raises:
             TooManyRequests: the address is over its limit. Without `service.trusted_proxies` the block runs first
-                unless the credentials need a lookup: the address may be that of other clients too.
+                unless the credentials need a lookup or are missing: the address may be that of other clients too.
         """
         limit = self._limits.get("address")
-        if limit is None or address is None or (anonymous and not self._trusts_address):
+        if limit is None or address is None:
             yield
             return
-        key = (_address_key(address),)
-        if self._trusts_address or needs_lookup:
+        apart = anonymous and not self._trusts_address
+        key = (_address_key(address), *(["anonymous"] if apart else []))
+        if self._trusts_address or needs_lookup or anonymous:
             self._require(limit, key)
         try:
             yield

@@ -131,6 +131,10 @@ def test_made_up_keys__are_refused_unread_after_so_many_and_known_credentials_ar
             assert len(lookups) == 6
             assert holder.get("/v1/documents").status_code == 200
             assert bearer.get("/v1/documents").status_code == 200
+            with running.client("") as anonymous:
+                refused = [anonymous.get("/v1/documents").status_code for _ in range(8)]
+            assert refused == [401] * 5 + [429] * 3, "of a direct connection the address is that of the client"
+            assert holder.get("/v1/documents").status_code == 200
 
 
 def _status(running: Running, credentials: str) -> int:

@@ -80,9 +80,23 @@ def test_address__that_may_be_a_balancer_is_refused_unseen_for_lookups_only() ->
         rates.count_refused_credentials("192.0.2.7", needs_lookup=False),
     ):
         raise NotAuthenticated("no")
-    for _ in range(10):
-        with pytest.raises(NotAuthenticated), rates.count_refused_credentials("192.0.2.7", anonymous=True):
-            raise NotAuthenticated("no")
+
+
+def test_address__without_credentials_is_refused_unseen_and_shuts_out_nobody_with_them() -> None:
+    rates = RateLimiter(_settings(trusted_proxies=()))
+
+    def ask() -> str:
+        try:
+            with rates.count_refused_credentials("192.0.2.7", anonymous=True, needs_lookup=False):
+                raise NotAuthenticated("no")
+        except (NotAuthenticated, TooManyRequests) as error:
+            return type(error).__name__
+
+    assert [ask() for _ in range(4)] == ["NotAuthenticated"] * 3 + ["TooManyRequests"]
+    for needs_lookup in (True, False):
+        with rates.count_refused_credentials("192.0.2.7", needs_lookup=needs_lookup):
+            pass
+    assert _refused(rates, "192.0.2.7") == "NotAuthenticated"
 
 
 @pytest.mark.parametrize("wrong", ["proxy.example", "10.0.0.1/8", "*", ""])
