@@ -31,6 +31,8 @@
 A message says what was wrong, with the value, and then what to do. It is one line: the CLI prints it as it is.
 """
 
+import errno
+
 
 class KosmosError(Exception):
     """Something that kosmos_rag reports on purpose went wrong."""
@@ -64,8 +66,11 @@ class StatementFailed(DatabaseError):
         super().__init__(message)
 
 
+DISK_FULL = "disk_full"
+"""Code of a document that a full disk had no room for: its job waits, and the failure is not counted as an attempt."""
+
 RETRY_WITH_BACKOFF = frozenset(
-    {"crashed", "timeout", "memory", "not_isolated", "unavailable", "storage", "internal", "preset_changed"}
+    {"crashed", "timeout", "memory", "not_isolated", "unavailable", "storage", "internal", "preset_changed", DISK_FULL}
 )
 """Codes of failures that may pass: the source or the worker failed, not the document itself."""
 
@@ -78,8 +83,8 @@ class IngestionError(KosmosError):
     """One document could not be ingested.
 
     `code` is stable and meant for programs, the message for people. Codes of its own: `unknown_language`,
-    `no_department`, `storage`, `lease_lost`, `internal`; `preset_changed` and `preset_missing` where the collection no
-    longer has the preset that the document was to be ingested under.
+    `no_department`, `storage`, `disk_full`, `lease_lost`, `internal`; `preset_changed` and `preset_missing` where the
+    collection no longer has the preset that the document was to be ingested under.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -97,6 +102,15 @@ class IngestionError(KosmosError):
 
 GONE = "gone"
 """Code of a document that was removed from its source after it was listed: the next pass no longer has it."""
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether the server's disk is full, or one of this machine."""
+    if isinstance(error, OSError):
+        return error.errno in {errno.ENOSPC, errno.EDQUOT}
+    if isinstance(error, StatementFailed):
+        return error.sqlstate == "53100"
+    return isinstance(error, IngestionError) and error.code == DISK_FULL
 
 
 class SourceError(IngestionError):

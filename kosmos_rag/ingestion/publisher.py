@@ -9,7 +9,7 @@ from typing import Protocol
 
 import psycopg
 
-from kosmos_rag.core.errors import EmbeddingSpaceChanged, IngestionError, StatementFailed
+from kosmos_rag.core.errors import DISK_FULL, EmbeddingSpaceChanged, IngestionError, StatementFailed, is_disk_full
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.telemetry.metrics import INGESTION_EMBEDDED_DOCUMENTS, INGESTION_STAGE_SECONDS
 from kosmos_rag.core.telemetry.observer import Telemetry
@@ -252,9 +252,8 @@ class Publisher:
                 completions = self._publish(connection, batch, [prepared], lease)
         except StatementFailed as error:
             message = f"{prepared.source} was refused by the database: {error}"
-            return PublishResult(
-                document=document, outcome=None, error=IngestionError("storage", message), reused=reused
-            )
+            refused = IngestionError(DISK_FULL if is_disk_full(error) else "storage", message)
+            return PublishResult(document=document, outcome=None, error=refused, reused=reused)
         return _result(document, completions.get(document.id), reused)
 
 

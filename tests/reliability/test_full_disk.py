@@ -76,7 +76,7 @@ def _ingest_until_full(engine: Engine) -> tuple[list[str], str]:
         report = tenant.ingest([_document(number)], prune=False)
         if report.failed:
             (failure,) = report.failed
-            assert failure.code == "storage"
+            assert failure.code == "disk_full"
             return stored, failure.message
         stored.append(f"document-{number}")
     raise AssertionError("the disk was not full after a thousand documents")

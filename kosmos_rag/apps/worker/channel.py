@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Protocol, Self
 
-from kosmos_rag.core.errors import DatabaseError, DatabaseUnavailable, ModelUnavailable
+from kosmos_rag.core.errors import DatabaseError, DatabaseUnavailable, ModelUnavailable, is_disk_full
 from kosmos_rag.core.telemetry.metrics import INGESTION, Metric
 from kosmos_rag.core.types import Job
 from kosmos_rag.storage.pool import Database
@@ -198,21 +198,21 @@ class SupervisorChannel:
             self.report_ended(jobs)
 
     def retry_until_available(self, write: Callable[[], object]) -> None:
-        """Retry `write` until the database is available or leases have expired."""
+        """Retry `write` until the database is available, with room, or leases have expired."""
         deadline = time.monotonic() + RELEASE_TIMEOUT_S
         while True:
             try:
                 write()
                 return
-            except DatabaseUnavailable as error:
+            except DatabaseError as error:
+                if not (isinstance(error, DatabaseUnavailable) or is_disk_full(error)):
+                    log.error("%s", error, extra={"action": "queue_refused"})
+                    return
                 if time.monotonic() > deadline:
                     log.warning("%s", error, extra={"action": "queue_unreachable"})
                     return
                 self.report_progress()
                 time.sleep(0.5)
-            except DatabaseError as error:
-                log.error("%s", error, extra={"action": "queue_refused"})
-                return
 
     def _send(self, message: Ready | Progress) -> None:
         try:

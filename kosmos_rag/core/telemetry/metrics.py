@@ -159,7 +159,9 @@ WORKER_TRUNCATED_TOKENS = Metric(
     "counter",
     "Tokens of titles and section headings cut off because they did not fit before their chunks.",
 )
-WORKER_FAILURES = Metric("kosmos_worker_failures", "counter", "Failed attempts of jobs, by error code.", ("code",))
+WORKER_FAILURES = Metric(
+    "kosmos_worker_failures", "counter", "Failed attempts of jobs, by error code.", ("code",), initial=(("disk_full",),)
+)
 WORKER_LISTING_FAILURES = Metric(
     "kosmos_worker_listing_failures",
     "counter",

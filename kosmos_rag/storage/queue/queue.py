@@ -18,7 +18,14 @@ from psycopg.rows import kwargs_row, scalar_row
 from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.config import WorkerSettings
-from kosmos_rag.core.errors import RETRY_ON_NEXT_SYNC, RETRY_WITH_BACKOFF, IngestionError, KosmosError, LeaseLost
+from kosmos_rag.core.errors import (
+    RETRY_ON_NEXT_SYNC,
+    RETRY_WITH_BACKOFF,
+    IngestionError,
+    KosmosError,
+    LeaseLost,
+    is_disk_full,
+)
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job, JobCount, JobInfo, JobState, Outcome, storable
 from kosmos_rag.storage.pool import ConnectionPool, Database
@@ -29,6 +36,10 @@ from kosmos_rag.storage.tenants import TenantRef, server_time
 CHANNEL = "kosmos_jobs"
 REQUEUE_INTERVAL_S = 0.5
 FIRST_DELAY_S, LONGEST_DELAY_S = 5.0, 900.0
+DISK_FULL_DELAY_S = 300.0
+"""Seconds until a job that a full disk stopped is tried again, on average."""
+DISK_FULL_DAYS = 7
+"""Age of a job from which on a full disk uses up attempts too."""
 
 
 def retry_delay(attempt: int) -> float:
@@ -38,7 +49,11 @@ def retry_delay(attempt: int) -> float:
     together apart.
     """
     doubled = FIRST_DELAY_S * 2.0 ** min(attempt - 1, 16)
-    return min(LONGEST_DELAY_S, doubled) * random.uniform(0.5, 1.5)  # noqa: S311 — jitter, not a secret
+    return _jitter(min(LONGEST_DELAY_S, doubled))
+
+
+def _jitter(delay_s: float) -> float:
+    return delay_s * random.uniform(0.5, 1.5)  # noqa: S311 — jitter, not a secret
 
 
 def enqueue(
@@ -273,7 +288,7 @@ class Queue:
     def fail(self, job: Job, error: KosmosError, *, source: str, retry: bool) -> JobState | None:
         """Record a failure, and return the new state.
 
-        None if the lease was no longer valid.
+        None if the lease was no longer valid. A full disk is no fault of the job, and costs it no attempt.
 
         Args:
             job: the claimed job.
@@ -285,6 +300,8 @@ class Queue:
         values = {
             "token": job.token,
             "delay_s": retry_delay(job.attempt) if requeue else None,
+            "wait_s": _jitter(DISK_FULL_DELAY_S) if is_disk_full(error) else None,
+            "wait_days": DISK_FULL_DAYS,
             "source": storable(source),
             "code": error.code if isinstance(error, IngestionError) else type(error).__name__,
             "error": storable(str(error)),

@@ -149,20 +149,27 @@ WITH finished AS (
 SELECT count(*) FROM finished
 
 -- name: fail_job
--- Schedules a retry, or the next time of a periodic job; otherwise the job is dead and stays for operators.
-WITH failed AS (
+-- Schedules a retry, or the next time of a periodic job; otherwise the job is dead and stays for operators. A job that
+-- waits for a full disk has the same attempt again, unless it is too old.
+WITH failing AS (
+    SELECT n.tenant_id, n.id, n.waits, CASE WHEN n.waits THEN %(wait_s)s ELSE %(delay_s)s::double precision END AS delay_s
+      FROM (SELECT b.tenant_id, b.id, %(wait_s)s::double precision IS NOT NULL
+                                      AND b.created_at > now() - make_interval(days => %(wait_days)s) AS waits
+              FROM kosmos.jobs b
+             WHERE b.token = %(token)s AND b.state = 'running') n
+), failed AS (
     UPDATE kosmos.jobs j
-       SET state = CASE WHEN j.requeue THEN 'queued' WHEN %(delay_s)s::double precision IS NOT NULL OR j.every_s IS NOT NULL
+       SET state = CASE WHEN j.requeue THEN 'queued' WHEN f.delay_s IS NOT NULL OR j.every_s IS NOT NULL
                         THEN 'scheduled' ELSE 'dead' END,
            run_at = CASE WHEN j.requeue THEN now()
-                         ELSE now() + make_interval(secs => coalesce(%(delay_s)s, j.every_s, 0)) END,
-           finished_at = CASE WHEN j.requeue OR %(delay_s)s::double precision IS NOT NULL OR j.every_s IS NOT NULL THEN NULL
-                              ELSE now() END,
+                         ELSE now() + make_interval(secs => coalesce(f.delay_s, j.every_s, 0)) END,
+           finished_at = CASE WHEN j.requeue OR f.delay_s IS NOT NULL OR j.every_s IS NOT NULL THEN NULL ELSE now() END,
            token = NULL, lease_until = NULL, requeue = false,
-           attempt = CASE WHEN j.requeue OR (%(delay_s)s::double precision IS NULL AND j.every_s IS NOT NULL) THEN 0
-                          ELSE j.attempt END,
+           attempt = CASE WHEN j.requeue OR (f.delay_s IS NULL AND j.every_s IS NOT NULL) THEN 0
+                          WHEN f.waits THEN j.attempt - 1 ELSE j.attempt END,
            outcome = 'failed', code = %(code)s, error = %(error)s
-     WHERE j.token = %(token)s AND j.state = 'running'
+      FROM failing f
+     WHERE j.tenant_id = f.tenant_id AND j.id = f.id AND j.token = %(token)s AND j.state = 'running'
  RETURNING j.tenant_id, j.state, j.sync_run_ids, j.key
 ), accounted AS (
     UPDATE kosmos.sync_runs r

@@ -19,7 +19,15 @@ import psycopg
 from cachetools import LRUCache
 
 from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
-from kosmos_rag.core.errors import DatabaseUnavailable, IngestionError, KosmosError, ModelUnavailable, RequestError
+from kosmos_rag.core.errors import (
+    DISK_FULL,
+    DatabaseUnavailable,
+    IngestionError,
+    KosmosError,
+    ModelUnavailable,
+    RequestError,
+    is_disk_full,
+)
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import EVERYONE, Job, Outcome, SourceDocument
 from kosmos_rag.ingestion.discovery import PendingDocument
@@ -317,11 +325,13 @@ def fail(channel: SupervisorChannel, job: Job, error: KosmosError) -> None:
         job: the job.
         error: why it failed.
     """
+    if is_disk_full(error):
+        error = IngestionError(DISK_FULL, str(error))
     code = error.code if isinstance(error, IngestionError) else type(error).__name__
     # A fault of the document stays; a model or a server may be available again.
     retry = error.retryable if isinstance(error, IngestionError) else not isinstance(error, RequestError)
-    log.warning(
-        "job %s failed: %s", job.id, code,
+    log.log(
+        logging.ERROR if code == DISK_FULL else logging.WARNING, "job %s failed: %s", job.id, code,
         extra={
             "action": "job_failed", "tenant": job.tenant, "job": str(job.id), "attempt": job.attempt, "code": code,
             "texts": {"source": source_name(job), "error": str(error)},
@@ -341,13 +351,15 @@ def fail_unexpected(channel: SupervisorChannel, job: Job, error: Exception) -> N
         job: the job.
         error: the unexpected error.
     """
+    if is_disk_full(error):
+        return fail(channel, job, IngestionError(DISK_FULL, f"{error}; make room on the disk of the worker"))
     log.error(
         "job %s raised an unexpected error", job.id, exc_info=error,
         extra={
             "action": "job_error", "tenant": job.tenant, "job": str(job.id), "texts": {"source": source_name(job)},
         },
     )  # fmt: skip
-    fail(channel, job, IngestionError("internal", f"{type(error).__name__}: {error}; the worker's log has more"))
+    return fail(channel, job, IngestionError("internal", f"{type(error).__name__}: {error}; the worker's log has more"))
 
 
 def source_name(job: Job) -> str:

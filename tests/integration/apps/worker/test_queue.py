@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import LeaseLost, ParseError, StatementFailed
+from kosmos_rag.core.errors import IngestionError, LeaseLost, ParseError, StatementFailed
 from kosmos_rag.core.types import JobState, Outcome
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.queue import queue as jobs
@@ -91,6 +91,25 @@ def test_fail__comes_again_later_until_it_is_dead(queue: Queue, put: Put, databa
     assert (info.code, info.error, info.attempt) == ("crashed", "the parser died", 3)
     assert queue.retry(ACME) == [info.id]
     assert one(queue).attempt == 1
+
+
+def test_fail__by_a_full_disk_costs_no_attempt_for_a_week(queue: Queue, put: Put, database: DatabaseSettings) -> None:
+    put("a")
+    full = IngestionError("disk_full", "No space left on device")
+    for _ in range(5):
+        job = one(queue)
+        assert job.attempt == 1
+        assert queue.fail(job, full, source="a", retry=True) is JobState.SCHEDULED
+        assert take(queue) == [], "before its time"
+        hasten(database)
+    with psycopg.connect(database.admin_url or "") as connection:
+        connection.execute("UPDATE kosmos.jobs SET created_at = now() - interval '8 days'")
+    for attempt in (1, 2, 3):
+        job = one(queue)
+        assert job.attempt == attempt
+        state = queue.fail(job, full, source="a", retry=True)
+        hasten(database)
+    assert state is JobState.DEAD
 
 
 def test_retry__leaves_a_job_whose_key_has_newer_work(queue: Queue, put: Put) -> None:
