@@ -1,4 +1,7 @@
-"""Inline PGP in the text of a mail (RFC 9580, section 6.2 and 7)."""
+"""Inline PGP in the text of a mail (RFC 9580).
+
+Sections 6.2 and 7.
+"""
 
 import re
 
@@ -9,7 +12,10 @@ _ENCRYPTED = "MESSAGE"
 
 
 def strip_armor(text: str) -> tuple[str, bool]:
-    """Return a text without signatures, keys and encrypted blocks, and whether most of it is encrypted."""
+    """Remove signatures, keys and encrypted blocks from a text.
+
+    The second value is whether most of the text is encrypted.
+    """
     if "-----BEGIN PGP " not in text:
         return text, False
     if _SIGNED.search(text):

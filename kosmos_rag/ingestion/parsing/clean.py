@@ -1,4 +1,4 @@
-"""Rules that hold for every text and every title, whichever parser made it."""
+"""Rules for the texts and titles of all parsers."""
 
 import re
 

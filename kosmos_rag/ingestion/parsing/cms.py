@@ -1,4 +1,7 @@
-"""Read what a signed CMS message contains (RFC 5652), which S/MIME sends as `smime.p7m`."""
+"""Read the content of a signed CMS message (RFC 5652).
+
+S/MIME sends it as `smime.p7m`.
+"""
 
 from collections.abc import Iterator
 
@@ -10,9 +13,9 @@ _MOST_PIECES = 100_000
 
 
 def signed_content(data: bytes) -> bytes | None:
-    """Return the content of signed data; None where the message is of another kind, such as encrypted.
+    """Return the content of signed data; None for other messages.
 
-    Raises ValueError for what is no CMS message.
+    Such as encrypted ones. Raises ValueError if the data is no CMS message.
     """
     content_info = list(_elements(_only(data, _SEQUENCE)))
     if len(content_info) < 2 or content_info[0] != (_OBJECT_IDENTIFIER, _SIGNED_DATA):
@@ -44,7 +47,10 @@ def _octets(data: bytes) -> Iterator[bytes]:
 
 
 def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield tag and value of each element in BER; an element of indefinite length ends at two zeros."""
+    """Yield tag and value of each element in BER.
+
+    An element of indefinite length ends at two zeros.
+    """
     at = 0
     while at < len(data) and data[at : at + 2] != b"\0\0":
         tag, start, length = _header(data, at)
@@ -56,7 +62,10 @@ def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _header(data: bytes, at: int) -> tuple[int, int, int | None]:
-    """Return tag, start of the value and its length, None for an indefinite one."""
+    """Return tag, start of the value and its length.
+
+    The length is None for an indefinite one.
+    """
     if len(data) < at + 2 or data[at] & 0x1F == 0x1F:
         raise ValueError("no element in BER")
     tag, length = data[at], data[at + 1]
@@ -69,7 +78,10 @@ def _header(data: bytes, at: int) -> tuple[int, int, int | None]:
 
 
 def _end_of_contents(data: bytes, at: int) -> int:
-    """Return where the two zeros are that end an element of indefinite length."""
+    """Return the offset of the end of an indefinite element.
+
+    Two zeros end it.
+    """
     depth = 1
     while at < len(data):
         if data[at : at + 2] == b"\0\0":

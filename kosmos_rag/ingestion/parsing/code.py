@@ -1,4 +1,7 @@
-"""Parse source code: the text stays as it is; what a line defines heads the lines after it."""
+"""Parse source code.
+
+The text is unchanged; definitions are the headings of the lines after them.
+"""
 
 import re
 from collections.abc import Iterator

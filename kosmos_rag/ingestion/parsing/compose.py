@@ -74,13 +74,16 @@ class Composition:
         self._at_start = True
 
     def note(self, code: str, message: str) -> None:
-        """Add a note: what of the file was guessed or could not be read."""
+        """Add a note about guessed or unreadable parts of the file."""
         self._notes.append(Note(code=code, message=message))
 
     def document(self, parsed: ParsedDocument, *, title: str | None = None, under: int = 0) -> None:
         """Add a parsed document as a block with its headings and notes.
 
-        `title` becomes its heading if it has none; `under` is the level of the heading that its own are under.
+        Args:
+            parsed: the document.
+            title: its heading if it has none.
+            under: level of the heading that contains its own headings.
         """
         if title and not parsed.headings:
             self.heading(1, title)

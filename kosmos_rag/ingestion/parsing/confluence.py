@@ -21,7 +21,10 @@ _OTHER = re.compile(r"</?(?:ac|ri):[^<>]*>")
 
 
 def to_html(source: str) -> str:
-    """Return HTML: code as `pre`, links by their words, tasks as lists; settings of macros are left out."""
+    """Convert the storage format of Confluence to HTML.
+
+    Code becomes `pre`, links become their words, tasks lists. Settings of macros are left out.
+    """
     source = _BODY.sub(lambda match: f"<pre>{escape(match[1])}</pre>", source)
     source = _LINK_BODY.sub(lambda match: escape(match[1]), source)
     source = _PAGE.sub(r"\1", source)

@@ -1,4 +1,7 @@
-"""Parse CSV and TSV: tables in the order of the file, a row a line, each value after the name of its column."""
+"""Parse CSV and TSV.
+
+Tables are in the order of the file, one line for each row, each value after the name of its column.
+"""
 
 import csv
 from collections import Counter
@@ -23,8 +26,13 @@ _SNIFFED_CHARS = 65_536
 def parse_csv(data: bytes, limits: OutputLimits, *, media_type: str) -> ParsedDocument:
     """Parse tables of separated values.
 
-    The separator of a CSV is the one that cuts most of the first rows alike. What is no table, by its quotes, keeps its
-    lines as they are.
+    The separator of a CSV is the one that splits most of the first rows alike. A file whose quotes are invalid keeps
+    its lines unchanged.
+
+    Args:
+        data: the file.
+        limits: limits of the result.
+        media_type: CSV or TSV.
 
     Raises:
         ParseError: `empty`, `binary` or `too_large`.

@@ -1,4 +1,7 @@
-"""Parse DOCX: a screen of the archive, then paragraphs and tables in the order of the document."""
+"""Parse DOCX: paragraphs and tables in the order of the document.
+
+The archive is screened first.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -94,7 +97,10 @@ class _Reader:
         self._lists = Lists(self._texts.related_root("numbering"))
 
     def blocks(self, body: Any) -> Iterator[_Block]:
-        """Yield the blocks in document order; a caption directly above a table is its own."""
+        """Yield the blocks in document order.
+
+        A caption directly above a table belongs to it.
+        """
         caption: _Paragraph | None = None
         for element in _nearest(body, {PARAGRAPH, _TABLE, _EXTERNAL}):
             if element.tag == _TABLE:
@@ -132,7 +138,10 @@ class _Reader:
         return self._lists.mark(number, int(level) if level in _LIST_LEVELS else 0)
 
     def _external(self, element: Any) -> ParsedDocument | None:
-        """Return the HTML or text that the document includes (`altChunk`); nothing for other formats."""
+        """Return included HTML or text (`altChunk`).
+
+        None for other formats.
+        """
         part = self._part.related_parts.get(element.get(_RELATION))
         kind = "" if part is None else part.content_type
         if kind in ("text/html", "application/xhtml+xml"):
@@ -155,7 +164,10 @@ def _table(table: Any, caption: str, text_of: Callable[[Any], str]) -> Table:
 
 
 def _cells(row: Any, above: dict[int, str], text_of: Callable[[Any], str]) -> Iterator[Cell]:
-    """Yield the cells of a row; one that continues a cell above has its text."""
+    """Yield the cells of a row.
+
+    A cell that continues one above has its text.
+    """
     column = _number(_properties(row, f"{W}trPr").get(f"{W}gridBefore"), 0)
     if column:
         yield Cell(text="", columns=column)
@@ -172,7 +184,10 @@ def _cells(row: Any, above: dict[int, str], text_of: Callable[[Any], str]) -> It
 
 
 def _properties(element: Any, tag: str) -> dict[str, Any]:
-    """Return the properties of a row or cell by their tags; they come before its contents."""
+    """Return the properties of a row or cell by their tags.
+
+    They come before its contents.
+    """
     for child in element:
         if child.tag == tag:
             return {inner.tag: inner for inner in child}

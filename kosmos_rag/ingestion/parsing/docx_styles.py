@@ -1,4 +1,7 @@
-"""Styles and lists of Word: which paragraphs are headings, and the numbers that are printed before paragraphs."""
+"""Styles and lists of Word.
+
+They determine headings, and the numbers that are printed before paragraphs.
+"""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +20,7 @@ _BULLET = "- "
 
 
 def value_of(element: Any, path: str) -> str:
-    """Return the value of a property below an element; empty where it has none."""
+    """Return the value of a property below an element, or an empty text."""
     found = element.find("/".join(W + name for name in path.split("/")))
     return "" if found is None else found.get(_VALUE, "")
 
@@ -38,7 +41,10 @@ class Styles:
         return "" if element is None else value_of(element, "name")
 
     def heading_level(self, style: str | None) -> int:
-        """Return the level of a heading's style, or of the one it is based on; 0 for no heading."""
+        """Return the heading level of a style or its base.
+
+        0 for no heading.
+        """
         for element in self._bases(style):
             if match := _HEADING.fullmatch(value_of(element, "name")):
                 return int(match[1] or 1)
@@ -61,7 +67,7 @@ class Styles:
 
 
 class Lists:
-    """The lists of a document, with the number of the last item at each level."""
+    """The lists of a document and the last number at each level."""
 
     def __init__(self, root: Any | None) -> None:
         self._levels: dict[str, dict[int, Any]] = {}
@@ -79,7 +85,7 @@ class Lists:
             self._counter_of[name] = name if value_of(number, "lvlOverride/startOverride") else abstract
 
     def mark(self, number: str, level: int) -> str:
-        """Count an item and return what is printed before it: `3. `, `2.1 `, `- `."""
+        """Count an item and return its printed mark: `3. `, `2.1 `, `- `."""
         name = self._list_of.get(number, "")
         levels = self._levels.get(name, {})
         if level not in levels or not 0 <= level < _LEVELS:

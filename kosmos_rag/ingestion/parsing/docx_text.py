@@ -1,4 +1,7 @@
-"""Read the text of Word's paragraphs: notes, equations, superscripts, and what drawings say."""
+"""Read the text of Word's paragraphs.
+
+Notes, equations, superscripts and the texts of drawings are included.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -51,7 +54,7 @@ class TextReader:
         return parse_xml(self._related[name].target_part.blob) if name in self._related else None
 
     def take_contents(self) -> list[Table | str]:
-        """Return the notes and drawings of the paragraphs read since the last call."""
+        """Return notes and drawings of the paragraphs since the last call."""
         contents, self._contents = self._contents, []
         return contents
 
@@ -113,7 +116,10 @@ def _script(run: Any) -> str:
 
 
 def descend(root: Any, stop: frozenset[str] | set[str] = frozenset()) -> Iterator[Any]:
-    """Yield the descendants that are read, in document order; nothing of those inside a `stop` element."""
+    """Yield the descendants that are read, in document order.
+
+    Those inside a `stop` element are left out.
+    """
     pending = list(reversed(root))
     while pending:
         element = pending.pop()

@@ -1,4 +1,4 @@
-"""Parse mails: who wrote what to whom and when, the texts in their order, forwarded mails and attachments."""
+"""Parse mails: fields, texts in order, forwarded mails and attachments."""
 
 import mimetypes
 import re
@@ -66,6 +66,11 @@ def parse_eml(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> Parse
     Of alternatives the plain text is preferred to the HTML text. Attachments and forwarded mails are sections of their
     own; one that cannot be read is a note.
 
+    Args:
+        data: the mail.
+        limits: limits of the result.
+        parse_part: parses an attachment.
+
     Raises:
         ParseError: `encrypted`, or `too_large`.
     """
@@ -76,10 +81,17 @@ def parse_eml(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> Parse
 
 
 def parse_mbox(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> ParsedDocument:
-    """Parse a mailbox in the format mbox (RFC 4155): each mail is a section.
+    """Parse a mailbox in mbox format (RFC 4155).
+
+    Each mail is a section.
+
+    Args:
+        data: the mailbox.
+        limits: limits of the result.
+        parse_part: parses an attachment.
 
     Raises:
-        ParseError: `encrypted` where no mail is readable, or `too_large`.
+        ParseError: `encrypted` if no mail is readable, or `too_large`.
     """
     composition = Composition(limits)
     mail = _Mail(composition, limits, parse_part)
@@ -102,7 +114,13 @@ def parse_mbox(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> Pars
 
 
 def parse_mhtml(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> ParsedDocument:
-    """Parse a web page that was saved as MHTML (RFC 2557): its first HTML part."""
+    """Parse the first HTML part of a saved page (MHTML, RFC 2557).
+
+    Args:
+        data: the saved page.
+        limits: limits of the result.
+        parse_part: parses an attachment, if there is no HTML part.
+    """
     message = mime.read_message(data)
     for part in message.walk():
         if mime.content_type(part) == "text/html" and (decoded := mime.part_text(part)):
@@ -224,7 +242,10 @@ def _collect_multipart(part: Message, kind: str, parts: _Parts, *, depth: int) -
 
 
 def _collect_alternative(children: list[Message], parts: _Parts, *, depth: int) -> None:
-    """Take the plain text, else the HTML text, else what there is; attachments may be in any alternative."""
+    """Collect the plain text, else the HTML text, else any other.
+
+    Attachments may be in any alternative.
+    """
     found = []
     for child in children:
         alternative = _Parts(limits=parts.limits)
@@ -280,14 +301,20 @@ def _plain(decoded: Decoded) -> ParsedDocument:
 
 
 def _is_body(part: Message, kind: str) -> bool:
-    """Return whether a part is a text of the mail itself: without a type it is plain text."""
+    """Return whether a part is a text of the mail itself.
+
+    Without a type it is plain text.
+    """
     if mime.disposition(part) == "attachment" or (mime.disposition(part) and mime.filename(part)):
         return False
     return kind in _BODIES or kind.startswith("multipart/") or kind == "text/rfc822-headers"
 
 
 def _report(part: Message) -> str:
-    """Return the fields of a delivery status or another report, a block for each recipient."""
+    """Return the fields of a delivery status or another report.
+
+    One block for each recipient.
+    """
     payload = part.get_payload()
     blocks = [block for block in payload if isinstance(block, Message)] if isinstance(payload, list) else []
     fields = ("\n".join(f"{name}: {mime.header(block, name)}" for name in block) for block in blocks)

@@ -1,4 +1,7 @@
-"""Parse EPUB: the chapters of the spine, in reading order, by the parser for HTML."""
+"""Parse EPUB: the chapters of the spine, in reading order.
+
+The parser for HTML reads each chapter.
+"""
 
 import posixpath
 import zipfile

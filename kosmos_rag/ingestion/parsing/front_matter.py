@@ -1,4 +1,7 @@
-"""Read the front matter of Markdown: YAML between `---` lines, TOML between `+++` lines."""
+"""Read the front matter of Markdown.
+
+It is YAML between `---` lines, or TOML between `+++` lines.
+"""
 
 import re
 import tomllib
@@ -89,7 +92,10 @@ def _toml_fields(block: str) -> Mapping[str, Any] | None:
 
 
 def _yaml_fields(block: str) -> Mapping[str, Any] | None:
-    """Return the fields, or None where the lines are no front matter but text between two rules."""
+    """Return the fields, or None if the lines are no front matter.
+
+    They may be text between two rules.
+    """
     try:
         fields = yaml.load(block, _Loader)  # noqa: S506 — a safe loader with less
     except (yaml.YAMLError, ValueError, RecursionError):
@@ -111,7 +117,7 @@ def _fields_of_lines(block: str) -> Mapping[str, Any] | None:
 
 
 def _texts(value: Any, *, split: bool = False) -> Iterator[str]:
-    """Give the plain values of a field as text; objects within it are left out."""
+    """Yield the plain values of a field as text, without objects."""
     if isinstance(value, str) and split:
         value = value.strip("[]").split(",")
     for item in value[:_MOST_VALUES] if isinstance(value, list) else [value]:

@@ -1,4 +1,7 @@
-"""Headings of text without markup, by how they are written: IN CAPITALS, In Title Case, or numbered."""
+"""Headings of text without markup, by their typography.
+
+They are in CAPITALS, In Title Case, or numbered.
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Parse HTML: what a reader of the page sees, block by block, without scripts and hidden parts."""
+"""Parse HTML, block by block, without scripts and hidden parts."""
 
 import re
 from collections import Counter
@@ -270,7 +270,10 @@ class _Reader:
         self._heading = None
 
     def _add_tables(self, node: "LexborNode") -> bool:
-        """Add a table, then those in its cells; False for one that only arranges the page."""
+        """Add a table, then those in its cells.
+
+        Return False for a table that only arranges the page.
+        """
         table = self._table_reader.read(node, self._cell_text)
         if table is None:
             return False

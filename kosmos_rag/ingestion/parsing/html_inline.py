@@ -1,4 +1,7 @@
-"""Text that HTML expresses by elements: numbers of list items, superscripts, words for pictures."""
+"""Text of inline elements in HTML.
+
+These are numbers of list items, superscripts, and words for pictures.
+"""
 
 import re
 from typing import TYPE_CHECKING
@@ -46,7 +49,10 @@ def _number(value: str | None, default: int) -> int:
 
 
 def mark_of_script(node: "LexborNode") -> str:
-    """Return what to write before a superscript or subscript; nothing before a link to a footnote."""
+    """Return the mark of a superscript or subscript.
+
+    Empty before a link to a footnote.
+    """
     child = node.first_child if node.tag in MARKS else None
     if child is None or child.next is not None or not child.is_text_node:
         return ""
@@ -54,6 +60,6 @@ def mark_of_script(node: "LexborNode") -> str:
 
 
 def picture_text(node: "LexborNode") -> str:
-    """Return the words that stand for a picture; nothing for the name of a file."""
+    """Return the alternative text of a picture, without file names."""
     text = (node.attributes.get("alt") or "").strip()
     return "" if _FILE_NAME.fullmatch(text) else text

@@ -1,6 +1,6 @@
-"""Read the tables of an HTML page, with merged cells, header rows and captions.
+"""Read the tables of HTML, with merged cells, headers and captions.
 
-Tables that arrange the page are told apart; their rows are no rows of data.
+Tables that only arrange the page are recognised; their rows are no rows of data.
 """
 
 import re
@@ -32,7 +32,10 @@ class _Row:
 
     @property
     def is_header(self) -> bool:
-        """Whether it is in the head of the table, or all its cells are header cells but a blank first one."""
+        """Whether it is in the table's head or has only header cells.
+
+        The first cell may be blank instead.
+        """
         first, *others = self.cells
         return self.in_head or (
             all(cell.tag == "th" for cell in others)
@@ -53,7 +56,9 @@ class TableReader:
         self._is_visible = is_visible
 
     def is_data(self, table: "LexborNode") -> bool:
-        """Return whether a table holds data, and does not only arrange the page.
+        """Return whether a table contains data.
+
+        Other tables only arrange the page.
 
         The latter says so, has headings inside, a single column, or tables inside but neither header cells nor a
         caption.
@@ -68,7 +73,12 @@ class TableReader:
         return not _has_tables(table)
 
     def read(self, table: "LexborNode", text_of: "Callable[[LexborNode], str]") -> Table | None:
-        """Read a table of data, None for another; `text_of` reads a cell or the caption on one line."""
+        """Read a table of data; return None for another.
+
+        Args:
+            table: the element.
+            text_of: reads a cell or the caption on one line.
+        """
         rows = list(self._rows(table))
         if not self._has_data(table, rows):
             return None
@@ -145,7 +155,10 @@ def _number(value: str | None) -> int | None:
 
 
 def _header(rows: list[_Row]) -> tuple[int | None, int]:
-    """Return the number of header rows, None to find it, and of header columns."""
+    """Return the number of header rows and of header columns.
+
+    None for rows that are found by their cells.
+    """
     count = next((number for number, row in enumerate(rows) if not row.is_header), len(rows))
     # A header row of one cell over the whole table is its title, which is found by the cells.
     if count and any(len(row.cells) > 1 for row in rows[:count]) and len(rows[0].cells) > 1:

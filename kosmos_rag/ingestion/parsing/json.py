@@ -1,4 +1,4 @@
-"""Parse JSON and JSON Lines: every value with the path that leads to it."""
+"""Parse JSON and JSON Lines: every value with its path."""
 
 import json
 from collections.abc import Iterator

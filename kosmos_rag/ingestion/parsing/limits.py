@@ -24,7 +24,10 @@ class OutputLimits:
     pages: int = sys.maxsize
 
     def check(self, document: ParsedDocument) -> None:
-        """Raise ParseError `too_large` where a document has more text, pages, headings or tables."""
+        """Check text, pages, headings and tables of a document.
+
+        Raises ParseError `too_large`.
+        """
         self.check_pages(len(document.pages))
         self.check_text(len(document.text.encode()))
         if len(document.headings) > MOST_HEADINGS:
@@ -50,7 +53,10 @@ class OutputLimits:
 
 
 def bound_notes(notes: Sequence[Note]) -> tuple[Note, ...]:
-    """Return the first notes, cleaned, and the number of the others in the last one."""
+    """Return the first notes, cleaned.
+
+    If there are more, the last one has their number.
+    """
     kept = [Note(code=note.code, message=clean_title(note.message) or note.code) for note in dict.fromkeys(notes)]
     if len(kept) > _MOST_NOTES:
         more = len(kept) - _MOST_NOTES + 1

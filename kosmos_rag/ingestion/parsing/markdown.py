@@ -1,4 +1,7 @@
-"""Parse Markdown: every line stays as it is, so that cited lines are the lines of the file."""
+"""Parse Markdown.
+
+Every line is unchanged, so that cited lines are the lines of the file.
+"""
 
 import re
 from collections.abc import Iterator

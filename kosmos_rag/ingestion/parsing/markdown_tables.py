@@ -1,4 +1,7 @@
-"""Find the tables of a Markdown text; the text itself stays as it is."""
+"""Find the tables of a Markdown text.
+
+The text itself is unchanged.
+"""
 
 import re
 from collections.abc import Iterable, Iterator

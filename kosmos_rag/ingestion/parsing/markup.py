@@ -1,4 +1,7 @@
-"""Parse reStructuredText, AsciiDoc, Org and LaTeX: every line stays as it is, with the headings of the markup."""
+"""Parse reStructuredText, AsciiDoc, Org and LaTeX.
+
+Every line is unchanged; headings are those of the markup.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -65,7 +68,10 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _rst(text: str) -> _Found:
-    """Find the titles of reStructuredText; the first adornment is that of level 1."""
+    """Find the titles of reStructuredText.
+
+    The first adornment is that of level 1.
+    """
     headings: list[Heading] = []
     levels: dict[str, int] = {}
     lines = [(0, ""), (0, ""), *_lines(text)]
@@ -124,7 +130,10 @@ def _tex(text: str) -> _Found:
 
 
 def _braced(text: str, start: int) -> str:
-    """Return what is within the braces that opened before `start`; nothing where they do not close."""
+    """Return the text within the braces that opened before `start`.
+
+    Empty if they do not close.
+    """
     depth = 1
     for at in range(start, min(len(text), start + _TEX_LONGEST_TITLE)):
         if text[at - 1] != "\\":

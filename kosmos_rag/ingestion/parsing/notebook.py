@@ -1,4 +1,7 @@
-"""Parse Jupyter notebooks: Markdown cells as they are, code and its printed results as fenced blocks."""
+"""Parse Jupyter notebooks.
+
+Markdown cells are unchanged; code and its printed results are fenced blocks.
+"""
 
 import json
 import re
@@ -95,7 +98,7 @@ def _add_fenced(composition: Composition, code: str, language: str) -> None:
 
 
 def _shown(output: dict[str, Any]) -> str:
-    """Return the text of a result: what was printed, a value, or the error."""
+    """Return the text of a result: printed text, value or error."""
     if "ename" in output:
         return f"{_joined(output['ename'])}: {_joined(output.get('evalue'))}"
     data = output.get("data")
@@ -107,5 +110,5 @@ def _shown(output: dict[str, Any]) -> str:
 
 
 def _joined(lines: Any) -> str:
-    """Join what a notebook stores as a text or as a list of lines."""
+    """Join a value that is a text or a list of lines."""
     return "".join(line for line in lines if isinstance(line, str)) if isinstance(lines, list | str) else ""

@@ -1,4 +1,4 @@
-"""Write numbers and dates as the number format of a spreadsheet cell shows them.
+"""Format numbers and dates as a spreadsheet cell shows them.
 
 The format codes are those of ECMA-376, part 1, 18.8.31. A code of rare features (fractions, conditions, digits between
 literals) shows the value without format. Names of days and months are English.
@@ -48,7 +48,10 @@ def show(value: Value, code: str) -> str:
 
 
 def plain(value: Value) -> str:
-    """Return a value without format: numbers with at most 15 digits, dates in ISO 8601."""
+    """Return a value without format.
+
+    Numbers have at most 15 digits, dates are in ISO 8601.
+    """
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.15g}"
     if isinstance(value, datetime):
@@ -184,7 +187,10 @@ def _show_date(value: datetime | date | time | timedelta, code: str) -> str:
 
 
 def _moment(value: datetime | date | time | timedelta) -> tuple[datetime, timedelta]:
-    """Return the value as a moment, and as a time since the beginning of its day or of all."""
+    """Return the value as a datetime and as a duration.
+
+    The duration is since the beginning of its day, or of all.
+    """
     if isinstance(value, timedelta):
         return datetime.min + value % timedelta(days=1), value
     if isinstance(value, time):
@@ -195,7 +201,10 @@ def _moment(value: datetime | date | time | timedelta) -> tuple[datetime, timede
 
 
 def _is_minute(tokens: list[re.Match[str]], number: int) -> bool:
-    """Return whether an `m` means minutes: it follows hours, or seconds follow it."""
+    """Return whether an `m` means minutes.
+
+    It follows hours, or seconds follow it.
+    """
     parts = [(token["part"] or token["elapsed"] or "").lower().strip("[]") for token in tokens]
     before = next((part for part in reversed(parts[:number]) if part), "")
     after = next((part for part in parts[number + 1 :] if part), "")

@@ -8,7 +8,10 @@ _LARGEST_ROMAN = 3_999
 
 
 def format_number(number: int, style: str) -> str:
-    """Write a number in a style: `a`, `A`, `i` and `I` as in HTML, else in digits."""
+    """Format a number in a style.
+
+    `a`, `A`, `i` and `I` as in HTML, else in digits.
+    """
     if style.lower() == "a" and number > 0:
         return _same_case(_letters(number), style)
     if style.lower() == "i" and 0 < number <= _LARGEST_ROMAN:

@@ -1,4 +1,6 @@
-"""Text of scanned pages, by RapidOCR: the PP-OCR models, which its wheel carries, on ONNX Runtime.
+"""Read scanned pages by RapidOCR, with the PP-OCR models on ONNX Runtime.
+
+The models are in its wheel.
 
 https://github.com/RapidAI/RapidOCR; docs/decisions/0015-ocr.md says why.
 """
@@ -29,7 +31,7 @@ def require_ocr() -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Box:
-    """Words that stand together, in pixels of the picture."""
+    """Adjacent words, in pixels of the picture."""
 
     text: str
     left: float

@@ -1,4 +1,7 @@
-"""Read what drawings of Office files say: the data of a chart, the words of a diagram (SmartArt)."""
+"""Read drawings of Office files: charts and diagrams (SmartArt).
+
+A chart gives its data, a diagram its words.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -41,7 +44,10 @@ def _words(element: Any) -> str:
 
 
 def _chart(root: Any) -> Table:
-    """Return a chart's data: a row for each category, a column for each series."""
+    """Return a chart's data.
+
+    One row for each category, one column for each series.
+    """
     title = root.find(f".//{_C}chart/{_C}title")
     series = list(root.iter(f"{_C}ser"))
     categories = _points(series, f"{_C}cat", f"{_C}xVal")
@@ -59,7 +65,7 @@ def _name(series: Any) -> str:
 
 
 def _points(series: list[Any], *tags: str) -> dict[int, str]:
-    """Return the points of the first series that has some, by their index."""
+    """Return the points of the first series with some, by index."""
     for one in series:
         for tag in tags:
             points = {

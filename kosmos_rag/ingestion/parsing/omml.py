@@ -1,4 +1,7 @@
-"""Write the equations of Office (OMML) in one line: `x = (-b ± √(b^2-4ac))/(2a)`."""
+"""Convert the equations of Office (OMML) to one line.
+
+For example `x = (-b ± √(b^2-4ac))/(2a)`.
+"""
 
 import re
 from typing import Any

@@ -1,4 +1,7 @@
-"""Parse Parquet: a row a line with the names of columns, by PyArrow."""
+"""Parse Parquet by PyArrow.
+
+One line for each row, with the names of columns.
+"""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -16,7 +19,9 @@ _BATCH_ROWS = 1_000
 
 
 def parse_parquet(data: bytes, limits: OutputLimits) -> ParsedDocument:
-    """Parse a Parquet table to one line for each row, as of JSON Lines.
+    """Parse a Parquet table to one line for each row.
+
+    The lines are those of JSON Lines.
 
     Raises:
         ParseError: `unsupported` without the extra `parquet`, `too_large`.
@@ -39,7 +44,7 @@ def _rows(data: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _as_json(value: Any) -> Any:
-    """Return the value as `value_lines` takes it, without what is null or binary."""
+    """Return the value for `value_lines`, without null and binary values."""
     if isinstance(value, dict):
         return {str(name): _as_json(item) for name, item in value.items() if not isinstance(item, bytes | None)}
     if isinstance(value, list | tuple):

@@ -1,4 +1,7 @@
-"""Parse PPTX: a slide is a page, its title a heading; tables and the speaker's notes are read too."""
+"""Parse PPTX: a slide is a page, its title a heading.
+
+Tables and the speaker's notes are read too.
+"""
 
 from collections.abc import Iterator
 from io import BytesIO

@@ -1,4 +1,7 @@
-"""Divide the cells of a sheet into tables and texts: blank rows and columns part them."""
+"""Divide the cells of a sheet into tables and texts.
+
+Blank rows and columns separate them.
+"""
 
 import re
 from collections.abc import Iterator
@@ -40,7 +43,9 @@ class _Block:
 
 
 def sheet_parts(rows: Rows, spans: Spans) -> Iterator[Table | str]:
-    """Yield the tables and the texts between them, from top to bottom and left to right.
+    """Yield the tables of a sheet and the texts between them.
+
+    They are ordered from top to bottom and left to right.
 
     A short text above a table is its caption. A block without a header, below a table and in its columns, continues it.
 
@@ -62,7 +67,10 @@ def sheet_parts(rows: Rows, spans: Spans) -> Iterator[Table | str]:
 
 
 def _blocks(rows: Rows, spans: Spans) -> Iterator[_Block]:
-    """Cut along blank rows and blank columns in turn, as long as there are any."""
+    """Split along blank rows and blank columns in turn.
+
+    It ends when there are none.
+    """
     pending = [_Block(top=0, left=0, width=max(map(len, rows), default=0), rows=rows)]
     while pending:
         block = pending.pop()
@@ -88,7 +96,10 @@ def _cut_rows(block: _Block) -> list[_Block]:
 
 
 def _cut_columns(block: _Block, spans: Spans) -> list[_Block]:
-    """Cut along blank columns where both sides can be tables; no side begins or ends with a blank column."""
+    """Split along blank columns if both sides can be tables.
+
+    No side begins or ends with a blank column.
+    """
     used = sorted(_used_columns(block, spans))
     groups = [[used[0], used[0] + 1]]
     for column in used[1:]:
@@ -118,7 +129,7 @@ def _used_columns(block: _Block, spans: Spans) -> set[int]:
 
 
 def _are_apart(left: _Block, right: _Block) -> bool:
-    """Return whether the sides of a blank column are tables of their own.
+    """Return whether the sides of a blank column are separate tables.
 
     A table may have a blank column to be looked at; then what is on the right has no labels, and as many rows.
     """
@@ -163,7 +174,10 @@ def _join(table: _Block, block: _Block) -> _Block:
 
 
 def _table_parts(block: _Block, spans: Spans, caption: str) -> Iterator[Table | str]:
-    """Yield a table and the notes in its last rows, of which only the first column has text."""
+    """Yield a table and the notes in its last rows.
+
+    In a row with a note only the first column has text.
+    """
     end = len(block.rows)
     while end and block.width > 2 and block.rows[end - 1][0] and not any(block.rows[end - 1][1:]):
         end -= 1

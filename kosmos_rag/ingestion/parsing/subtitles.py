@@ -1,4 +1,4 @@
-"""Parse subtitles (SubRip, WebVTT): what is said, under the time at which it is said."""
+"""Parse subtitles (SubRip, WebVTT): the text of cues under their times."""
 
 import re
 from collections.abc import Iterator
@@ -22,9 +22,14 @@ _NOTE = re.compile(r"^(?:NOTE|STYLE|REGION)\b")
 
 
 def parse_subtitles(data: bytes, limits: OutputLimits, *, media_type: str) -> ParsedDocument:
-    """Parse subtitles to a line for each cue, with a time as heading each minute.
+    """Parse subtitles to a line for each cue.
 
-    A file without cues keeps its lines as they are.
+    Each minute has a heading with its time. A file without cues keeps its lines unchanged.
+
+    Args:
+        data: the file.
+        limits: limits of the result.
+        media_type: SubRip or WebVTT.
 
     Raises:
         ParseError: `empty`, `binary` or `too_large`.

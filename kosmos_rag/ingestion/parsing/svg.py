@@ -1,4 +1,4 @@
-"""Parse SVG: the title, the description and the words of the drawing, in the order of the file."""
+"""Parse SVG: title, description and words, in document order."""
 
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
@@ -32,7 +32,7 @@ def parse_svg(data: bytes, limits: OutputLimits) -> ParsedDocument:
 
 
 def _name(element: Element) -> str:
-    """Return the element's name; that of SVG itself, or one without a namespace."""
+    """Return an element's name without the namespace of SVG."""
     tag = element.tag if isinstance(element.tag, str) else ""
     return tag.removeprefix(_SVG)
 

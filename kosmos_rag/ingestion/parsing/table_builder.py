@@ -1,4 +1,4 @@
-"""Build a table row by row from cells that cover several rows and columns."""
+"""Build a table row by row, with merged cells."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class _Covered:
 
 
 def repeated(text: str) -> str:
-    """Shorten the text of a cell of several rows for the rows after its first."""
+    """Shorten a merged cell's text for the rows after its first."""
     return text if len(text) <= _MAX_REPEATED_CHARS else text[: _MAX_REPEATED_CHARS - 1].rstrip() + "…"
 
 
@@ -51,7 +51,9 @@ class TableBuilder:
         self._positions = 0
 
     def add_row(self, cells: Iterable[Cell]) -> None:
-        """Add a row: each cell takes the next column that no cell above covers.
+        """Add a row: each cell takes the next free column.
+
+        Cells above may cover columns.
 
         Raises:
             ParseError: `too_large`; the merged cells cover too many positions.
@@ -107,7 +109,13 @@ class TableBuilder:
         self._covered = []
 
     def build(self, *, header_rows: int | None = None, header_columns: int = 0, caption: str = "") -> Table:
-        """Return the table; the arguments are its fields."""
+        """Return the table.
+
+        Args:
+            header_rows: field of the table.
+            header_columns: field of the table.
+            caption: field of the table.
+        """
         return Table(
             rows=self._rows,
             spans=self._spans,

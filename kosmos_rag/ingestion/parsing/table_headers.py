@@ -1,4 +1,4 @@
-"""Find the title rows and header rows of a table by the kinds of its cells."""
+"""Find title rows and header rows by the kinds of cells."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class _Grid:
         self._width = max(columns, default=0) + 1 - self._left
 
     def count_titles(self) -> int:
-        """Count the leading rows that have a single cell and are no header."""
+        """Count the leading rows of a single cell that are no header."""
         for index, row in enumerate(self._rows[:_MAX_TITLE_ROWS]):
             filled = _filled(row)
             if len(filled) > 1 or self._width == 1 or (filled and self._is_header(index)):
@@ -90,7 +90,10 @@ class _Grid:
         return count
 
     def _is_header(self, index: int) -> bool:
-        """Return whether a row names columns, alone or with the row below it."""
+        """Return whether a row names columns.
+
+        Alone or together with the row below it.
+        """
         if index + 1 >= len(self._rows):
             return False
         filled = _filled(self._rows[index])
@@ -99,7 +102,10 @@ class _Grid:
         return self._has_names(index)
 
     def _has_names(self, index: int) -> bool:
-        """Return whether each cell is of another kind than the column below it, or a word."""
+        """Return whether each cell is a name of its column.
+
+        It is a word, or of another kind than the column below it.
+        """
         row = self._rows[index]
         kinds = {column: _kind(row[column]) for column in _filled(row)}
         if all(kind is _Kind.TEXT or self._differs(index, column, kind) for column, kind in kinds.items()):
@@ -112,7 +118,7 @@ class _Grid:
         return bool(below) and 2 * below.count(kind) < len(below)
 
     def _continues(self, index: int) -> bool:
-        """Return whether the row below a header row belongs to the header too."""
+        """Return whether the row below a header row is header too."""
         row, below = self._rows[index], self._rows[index + 1]
         filled = _filled(below)
         if filled and all(_UNIT.fullmatch(below[column]) for column in filled):
@@ -127,7 +133,10 @@ class _Grid:
         return fills_gap and any(self._differs(index + 1, column, _kind(below[column])) for column in filled)
 
     def has_pairs(self, first: int) -> bool:
-        """Return whether the table has two columns: names, and values of several kinds."""
+        """Return whether the table has names and values of several kinds.
+
+        Such a table has two columns.
+        """
         rows = [row for row in self._rows[first : first + _SAMPLED_ROWS] if _filled(row)]
         if self._width != 2 or self._left or len(rows) < 2:
             return False
@@ -158,7 +167,10 @@ def _kind(cell: str) -> _Kind:
 
 
 def _is_progression(row: Sequence[str]) -> bool:
-    """Return whether a row has numbers at equal steps: `Hour | 1 | 2 | 3`, or years: `Region | 2023 | 2024 | Sum`."""
+    """Return whether a row has numbers at equal steps, or years.
+
+    `Hour | 1 | 2 | 3`, or `Region | 2023 | 2024 | Sum`.
+    """
     cells = [cell for cell in row if cell]
     years = [cell for cell in cells if _kind(cell) is _Kind.YEAR]
     others = cells[1:] if cells and _kind(cells[0]) is _Kind.TEXT else cells
@@ -175,5 +187,8 @@ def _steps(numbers: Sequence[str]) -> set[int]:
 
 
 def is_label(cell: str) -> bool:
-    """Return whether a cell may name its row: a word, a date or a year."""
+    """Return whether a cell may name its row.
+
+    It is a word, a date or a year.
+    """
     return _kind(cell) in (_Kind.TEXT, _Kind.DATE, _Kind.YEAR)

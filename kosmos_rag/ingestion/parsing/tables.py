@@ -1,4 +1,7 @@
-"""One model of a table for every format, and its text: each row can be read alone."""
+"""One model of tables for all formats, and their text.
+
+Each row of the text can be read alone.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -47,7 +50,11 @@ class TableText:
     """Where the rows begin in the text."""
 
     def span(self, start: int) -> TableSpan:
-        """Return the place of the table in a document, where its text begins at `start`."""
+        """Return the span of the table in a document.
+
+        Args:
+            start: offset of the table's text in the document.
+        """
         return TableSpan(start=start, end=start + len(self.text), context=self.context, body=start + self.body)
 
 
@@ -96,7 +103,10 @@ def _name_levels(table: Table, header: HeaderRows) -> list[list[str]]:
 
 
 def _join_levels(levels: Sequence[Sequence[str]]) -> list[str]:
-    """Return the name of each column, of its header cells from top to bottom without repetition."""
+    """Return the name of each column from its header cells.
+
+    They are joined from top to bottom without repetition.
+    """
     columns = zip_longest(*levels, fillvalue="")
     return [_UNIT_LEVEL.sub(r" \1", " / ".join(dict.fromkeys(filter(None, column)))) for column in columns]
 
@@ -134,7 +144,7 @@ def _row_lines(table: Table, header: HeaderRows, names: Sequence[str]) -> Iterat
 
 
 def _own_cells(table: Table, index: int) -> Iterator[str]:
-    """Yield the cells of a row, without the positions that a cell of several columns covers."""
+    """Yield the cells of a row without positions that others cover."""
     end = 0
     for column, cell in enumerate(table.rows[index]):
         if cell or column >= end:

@@ -1,4 +1,6 @@
-"""Find what of a web page is not its content: menus, login boxes, cookie banners, teasers of other pages.
+"""Find the parts of a web page that are not its content.
+
+They are menus, login boxes, cookie banners, and teasers of other pages.
 
 The evidence is the names of elements, and how much of their text is prose rather than links. A page that would keep too
 little of its text keeps all of it.
@@ -75,7 +77,7 @@ _FEW_LINKS = 0.2
 
 @dataclass(slots=True, eq=False)
 class _Block:
-    """An element that is no part of a line, and the characters of the text in it."""
+    """A block element and the number of characters of its text."""
 
     node: int
     tag: str
@@ -98,7 +100,7 @@ class _Block:
             block = block.parent
 
     def kept(self) -> "list[_Block]":
-        """Return the block and those in it that are not dropped, in document order."""
+        """Return the block and its kept descendants in document order."""
         found, pending = [], [self]
         while pending:
             block = pending.pop()
@@ -170,7 +172,7 @@ def _blocks(body: "LexborNode", hidden: Collection[int]) -> _Block:
 
 
 def _count(root: _Block) -> None:
-    """Count the text, the links and the prose of each block that is kept."""
+    """Count text, links and prose of each kept block."""
     kept = root.kept()
     for block in kept:
         block.text, block.links, block.has_title = block.own_text, block.own_links, block.tag == "h1"
@@ -189,7 +191,10 @@ def _dropped(root: _Block) -> set[int]:
 
 
 def _drop_frame(root: _Block, names: Mapping[int, str]) -> None:
-    """Drop what is named as no content, unless much of the page's prose has that name."""
+    """Drop blocks that are named as no content.
+
+    They are kept if much of the page's prose has that name.
+    """
     groups: dict[str, list[_Block]] = defaultdict(list)
     pending = list(root.children)
     while pending:
@@ -222,7 +227,10 @@ def _frame_names(tree: "LexborHTMLParser") -> dict[int, str]:
 
 
 def _main(tree: "LexborHTMLParser", root: _Block) -> _Block | None:
-    """Return the one block that calls itself the content, if it has a share of the prose."""
+    """Return the one block that is declared as the content.
+
+    It must have a share of the prose.
+    """
     for selector in _MAIN:
         found = _outermost(root, {node.mem_id for node in tree.css(selector)})
         if len(found) == 1 and found[0].prose >= _LEAST_IN_MAIN * root.prose:
@@ -250,7 +258,10 @@ def _drop_around(main: _Block) -> None:
 
 
 def _drop_siblings(main: _Block) -> None:
-    """Drop what stands next to the content, as long as one part of a block has most of its prose."""
+    """Drop siblings of the content.
+
+    It descends as long as one part of a block has most of its prose.
+    """
     block = main
     while kept := [child for child in block.children if not child.dropped]:
         largest = max(kept, key=lambda child: child.prose)
@@ -292,7 +303,7 @@ def _drop_lone_headings(root: _Block) -> None:
 
 
 def _keep_title(root: _Block) -> None:
-    """Keep the heading of level 1 before the content, without what is next to it."""
+    """Keep the heading of level 1 before the content, without its siblings."""
     title = _title(root)
     if title is None:
         return
@@ -309,7 +320,7 @@ def _keep_title(root: _Block) -> None:
 
 
 def _title(root: _Block) -> _Block | None:
-    """Return the last heading of level 1 before the first text of the content."""
+    """Return the last heading of level 1 before the content's text."""
     title: _Block | None = None
     pending = [(root, False)]
     while pending:

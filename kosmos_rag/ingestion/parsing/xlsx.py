@@ -1,4 +1,7 @@
-"""Parse XLSX: a sheet is a section of tables and texts, a number as its cell shows it."""
+"""Parse XLSX: a sheet is a section of tables and texts.
+
+A number is formatted as its cell shows it.
+"""
 
 # openpyxl tells of number formats, hidden rows and merged cells in public only where it holds all cells as objects.
 # ruff: noqa: SLF001
@@ -28,8 +31,12 @@ _TRUE = ("1", "true")
 def parse_xlsx(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False) -> ParsedDocument:
     """Parse the sheets of an Excel workbook.
 
-    Formulas are the values that Excel stored last. Hidden sheets, rows and columns are left out but with
-    `hidden_cells`.
+    Formulas are the values that Excel stored last.
+
+    Args:
+        data: the file.
+        limits: limits of the result.
+        hidden_cells: whether to read hidden sheets, rows and columns.
 
     Raises:
         ParseError: `too_large`, `encrypted`, `corrupt` or `unsupported` for an archive that is not safe to open.
@@ -77,7 +84,10 @@ class _Formats:
 
 
 class _SheetReader:
-    """Reads the cells of a sheet; blank rows in sequence count as one."""
+    """Reads the cells of a sheet.
+
+    Consecutive blank rows count as one.
+    """
 
     def __init__(self, sheet: Any, formats: _Formats, limits: OutputLimits) -> None:
         self.rows: list[list[str]] = []
@@ -132,7 +142,10 @@ class _SheetReader:
         return sum(map(len, row))
 
     def _merge(self, ranges: Iterable[Any]) -> None:
-        """Give the text of merged cells to each of their rows, and note their columns."""
+        """Copy the text of merged cells to each of their rows.
+
+        Their columns are recorded.
+        """
         from openpyxl.utils import range_boundaries
 
         covered = 0
