@@ -25,12 +25,15 @@ from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits, bound_n
 from kosmos_rag.ingestion.parsing.markdown import parse_markdown
 from kosmos_rag.ingestion.parsing.markup import parse_markup
 from kosmos_rag.ingestion.parsing.notebook import parse_notebook
+from kosmos_rag.ingestion.parsing.odf import parse_odf
 from kosmos_rag.ingestion.parsing.parquet import parse_parquet
 from kosmos_rag.ingestion.parsing.pdf import parse_pdf
 from kosmos_rag.ingestion.parsing.plain import parse_text
 from kosmos_rag.ingestion.parsing.pptx import parse_pptx
+from kosmos_rag.ingestion.parsing.rtf import parse_rtf
 from kosmos_rag.ingestion.parsing.subtitles import parse_subtitles
 from kosmos_rag.ingestion.parsing.svg import parse_svg
+from kosmos_rag.ingestion.parsing.xls import parse_xls
 from kosmos_rag.ingestion.parsing.xlsx import parse_xlsx
 
 __all__ = ["OutputLimits", "detect", "is_small_text", "parse"]
@@ -60,6 +63,8 @@ _PARSERS: dict[str, _Parser] = {
     media_types.TSV: partial(parse_csv, media_type=media_types.TSV),
     media_types.JSON: parse_json,
     media_types.JSONL: parse_json_lines,
+    **{name: partial(parse_odf, media_type=name) for name in (media_types.ODT, media_types.ODS, media_types.ODP)},
+    media_types.RTF: parse_rtf,
     media_types.NOTEBOOK: parse_notebook,
     media_types.PARQUET: parse_parquet,
     media_types.SVG: parse_svg,
@@ -124,6 +129,8 @@ class _FileParser:
             return partial(parse_pdf, ocr=self.ocr)
         if media_type == media_types.XLSX:
             return partial(parse_xlsx, hidden_cells=self.hidden_cells)
+        if media_type == media_types.XLS:
+            return partial(parse_xls, hidden_cells=self.hidden_cells)
         if media_type not in _MAIL_PARSERS:
             return _PARSERS[media_type]
         if depth > _DEEPEST_ATTACHMENT:

@@ -11,7 +11,13 @@ from kosmos_rag.ingestion.parsing.decode import decode, has_escapes
 from kosmos_rag.ingestion.parsing.errors import third_party
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_ENCRYPTED_STREAM = "EncryptedPackage".encode("utf-16-le")
+_OLE_STREAMS = (
+    ("WordDocument", "legacy Word document (DOC)"),
+    ("PowerPoint Document", "legacy PowerPoint presentation (PPT)"),
+    ("__properties_version1.0", "Outlook message (MSG)"),
+)
+"""The stream that tells the format, for formats that are not read."""
+_RTF = b"{\\rtf"
 _PARQUET = b"PAR1"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 
@@ -46,9 +52,11 @@ _BINARIES = (  # offset, signature, name
 _OFFICE = "[Content_Types].xml"
 _OFFICE_TYPES = {"xl/workbook.xml": media_types.XLSX, "ppt/presentation.xml": media_types.PPTX}
 _EPUB = "META-INF/container.xml"
+_DECLARED_TYPE, _OPEN_DOCUMENT = "mimetype", "content.xml"
+_OPEN_DOCUMENTS = frozenset({media_types.ODT, media_types.ODS, media_types.ODP})
 _ZIP_CONTENTS = (  # a member that tells the format, name
     ("xl/workbook.bin", "binary Excel workbook"),
-    ("content.xml", "OpenDocument file"),
+    (_OPEN_DOCUMENT, "OpenDocument file"),
     ("META-INF/MANIFEST.MF", "Java archive"),
 )
 # SharePoint and its kin write document2.xml.
@@ -109,7 +117,9 @@ def detect(data: bytes, source: str) -> str:
     if data.startswith(_ZIP):
         return _type_of_zip(data)
     if data.startswith(_OLE):
-        raise _ole_error(data)
+        return _type_of_ole(data)
+    if data.startswith(_RTF):
+        return media_types.RTF
     if data.startswith(_PARQUET) and data.endswith(_PARQUET):
         return media_types.PARQUET
     _refuse_known_binary(data)
@@ -145,6 +155,7 @@ def _is_pdf(data: bytes) -> bool:
 def _type_of_zip(data: bytes) -> str:
     with third_party("ZIP"), zipfile.ZipFile(BytesIO(data)) as archive:
         members = set(archive.namelist())
+        declared = archive.read(_DECLARED_TYPE)[:200].decode("ascii", "replace") if _DECLARED_TYPE in members else ""
     if _OFFICE in members:
         if any(map(_WORD_MEMBER.fullmatch, members)):
             return media_types.DOCX
@@ -152,18 +163,28 @@ def _type_of_zip(data: bytes) -> str:
             return _OFFICE_TYPES[member]
     if _EPUB in members:
         return media_types.EPUB
+    if declared in _OPEN_DOCUMENTS and _OPEN_DOCUMENT in members:
+        return declared
     raise _unsupported(next((name for member, name in _ZIP_CONTENTS if member in members), "ZIP archive"))
 
 
-def _ole_error(data: bytes) -> ParseError:
-    if _ENCRYPTED_STREAM in data:
-        return ParseError("encrypted", "the Office document has a password; remove it and save the document again")
-    return _unsupported("legacy Office document (DOC, XLS, PPT, MSG)")
+def _type_of_ole(data: bytes) -> str:
+    """Return the type of a compound file, which names its streams in UTF-16."""
+    if "EncryptedPackage".encode("utf-16-le") in data:
+        raise ParseError("encrypted", "the Office document has a password; remove it and save the document again")
+    for stream, name in _OLE_STREAMS:
+        if _stream(stream) in data:
+            raise _unsupported(name)
+    if _stream("Workbook") in data or _stream("Book") in data:
+        return media_types.XLS
+    raise _unsupported("legacy Office document")
+
+
+def _stream(name: str) -> bytes:
+    return f"{name}\0".encode("utf-16-le")
 
 
 def _refuse_known_binary(data: bytes) -> None:
-    if data.startswith(b"{\\rtf"):
-        raise _unsupported("RTF document")
     has_nul = b"\0" in data[:1024]
     for offset, signature, name in _BINARIES:
         # A text may begin with the letters of a signature; it has no NUL.

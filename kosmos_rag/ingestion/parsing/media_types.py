@@ -14,6 +14,11 @@ CSV = "text/csv"
 TSV = "text/tab-separated-values"
 JSON = "application/json"
 JSONL = "application/jsonl"
+XLS = "application/vnd.ms-excel"
+RTF = "application/rtf"
+ODT = "application/vnd.oasis.opendocument.text"
+ODS = "application/vnd.oasis.opendocument.spreadsheet"
+ODP = "application/vnd.oasis.opendocument.presentation"
 NOTEBOOK = "application/x-ipynb+json"
 PARQUET = "application/vnd.apache.parquet"
 SVG = "image/svg+xml"
@@ -82,7 +87,7 @@ TEXTS = (
 )
 """Kinds of text that only the extension tells."""
 
-NO_TEXT = frozenset({PDF, DOCX, PPTX, XLSX, EPUB, EML, MBOX, MHTML, PARQUET})
+NO_TEXT = frozenset({PDF, DOCX, PPTX, XLSX, EPUB, XLS, RTF, ODT, ODS, ODP, EML, MBOX, MHTML, PARQUET})
 """Formats that are not a text in one encoding."""
 
 NAMES = dict.fromkeys(CODE.values(), "source code") | {
@@ -100,6 +105,11 @@ NAMES = dict.fromkeys(CODE.values(), "source code") | {
     TSV: "TSV",
     JSON: "JSON",
     JSONL: "JSON Lines",
+    XLS: "XLS",
+    RTF: "RTF",
+    ODT: "ODT",
+    ODS: "ODS",
+    ODP: "ODP",
     NOTEBOOK: "notebook",
     PARQUET: "Parquet",
     SVG: "SVG",

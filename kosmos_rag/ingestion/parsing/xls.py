@@ -1,0 +1,85 @@
+"""Parse XLS (Excel 97 to 2003) with xlrd: a sheet is a section of tables and texts, a number as its cell shows it."""
+
+import os
+from typing import Any
+
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import ParsedDocument
+from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.compose import Composition
+from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.number_format import plain, show
+from kosmos_rag.ingestion.parsing.tables import one_line
+
+_GENERAL = "General"
+_MOST_CELLS = 5_000_000
+
+
+def parse_xls(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False) -> ParsedDocument:
+    """Parse the sheets of a workbook; formulas are the values that Excel stored last.
+
+    Hidden sheets and rows are left out but with `hidden_cells`.
+
+    Raises:
+        ParseError: `encrypted` or `too_large`.
+    """
+    import xlrd
+
+    try:
+        with open(os.devnull, "w") as log:  # noqa: PTH123 — xlrd writes its warnings to standard output
+            workbook = xlrd.open_workbook(file_contents=data, formatting_info=True, logfile=log)
+    except xlrd.XLRDError as error:
+        if "encrypted" in str(error):
+            message = "the workbook has a password; remove it and save the document again"
+            raise ParseError("encrypted", message) from error
+        raise
+    composition = Composition(limits)
+    for sheet in workbook.sheets():
+        if hidden_cells or sheet.visibility == 0:
+            _add_sheet(composition, workbook, sheet, hidden_cells=hidden_cells)
+    return composition.parsed(media_types.XLS, None)
+
+
+def _add_sheet(composition: Composition, workbook: Any, sheet: Any, *, hidden_cells: bool) -> None:
+    if sheet.nrows * sheet.ncols > _MOST_CELLS:
+        raise ParseError("too_large", f"a sheet has {sheet.nrows} rows and {sheet.ncols} columns; split the workbook")
+    rows = [
+        [_cell_text(workbook, cell) for cell in sheet.row(number)]
+        if hidden_cells or not _is_hidden(sheet, number)
+        else []
+        for number in range(sheet.nrows)
+    ]
+    if any(map(any, rows)):
+        composition.heading(1, sheet.name)
+        spans = {
+            (top, left): right - left
+            for top, _, left, right in sheet.merged_cells
+            if right - left > 1 and top < len(rows) and left < len(rows[top])
+        }
+        composition.sheet(rows, spans)
+
+
+def _is_hidden(sheet: Any, number: int) -> bool:
+    info = sheet.rowinfo_map.get(number)
+    return info is not None and bool(info.hidden)
+
+
+def _cell_text(workbook: Any, cell: Any) -> str:
+    import xlrd
+
+    if cell.ctype == xlrd.XL_CELL_TEXT:
+        return one_line(cell.value)
+    if cell.ctype == xlrd.XL_CELL_BOOLEAN:
+        return "TRUE" if cell.value else "FALSE"
+    if cell.ctype == xlrd.XL_CELL_ERROR:
+        return str(xlrd.error_text_from_code.get(cell.value, ""))
+    if cell.ctype not in (xlrd.XL_CELL_NUMBER, xlrd.XL_CELL_DATE):
+        return ""
+    style = workbook.xf_list[cell.xf_index]
+    code = workbook.format_map[style.format_key].format_str if style.format_key in workbook.format_map else _GENERAL
+    if cell.ctype == xlrd.XL_CELL_DATE:
+        try:
+            return show(xlrd.xldate_as_datetime(cell.value, workbook.datemode), code)
+        except (ValueError, OverflowError):
+            return plain(cell.value)
+    return plain(cell.value) if code == _GENERAL else show(cell.value, code)
