@@ -181,7 +181,8 @@ def _without_running_lines(pages: Sequence[PageLines], metrics: _Metrics) -> Ite
                 first += [line] if key not in seen else []
                 seen.add(key)
         first.sort(key=lambda line: -line.baseline)
-        yield (replace(page, items=[item for item in page.items if item not in running]) if running else page), first
+        items = [item for item in page.items if isinstance(item, Paragraph) or item not in running]
+        yield (replace(page, items=items) if running else page), first
 
 
 def _outer_lines(page: PageLines, metrics: _Metrics) -> list[Line]:
@@ -263,7 +264,8 @@ class _PageBuilder:
     def _is_aside(self, line: Line, above: Line | None, *, aside: bool) -> bool:
         """Return whether a line is of a footnote, a caption or a figure."""
         if line.size <= self._metrics.size * _SMALLER:
-            return True
+            # A line of the text may begin with a word in smaller letters: code, an abbreviation in capitals.
+            return aside or self._begins_block(line, above)
         if _CAPTION.match(line.text) and self._begins_block(line, above):
             return True
         return aside and above is not None and above.style == line.style and not self._is_apart(above, line)
@@ -332,8 +334,12 @@ class _PageBuilder:
         return self._is_indented(above, line, below) or self._is_cut_short(above, line)
 
     def _same_text(self, above: Line, line: Line) -> bool:
-        """Return whether a change of style is within a sentence: a line that begins with a bold word."""
-        return abs(above.size - line.size) <= 0.05 * above.size and line.text[:1].islower()
+        """Return whether a change of style is within a sentence: a line that begins with a word in other letters."""
+        if max(above.size, line.size) > 1.05 * max(self._metrics.size, min(above.size, line.size)):
+            return False
+        if above.bold != line.bold:
+            return line.text[:1].islower()
+        return line.text[:1].islower() or not _SENTENCE_END.search(above.text)
 
     def _carries_on(self, last: Line, line: Line, below: Line | None) -> bool:
         """Return whether a line in another place goes on with the last paragraph: next column, next page."""

@@ -431,3 +431,14 @@ def test_parse_pdf__vertical_japanese_is_read_from_right_to_left() -> None:
         }
     )
     assert "".join(parse_pdf(data).text.split()) == "".join(columns)
+
+
+def test_parse_pdf__a_line_that_begins_in_smaller_letters_stays_in_its_paragraph() -> None:
+    drawing = Drawing()
+    drawing.page()
+    for row, (text, size) in enumerate(
+        [("The information that is found in the other folder is added to", 10), ("it, except when the file", 10)]
+        + [("glob-deleteall", 9), ("is in the folder, which removes all that was found before.", 10)]
+    ):
+        drawing.lines(50, 300 + 12 * row, text, size=size)
+    assert "\n\n" not in drawing.parse().text

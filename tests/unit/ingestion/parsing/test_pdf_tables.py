@@ -166,3 +166,15 @@ def test_parse_pdf__generated_prose(held_out: bool) -> None:
         count_breaks(read_text(data), known) for _, data, known in pdf_prose.documents(held_out=held_out, seeds=1)
     ]
     assert sum(each.false for each in results) <= 0.02 * sum(each.breaks for each in results)
+
+
+def test_parse_pdf__running_lines_around_tables() -> None:
+    sheet = Sheet()
+    for number in range(3):
+        if number:
+            sheet.page()
+        sheet.pdf.text(50, 40, "ACME Annual Report")
+        sheet.rows([ROWS[0], *([f"Plan {number}{row}", "15", "45"] for row in range(4))], 300)
+    parsed = sheet.parse()
+    assert len(parsed.tables) == 3
+    assert parsed.text.count("ACME Annual Report") == 1
