@@ -17,6 +17,9 @@ _WIDE_GAP = 1.0
 """Sizes of the letters between two text objects of a line that may be two cells."""
 _WIDE_ADVANCE = 0.72
 """Sizes of the letters that a character takes on average where cells of a table share a text object."""
+_RAISED = 0.22
+_SCRIPT_HEIGHT = 0.28
+"""Sizes of the letters from the baseline to a superscript, and of its height, which that of a quote or hyphen is below."""
 _IDEOGRAPHS = "\u2e80"
 _CELL_GAP = 0.5
 """Sizes of the letters between two characters that belong to different runs."""
@@ -24,7 +27,8 @@ _MAX_PATHS = 5_000
 _MAX_PATH_SEGMENTS = 20_000
 _THIN = 3.0
 """Points that a filled rectangle may be thick and still is a ruled line."""
-_SHORTEST_RULE = 4.0
+_SHORTEST_RULE = 7.0
+"""Points; TeX draws underscores as shorter ones."""
 _LEAST_RULES = 3
 _NEAR = 2.5
 """Points between ends of ruled lines that meet."""
@@ -208,11 +212,15 @@ class _LayerReader:
             return False
         if len(boxes) == 1:
             return True
-        raised = style.baseline + 0.15 * size
-        below, low = style.baseline - 0.05 * size, style.baseline + 0.4 * size
+        baseline = style.baseline
+        raised, high = baseline + _RAISED * size, _SCRIPT_HEIGHT * size
+        below, low, lowest = baseline - 0.05 * size, baseline + 0.4 * size, baseline + 0.15 * size
         right = boxes[0].left
         for left, bottom, end, top in boxes:
-            if left - right > _WIDE_GAP * size or bottom > raised or (bottom < below and top < low):
+            if left - right > _WIDE_GAP * size or (bottom > raised and top - bottom > high):
+                return False
+            # A comma is lowered too, and lower.
+            if bottom < below and lowest < top < low:
                 return False
             right = end
         return True

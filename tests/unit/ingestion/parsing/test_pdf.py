@@ -437,8 +437,11 @@ def test_parse_pdf__a_line_that_begins_in_smaller_letters_stays_in_its_paragraph
     drawing = Drawing()
     drawing.page()
     for row, (text, size) in enumerate(
-        [("The information that is found in the other folder is added to", 10), ("it, except when the file", 10)]
-        + [("glob-deleteall", 9), ("is in the folder, which removes all that was found before.", 10)]
+        [
+            ("The information that is found in the other folder is added to", 10),
+            *[("it, except when the file", 10), ("glob-deleteall", 9)],
+            ("is in the folder, which removes all that was found before.", 10),
+        ]
     ):
         drawing.lines(50, 300 + 12 * row, text, size=size)
     assert "\n\n" not in drawing.parse().text
