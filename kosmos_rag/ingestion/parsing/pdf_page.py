@@ -19,7 +19,7 @@ _WIDE_ADVANCE = 0.72
 """Sizes of the letters that a character takes on average where cells of a table share a text object."""
 _RAISED = 0.22
 _SCRIPT_HEIGHT = 0.28
-"""Sizes of the letters from the baseline to a superscript, and of its height, which that of a quote or hyphen is below."""
+"""Sizes of the letters from the baseline to a superscript, and of its height; quotes and hyphens are lower."""
 _IDEOGRAPHS = "\u2e80"
 _CELL_GAP = 0.5
 """Sizes of the letters between two characters that belong to different runs."""
