@@ -200,6 +200,8 @@ class TenantJobs:
         else:
             kind, key = kinds.SYNC, f"sync {self._collection} {_digest(_identity(item))}"
             payload = {"spec": item, "prune": prune}
+            if "path" in item:
+                self._refuse_other_path(connection, key, Path(item["path"]))
             if item.get("permissions") is not None:
                 self._enqueue_permissions(connection, item["permissions"], every=every, priority=priority)
         preset = self._preset_version(connection)
@@ -214,6 +216,20 @@ class TenantJobs:
             preset=preset,
         )
         return job_id
+
+    def _refuse_other_path(self, connection: psycopg.Connection, key: str, path: Path) -> None:
+        """Raise RequestError where another path of the same root is synchronised.
+
+        A path that no longer exists was moved.
+        """
+        values = {"tenant_id": self._owner.id, "key": key}
+        row = connection.execute(statement("path_of_unfinished_sync"), values).fetchone()
+        if row is None or not (other := Path(row[1])).exists() or (path.exists() and path.samefile(other)):
+            return
+        raise RequestError(
+            f"{other} and {path} have the same root, and job {row[0]} synchronises the first: each would remove the "
+            "documents of the other; give one of them another root, or cancel the job"
+        )
 
     @staticmethod
     def _upload(document: SourceDocument, upload_id: uuid.UUID) -> dict[str, Any]:

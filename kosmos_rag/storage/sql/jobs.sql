@@ -259,6 +259,11 @@ SELECT j.kind, j.state, count(*),
  WHERE j.state IN ('scheduled', 'queued', 'running', 'dead')
  GROUP BY j.kind, j.state
 
+-- name: path_of_unfinished_sync
+SELECT j.id, j.payload -> 'spec' ->> 'path'
+  FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s AND j.key = %(key)s AND j.state IN ('scheduled', 'queued', 'running')
+
 -- name: unfinished_jobs
 SELECT count(*) FILTER (WHERE j.state IN ('queued', 'running') OR j.every_s IS NULL)
   FROM kosmos.jobs j

@@ -118,7 +118,10 @@ def test_mirror__of_a_folder_that_was_moved_is_read_from_there_and_changes_nothi
     first = scope.jobs.enqueue(folder, every=timedelta(hours=1))
     work()
     before, embedded = {document.id for document in scope.documents()}, embedder.texts
-    (tmp_path / "moved").mkdir()
+    (tmp_path / "moved" / folder.name).mkdir(parents=True)
+    with pytest.raises(RequestError, match=f"have the same root, and job {first} synchronises the first"):
+        scope.jobs.enqueue(tmp_path / "moved" / folder.name, every=timedelta(hours=1))
+    (tmp_path / "moved" / folder.name).rmdir()
     moved = folder.rename(tmp_path / "moved" / folder.name)
     assert scope.jobs.enqueue(moved, every=timedelta(hours=1)) == first, "a root has one mirror"
     assert scope.jobs.enqueue(moved, every=timedelta(hours=1), root="other") != first
