@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from kosmos_rag.core.config import RagSettings
-from kosmos_rag.retrieval.departments import GENERAL, DepartmentRule
+from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.storage.documents import FolderTotal
 
 
@@ -17,6 +17,6 @@ def count_departments(totals: Iterable[FolderTotal], settings_of: Callable[[str]
     departments: dict[str, int] = {}
     for total in totals:
         rule = DepartmentRule.from_settings(settings_of(total.collection))
-        name = rule.department({rule.key: total.department}, f"{total.folder}file", total.principals) or GENERAL
+        name = rule.department({rule.key: total.department}, f"{total.folder}file", total.principals)
         departments[name] = departments.get(name, 0) + total.chunks
     return dict(sorted(departments.items()))

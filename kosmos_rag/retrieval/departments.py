@@ -22,8 +22,8 @@ class DepartmentRule:
     """Key in the metadata, and kind of the principal."""
     by_folder: bool
     known: tuple[str, ...]
-    default: str | None
-    """Department of documents without one; None in a collection without departments."""
+    in_use: bool
+    """Whether the collection has departments: it enforces or prefers them."""
 
     @classmethod
     def from_settings(cls, rag: RagSettings, overlay: PresetOverlay | None = None) -> Self:
@@ -43,13 +43,13 @@ class DepartmentRule:
             key=access["key"],
             by_folder=by_folder,
             known=tuple(access["departments"]) if enforced else (),
-            default=GENERAL if enforced or preference else None,
+            in_use=enforced or bool(preference),
         )
 
-    def department(self, metadata: Mapping[str, Any], source: str, principals: Iterable[str]) -> str | None:
+    def department(self, metadata: Mapping[str, Any], source: str, principals: Iterable[str]) -> str:
         """Return the department of a document by metadata or folder.
 
-        Otherwise it is the one whose principal lets the reader read.
+        Otherwise it is the one whose principal lets the reader read, else `general`.
 
         Args:
             metadata: Of the document.
@@ -59,4 +59,4 @@ class DepartmentRule:
         name = department_of(metadata, source, key=self.key, by_folder=self.by_folder, known=self.known)
         prefix = f"{self.key}:"
         held = (principal.removeprefix(prefix) for principal in principals if principal.startswith(prefix))
-        return name or next(held, self.default)
+        return name or next(held, GENERAL)

@@ -25,7 +25,7 @@ def hydrate(
         connection: In the snapshot that the candidates come from.
         scope: Bound values of the query.
         fused: Candidates, best first.
-        departments: How each collection determines the department of a document.
+        departments: Rules of the collections that have departments.
     """
     if not fused:
         return []
@@ -37,13 +37,13 @@ def hydrate(
         row = rows[entry.chunk_id]
         dense, lexical = entry.by_list.get(DENSE), entry.by_list.get(LEXICAL)
         parent = row.pop("parent_start"), row.pop("parent_end")
-        principals, rule = row.pop("principals"), departments[row["collection"]]
+        principals, rule = row.pop("principals"), departments.get(row["collection"])
         passages.append(
             Passage(
                 **row
                 | {name: tuple(row[name]) for name in ("section", "table_context")}
-                | {"notes": notes_of(row["notes"])},
-                department=rule.department(row["metadata"], row["source"], principals),
+                | {"notes": notes_of(row["notes"]) if row["notes"] else ()},
+                department=rule.department(row["metadata"], row["source"], principals) if rule else None,
                 rank=rank,
                 score=entry.score,
                 dense_rank=dense.rank if dense else None,

@@ -189,6 +189,7 @@ class SearchPipeline:
         # Hits of a query that names no number, and passages to load at least, because later stages reorder them.
         self._top_k = retrieval.default_k or (settings.rag.reranking.top_k if reranks else retrieval.top_k)
         self._min_loaded = retrieval.top_k if reranks or rules.enabled else 0
+        self._department_rule = DepartmentRule.from_settings(settings.rag)
 
     def with_settings(self, settings: Settings, settings_hash: str) -> "SearchPipeline":
         """Return a pipeline of another configuration with the same resources.
@@ -323,9 +324,12 @@ class SearchPipeline:
         self, query: Query, wordings: list[RetrieverQuery], snapshot: Snapshot
     ) -> tuple[Query, list[RetrieverQuery]]:
         """Restrict a query to approved documents where the settings require it."""
-        requiring = [
-            stats.collection for stats in snapshot.collections if stats.requires_approved(self._settings.rag.retrieval)
-        ]
+        default = self._settings.rag.retrieval.require_approved
+        presets = {
+            stats.collection: None if stats.overlay is None else stats.overlay.require_approved
+            for stats in snapshot.collections
+        }
+        requiring = [name for name, preset in presets.items() if (default if preset is None else preset)]
         if not requiring:
             return query, wordings
         scope = require_approved(query.scope, requiring)
@@ -369,7 +373,9 @@ class SearchPipeline:
                 ranking, warning = backfill_phrase_results(ranking, others, query.parsed.phrases)
                 warnings += [warning] if warning else []
         departments = {
-            stats.collection: DepartmentRule.from_settings(self._settings.rag, stats.overlay)
+            stats.collection: self._department_rule
+            if stats.overlay is None
+            else DepartmentRule.from_settings(self._settings.rag, stats.overlay)
             for stats in snapshot.collections
         }
         presets = [stats.collection for stats in snapshot.collections if stats.preset is not None]
@@ -379,7 +385,12 @@ class SearchPipeline:
             scope_name="the tenant" if query.collection is None else f"the collection {query.collection}",
             readable_chunks=snapshot.chunks,
             retrievers={name: candidates.explain for name, candidates in ranking.retrievers.items()},
-            passages=hydrate(connection, query.scope, ranking.fused[:limit], departments),
+            passages=hydrate(
+                connection,
+                query.scope,
+                ranking.fused[:limit],
+                {name: rule for name, rule in departments.items() if rule.in_use},
+            ),
             warnings=tuple(warnings),
         )
 

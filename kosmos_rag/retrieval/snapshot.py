@@ -10,7 +10,6 @@ from typing import Any
 
 import psycopg
 
-from kosmos_rag.core.config import RetrievalSettings
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.text.analysis import query_text, split_bigrams
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
@@ -73,15 +72,6 @@ class CollectionStats:
         """Chunks outside all segments, at most."""
         covered = self.segments[-1].last if self.segments else 1
         return min(self.chunks, self.next_sequence - covered)
-
-    def requires_approved(self, settings: RetrievalSettings) -> bool:
-        """Return whether only approved documents of the collection may answer.
-
-        Args:
-            settings: Of the pipeline; the preset of the collection takes precedence.
-        """
-        preset = None if self.overlay is None else self.overlay.require_approved
-        return settings.require_approved if preset is None else preset
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

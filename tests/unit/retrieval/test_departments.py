@@ -17,7 +17,7 @@ BY_METADATA = {"access": {"department_from": "metadata", "key": "unit"}}
 @pytest.mark.parametrize(
     ("settings", "source", "metadata", "held", "department"),
     [
-        (PLAIN, "kb/hr/leave.txt", {}, [], None),
+        (PLAIN, "kb/hr/leave.txt", {}, [], "general"),
         (PLAIN, "kb/hr/leave.txt", {"department": "it"}, [], "it"),
         (PLAIN, "leave.txt", {}, ["department:hr"], "hr"),
         (PREFERRED, "kb/hr/leave.txt", {}, [], "hr"),
@@ -31,21 +31,24 @@ BY_METADATA = {"access": {"department_from": "metadata", "key": "unit"}}
     ],
 )
 def test_department(
-    settings: dict[str, Any], source: str, metadata: dict[str, Any], held: list[str], department: str | None
+    settings: dict[str, Any], source: str, metadata: dict[str, Any], held: list[str], department: str
 ) -> None:
     rule = DepartmentRule.from_settings(RagSettings(**settings))
+    assert rule.in_use == (settings is not PLAIN)
     assert rule.department(metadata, source, held) == department
 
 
 @pytest.mark.parametrize(
     ("overlay", "department"),
     [
-        (PresetOverlay(access=None, department_match=None, require_approved=None), None),
+        (PresetOverlay(access=None, department_match=None, require_approved=None), "general"),
         (PresetOverlay(access=None, department_match={"by_folder": True}, require_approved=None), "hr"),
         (PresetOverlay(access=ENFORCED["access"], department_match=None, require_approved=True), "hr"),
     ],
 )
 def test_department__by_the_preset_of_a_collection_where_the_question_names_none(
-    overlay: PresetOverlay, department: str | None
+    overlay: PresetOverlay, department: str
 ) -> None:
-    assert DepartmentRule.from_settings(RagSettings(), overlay).department({}, "kb/hr/leave.txt", []) == department
+    rule = DepartmentRule.from_settings(RagSettings(), overlay)
+    assert rule.department({}, "kb/hr/leave.txt", []) == department
+    assert rule.in_use == (department == "hr")
