@@ -27,7 +27,7 @@ def chat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
         patch.setenv("KOSMOS_DATABASE__DATA_DIR", str(folder / "database"))
         patch.setenv("KOSMOS_RAG__ANSWER__MODE", "generative")
         patch.setenv("KOSMOS_LANGUAGE_MODEL__URL", started.url())
-        assert _run("ingest", "churn.md").exit_code == 0
+        assert _run("ingest", "churn.md", "--root", ".").exit_code == 0
         yield started
 
 

@@ -20,7 +20,7 @@ _BULLET = "- "
 
 
 def value_of(element: Any, path: str) -> str:
-    """Return the value of a property below an element, or an empty text."""
+    """Return the value of a property below an element, or ""."""
     found = element.find("/".join(W + name for name in path.split("/")))
     return "" if found is None else found.get(_VALUE, "")
 
@@ -85,7 +85,10 @@ class Lists:
             self._counter_of[name] = name if value_of(number, "lvlOverride/startOverride") else abstract
 
     def mark(self, number: str, level: int) -> str:
-        """Count an item and return its printed mark: `3. `, `2.1 `, `- `."""
+        """Count an item and return its printed mark.
+
+        For example `3. `, `2.1 `, `- `.
+        """
         name = self._list_of.get(number, "")
         levels = self._levels.get(name, {})
         if level not in levels or not 0 <= level < _LEVELS:

@@ -1,4 +1,4 @@
-"""Parse PDF with PDFium: the text layer with its paragraphs, the pages, the headings."""
+"""Parse PDF with PDFium: paragraphs of the text layer, pages, headings."""
 
 import re
 import threading
@@ -68,10 +68,14 @@ class _Content:
 
 
 def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> ParsedDocument:
-    """Parse a PDF: one offset a page, also for pages without text.
+    """Parse a PDF: one offset for each page, also without text.
 
-    Headings from the outline, else by their letters. With `ocr`, what is drawn on a page without text is read. A page
-    that cannot be read is left out, with a note.
+    Headings come from the outline, else from their letters. A page that cannot be read is left out, with a note.
+
+    Args:
+        data: the file.
+        limits: limits of the result.
+        ocr: whether to read pages without text by OCR.
 
     Raises:
         ParseError: `encrypted`, `unsupported`, `no_text`, `garbled`, `corrupt`, `too_large`.
@@ -153,7 +157,10 @@ def _text_lines(lines: Sequence[Sequence[Run]]) -> Iterator[Line]:
 
 
 def _table_paragraph(table: Table, limits: OutputLimits, *, is_continued: bool = False) -> Paragraph:
-    """Return a rendered table; the names of a continued one are on the page before, and are context, not text."""
+    """Return a rendered table.
+
+    The column names of a continued table are on the page before; they are context, not text.
+    """
     rendered = render(table, limits)
     if is_continued:
         rendered = replace(rendered, text=rendered.text[rendered.body :], body=0)
@@ -199,9 +206,9 @@ def _no_text(data: bytes, pages: int, *, ocr: bool) -> ParseError:
 
 
 def _check_readable(text: str) -> None:
-    """Raise ParseError `garbled` where most of the characters are no letters and no digits.
+    """Raise ParseError `garbled` if most characters are not letters or digits.
 
-    The fonts of such a file do not say which letters they draw.
+    The fonts of such a file do not define which letters they draw.
     """
     shown = _REPEATED.sub(r"\1", "".join(text.split()))
     readable = sum(map(str.isalnum, shown))
@@ -214,7 +221,7 @@ def _check_readable(text: str) -> None:
 
 
 def _pages(document: Any, limits: OutputLimits, reader: PageReader | None) -> Iterator[PageContent | None]:
-    """Yield the content of each page; None for a page that cannot be read."""
+    """Yield the content of each page; None if it cannot be read."""
     import pypdfium2
 
     if document.get_formtype() != pypdfium2.raw.FORMTYPE_NONE:

@@ -1,4 +1,7 @@
-"""Headings of a PDF without an outline: by size, weight, numbering and position."""
+"""Headings of a PDF without an outline.
+
+They are found by size, weight, numbering and position.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -80,7 +83,10 @@ def _may_be_title(title: str) -> bool:
 
 
 def _is_numbered(paragraph: Paragraph, title: str, following: Paragraph | None) -> bool:
-    """Return whether a paragraph in the letters of the text is a numbered heading above a longer paragraph."""
+    """Return whether a paragraph is a numbered heading.
+
+    It has the letters of the text and is above a longer paragraph.
+    """
     number = _NUMBER.match(title)
     return (
         number is not None

@@ -1,4 +1,4 @@
-"""Lines of a PDF page: the runs of characters that stand side by side, and their text."""
+"""Lines of a PDF page: adjacent runs of characters, and their text."""
 
 import re
 from collections import Counter
@@ -98,7 +98,10 @@ def _line(runs: Sequence[Run]) -> Line:
 
 
 def text_of(runs: Sequence[Run], main: Run | None = None) -> str:
-    """Return the text of runs, with `^` and `_` before superscripts and subscripts of the main run's letters."""
+    """Return the text of runs.
+
+    `^` and `_` precede superscripts and subscripts of the main run's letters.
+    """
     main = main or max(runs, key=lambda run: (run.size, len(run.text)))
     parts: list[str] = []
     right = runs[0].left

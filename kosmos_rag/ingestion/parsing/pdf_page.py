@@ -1,4 +1,7 @@
-"""Read one page of a PDF with PDFium: runs of characters with their places, ruled lines, forms and annotations."""
+"""Read one page of a PDF with PDFium.
+
+It gives runs of characters with their positions, ruled lines, forms and annotations.
+"""
 
 import ctypes
 import math
@@ -37,7 +40,7 @@ _MAX_VALUE_BYTES = 65_536
 
 
 class Run(NamedTuple):
-    """Characters of one line that stand together, in points of the page as it is read."""
+    """Adjacent characters of one line, in points of the rotated page."""
 
     text: str
     left: float
@@ -97,7 +100,13 @@ class Box(NamedTuple):
 
 
 def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
-    """Return the content of a page, given its text layer and the form environment of the document."""
+    """Return the content of a page.
+
+    Args:
+        page: the page.
+        layer: its text layer.
+        forms: the form environment of the document.
+    """
     rules = list(_rules(page)) if layer.count_chars() else []
     lines = list(_LayerReader(layer, table_regions(rules)).read())
     turned: Counter[int] = Counter()
@@ -124,7 +133,10 @@ def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
 
 
 class _LayerReader:
-    """Reads the lines of a text layer with as few calls of PDFium as they need: each costs more than it computes."""
+    """Reads the lines of a text layer with few calls of PDFium.
+
+    A call costs more than it computes.
+    """
 
     def __init__(self, layer: Any, tables: Sequence[Box]) -> None:
         self._raw = _raw()
@@ -203,7 +215,10 @@ class _LayerReader:
             yield Box(left, bottom, right, top)
 
     def _is_simple(self, boxes: list[Box], words: str, style: _Style) -> bool:
-        """Return whether a line has no cells and no superscripts, by the boxes of its text objects."""
+        """Return whether a line has no cells and no superscripts.
+
+        The boxes of its text objects show it.
+        """
         size = max(style.size, 1.0)
         box = _union(boxes)
         if self._tables and any(_overlap(box, table) for table in self._tables):
@@ -226,7 +241,7 @@ class _LayerReader:
         return True
 
     def _runs(self, first: int, count: int, style: _Style) -> Iterator[Run]:
-        """Yield the characters of a line in runs that stand together and are of one size."""
+        """Yield the runs of a line: adjacent characters of one size."""
         raw, loose = _raw(), ctypes.byref(self._loose)
         letters: list[str] = []
         left = right = baseline = 0.0
@@ -266,7 +281,7 @@ def _overlap(box: Box, other: Box) -> bool:
 
 
 def _is_vertical(boxes: list[Box], words: str, size: float) -> bool:
-    """Return whether characters stand below each other, as in vertical Japanese."""
+    """Return whether characters are below each other, as in vertical Japanese."""
     box = _union(boxes)
     return len(words) > 1 and box.top - box.bottom > 0.8 * size * (len(words) - 1) and box.right - box.left < 2 * size
 
@@ -322,7 +337,10 @@ def _belongs(group: _RuleGroup, other: _RuleGroup) -> bool:
 
 
 def _rules(page: Any) -> Iterator[Rule]:
-    """Yield the ruled lines of a page: thin rectangles, edges of larger ones, straight strokes."""
+    """Yield the ruled lines of a page.
+
+    They are thin rectangles, edges of larger ones, and straight strokes.
+    """
     raw = _raw()
     remaining = _MAX_PATH_SEGMENTS
     count = raw.FPDFPage_CountObjects(page.raw)
@@ -362,7 +380,10 @@ def _path_rules(shape: Any) -> Iterator[Rule]:
 
 
 def _straight_parts(shape: Any) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
-    """Yield start and end of each straight part of a path, in points of the page."""
+    """Yield start and end of each straight part of a path.
+
+    In points of the page.
+    """
     raw = _raw()
     matrix = raw.FS_MATRIX()
     raw.FPDFPageObj_GetMatrix(shape, ctypes.byref(matrix))
@@ -386,7 +407,7 @@ def _straight_parts(shape: Any) -> Iterator[tuple[tuple[float, float], tuple[flo
 
 
 def _values(page: Any, forms: Any) -> Iterator[str]:
-    """Yield the values of form fields, `name: value`, and the texts of annotations."""
+    """Yield `name: value` of form fields, and texts of annotations."""
     raw = _raw()
     for index in range(min(raw.FPDFPage_GetAnnotCount(page.raw), _MAX_ANNOTATIONS)):
         annotation = raw.FPDFPage_GetAnnot(page.raw, index)

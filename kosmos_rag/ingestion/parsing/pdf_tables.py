@@ -1,4 +1,7 @@
-"""Tables of a PDF page, ruled and unruled, by the places of characters and lines."""
+"""Find the tables of a PDF page, ruled and unruled.
+
+They are found by the positions of characters and lines.
+"""
 
 import re
 from bisect import bisect_right
@@ -66,7 +69,10 @@ class _Row:
 
 
 def find_tables(content: PageContent) -> list[FoundTable]:
-    """Return the tables of a page: those within ruled lines, then those of text that stands in columns."""
+    """Return the tables of a page.
+
+    First those within ruled lines, then those of text in columns.
+    """
     if sum(map(len, content.lines)) > _MAX_RUNS:
         return []
     found: list[FoundTable] = []
@@ -88,7 +94,10 @@ def find_tables(content: PageContent) -> list[FoundTable]:
 
 
 def continue_table(before: FoundTable, found: FoundTable) -> Table | None:
-    """Return a table at the top of a page with the header of the one that it continues; None where it has its own."""
+    """Return a table with the header of the one that it continues.
+
+    It is at the top of a page. None if it has its own header.
+    """
     width = len(found.table.rows[0])
     near = abs(before.box.left - found.box.left) + abs(before.box.right - found.box.right) < 4 * _NEAR
     if not near or width != len(before.table.rows[0]):
@@ -106,7 +115,10 @@ def continue_table(before: FoundTable, found: FoundTable) -> Table | None:
 
 
 def _with_outer_rows(region: Box, lines: Sequence[Sequence[Run]]) -> Box:
-    """Return a region with the row of cells above its first ruled line and the one below its last."""
+    """Extend a region by the rows of cells just outside its lines.
+
+    They are above its first ruled line and below its last.
+    """
     top, bottom = region.top, region.bottom
     for runs in lines:
         size, baseline = runs[0].size, runs[0].baseline
@@ -161,7 +173,7 @@ def _ruled_table(runs: Sequence[Run], rules: Sequence[Rule], region: Box) -> Tab
 
 
 def _cluster(values: Iterable[float]) -> list[float]:
-    """Return one value for those that are near to each other, in order."""
+    """Return one value for each group of close values, in order."""
     clusters: list[float] = []
     for value in sorted(values):
         if not clusters or value - clusters[-1] > _NEAR:
@@ -208,7 +220,10 @@ class _Grid:
         return next((band for band in range(len(self._ys) - 1) if middle >= self._ys[band + 1]), len(self._ys) - 2)
 
     def _spans(self, band: int) -> dict[int, int]:
-        """Return the width in columns of each cell of a band, by its first column."""
+        """Return the width of each cell of a band by its first column.
+
+        In columns.
+        """
         middle = (self._ys[band] + self._ys[band + 1]) / 2
         spans: dict[int, int] = {0: 1}
         first = 0
@@ -234,7 +249,10 @@ class _Grid:
         return any(abs(rule.bottom - y) <= _NEAR and rule.left <= x <= rule.right for rule in self._horizontal)
 
     def _lines_of(self, cells: dict[int, list[Run]]) -> list[_Row] | None:
-        """Return a row for each line of a band without ruled lines between its rows; None for a band that is a row."""
+        """Return a row for each line of a band without inner ruled lines.
+
+        None for a band that is one row.
+        """
         lines = _lines([run for runs in cells.values() for run in runs])
         counts = sorted((len(_lines(runs)) for runs in cells.values()), reverse=True)
         if len(self._ys) > _LEAST_ROWS + 1 or len(counts) < 2 or len(lines) < 2:
@@ -264,7 +282,10 @@ def _lines(runs: Iterable[Run]) -> list[list[Run]]:
 
 
 def _banded_table(runs: Sequence[Run], horizontal: Sequence[Rule]) -> Table | None:
-    """Return a table between horizontal lines only: its columns by the gaps between the runs."""
+    """Return a table with horizontal lines only.
+
+    Gaps between the runs separate its columns.
+    """
     widest = max((rule.right - rule.left for rule in horizontal), default=0.0)
     full = _cluster(rule.bottom for rule in horizontal if rule.right - rule.left > 0.9 * widest)
     lines = _lines(runs)
@@ -286,7 +307,10 @@ def _banded_table(runs: Sequence[Run], horizontal: Sequence[Rule]) -> Table | No
 
 
 def _columns(lines: Sequence[Sequence[Run]]) -> list[tuple[float, float]]:
-    """Return left and right of each column: between them is a gap that few lines cross."""
+    """Return left and right of each column.
+
+    Few lines cross the gap between two columns.
+    """
     size = max(1.0, sorted(run.size for line in lines for run in line)[sum(map(len, lines)) // 2])
     allowed = int(len(lines) * _SPANNING) if len(lines) >= 8 else 1 if len(lines) >= 4 else 0
     best: list[tuple[float, float]] = []
@@ -298,7 +322,10 @@ def _columns(lines: Sequence[Sequence[Run]]) -> list[tuple[float, float]]:
 
 
 def _covered(lines: Sequence[Sequence[Run]], crossing: int, size: float) -> list[tuple[float, float]]:
-    """Return the stretches that more than `crossing` lines cover, those apart by less than a column gap as one."""
+    """Return the stretches that more than `crossing` lines cover.
+
+    Stretches that are closer than a column gap are joined.
+    """
     runs = [run for line in lines for run in line]
     edges = sorted([*((run.left, 1) for run in runs), *((run.right, -1) for run in runs)])
     stretches: list[tuple[float, float]] = []
@@ -316,7 +343,10 @@ def _covered(lines: Sequence[Sequence[Run]], crossing: int, size: float) -> list
 
 
 def _placed_rows(lines: Sequence[Sequence[Run]], columns: Sequence[tuple[float, float]]) -> list[_Row]:
-    """Return the lines as rows with columns, lines too near to be of two rows as one."""
+    """Return the lines as rows with columns.
+
+    Lines that are too close to be two rows are joined.
+    """
     rows: list[_Row] = []
     last = 0.0
     for line in lines:
@@ -330,7 +360,7 @@ def _placed_rows(lines: Sequence[Sequence[Run]], columns: Sequence[tuple[float, 
 
 
 def _place(line: Sequence[Run], columns: Sequence[tuple[float, float]]) -> _Row:
-    """Put the runs of a line into columns: each into the one that it overlaps most."""
+    """Put each run of a line into the column that it overlaps most."""
     row = _Row(baseline=line[0].baseline)
     for run in line:
         overlaps = [min(run.right, right) - max(run.left, left) for left, right in columns]
@@ -344,7 +374,10 @@ def _place(line: Sequence[Run], columns: Sequence[tuple[float, float]]) -> _Row:
 
 
 def _join_continued(rows: Sequence[_Row]) -> list[_Row]:
-    """Join lines that continue the cells of the row above, or surround those of a row in its middle."""
+    """Join lines that continue the cells of a row.
+
+    They are below it, or around it if it is in the middle of a cell.
+    """
     rows = _join_centred(rows)
     gaps = sorted(above.baseline - below.baseline for above, below in pairwise(rows))
     if not gaps:
@@ -365,7 +398,7 @@ def _join_continued(rows: Sequence[_Row]) -> list[_Row]:
 
 
 def _join_centred(rows: Sequence[_Row]) -> list[_Row]:
-    """Join the two lines of a cell with the row that stands between them."""
+    """Join the two lines of a cell with the row between them."""
     joined: list[_Row] = []
     index = 0
     while index < len(rows):
@@ -407,7 +440,10 @@ def _merge(rows: Sequence[_Row]) -> _Row:
 
 
 def _spread_header(rows: Sequence[_Row], columns: Sequence[tuple[float, float]], horizontal: Sequence[Rule]) -> None:
-    """Find which columns the cells of an upper header row cover: by the line below them, else by their middle."""
+    """Find the columns that cells of an upper header row cover.
+
+    By the line below them, else by their middle.
+    """
     if len(rows) < _LEAST_ROWS or not 0 < len(rows[0].cells) < len(columns):
         return
     top = rows[0]
@@ -445,7 +481,10 @@ def _covered_columns(
 
 
 def _table(rows: Sequence[_Row], columns: int) -> Table | None:
-    """Return a table of rows, without those that are blank; None for one that is no table."""
+    """Return a table of rows without blank ones.
+
+    None if they are no table.
+    """
     filled = [row for row in rows if any(row.cells.values())]
     if len(filled) < 2 or columns < 2:
         return None
@@ -461,14 +500,20 @@ def _cell_text(runs: Sequence[Run]) -> str:
 
 
 def _bold_rows(rows: Sequence[_Row]) -> int | None:
-    """Return the number of leading rows in bold letters; None where the letters say nothing."""
+    """Return the number of leading rows in bold letters.
+
+    None if the letters are no evidence.
+    """
     bold = [all(run.bold for runs in row.cells.values() for run in runs) for row in rows]
     count = next((index for index, is_bold in enumerate(bold) if not is_bold), len(bold))
     return count if 0 < count <= 3 and not any(bold[count : count + 3]) and count < len(rows) else None
 
 
 def _tabular_lines(lines: Sequence[Sequence[Run]], taken: set[int]) -> Iterator[list[int]]:
-    """Yield the indexes of consecutive lines that stand in columns, as far as nothing else is between them."""
+    """Yield the indexes of consecutive lines in columns.
+
+    Nothing else is between them.
+    """
     group: list[int] = []
     pending: list[int] = []
     for index, runs in enumerate(lines):
@@ -496,7 +541,7 @@ def _has_cells(runs: Sequence[Run]) -> bool:
 
 
 def _is_cell(runs: Sequence[Run], following: Sequence[Run]) -> bool:
-    """Return whether a line and the next one in the file are cells of one row."""
+    """Return whether two consecutive lines are cells of one row."""
     before, after = runs[-1], following[0]
     drop = (before.baseline - after.baseline) / max(before.size, 1.0)
     return after.left - before.right > 0.5 * before.size and -_CELL_LINES <= drop <= _SAME_ROW
@@ -509,7 +554,10 @@ def _is_near(above: Sequence[Run], runs: Sequence[Run]) -> bool:
 
 
 def _is_within(runs: Sequence[Run], group: Sequence[Sequence[Run]]) -> bool:
-    """Return whether a line may be a row with one cell: it is not wider than the first cells of the others."""
+    """Return whether a line may be a row with one cell.
+
+    It is not wider than the first cells of the others.
+    """
     left = min(line[0].left for line in group)
     right = max(line[-1].right for line in group)
     return runs[0].left >= left - _NEAR and runs[-1].right - runs[0].left < 0.6 * (right - left)
@@ -529,7 +577,7 @@ def _unruled_table(runs: Sequence[Run]) -> Table | None:
 
 
 def _is_tabular(table: Table) -> bool:
-    """Return whether cells are those of a table, and not prose in columns or the items of a list."""
+    """Return whether cells are a table, not prose or a list."""
     if len(table.rows) < _LEAST_ROWS or _filled(table) < _LEAST_FILLED or _is_prose(table):
         return False
     first = [row[0] for row in table.rows if row[0]]
@@ -547,7 +595,10 @@ def _is_prose(table: Table) -> bool:
 
 
 def _is_drawing(table: Table) -> bool:
-    """Return whether cells are the boxes of a drawing: few are filled, none next to another."""
+    """Return whether cells are the boxes of a drawing.
+
+    Few are filled, and none next to another.
+    """
     return _filled(table) < _LEAST_DRAWN or not any(
         before and after for row in table.rows for before, after in pairwise(row)
     )
