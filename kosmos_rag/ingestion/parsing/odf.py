@@ -1,4 +1,7 @@
-"""Parse OpenDocument texts, sheets and presentations: headings, lists, notes and tables in the order of the file."""
+"""Parse OpenDocument texts, sheets and presentations.
+
+Headings, lists, notes and tables are in the order of the file.
+"""
 
 import re
 import zipfile
@@ -31,7 +34,14 @@ _CONTENT, _META, _MANIFEST = "content.xml", "meta.xml", "META-INF/manifest.xml"
 
 
 def parse_odf(data: bytes, limits: OutputLimits, *, media_type: str) -> ParsedDocument:
-    """Parse an OpenDocument file; a slide is a page, a sheet a section.
+    """Parse an OpenDocument file.
+
+    A slide is a page, a sheet a section.
+
+    Args:
+        data: the file.
+        limits: limits of the result.
+        media_type: text, sheet or presentation.
 
     Raises:
         ParseError: `encrypted`, or `too_large`, `corrupt` or `unsupported` for an archive that is not safe to open.
@@ -149,7 +159,10 @@ class _Reader:
 
 
 def _outermost(root: Element, tags: Iterable[str]) -> Iterator[Element]:
-    """Yield the outermost elements with one of the tags; what is inside items of lists and pages follows them."""
+    """Yield the outermost elements with one of the tags.
+
+    Elements inside items of lists and pages follow them.
+    """
     pending = [root]
     while pending:
         element = pending.pop()

@@ -220,9 +220,9 @@ class _Grid:
         return next((band for band in range(len(self._ys) - 1) if middle >= self._ys[band + 1]), len(self._ys) - 2)
 
     def _spans(self, band: int) -> dict[int, int]:
-        """Return the width of each cell of a band by its first column.
+        """Return the columns that each cell of a band spans.
 
-        In columns.
+        By its first column.
         """
         middle = (self._ys[band] + self._ys[band + 1]) / 2
         spans: dict[int, int] = {0: 1}
@@ -249,7 +249,7 @@ class _Grid:
         return any(abs(rule.bottom - y) <= _NEAR and rule.left <= x <= rule.right for rule in self._horizontal)
 
     def _lines_of(self, cells: dict[int, list[Run]]) -> list[_Row] | None:
-        """Return a row for each line of a band without inner ruled lines.
+        """Return the lines of a band without inner ruled lines as rows.
 
         None for a band that is one row.
         """
@@ -360,7 +360,10 @@ def _placed_rows(lines: Sequence[Sequence[Run]], columns: Sequence[tuple[float, 
 
 
 def _place(line: Sequence[Run], columns: Sequence[tuple[float, float]]) -> _Row:
-    """Put each run of a line into the column that it overlaps most."""
+    """Put each run of a line into its column.
+
+    It is the column that the run overlaps most.
+    """
     row = _Row(baseline=line[0].baseline)
     for run in line:
         overlaps = [min(run.right, right) - max(run.left, left) for left, right in columns]

@@ -7,7 +7,9 @@ from kosmos_rag.ingestion.parsing.limits import OutputLimits
 
 
 def parse_rtf(data: bytes, limits: OutputLimits) -> ParsedDocument:
-    """Parse a Rich Text document; a row of a table is a line, `cell | cell`.
+    """Parse a Rich Text document.
+
+    A row of a table is a line, `cell | cell`.
 
     Raises:
         ParseError: `too_large`.

@@ -1,4 +1,7 @@
-"""Parse XLS (Excel 97 to 2003) with xlrd: a sheet is a section of tables and texts, a number as its cell shows it."""
+"""Parse XLS (Excel 97 to 2003) with xlrd.
+
+A sheet is a section of tables and texts; a number is formatted as its cell shows it.
+"""
 
 import os
 from typing import Any
@@ -16,9 +19,14 @@ _MOST_CELLS = 5_000_000
 
 
 def parse_xls(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False) -> ParsedDocument:
-    """Parse the sheets of a workbook; formulas are the values that Excel stored last.
+    """Parse the sheets of a workbook.
 
-    Hidden sheets and rows are left out but with `hidden_cells`.
+    Formulas are the values that Excel stored last. Hidden sheets and rows are left out by default.
+
+    Args:
+        data: the file.
+        limits: limits of the result.
+        hidden_cells: whether to read hidden sheets and rows.
 
     Raises:
         ParseError: `encrypted` or `too_large`.
