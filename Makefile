@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
+PARSERS_VENV := .venv-parsers
+PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-audit bench-schema bench-service bench-fairness bench-slo clean
+.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-audit bench-schema bench-service bench-fairness bench-slo clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -21,6 +23,12 @@ $(PEERS_STAMP): benchmarks/peers/requirements.txt
 	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/requirements.txt
 	touch $(PEERS_STAMP)
+
+# Other parsers, without models.
+$(PARSERS_STAMP): benchmarks/peers/parsers.txt
+	test -x $(PARSERS_VENV)/bin/python || $(PYTHON) -m venv $(PARSERS_VENV)
+	$(PARSERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/parsers.txt
+	touch $(PARSERS_STAMP)
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
@@ -69,6 +77,9 @@ bench-quality: $(STAMP)
 # Documentation trees, which pip downloads; TREE=NAME measures one.
 bench-docs: $(STAMP)
 	$(BIN)/python -m benchmarks.documentation $(if $(TREE),--tree $(TREE))
+
+bench-parsing: $(STAMP) $(PARSERS_STAMP)
+	$(BIN)/python -m benchmarks.parsing
 
 bench-ingest: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks.ingest

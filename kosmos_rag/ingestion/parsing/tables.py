@@ -98,8 +98,9 @@ def _header(table: Table) -> HeaderRows:
 
 def _name_levels(table: Table, header: HeaderRows) -> list[list[str]]:
     """Return the header cells above each column, for each header row."""
-    last = header.first + header.count - 1
-    return [_spread(table, index, fill_gaps=index < last) for index in range(header.first, last + 1)]
+    indexes = range(header.first, header.first + header.count)
+    width = max((len(table.rows[index]) for index in indexes), default=0)
+    return [_spread(table, index, width if index < indexes[-1] else 0) for index in indexes]
 
 
 def _join_levels(levels: Sequence[Sequence[str]]) -> list[str]:
@@ -111,18 +112,19 @@ def _join_levels(levels: Sequence[Sequence[str]]) -> list[str]:
     return [_UNIT_LEVEL.sub(r" \1", " / ".join(dict.fromkeys(filter(None, column)))) for column in columns]
 
 
-def _spread(table: Table, index: int, *, fill_gaps: bool) -> list[str]:
+def _spread(table: Table, index: int, width: int) -> list[str]:
     """Repeat each header cell over the columns that it covers.
 
-    In an upper row without merged cells, as CSV files have, it covers the gap after it.
+    In an upper row without merged cells, as CSV files have, it covers the gap after it, up to `width`.
     """
     row = table.rows[index]
     names = list(row)
-    widths = {column: table.spans[index, column] for column in range(len(row)) if (index, column) in table.spans}
-    for column, width in widths.items():
-        names[column : column + width] = [row[column], *[row[column][:_MAX_NAME_CHARS]] * (width - 1)]
-    if fill_gaps and not widths:
-        for column in range(1, len(names)):
+    spans = {column: table.spans[index, column] for column in range(len(row)) if (index, column) in table.spans}
+    for column, columns in spans.items():
+        names[column : column + columns] = [row[column], *[row[column][:_MAX_NAME_CHARS]] * (columns - 1)]
+    if not spans:
+        names += [""] * (width - len(names))
+        for column in range(1, width):
             names[column] = names[column] or names[column - 1][:_MAX_NAME_CHARS]
     return names
 

@@ -56,6 +56,7 @@ def test_render__a_first_row_of_values_is_no_header(lines: str) -> None:
     ("lines", "spans", "header"),
     [
         ("Region|2022||2023|\n|Q1|Q2|Q1|Q2\nN|1|2|3|4", {}, "Region | 2022 / Q1 | 2022 / Q2 | 2023 / Q1 | 2023 / Q2"),
+        ("|2022||2023\nRegion|Q1|Q2|Q1|Q2\nN|1|2|3|4", {}, "Region | 2022 / Q1 | 2022 / Q2 | 2023 / Q1 | 2023 / Q2"),
         ("|2022||2023|\nRegion|Q1|Q2|Q1|Q2\nN|1|2|3|4", {}, "Region | 2022 / Q1 | 2022 / Q2 | 2023 / Q1 | 2023 / Q2"),
         ("Plan|Cost||Note\nPlan|Net|Gross|Note\nA|1|2|x", {(0, 1): 2}, "Plan | Cost / Net | Cost / Gross | Note"),
         ("Item|Weight|Price\n|(kg)|(EUR)\nA|1|2", {}, "Item | Weight (kg) | Price (EUR)"),
