@@ -72,6 +72,17 @@ class Running:
         # Reading the certificates of all authorities takes 30 ms, and this is plain HTTP.
         return httpx.Client(base_url=self.url, headers=headers, timeout=30, trust_env=False, verify=False)
 
+    def post(self, path: str, body: bytes, *, length: int | None = None) -> socket.socket:
+        """Send a request by hand, whose body may end before its `length`, and return the open connection."""
+        port = int(self.url.rpartition(":")[2])
+        head = (
+            f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {self.signer.token()}\r\n"
+            f"content-type: application/json\r\ncontent-length: {length or len(body)}\r\n\r\n"
+        )
+        connection = socket.create_connection(("127.0.0.1", port), timeout=30)
+        connection.sendall(head.encode() + body)
+        return connection
+
     def key(
         self, name: str, *scopes: str, tenant_name: str = "acme", principals: tuple[str, ...] = (), **options: Any
     ) -> str:
