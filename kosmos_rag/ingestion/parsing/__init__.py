@@ -15,7 +15,7 @@ from kosmos_rag.ingestion.parsing.code import parse_code
 from kosmos_rag.ingestion.parsing.csv import parse_csv
 from kosmos_rag.ingestion.parsing.decode import decode_text
 from kosmos_rag.ingestion.parsing.detect import detect, is_small_text
-from kosmos_rag.ingestion.parsing.docx import parse_docx
+from kosmos_rag.ingestion.parsing.docx import parse_docx, parse_wordml
 from kosmos_rag.ingestion.parsing.eml import ParsePart, parse_eml, parse_mbox, parse_mhtml
 from kosmos_rag.ingestion.parsing.epub import parse_epub
 from kosmos_rag.ingestion.parsing.errors import third_party
@@ -54,6 +54,7 @@ _PARSERS: dict[str, _Parser] = {
     **{name: _bounded(partial(parse_markup, media_type=name)) for name in set(media_types.MARKUP.values())},
     media_types.PDF: parse_pdf,
     media_types.DOCX: parse_docx,
+    media_types.WORDML: parse_wordml,
     media_types.PPTX: parse_pptx,
     media_types.XLSX: parse_xlsx,
     media_types.EPUB: parse_epub,

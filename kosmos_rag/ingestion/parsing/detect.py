@@ -210,6 +210,8 @@ def _type_of_text(text: str, extension: str) -> str:
         return media_types.HTML
     if _SVG_START.match(text, start):
         return media_types.SVG
+    if text.startswith("<w:wordDocument", start):
+        return media_types.WORDML
     if _WEBVTT.match(text):
         return media_types.WEBVTT
     if (mail := _type_of_mail(text, extension)) is not None:

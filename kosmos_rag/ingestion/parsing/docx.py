@@ -3,16 +3,17 @@
 The archive is screened first.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
-from kosmos_rag.ingestion.parsing.archive import screen_office
+from kosmos_rag.ingestion.parsing.archive import refuse_doctype, screen_office
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.docx_styles import Lists, Styles, W, value_of
@@ -24,6 +25,7 @@ from kosmos_rag.ingestion.parsing.table_builder import MAX_COLUMNS, Cell, TableB
 from kosmos_rag.ingestion.parsing.tables import Table, one_line
 
 _TABLE, _ROW, _CELL, _EXTERNAL = f"{W}tbl", f"{W}tr", f"{W}tc", f"{W}altChunk"
+_NAMESPACE_2003 = b"http://schemas.microsoft.com/office/word/2003/wordml"
 _LIST_LEVELS = frozenset("012345678")
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 
@@ -41,7 +43,36 @@ def parse_docx(data: bytes, limits: OutputLimits = UNLIMITED) -> ParsedDocument:
     package = _open(data)
     part = package.main_document_part
     composition = Composition(limits)
-    for block in _Reader(part, limits).blocks(part.document.element.body):
+    reader = _Reader(part, part.document.styles.element, limits)
+    _add_blocks(composition, reader.blocks(part.document.element.body))
+    return composition.parsed(media_types.DOCX, _core_title(package) or composition.first_title)
+
+
+def parse_wordml(data: bytes, limits: OutputLimits) -> ParsedDocument:
+    """Parse a document in the XML of Word 2003, which has the elements of DOCX in one file.
+
+    Raises:
+        ParseError: `too_large`, or `corrupt` for a DOCTYPE.
+    """
+    from docx.oxml import parse_xml
+
+    refuse_doctype(data, "document", "Word XML")
+    root = parse_xml(data.replace(_NAMESPACE_2003, W.strip("{}").encode()))
+    composition = Composition(limits)
+    reader = _Reader(_NoPackage(), root, limits)
+    _add_blocks(composition, reader.blocks(root.find(f"{W}body")))
+    return composition.parsed(media_types.WORDML, composition.first_title)
+
+
+class _NoPackage:
+    """Stands for the package of a document that is one file."""
+
+    rels: Mapping[str, Any] = MappingProxyType({})
+    related_parts: Mapping[str, Any] = MappingProxyType({})
+
+
+def _add_blocks(composition: Composition, blocks: "Iterable[_Block]") -> None:
+    for block in blocks:
         if isinstance(block, Table):
             composition.table(block)
         elif isinstance(block, ParsedDocument):
@@ -50,7 +81,6 @@ def parse_docx(data: bytes, limits: OutputLimits = UNLIMITED) -> ParsedDocument:
             composition.heading(block.level, block.text)
         else:
             composition.block(block.text)
-    return composition.parsed(media_types.DOCX, _core_title(package) or composition.first_title)
 
 
 def _open(data: bytes) -> Any:
@@ -89,11 +119,11 @@ _Block = _Paragraph | Table | ParsedDocument
 class _Reader:
     """Reads the blocks of a document."""
 
-    def __init__(self, part: Any, limits: OutputLimits) -> None:
+    def __init__(self, part: Any, styles: Any, limits: OutputLimits) -> None:
         self._part = part
         self._limits = limits
         self._texts = TextReader(part)
-        self._styles = Styles(part.document.styles.element)
+        self._styles = Styles(styles)
         self._lists = Lists(self._texts.related_root("numbering"))
 
     def blocks(self, body: Any) -> Iterator[_Block]:

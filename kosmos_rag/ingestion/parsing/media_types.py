@@ -14,6 +14,7 @@ CSV = "text/csv"
 TSV = "text/tab-separated-values"
 JSON = "application/json"
 JSONL = "application/jsonl"
+WORDML = "application/vnd.ms-wordml"
 XLS = "application/vnd.ms-excel"
 RTF = "application/rtf"
 ODT = "application/vnd.oasis.opendocument.text"
@@ -105,6 +106,7 @@ NAMES = dict.fromkeys(CODE.values(), "source code") | {
     TSV: "TSV",
     JSON: "JSON",
     JSONL: "JSON Lines",
+    WORDML: "Word XML",
     XLS: "XLS",
     RTF: "RTF",
     ODT: "ODT",

@@ -12,6 +12,7 @@ from docx.opc.packuri import PackURI
 from docx.opc.part import Part
 from docx.oxml import parse_xml
 
+from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing import parse
 
@@ -225,3 +226,26 @@ def strict(data: bytes) -> bytes:
 def test_parse_docx__strict_open_xml(report_docx: bytes) -> None:
     parsed = parse(SourceDocument(source="a.docx", data=strict(report_docx)))
     assert parsed == parse(SourceDocument(source="a.docx", data=report_docx))
+
+
+def test_parse_docx__xml_of_word_2003() -> None:
+    source = (
+        '<?xml version="1.0"?><?mso-application progid="Word.Document"?><w:wordDocument '
+        'xmlns:w="http://schemas.microsoft.com/office/word/2003/wordml" xmlns:x="urn:x"><w:styles>'
+        '<w:style w:styleId="b"><w:name w:val="heading 1"/></w:style></w:styles><w:body><x:sect><w:p><w:pPr>'
+        '<w:pStyle w:val="b"/></w:pPr><w:r>'
+        "<w:t>Top</w:t></w:r></w:p><w:p><w:r><w:t>Words</w:t></w:r><w:r><w:pict><w:binData>iVBORw0</w:binData></w:pict>"
+        "</w:r></w:p><w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p>"
+        "</w:tc></w:tr></w:tbl></x:sect></w:body></w:wordDocument>"
+    )
+    parsed = parse(SourceDocument(source="a.xml", data=source.encode()))
+    assert parsed.text == "Top\n\nWords\n\na | b"
+    assert [(h.level, h.title) for h in parsed.headings] == [(1, "Top")]
+
+
+@pytest.mark.parametrize("body", ["", "<w:p>", "</w:wordDocument>", "<!DOCTYPE a><w:body/>"])
+def test_parse_docx__broken_xml_of_word_2003(body: str) -> None:
+    data = f'<w:wordDocument xmlns:w="http://schemas.microsoft.com/office/word/2003/wordml">{body}'
+    with pytest.raises(ParseError) as caught:
+        parse(SourceDocument(source="a.xml", data=data.encode()))
+    assert caught.value.code == "corrupt"
