@@ -286,7 +286,7 @@ class ChunkText:
 
     @property
     def header(self) -> str:
-        """Title, section and context of the table, without names that the chunk contains.
+        """Title, section and table context that the chunk does not contain.
 
         A title that is the file's name is left out: `scan-0042` carries no meaning. So are the names of columns that
         the rows repeat.

@@ -198,7 +198,10 @@ class SupervisorChannel:
             self.report_ended(jobs)
 
     def retry_until_available(self, write: Callable[[], object]) -> None:
-        """Retry `write` until the database is available, with room, or leases have expired."""
+        """Retry `write` until it succeeds or the leases have expired.
+
+        It fails while the database is unavailable or has no space.
+        """
         deadline = time.monotonic() + RELEASE_TIMEOUT_S
         while True:
             try:

@@ -188,7 +188,10 @@ class ParsedDocument:
         return max(1, bisect_right(self.pages, offset)) if self.pages else None
 
     def table_context_at(self, offset: int) -> tuple[str, ...]:
-        """Return caption and names of columns of the table that begins before `offset` and ends after it."""
+        """Return caption and column names of the table around `offset`.
+
+        The table begins before it and ends after it.
+        """
         index = bisect_left(self.tables, offset, key=lambda table: table.start) - 1
         return self.tables[index].context if index >= 0 and offset < self.tables[index].end else ()
 

@@ -44,7 +44,10 @@ def _paragraphs(text: str, span: Span) -> Iterator[Block]:
 
 
 def table_rows(text: str, table: TableSpan) -> Iterator[Block]:
-    """Yield the rows of a table; the first begins with caption and header."""
+    """Yield the rows of a table.
+
+    The first begins with caption and header.
+    """
     start = table.start
     first_end = text.find("\n", max(start, table.body or start), table.end)
     ends = [at for at in (first_end,) if at != -1]
@@ -64,7 +67,9 @@ def _split_at_blank_lines(text: str, span: Span) -> Iterator[Span]:
 
 
 class ParagraphChunker:
-    """Joins paragraphs and rows of tables to chunks of at least `min_size` characters.
+    """Joins paragraphs and rows of tables to chunks.
+
+    A chunk has at least `min_size` characters.
 
     A table ends none of its own chunks before `max_size`. A paragraph or row over `max_size` is cut recursively.
     """

@@ -32,7 +32,7 @@ _KEYWORDS = {
     "text/x-swift": "class enum extension func protocol struct",
     "text/x-typescript": r"class enum function\*? interface namespace",
 }
-"""What begins a definition, where a word at the begin of a line tells it. In C it takes a parser, and R has none."""
+"""Starts of definitions that a word at the beginning of a line marks. C would need a parser, and R has none."""
 _DEEPEST = 6
 _TAB = 4
 

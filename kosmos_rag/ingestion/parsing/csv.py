@@ -18,7 +18,7 @@ from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.tables import one_line
 
 _SEPARATORS = "\t;,|"
-"""Of two that fit alike the first: commas also stand in numbers."""
+"""If two fit equally well, the first: commas also occur in numbers."""
 _SNIFFED_ROWS = 20
 _SNIFFED_CHARS = 65_536
 

@@ -24,7 +24,7 @@ _CHARACTERS = {
     f"{W}noBreakHyphen": "-",
     PARAGRAPH: "\n",
 }
-"""What an element inside a paragraph stands for; a paragraph in there is one of a text box."""
+"""Texts of elements inside a paragraph; an inner paragraph belongs to a text box."""
 _NOT_READ = frozenset({f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom", _FALLBACK})
 """Properties, text that a tracked change has removed, and the second copy of a drawing's text."""
 _NOTES = {

@@ -39,7 +39,7 @@ _HIDDEN = '[hidden], [style*="display:none" i], [style*="display: none" i]'
 _EMPTY = frozenset({"br", "img"})
 _LISTS = frozenset({"ol", "ul", "menu"})
 _SPACE = re.compile(r"[\x01-\x20]+")
-"""White space, and the control characters that a character reference can stand for."""
+"""White space, and the control characters that a character reference can produce."""
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)([^<>]*)")
 _NEVER_NESTED = _names(
@@ -145,7 +145,7 @@ class _Lines:
         self.length = 0
         self.pieces: list[str] = []
         self.bullet = ""
-        """Stands before the next text."""
+        """Separator before the next text."""
         self._breaks = 0
         self._space = False
         self._trailing_breaks = 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LAYOUT = 'table[role="presentation" i], table[role="none" i]'
 _HEADINGS_INSIDE = ", ".join(f"table h{level}" for level in range(1, 7))
 _GROUPS = {"thead": 0, "tbody": 1, "tr": 1, "tfoot": 2}
-"""Where the rows of a part of a table come; `tfoot` may stand before `tbody`."""
+"""Order of the parts of a table; `tfoot` may precede `tbody` in the source."""
 _CELLS = frozenset({"td", "th"})
 _MAX_ROWS = 65_534
 """That a cell may cover, as the HTML standard has it; 0 in the file means all below it in its group."""

@@ -78,7 +78,7 @@ def _atx(at: int, line: str) -> Heading | None:
         return None
     title = (match[2] or "").rstrip(" \t")
     bare = title.rstrip("#")
-    if not bare or bare[-1] in " \t":  # a closing sequence must stand apart
+    if not bare or bare[-1] in " \t":  # a closing sequence must follow a space
         title = bare
     cleaned = clean_title(title)
     return Heading(level=len(match[1]), title=cleaned, start=at) if cleaned else None

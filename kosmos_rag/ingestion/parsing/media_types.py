@@ -86,7 +86,7 @@ TEXTS = (
         "vtt": WEBVTT,
     }
 )
-"""Kinds of text that only the extension tells."""
+"""Kinds of text that only the extension identifies."""
 
 NO_TEXT = frozenset({PDF, DOCX, PPTX, XLSX, EPUB, XLS, RTF, ODT, ODS, ODP, EML, MBOX, MHTML, PARQUET})
 """Formats that are not a text in one encoding."""

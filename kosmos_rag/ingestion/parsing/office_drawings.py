@@ -15,7 +15,7 @@ _DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 
 CHART, DIAGRAM = f"{_C}chart", f"{_DIAGRAM}relIds"
-"""The elements that stand for a chart and for a diagram in a document."""
+"""The elements of a chart and of a diagram in a document."""
 _MOST_POINTS = 10_000
 
 

@@ -15,7 +15,7 @@ _SECTION_S = 60
 _TIME = r"(?:(\d{1,3}):)?(\d{1,2}):(\d{2})[.,]\d{1,3}"
 _CUE = re.compile(rf"^[ \t]*{_TIME}[ \t]+-->[ \t]+{_TIME}[^\n]*$", re.MULTILINE)
 _NAME_OF_NEXT = re.compile(r"\n[ \t]*\n[^\n]*\n?\Z|\n\d+[ \t]*\n\Z")
-"""What stands above the next cue: its name after a blank line, or its number."""
+"""Text above the next cue: its name after a blank line, or its number."""
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?[ \t]+([^<>\n]+)>")
 _TAG = re.compile(r"</?[a-zA-Z][^<>\n]*>|<\d[\d:.]*>|\{\\[^{}\n]*\}")
 _NOTE = re.compile(r"^(?:NOTE|STYLE|REGION)\b")

@@ -3,7 +3,7 @@
 A number is formatted as its cell shows it.
 """
 
-# openpyxl tells of number formats, hidden rows and merged cells in public only where it holds all cells as objects.
+# openpyxl's public interface has number formats, hidden rows and merged cells only if all cells are objects.
 # ruff: noqa: SLF001
 
 from bisect import bisect_left, bisect_right
