@@ -39,8 +39,8 @@ class FoundHeading(NamedTuple):
 def find_headings(pages: Sequence[Sequence[Paragraph]]) -> list[FoundHeading]:
     """Return the headings, in order.
 
-    Paragraphs in larger letters, in bold ones where the text is not, and numbered ones with space around them. The larger the
-    letters, the higher the level; the deeper the number, the lower.
+    Paragraphs in larger letters, in bold ones where the text is not, and numbered ones with space around
+    them. The larger the letters, the higher the level; the deeper the number, the lower.
     """
     flow = [paragraph for page in pages for paragraph in page if paragraph.lines]
     usual = body_style(line for paragraph in flow if paragraph.verbatim is None for line in paragraph.lines)
