@@ -143,5 +143,9 @@ def _in_utf8(data: bytes, media_type: str) -> tuple[bytes, tuple[Note, ...]]:
     """Return a text in UTF-8, with a note where its encoding was guessed; other data as they are."""
     if media_type in media_types.NO_TEXT:
         return data, ()
-    decoded = decode_text(data)
-    return (data if decoded.encoding == "utf-8" else decoded.text.encode()), decoded.notes
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        decoded = decode_text(data)
+        return decoded.text.encode(), decoded.notes
+    return data, ()

@@ -61,7 +61,7 @@ _SPARSE_NULS = 1_000
 _CONTROL_BYTES = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _ESCAPED = re.compile(r"[\udc80-\udcff]")
-_STATEFUL = re.compile(rb"\x1b[$(]|~\{")
+_STATEFUL = {b"\x1b": (b"\x1b$", b"\x1b("), b"~": (b"~{",)}
 """How ISO-2022 and HZ, whose bytes are ASCII, begin to write in another script."""
 
 
@@ -138,7 +138,8 @@ def find_codec(label: str | None) -> str | None:
 
 def has_escapes(data: bytes) -> bool:
     """Return whether data in ASCII may be in ISO-2022 or HZ, which write other scripts between escapes."""
-    return _STATEFUL.search(data) is not None
+    # A single byte, which few texts have, is found far faster than two.
+    return any(first in data and any(escape in data for escape in escapes) for first, escapes in _STATEFUL.items())
 
 
 def _decode(data: bytes, label: str | None) -> Decoded:
@@ -151,12 +152,9 @@ def _decode(data: bytes, label: str | None) -> Decoded:
             return wide
         data = _without_sparse_nuls(data)
     codec = find_codec(label) or _declared_codec(data)
-    return (
-        (_decode_declared(data, codec) if codec and codec != "utf-8" and not _is_utf8_with_letters(data) else None)
-        or _decode_stateful(data)
-        or _decode_utf8(data)
-        or _decode_legacy(data)
-    )
+    if codec == "utf-8" or (codec and _is_utf8_with_letters(data)):
+        codec = None
+    return _decode_stateful(data) or _decode_declared(data, codec) or _decode_utf8(data) or _decode_legacy(data)
 
 
 def _decode_marked(data: bytes, encoding: str) -> Decoded:
@@ -262,6 +260,8 @@ def _decode_legacy(data: bytes) -> Decoded:
         text = data.decode("utf-8", "surrogateescape")
         return Decoded(text=_ESCAPED.sub(lambda match: _western(match[0]), text), encoding="utf-8")
     encoding, certain = detect_legacy(sample)
+    # Beyond the sample there may be characters that only the larger encoding has.
+    encoding = _SUPERSETS.get(codecs.lookup(encoding).name, encoding)
     return Decoded(text=data.decode(encoding, "replace"), encoding=encoding, certain=certain)
 
 

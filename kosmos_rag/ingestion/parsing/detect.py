@@ -77,11 +77,13 @@ _MAIL_FIELDS = re.compile(r"(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)+(?:\n|\Z)")
 _FROM = re.compile(r"^From:", re.MULTILINE | re.IGNORECASE)
 _STAMP = re.compile(r"^(?:Date|Message-ID|MIME-Version|Received):", re.MULTILINE | re.IGNORECASE)
 _ENVELOPE = re.compile(r">?From [^\n]*\n(?=[!-9;-~]+[ \t]*:)")
+_MIME = re.compile(r"^MIME-Version:[ \t]*1\.0\b", re.MULTILINE | re.IGNORECASE)
 _MAIL_FIELD = re.compile(
     r"^(?:From|To|Subject|Date|Message-ID|MIME-Version|Received|Return-Path|Delivered-To|Content-Type)[ \t]*:",
     re.MULTILINE | re.IGNORECASE,
 )
 _ANY_FIELD = re.compile(r"[!-9;-~]+[ \t]*:")
+_PART_START = re.compile(r"--\S[^\n]*\nContent-[A-Za-z-]+:")
 _ENOUGH_FIELDS = 3
 _SAVED_PAGE = re.compile(r"^(?:From: <Saved by |Snapshot-Content-Location:)", re.MULTILINE)
 _MAIL_NAMES = {
@@ -235,7 +237,8 @@ def _type_of_mail(text: str, extension: str) -> str | None:
     named = _MAIL_NAMES[extension]
     if named is not None:
         known = len(_MAIL_FIELD.findall(fields.partition("\n\n")[0]))
-        return named if known >= _ENOUGH_FIELDS or (known and _ANY_FIELD.match(fields)) else None
+        is_mail = known >= _ENOUGH_FIELDS or (known and _ANY_FIELD.match(fields)) or _PART_START.match(fields)
+        return named if is_mail else None
     if not _is_mail(fields):
         return None
     if envelope:
@@ -245,7 +248,9 @@ def _type_of_mail(text: str, extension: str) -> str | None:
 
 def _is_mail(text: str) -> bool:
     fields = _MAIL_FIELDS.match(text)
-    return fields is not None and bool(_FROM.search(fields[0]) and _STAMP.search(fields[0]))
+    if fields is None:
+        return False
+    return bool((_FROM.search(fields[0]) and _STAMP.search(fields[0])) or _MIME.search(fields[0]))
 
 
 def _after_prolog(text: str) -> int:

@@ -7,9 +7,15 @@ from unicodedata import category, name
 
 _MOST_CANDIDATES = 16
 _LOOKED_AT = 8_192
+_MOST_WORDS = 100
 _CERTAIN = 1.1
 """An encoding is certain where it scores so many times the next one that makes another text."""
 _WORD = re.compile(r"[^\s\d!-/:-@\[-`{-~\u3000-\u303f]+")
+_EAST = frozenset(
+    {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA", "IDEOGRAPHIC", "HALFWIDTH", "FULLWIDTH", "BOPOMOFO"}
+)
+_WITH_SIGNS = frozenset({"east", "ARABIC", "HEBREW", "THAI"})
+"""Scripts that have punctuation within words, or no spaces around it."""
 _EDGES = re.compile(r"^[\W_]+|[\W_]+$")
 _LETTERS = re.compile(r"[A-Za-z]")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
@@ -27,18 +33,20 @@ def detect_legacy(sample: bytes) -> tuple[str, bool]:
 
     ranked = chardet.detect_all(sample, ignore_threshold=True, compat_names=False)
     scores: dict[str, tuple[float, str]] = {}
+    best = 0.0
     for candidate in ranked[:_MOST_CANDIDATES]:
         encoding = candidate["encoding"]
         text = _try_decode(sample, encoding)
-        if encoding is None or text is None:
+        if encoding is None or text is None or (encoding != _WESTERN and candidate["confidence"] < best / _CERTAIN):
             continue
         score = candidate["confidence"] * _share_of_words(text) * _prior(encoding, text)
+        best = max(best, score)
         if text not in scores or scores[text][0] < score:
             scores[text] = score, encoding
     if not scores:
         return "cp1252", False
-    best, *others = sorted(scores.values(), reverse=True)
-    return best[1], not others or best[0] > _CERTAIN * others[0][0]
+    (_, chosen), *others = sorted(scores.values(), reverse=True)
+    return chosen, not others or best > _CERTAIN * others[0][0]
 
 
 def _try_decode(sample: bytes, encoding: str | None) -> str | None:
@@ -58,25 +66,34 @@ def _prior(encoding: str, text: str) -> float:
 
 def _share_of_words(text: str) -> float:
     """Return the share of words with letters beyond ASCII that could be words; 1 where there are none."""
-    words = [_EDGES.sub("", word) for word in _WORD.findall(text[:_LOOKED_AT]) if not word.isascii()]
+    words = [_EDGES.sub("", word) for word in _WORD.findall(text[:_LOOKED_AT]) if not word.isascii()][:_MOST_WORDS]
     if not words:
         return 1.0
     return (sum(map(_is_word, words)) + 0.5) / (len(words) + 0.5)
 
 
 def _is_word(word: str) -> bool:
-    scripts = {_script(character) for character in word if not category(character).startswith("M")}
-    if "" in scripts or len(scripts) > 1:
+    scripts = {_script(character) for character in word if not character.isascii()} - {"accent"}
+    if scripts - {"sign", "east"} and _LETTERS.search(word):
+        scripts.add("LATIN")  # East Asian texts have names in ASCII without a space around them
+    if "other" in scripts or len(scripts - {"sign"}) > 1 or ("sign" in scripts and not scripts & _WITH_SIGNS):
         return False
     return not any(before.islower() and after.isupper() for before, after in pairwise(word))
 
 
 @cache
 def _script(character: str) -> str:
-    """Return the script of a letter by its Unicode name, `east` for those of East Asia; empty for other characters."""
-    if character in "·'\u2019ªº":  # within words of Catalan, French, Italian
+    """Return the script of a letter by its Unicode name, `east` for those of East Asia.
+
+    An `accent` is of any script. Punctuation is a `sign`; what is in no word is `other`.
+    """
+    kind, script = category(character)[0], name(character, "").split(" ")[0]
+    if character in "·\u2019ªº":  # within words of Catalan, French, Italian
         return "LATIN"
-    if not category(character).startswith("L"):
-        return ""
-    script = name(character, "").split(" ")[0]
-    return "east" if script in {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA"} else script
+    if kind == "P":
+        return "sign"
+    if kind not in "LM":
+        return "other"
+    if script == "COMBINING":
+        return "accent"
+    return "east" if script in _EAST else script

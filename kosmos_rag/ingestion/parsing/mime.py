@@ -52,6 +52,8 @@ def read_message(data: bytes) -> Message:
 
 def _repair(head: bytes) -> bytes:
     """Leave out lines that are no fields, where fields follow, and spaces before colons."""
+    if head.startswith(b"--"):  # the first part of a mail whose own header is lost
+        return b"\n" + head
     lines = _SPACE_BEFORE_COLON.sub(rb"\1:", head).splitlines(keepends=True)
     known = [number for number, line in enumerate(lines) if _KNOWN_FIELD.match(line)]
     last = known[-1] if known else 0

@@ -60,6 +60,7 @@ def test_decode__few_letters_beyond_ascii_are_western(text: str) -> None:
         ("#!/usr/bin/python\n# -*- coding: koi8-r -*-\n", "koi8_r", "Да"),
         ("<meta charset=iso-8859-1>", "cp1252", "€5"),
         ("<meta charset=ibm852>", "cp852", "Łódź"),
+        ("<meta charset=us-ascii>", "iso2022_jp", JAPANESE),
         ("<meta charset=no-such-encoding>", "cp1251", RUSSIAN),
         ("<meta charset=utf-8>", "cp1251", RUSSIAN),
         ("<meta charset=utf-16>", "cp1251", RUSSIAN),
@@ -121,6 +122,30 @@ def test_decode__uncertain_encoding_is_noted() -> None:
 )  # fmt: skip
 def test_find_codec(label: str | None, codec: str | None) -> None:
     assert find_codec(label) == codec
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("gb18030", "他说“使用Python编程”，然后……安装numpy，再运行main.py。\n"),
+        ("big5", "他說「使用Python編程」，然後安裝numpy，再執行main.py。\n"),
+        ("cp932", "人々はPythonで「プログラム」を書き、main.pyを実行します。ｶﾀｶﾅも。\n"),
+        ("euc_jp", "人々はPythonで「プログラム」を書き、main.pyを実行します。\n"),
+        ("cp949", "사람들은 Python으로 “프로그램”을 작성하고, main.py를 실행합니다.\n"),
+        ("cp1255", 'צה״ל הודיע: "המדד עלה ב־3 אחוזים", כך נמסר מחברת IBM.\n'),
+        ("cp1256", "قال: «المؤشر ارتفع»، فهل سيستمر؟ شركة IBM.\n"),
+        ("cp1252", "Er sagte: „Der Umsatz – nach Steuern – stieg“, laut „Börsen-Zeitung“ (§ 5).\n"),
+        ("cp1251", "Он сказал: «Выручка — по данным IBM — выросла», пишет „Газета“.\n"),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 400, 4_000])
+def test_decode__signs_and_names_among_the_words(encoding: str, text: str, times: int) -> None:
+    assert decode((text * times).encode(encoding)) == text * times
+
+
+def test_decode__characters_beyond_the_sample_that_a_larger_encoding_has() -> None:
+    text = "天气很好，孩子们和父母一起来。\n" * 8_000 + "镕喆堃"
+    assert decode(text.encode("gb18030")) == text
 
 
 def test_decode_bytes__never_fails() -> None:

@@ -349,6 +349,11 @@ def test_parse_mhtml__page(source: str) -> None:
     assert parsed.headings[0].title == "Rates"
 
 
+def test_parse_mail__that_begins_with_a_part() -> None:
+    data = f"--b1\n{text('One.')}\n--b1\n{PICTURE}\n--b1--\n"
+    assert parse_mail(data).text == "One.\n\nAttachments: a.png"
+
+
 def test_parse_mail__with_the_library() -> None:
     """A mail that the standard library writes, with parts in several encodings."""
     message = EmailMessage()
