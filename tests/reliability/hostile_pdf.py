@@ -89,6 +89,23 @@ def _outline(entry: bytes) -> bytes:
     )
 
 
+def _rules(across: int, down: int, step: int, length: int) -> bytes:
+    return b"".join(
+        b"%d %d m %d %d l S " % (step * x, step * y, step * x + 8 * length, step * y)
+        for x in range(across)
+        for y in range(down)
+    )
+
+
+def _cells(columns: int, rows: int) -> bytes:
+    cells = (b"1 0 0 1 %d %d Tm (1) Tj " % (30 * x, 12 * y) for y in range(rows, 0, -1) for x in range(columns))
+    return b"BT /F 9 Tf %s ET" % b"".join(cells)
+
+
+def _annotation(kind: bytes, text: bytes) -> bytes:
+    return b"<< /Type /Annot /Subtype %s /Contents (%s) /Rect [0 0 9 9] >>" % (kind, text)
+
+
 PDFS: dict[str, Callable[[], bytes]] = {
     "bomb of 512 MB": lambda: pdf({4: _bomb(512, 1)}),
     "bomb of 20 GB in two layers": lambda: pdf({4: _bomb(20_000, 2)}),
@@ -144,6 +161,24 @@ PDFS: dict[str, Callable[[], bytes]] = {
             5: b"<< /Type /Font /Subtype /Type3 /FontBBox [0 0 9 9] /FontMatrix [1 0 0 1 0 0] /FirstChar 87 "
             b"/LastChar 87 /Widths [9] /Encoding << /Differences [87 /W] >> /CharProcs << /W 4 0 R >> "
             b"/Resources << /Font << /F 5 0 R >> >> >>"
+        }
+    ),
+    "twenty thousand lines apart": lambda: pdf({4: _stream(_WORDS + _rules(150, 130, 4, 3))}),
+    "five thousand lines apart": lambda: pdf({4: _stream(_WORDS + _rules(70, 70, 20, 1))}),
+    "lines of graph paper": lambda: pdf({4: _stream(_WORDS + _rules(140, 140, 1, 1))}),
+    "a table of four thousand columns": lambda: pdf({4: _stream(_cells(4_000, 1))}),
+    "a table of four thousand cells": lambda: pdf({4: _stream(_cells(40, 99))}),
+    "letters of as many sizes": lambda: pdf(
+        {4: _stream(b"BT 10 100 Td " + b"".join(b"/F %d Tf (a) Tj " % size for size in range(1, 20_000)) + b"ET")}
+    ),
+    "five thousand notes": lambda: pdf(
+        {3: _PAGE[:-2] + b"/Annots [%s] >>" % (b"7 0 R " * 5_000), 7: _annotation(b"/Text", b"x" * 60_000)}
+    ),
+    "a form that is its own parent": lambda: pdf(
+        {
+            1: _CATALOG[:-2] + b"/AcroForm << /Fields [7 0 R] >> >>",
+            3: _PAGE[:-2] + b"/Annots [7 0 R] >>",
+            7: b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (a) /Parent 7 0 R /Kids [7 0 R] /Rect [0 0 9 9] >>",
         }
     ),
     "header alone": lambda: b"%PDF-1.7\n",

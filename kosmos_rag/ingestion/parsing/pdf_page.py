@@ -33,10 +33,15 @@ _THIN = 3.0
 _SHORTEST_RULE = 7.0
 """Points; TeX draws underscores as shorter ones."""
 _LEAST_RULES = 3
+_MAX_RULE_GROUPS = 200
+"""A page with more is a drawing."""
 _NEAR = 2.5
 """Points between ends of ruled lines that meet."""
 _MAX_ANNOTATIONS = 2_000
-_MAX_VALUE_BYTES = 65_536
+_MAX_VALUE_BYTES = 2**20
+"""Of one value in UTF-16; longer ones are left out."""
+_MAX_VALUE_CHARS = 2**20
+"""Of all values of a page."""
 
 
 class Run(NamedTuple):
@@ -319,6 +324,8 @@ def table_regions(rules: Sequence[Rule]) -> list[Box]:
             else:
                 apart.append(other)
         groups = [*apart, group]
+        if len(groups) > _MAX_RULE_GROUPS:
+            return []
     return [box for box, count, _ in groups if count >= _LEAST_RULES and box.top - box.bottom > _SHORTEST_RULE]
 
 
@@ -409,46 +416,54 @@ def _straight_parts(shape: Any) -> Iterator[tuple[tuple[float, float], tuple[flo
 def _values(page: Any, forms: Any) -> Iterator[str]:
     """Yield `name: value` of form fields, and texts of annotations."""
     raw = _raw()
+    remaining = _MAX_VALUE_CHARS
     for index in range(min(raw.FPDFPage_GetAnnotCount(page.raw), _MAX_ANNOTATIONS)):
         annotation = raw.FPDFPage_GetAnnot(page.raw, index)
         if not annotation:
             continue
         try:
-            if raw.FPDFAnnot_GetSubtype(annotation) == raw.FPDF_ANNOT_WIDGET:
-                yield from _field(annotation, forms)
-            elif raw.FPDFAnnot_GetSubtype(annotation) != raw.FPDF_ANNOT_POPUP:
-                text = _wide(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
-                if text.strip():
-                    yield text
+            value = _value(annotation, forms)
         finally:
             raw.FPDFPage_CloseAnnot(annotation)
+        remaining -= len(value)
+        if remaining < 0:
+            return
+        if value.strip():
+            yield value
 
 
-def _field(annotation: Any, forms: Any) -> Iterator[str]:
-    if forms is None:
-        return
+def _value(annotation: Any, forms: Any) -> str:
+    raw = _raw()
+    kind = raw.FPDFAnnot_GetSubtype(annotation)
+    if kind == raw.FPDF_ANNOT_WIDGET:
+        return _field(annotation, forms) if forms is not None else ""
+    return "" if kind == raw.FPDF_ANNOT_POPUP else _wide(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
+
+
+def _field(annotation: Any, forms: Any) -> str:
     raw = _raw()
     kind = raw.FPDFAnnot_GetFormFieldType(forms, annotation)
     if kind in (raw.FPDF_FORMFIELD_PUSHBUTTON, raw.FPDF_FORMFIELD_SIGNATURE):
-        return
+        return ""
     if kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
         if not raw.FPDFAnnot_IsChecked(forms, annotation):
-            return
+            return ""
         value = _wide(raw.FPDFAnnot_GetFormFieldExportValue, forms, annotation) or "yes"
     else:
         value = _wide(raw.FPDFAnnot_GetFormFieldValue, forms, annotation)
     names = (raw.FPDFAnnot_GetFormFieldAlternateName, raw.FPDFAnnot_GetFormFieldName)
     name = next((found for read in names if (found := _wide(read, forms, annotation).strip())), "")
-    if value.strip():
-        yield f"{name}: {value}" if name else value
+    return f"{name}: {value}" if name and value.strip() else value
 
 
 def _wide(read: Any, *arguments: Any) -> str:
     """Return a text that PDFium writes into a buffer as UTF-16."""
-    size = min(read(*arguments, None, 0), _MAX_VALUE_BYTES)
+    size = read(*arguments, None, 0)
+    if not 2 < size <= _MAX_VALUE_BYTES:
+        return ""
     buffer = (ctypes.c_ushort * (size // 2 + 1))()
     read(*arguments, buffer, size)
-    return bytes(buffer)[: max(0, size - 2)].decode("utf-16-le", "replace")
+    return bytes(buffer)[: size - 2].decode("utf-16-le", "replace")
 
 
 @cache

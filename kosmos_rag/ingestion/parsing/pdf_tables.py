@@ -43,6 +43,9 @@ _MOST = 0.6
 """Share of the cells with as many words that prose in columns has."""
 _LEAST_DRAWN = 0.25
 _MAX_RUNS = 4_000
+_MAX_GRID = 300
+"""Ruled lines in one direction; graph paper has more."""
+_MAX_COLUMNS = 50
 _SPANNING = 0.12
 """Share of the rows that may cross the gap between two columns."""
 _MARKER = re.compile(r"[•▪◦‣*–—-]|\[?\(?(?:\d{1,3}|[a-zA-Z])[\]).]")  # noqa: RUF001
@@ -167,6 +170,8 @@ def _ruled_table(runs: Sequence[Run], rules: Sequence[Rule], region: Box) -> Tab
     if xs and ys:
         xs = _cluster([region.left, *xs, region.right])
         ys = _cluster([region.bottom, *ys, region.top])
+    if max(len(xs), len(ys)) > _MAX_GRID:
+        return None
     if len(xs) >= 3 and len(ys) >= 2:
         return _Grid(xs, ys, vertical, horizontal).table(runs)
     return _banded_table(runs, horizontal)
@@ -187,8 +192,8 @@ class _Grid:
     def __init__(self, xs: Sequence[float], ys: Sequence[float], vertical: list[Rule], horizontal: list[Rule]) -> None:
         self._xs = xs
         self._ys = list(reversed(ys))
-        self._vertical = vertical
-        self._horizontal = horizontal
+        self._vertical = _by_place(self._xs, [(rule.left, rule) for rule in vertical])
+        self._horizontal = _by_place(ys, [(rule.bottom, rule) for rule in horizontal])
 
     def table(self, runs: Sequence[Run]) -> Table | None:
         """Return the table of the runs in the cells."""
@@ -228,8 +233,7 @@ class _Grid:
         spans: dict[int, int] = {0: 1}
         first = 0
         for column in range(1, len(self._xs) - 1):
-            x = self._xs[column]
-            if any(abs(rule.left - x) <= _NEAR and rule.bottom <= middle <= rule.top for rule in self._vertical):
+            if any(rule.bottom <= middle <= rule.top for rule in self._vertical[self._xs[column]]):
                 first = column
                 spans[first] = 1
             else:
@@ -246,7 +250,7 @@ class _Grid:
 
     def _has_line_above(self, band: int, column: int) -> bool:
         y, x = self._ys[band], (self._xs[column] + self._xs[column + 1]) / 2
-        return any(abs(rule.bottom - y) <= _NEAR and rule.left <= x <= rule.right for rule in self._horizontal)
+        return any(rule.left <= x <= rule.right for rule in self._horizontal[y])
 
     def _lines_of(self, cells: dict[int, list[Run]]) -> list[_Row] | None:
         """Return the lines of a band without inner ruled lines as rows.
@@ -267,6 +271,14 @@ class _Grid:
             for run in runs:
                 min(rows, key=lambda row: abs(row.baseline - run.baseline)).cells[column].append(run)
         return _join_continued(rows)
+
+
+def _by_place(places: Sequence[float], rules: Iterable[tuple[float, Rule]]) -> dict[float, list[Rule]]:
+    """Group ruled lines by the place of their cluster."""
+    grouped: dict[float, list[Rule]] = defaultdict(list)
+    for at, rule in rules:
+        grouped[places[max(0, bisect_right(places, at + 1e-6) - 1)]].append(rule)
+    return grouped
 
 
 def _lines(runs: Iterable[Run]) -> list[list[Run]]:
@@ -318,7 +330,7 @@ def _columns(lines: Sequence[Sequence[Run]]) -> list[tuple[float, float]]:
         columns = _covered(lines, crossing, size)
         if len(columns) > len(best):
             best = columns
-    return best
+    return best if len(best) <= _MAX_COLUMNS else []
 
 
 def _covered(lines: Sequence[Sequence[Run]], crossing: int, size: float) -> list[tuple[float, float]]:
@@ -519,24 +531,32 @@ def _tabular_lines(lines: Sequence[Sequence[Run]], taken: set[int]) -> Iterator[
     """
     group: list[int] = []
     pending: list[int] = []
+    """Lines that belong to the group if more of it follows."""
+    left = right = 0.0
     for index, runs in enumerate(lines):
-        if index in taken or (group and not _is_near(lines[(pending or group)[-1]], runs)):
-            if group:
-                yield group
+        is_part = index not in taken and _is_part(lines, index, taken)
+        if group and (index in taken or not _is_near(lines[(pending or group)[-1]], runs)):
+            yield group
             group, pending = [], []
-            if index in taken:
-                continue
-        if _has_cells(runs) or (index + 1 < len(lines) and index + 1 not in taken and _is_cell(runs, lines[index + 1])):
-            group += [*pending, index] if group else [index]
+        if is_part or (group and index not in taken and _is_cell(lines[index - 1], runs)):
+            left = min(left, runs[0].left) if group else runs[0].left
+            right = max(right, runs[-1].right) if group else runs[-1].right
+            group += [*pending, index]
             pending = []
-        elif group and (_is_cell(lines[index - 1], runs) or _is_within(runs, [lines[at] for at in group])):
-            if _is_cell(lines[index - 1], runs):
-                group += [*pending, index]
-                pending = []
-            else:
-                pending.append(index)
+        elif group and _is_within(runs, left, right):
+            pending.append(index)
+        elif group:
+            yield group
+            group, pending = [], []
     if group:
         yield group
+
+
+def _is_part(lines: Sequence[Sequence[Run]], index: int, taken: set[int]) -> bool:
+    """Return whether a line has cells, or is one and the next line the next."""
+    if _has_cells(lines[index]):
+        return True
+    return index + 1 < len(lines) and index + 1 not in taken and _is_cell(lines[index], lines[index + 1])
 
 
 def _has_cells(runs: Sequence[Run]) -> bool:
@@ -556,13 +576,11 @@ def _is_near(above: Sequence[Run], runs: Sequence[Run]) -> bool:
     return -_ONE_LINE * size <= drop <= _ROW_GAP * size or (drop < 0 and runs[0].left > above[-1].right)
 
 
-def _is_within(runs: Sequence[Run], group: Sequence[Sequence[Run]]) -> bool:
+def _is_within(runs: Sequence[Run], left: float, right: float) -> bool:
     """Return whether a line may be a row with one cell.
 
-    It is not wider than the first cells of the others.
+    It is much narrower than the rows.
     """
-    left = min(line[0].left for line in group)
-    right = max(line[-1].right for line in group)
     return runs[0].left >= left - _NEAR and runs[-1].right - runs[0].left < 0.6 * (right - left)
 
 
