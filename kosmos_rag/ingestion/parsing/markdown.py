@@ -4,7 +4,7 @@ Every line is unchanged, so that cited lines are the lines of the file.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kosmos_rag.core.types import Heading, ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
@@ -33,14 +33,15 @@ def parse_markdown(data: bytes) -> ParsedDocument:
     text = decode(data)
     front = read_front_matter(text)
     text = "\n" * text.count("\n", 0, front.end) + text[front.end :]
-    headings = tuple(_headings(text))
+    lines = list(_outside_fences(text))
+    headings = tuple(_headings(lines))
     return ParsedDocument(
         text=text,
         media_type=media_types.MARKDOWN,
         title=front.title or next((h.title for h in headings if h.level == 1), None),
         headings=headings,
         metadata=front.metadata,
-        tables=tuple(markdown_tables(_outside_fences(text))),
+        tables=tuple(markdown_tables(lines)),
     )
 
 
@@ -53,10 +54,10 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         start = end + 1
 
 
-def _headings(text: str) -> Iterator[Heading]:
+def _headings(lines: Iterable[tuple[int, str]]) -> Iterator[Heading]:
     paragraph: tuple[int, str] | None = None  # the first line of a paragraph, while it is the only one
     previous_blank = True
-    for at, line in _outside_fences(text):
+    for at, line in lines:
         if heading := _atx(at, line):
             yield heading
             paragraph, previous_blank = None, True

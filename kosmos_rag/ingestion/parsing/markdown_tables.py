@@ -27,20 +27,22 @@ def markdown_tables(lines: Iterable[tuple[int, str]]) -> Iterator[TableSpan]:
     """
     above: tuple[int, str] = (0, "")
     table: TableSpan | None = None
+    last = 0
     for at, line in lines:
         end = at + len(line)
         if table and not _OTHER_BLOCK.match(line):
-            table = replace(table, end=end)
+            last = end
         else:
             if table:
-                yield table
-            names = _cells(above[1])
-            is_table = bool(_DELIMITERS.match(line)) and len(names) == len(_cells(line))
-            context = (" | ".join(names)[:MAX_NAMES_CHARS],)
-            table = TableSpan(start=above[0], end=end, context=context, body=end + 1) if is_table else None
+                yield replace(table, end=last)
+            table = None
+            if "-" in line and _DELIMITERS.match(line) and len(names := _cells(above[1])) == len(_cells(line)):
+                context = (" | ".join(names)[:MAX_NAMES_CHARS],)
+                table = TableSpan(start=above[0], end=end, context=context, body=end + 1)
+                last = end
         above = at, line
     if table:
-        yield table
+        yield replace(table, end=last)
 
 
 def _cells(line: str) -> list[str]:

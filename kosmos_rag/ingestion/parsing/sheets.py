@@ -4,17 +4,21 @@ Blank rows and columns separate them.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from kosmos_rag.ingestion.parsing.table_headers import Rows, Spans, find_header, is_label
+from kosmos_rag.ingestion.parsing.table_headers import NO_SPANS, Rows, Spans, find_header, is_label
 from kosmos_rag.ingestion.parsing.tables import Table
 
 _MAX_CAPTION_CHARS = 300
 _NOTE = re.compile(r"\W*(?:source|note|quelle|anmerkung|hinweis)s?\b|[*†]", re.IGNORECASE)
 """Begins a text that belongs to what is above it."""
 _SAMPLED_ROWS = 50
+
+
+_RowSpans = Mapping[int, Sequence[tuple[int, int]]]
+"""Column and number of columns of each merged cell, by row."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,13 +36,15 @@ class _Block:
         rows = self.rows if start == 0 and end == self.width else [row[start:end] for row in self.rows]
         return _Block(top=self.top, left=self.left + start, width=end - start, rows=rows)
 
-    def spans(self, spans: Spans) -> Spans:
+    def spans(self, spans: _RowSpans) -> Spans:
         """Return the spans of its cells, by its own rows and columns."""
-        own = {(row - self.top, column - self.left): width for (row, column), width in spans.items()}
+        if not spans:
+            return NO_SPANS
         return {
-            (row, column): min(width, self.width - column)
-            for (row, column), width in own.items()
-            if 0 <= row < len(self.rows) and 0 <= column < self.width
+            (index, column - self.left): min(width, self.left + self.width - column)
+            for index in range(len(self.rows))
+            for column, width in spans.get(self.top + index, ())
+            if self.left <= column < self.left + self.width
         }
 
 
@@ -53,12 +59,15 @@ def sheet_parts(rows: Rows, spans: Spans) -> Iterator[Table | str]:
         rows: Texts by row and column of the sheet.
         spans: Number of columns of a merged cell, by row and column.
     """
+    by_row: dict[int, list[tuple[int, int]]] = {}
+    for (row, column), width in spans.items():
+        by_row.setdefault(row, []).append((column, width))
     text = ""
-    for block in _join_continued(_blocks(rows, spans), spans):
+    for block in _join_continued(_blocks(rows, by_row), by_row):
         if block.width > 1:
             caption = text if len(text) <= _MAX_CAPTION_CHARS and not _NOTE.match(text) else ""
             yield from [text] if text and not caption else []
-            yield from _table_parts(block, spans, caption)
+            yield from _table_parts(block, by_row, caption)
             text = ""
         else:
             yield from [text] if text else []
@@ -66,7 +75,7 @@ def sheet_parts(rows: Rows, spans: Spans) -> Iterator[Table | str]:
     yield from [text] if text else []
 
 
-def _blocks(rows: Rows, spans: Spans) -> Iterator[_Block]:
+def _blocks(rows: Rows, spans: _RowSpans) -> Iterator[_Block]:
     """Split along blank rows and blank columns in turn.
 
     It ends when there are none.
@@ -95,7 +104,7 @@ def _cut_rows(block: _Block) -> list[_Block]:
     return bands
 
 
-def _cut_columns(block: _Block, spans: Spans) -> list[_Block]:
+def _cut_columns(block: _Block, spans: _RowSpans) -> list[_Block]:
     """Split along blank columns if both sides can be tables.
 
     No side begins or ends with a blank column.
@@ -116,7 +125,7 @@ def _cut_columns(block: _Block, spans: Spans) -> list[_Block]:
     return parts
 
 
-def _used_columns(block: _Block, spans: Spans) -> set[int]:
+def _used_columns(block: _Block, spans: _RowSpans) -> set[int]:
     used: set[int] = set()
     for row in block.rows:
         if len(used) == block.width:
@@ -142,38 +151,46 @@ def _are_apart(left: _Block, right: _Block) -> bool:
     return 4 * heights[0] < 3 * heights[1]
 
 
-def _join_continued(blocks: Iterator[_Block], spans: Spans) -> Iterator[_Block]:
+def _join_continued(blocks: Iterator[_Block], spans: _RowSpans) -> Iterator[_Block]:
+    """Join blocks of values to the table above them, if it has a header or is nothing but one."""
     table: _Block | None = None
+    rows: list[Sequence[str]] = []
+    is_open = False
     for block in blocks:
-        if table and _continues(table, block, spans):
-            table = _join(table, block)
+        if table and is_open and _is_below(table, len(rows), block) and _has_values(block, spans):
+            is_header = len(rows) == 1
+            rows += [()] * (block.top - table.top - len(rows))
+            padding = [""] * (block.left - table.left)
+            rows += ([*padding, *row] for row in block.rows)
+            is_open = not is_header or _has_header(replace(table, rows=rows), spans)
             continue
         if table:
-            yield table
-        table = block
+            yield replace(table, rows=rows)
+        table, rows = block, [*block.rows]
+        is_open = len(rows) == 1 or _has_header(block, spans)
     if table:
-        yield table
+        yield replace(table, rows=rows)
 
 
-def _continues(table: _Block, block: _Block, spans: Spans) -> bool:
-    if min(table.width, block.width) == 1 or block.top < table.top + len(table.rows):
-        return False
-    if block.left < table.left or block.left + block.width > table.left + table.width:
-        return False
-    below = find_header(block.rows, block.spans(spans))
-    if below.count or below.columns:
-        return False
-    return len(table.rows) == 1 or find_header(table.rows, table.spans(spans)).count > 0
+def _is_below(table: _Block, height: int, block: _Block) -> bool:
+    """Return whether a block lies below a table, within its columns."""
+    is_inside = table.left <= block.left and block.left + block.width <= table.left + table.width
+    return min(table.width, block.width) > 1 and is_inside and block.top >= table.top + height
 
 
-def _join(table: _Block, block: _Block) -> _Block:
-    gap = block.top - table.top - len(table.rows)
-    padding = [""] * (block.left - table.left)
-    rows = [*table.rows, *[()] * gap, *([*padding, *row] for row in block.rows)]
-    return replace(table, rows=rows)
+def _has_header(block: _Block, spans: _RowSpans) -> bool:
+    first = replace(block, rows=block.rows[:_SAMPLED_ROWS])
+    return find_header(first.rows, first.spans(spans)).count > 0
 
 
-def _table_parts(block: _Block, spans: Spans, caption: str) -> Iterator[Table | str]:
+def _has_values(block: _Block, spans: _RowSpans) -> bool:
+    """Return whether a block has neither a header nor names of its rows."""
+    first = replace(block, rows=block.rows[:_SAMPLED_ROWS])
+    header = find_header(first.rows, first.spans(spans))
+    return not header.count and not header.columns
+
+
+def _table_parts(block: _Block, spans: _RowSpans, caption: str) -> Iterator[Table | str]:
     """Yield a table and the notes in its last rows.
 
     In a row with a note only the first column has text.

@@ -1,5 +1,7 @@
 """The model of tables: header rows, names of columns, rows that can be read alone."""
 
+import time
+
 import pytest
 
 from kosmos_rag.core.errors import ParseError
@@ -132,6 +134,16 @@ def test_sheet_parts__values_below_a_gap_continue_the_table(gap: str) -> None:
     assert parts(f"Region|Sum\nNorth|1\nSouth|2\n{gap}\nTotal|3") == [
         "Region | Sum\nRegion: North; Sum: 1\nRegion: South; Sum: 2\n\nRegion: Total; Sum: 3"
     ]
+
+
+def test_sheet_parts__many_blocks_and_merged_cells_take_linear_time() -> None:
+    started = time.process_time()
+    lines = [["Region", "Sum", "Share"], *([["North", "1", "2"], []] * 5_000)]
+    (table,) = sheet_parts(lines, {(row, 0): 2 for row in range(0, 10_000, 4)})
+    assert isinstance(table, Table)
+    assert len(table.rows) == 10_000
+    assert len(list(sheet_parts([["a", "b"], ["1", "2"], []] * 4_000, {(row, 0): 2 for row in range(12_000)}))) > 1
+    assert time.process_time() - started < 5
 
 
 def test_sheet_parts__a_header_apart_from_its_values() -> None:
