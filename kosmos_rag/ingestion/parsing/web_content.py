@@ -125,13 +125,14 @@ def find_boilerplate(tree: "LexborHTMLParser", hidden: Collection[int]) -> set[i
     names = _frame_names(tree)
     if not names and root.links < _FEW_LINKS * root.text:
         return set()
-    _drop_frame(root, names)
+    is_clear = _drop_frame(root, names)
     _count(root)
     frame = _dropped(root) if root.text >= least else set()
     main = _main(tree, root)
     if main is not None:
         _drop_around(main)
-    _drop_siblings(main or root)
+    if is_clear:  # else the largest part may be the comments
+        _drop_siblings(main or root)
     _drop_menus(main or root)
     _drop_lone_headings(root)
     _keep_title(root)
@@ -190,10 +191,10 @@ def _dropped(root: _Block) -> set[int]:
     return {child.node for block in root.kept() for child in block.children if child.dropped}
 
 
-def _drop_frame(root: _Block, names: Mapping[int, str]) -> None:
+def _drop_frame(root: _Block, names: Mapping[int, str]) -> bool:
     """Drop blocks that are named as no content.
 
-    They are kept if much of the page's prose has that name.
+    They are kept if much of the page's prose has that name. Returns whether all were dropped.
     """
     groups: dict[str, list[_Block]] = defaultdict(list)
     pending = list(root.children)
@@ -208,9 +209,10 @@ def _drop_frame(root: _Block, names: Mapping[int, str]) -> None:
     for group in sorted(groups.values(), key=_prose):
         rest -= _prose(group)
         if rest < _LEAST_BESIDE_FRAME * root.prose and sum(block.text for block in group) > _SMALL:
-            return
+            return False
         for block in group:
             block.dropped = True
+    return True
 
 
 def _prose(blocks: Iterable[_Block]) -> int:

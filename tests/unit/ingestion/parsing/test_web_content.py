@@ -113,6 +113,13 @@ def test_parse_html__comments_below_an_article_are_left_out() -> None:
     assert "remark" not in text
 
 
+def test_parse_html__short_article_above_many_comments_is_kept() -> None:
+    comments = "".join(f"<div class='comment'>{prose(f'remark{n}')}</div>" for n in range(40))
+    text = page("bare", f"<div><h1>A</h1><div>{prose('bridge')}</div><div class='comments'>{comments}</div></div>").text
+    assert "bridge" in text
+    assert "remark39" in text
+
+
 @pytest.mark.parametrize(
     "body",
     [
