@@ -152,6 +152,8 @@ def test_worker__stopped_by_a_full_disk_loses_no_job(small: Settings, disk: Path
     subprocess.run(["mount", "-o", f"remount,size={4 * SMALL_MB}m", str(disk)], check=True)
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         tenant = engine.tenant("acme")
+        with psycopg.connect(engine.parts.database.admin_conninfo) as connection:
+            connection.execute("UPDATE kosmos.jobs SET run_at = now() WHERE state = 'scheduled' AND code = 'disk_full'")
         _supervisor(settings).run()
         assert tenant.jobs.find(states=[JobState.DEAD]) == []
         (run,) = tenant.jobs.runs()

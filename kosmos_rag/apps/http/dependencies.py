@@ -19,7 +19,7 @@ from kosmos_rag.apps.http.readiness import Readiness
 from kosmos_rag.apps.http.streaming import Streams
 from kosmos_rag.apps.http.uploads import Uploads
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import TooManyRequests
+from kosmos_rag.core.errors import RequestError, TooManyRequests
 from kosmos_rag.engine.aio import AsyncEngine
 from kosmos_rag.engine.tenant import Tenant
 
@@ -128,9 +128,21 @@ def _require_scope(scope: str) -> Callable[..., Awaitable[Caller]]:
         service: Service = request.app.state.service
         identity = await authenticate(service, request.scope, request.headers.get("authorization"))
         identity.require(scope)
+        _check_parameters(request)
         return Caller(identity=identity, service=service)
 
     return caller
+
+
+def _check_parameters(request: Request) -> None:
+    """Raise RequestError for a query parameter that the route does not have.
+
+    A document whose readers come under a wrong name would be open to everyone.
+    """
+    known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
+    if unknown := sorted(request.query_params.keys() - set(known)):
+        allowed = f"use {', '.join(known)}" if known else "this route has none"
+        raise RequestError(f"there is no query parameter {unknown[0][:60]!r}; {allowed}")
 
 
 Reader = Annotated[Caller, Depends(_require_scope(READ))]

@@ -36,7 +36,7 @@ from kosmos_rag.storage.tenants import TenantRef, server_time
 CHANNEL = "kosmos_jobs"
 REQUEUE_INTERVAL_S = 0.5
 FIRST_DELAY_S, LONGEST_DELAY_S = 5.0, 900.0
-DISK_FULL_DELAY_S = 300.0
+DISK_FULL_DELAY_S = 60.0
 """Seconds until a job that a full disk stopped is tried again, on average."""
 DISK_FULL_DAYS = 7
 """Age of a job from which on a full disk uses up attempts too."""

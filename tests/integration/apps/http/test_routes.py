@@ -246,6 +246,18 @@ def test_collections__are_made_listed_and_removed(running: Running) -> None:
         assert client.get("/v1/collections/handbook").status_code == 404
 
 
+def test_query_parameters__of_another_name_are_refused(running: Running) -> None:
+    """Readers under a wrong name would leave a document open to everyone."""
+    with running.client(scope="read ingest") as client:
+        for path in ("/v1/documents?source=a&readers=department:hr", "/v1/documents?source=a&acl=department:hr"):
+            refused = client.post(path, content=b"The salaries.")
+            assert refused.status_code == 422
+            assert "use source, collection, title, language, reader, metadata" in refused.json()["detail"]
+        assert client.get("/v1/documents?colection=hr").status_code == 422
+        assert client.get("/v1/stats?collection=hr").status_code == 422
+        assert _ok(client.get("/v1/jobs"))["jobs"] == []
+
+
 def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
     acme = running.service.engine.tenant("acme")
     acme.ingest(
