@@ -167,6 +167,8 @@ class _Mail:
             try:
                 self.add(mail, level=level, title="Forwarded mail")
             except ParseError as error:
+                if error.code == "too_large":  # the whole text, of which this mail is a part
+                    raise
                 self._note(error, f"the mail {subject!r}")
 
     def _add_attachments(self, attachments: list[Message], level: int) -> None:
@@ -185,8 +187,6 @@ class _Mail:
             self._composition.document(replace(parsed, text=parsed.text.rstrip()), under=level)
 
     def _note(self, error: ParseError, subject: str) -> None:
-        if error.code == "too_large" and subject.startswith("the mail"):
-            raise error
         if error.code != "empty":
             self._composition.note(UNREADABLE, f"{subject} cannot be read ({error.code}): {error}")
 
