@@ -26,7 +26,7 @@ PASSAGE = LOCATION | {
         "department",
         "parent_span",
     ),
-    *("quote_sha256", "notes"),
+    *("quote_sha256", "notes", "table_context"),
 }
 SCORES = {
     *("score", "dense_rank", "dense_score", "lexical_rank", "lexical_score", "fused_rank", "fused_score"),
@@ -37,7 +37,7 @@ RESULT = {
     *("experiment", "returned", "milliseconds"),
 }
 PLANS = {"expansion", "timings_ms", "retrievers", "cached", "intent"}
-CITATION = LOCATION | {"index", "marker", "quote_sha256"}
+CITATION = LOCATION | {"index", "marker", "quote_sha256", "table_context"}
 EVIDENCE = {"citation", "text", "span", "pages", "page_breaks", "tokens", "chunk_ids"}
 CONTEXT = {"question", "text", "passages", "tokens", "max_tokens", "omitted", "retrieval"}
 ANSWER = {
