@@ -35,9 +35,9 @@ def test_experiment__from_its_start_to_what_came_of_it(
     for number in range(3):
         scope.search(f"churn account{number}", settings.rag.retrieval.top_k)
     assert engine.parts.background.drain(60)
-    told = json.loads(kosmos("status", "by-scores", "--json").stdout)
-    assert (told["results"], told["compared"], told["experiment"]["mode"]) == (3, 3, "shadow")
-    assert told["differences"][0]["significant"] is False
+    result = json.loads(kosmos("status", "by-scores", "--json").stdout)
+    assert (result["results"], result["compared"], result["experiment"]["mode"]) == (3, 3, "shadow")
+    assert result["differences"][0]["significant"] is False
     shown = kosmos("stop", "by-scores").stdout
     assert "3 questions: 3 compared, 0 failed, 0 degraded" in shown
     assert "no result yet: 3 questions compared, and 30 are needed" in shown

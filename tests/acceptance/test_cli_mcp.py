@@ -107,15 +107,15 @@ def _is_served(engine: Engine, command: Callable[..., list[str]], variables: dic
                 cited = found.structured_content["hits"][0]
                 asked = {"document_id": cited["document_id"], "offset": cited["lines"][0]}
                 read = await client.call_tool("get_document", asked)
-                told = await client.call_tool("answer", {"question": QUESTION})
+                result = await client.call_tool("answer", {"question": QUESTION})
                 wrong = await client.call_tool("search", {"question": ""})
-                return [found.structured_content, read.structured_content, told.structured_content, wrong]
+                return [found.structured_content, read.structured_content, result.structured_content, wrong]
 
-    found, read, told, wrong = asyncio.run(ask())
+    found, read, result, wrong = asyncio.run(ask())
     assert {one["source"] for one in found["hits"]} == {"leave.md", "secret.md"}
     assert "20 days" in read["text"]
-    assert "20 days" in told["text"]
-    assert not told["refused"]
+    assert "20 days" in result["text"]
+    assert not result["refused"]
     assert wrong.is_error
     assert strangers == []
     assert "DEBUG" in (tmp_path / "log").read_text()

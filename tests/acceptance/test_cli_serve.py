@@ -75,8 +75,8 @@ def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
         assert 'kosmos_http_requests_total{method="POST",route="/v1/search",status="200"} 1.0' in metrics
         assert 'kosmos_retrieval_stage_seconds_count{stage="total"} 1.0' in metrics
         accepts = {"accept": "application/openmetrics-text; version=1.0.0"}
-        told = httpx.get(f"http://127.0.0.1:{health_port}/metrics", headers=accepts, trust_env=False).text
-        assert f'# {{trace_id="{trace}"}}' in told
+        result = httpx.get(f"http://127.0.0.1:{health_port}/metrics", headers=accepts, trust_env=False).text
+        assert f'# {{trace_id="{trace}"}}' in result
         assert not _answers(f"{url}/metrics")
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=20)

@@ -29,12 +29,12 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.apps.worker.supervisor import Supervisor, stop_on_signals
 
 if __name__ == "__main__":
-    told = json.loads(sys.argv[1])
+    arguments = json.loads(sys.argv[1])
     supervisor = Supervisor(
-        Settings.load(overrides=told["settings"]),
-        kinds=told["kinds"],
-        create_runner=importlib.import_module(told["work"]).create_runner,
-        until_idle=told["until_idle"],
+        Settings.load(overrides=arguments["settings"]),
+        kinds=arguments["kinds"],
+        create_runner=importlib.import_module(arguments["work"]).create_runner,
+        until_idle=arguments["until_idle"],
     )
     with stop_on_signals(supervisor):
         supervisor.run()
@@ -74,7 +74,7 @@ class Trial:
         self, *, work: str = "trial_work", kinds: Sequence[str] = ("trial",), until_idle: bool = False, **settings: Any
     ) -> subprocess.Popen[bytes]:
         given = {"url": self.database.url, "worker_url": self.database.worker_url, "admin_url": self.database.admin_url}
-        told = {
+        arguments = {
             "settings": {f"database.{key}": value for key, value in given.items()}
             | {"observability.log_level": "INFO", "rag.reranking.enabled": False}
             | {"database.idle_transaction_timeout_ms": 1000}
@@ -85,7 +85,7 @@ class Trial:
         }
         with (self._folder / f"worker-{len(self.workers)}.log").open("wb") as log:
             worker = subprocess.Popen(
-                [sys.executable, str(self._program), json.dumps(told)],
+                [sys.executable, str(self._program), json.dumps(arguments)],
                 env=os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), str(ROOT)])},
                 stderr=log,
                 start_new_session=True,

@@ -30,22 +30,22 @@ class TrialWork:
             channel.report_ended([job])
 
     def _do(self, job: Job, channel: SupervisorChannel) -> None:
-        told = job.payload
+        result = job.payload
         self._write("INSERT INTO public.begun VALUES (%s)", job)
-        if "sleep" in told:
-            time.sleep(told["sleep"])
-        if "hold" in told:
-            ctypes.PyDLL(None).usleep(int(told["hold"] * 1e6))  # keeps the interpreter's lock, as bad extensions do
-        if told.get("die"):
+        if "sleep" in result:
+            time.sleep(result["sleep"])
+        if "hold" in result:
+            ctypes.PyDLL(None).usleep(int(result["hold"] * 1e6))  # keeps the interpreter's lock, as bad extensions do
+        if result.get("die"):
             os.kill(os.getpid(), signal.SIGKILL)
-        if told.get("fail"):
-            error = ParseError("corrupt", told["fail"])
+        if result.get("fail"):
+            error = ParseError("corrupt", result["fail"])
             channel.retry_until_available(
-                lambda: channel.queue.fail(job, error, source=job.key, retry=bool(told.get("retry")))
+                lambda: channel.queue.fail(job, error, source=job.key, retry=bool(result.get("retry")))
             )
             return
         try:
-            if told.get("bare"):
+            if result.get("bare"):
                 channel.queue.finish({job.token: Outcome.DONE})
             else:
                 self._finish(job)

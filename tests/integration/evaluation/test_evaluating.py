@@ -225,7 +225,7 @@ def test_language_model__is_stored_with_what_it_answered_and_named_where_two_dif
     with opened(settings, {"rag.answer.mode": "generative"}, language_model=Writer()) as engine:
         done = [
             _run(filled, tenant_name, tmp_path, answers=True),
-            *(_run(engine, tenant_name, tmp_path, answers=told) for told in (True, False)),
+            *(_run(engine, tenant_name, tmp_path, answers=response) for response in (True, False)),
         ]
     for one in done:
         stored.add(one)
@@ -233,8 +233,8 @@ def test_language_model__is_stored_with_what_it_answered_and_named_where_two_dif
     assert [one.index_state["language_model"] for one in (plain, written, ranked)] == [None, "writer-7b", None]
     compared = kosmos("eval", "compare", plain.name, written.name)
     assert f'{written.name}: language_model is "writer-7b", null in the baseline' in compared.stdout
-    told = json.loads(kosmos("eval", "compare", plain.name, written.name, "--json").stdout)["changed"]
-    assert {one["what"] for one in told} == {"language_model", "rag.answer.mode"}
+    response = json.loads(kosmos("eval", "compare", plain.name, written.name, "--json").stdout)["changed"]
+    assert {one["what"] for one in response} == {"language_model", "rag.answer.mode"}
 
 
 def test_command__that_would_write_over_a_file_is_refused_before_its_work(kosmos: Kosmos, tmp_path: Path) -> None:
@@ -300,10 +300,10 @@ def test_commands__tuning(kosmos: Kosmos, tmp_path: Path) -> None:
     tuned = kosmos(
         "eval", "tune", "tiny", "--grid", "retrieval.similarity_threshold=0.99,0.0", *weights, *blind, "--json"
     )
-    told = json.loads(tuned.stdout)
-    assert told["changes"] == {"rag.retrieval.similarity_threshold": 0.0}
-    assert told["train"]["before"] < told["train"]["chosen"]
-    assert told["test"]["p"] < 0.05
+    response = json.loads(tuned.stdout)
+    assert response["changes"] == {"rag.retrieval.similarity_threshold": 0.0}
+    assert response["train"]["before"] < response["train"]["chosen"]
+    assert response["test"]["p"] < 0.05
     assert (tmp_path / "tuned.yaml").read_text().startswith("# Tuned for nDCG@10")
     retrieval = Settings.load(tmp_path / "tuned.yaml").rag.retrieval
     assert (retrieval.similarity_threshold, retrieval.semantic_weight, retrieval.keyword_weight) == (0.0, 1.0, 0.0)

@@ -137,11 +137,11 @@ def test_ingest__a_file_larger_than_allowed_is_named(settings: Settings, tmp_pat
 
 def test_progress__is_told_for_every_document(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
     (tmp_path / "a.txt").write_text("words")
-    told: list[tuple[int, int, str]] = []
+    result: list[tuple[int, int, str]] = []
     engine.tenant(tenant_name).ingest(
-        [tmp_path, tmp_path / "missing.txt", _text("b", "more")], on_progress=lambda *state: told.append(state)
+        [tmp_path, tmp_path / "missing.txt", _text("b", "more")], on_progress=lambda *state: result.append(state)
     )
-    assert [(done, total) for done, total, _ in told] == [(1, 2), (2, 2)]
+    assert [(done, total) for done, total, _ in result] == [(1, 2), (2, 2)]
 
 
 def test_prune__keeps_what_is_there_though_it_was_not_walked(engine: Engine, tmp_path: Path, tenant_name: str) -> None:

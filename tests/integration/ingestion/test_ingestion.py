@@ -49,9 +49,9 @@ def _deep(levels: int) -> list[Any]:
 def test_ingest__refuses_a_document_that_cannot_be_stored(
     document: SourceDocument | Path, engine: Engine, tenant_name: str
 ) -> None:
-    told: list[str] = []
+    result: list[str] = []
     report = engine.tenant(tenant_name).ingest(
-        [document, _text("good", "good words")], on_progress=lambda _done, _total, source: told.append(source)
+        [document, _text("good", "good words")], on_progress=lambda _done, _total, source: result.append(source)
     )
     assert [failure.code for failure in report.failed] == ["unreadable"]
     assert report.new == 1

@@ -206,14 +206,14 @@ def test_orphans__are_known_by_the_names_that_the_statement_gives_them() -> None
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "result"),
     [
         ("UPDATE kosmos.alembic_version SET version_num = '0000'", None),
         ("ALTER TABLE kosmos.chunks DISABLE ROW LEVEL SECURITY", 0.0),
     ],
 )
 def test_tenants_not_apart__pages_for_policies_and_not_for_a_migration(
-    change: str, told: float | None, settings: Settings, database: DatabaseSettings
+    change: str, result: float | None, settings: Settings, database: DatabaseSettings
 ) -> None:
     def seen(engine: Engine) -> float | None:
         registry = CollectorRegistry()
@@ -224,7 +224,7 @@ def test_tenants_not_apart__pages_for_policies_and_not_for_a_migration(
         assert seen(engine) == 1.0
         with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
             admin.execute(change.encode())
-        assert seen(engine) == told
+        assert seen(engine) == result
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)
@@ -255,7 +255,7 @@ def test_rules__pass_promtool() -> None:
 
 def test_operate_page__says_what_to_do_about_every_alert() -> None:
     page = (DEPLOY.parent / "docs" / "operate.md").read_text()
-    told = re.findall(r"`(Kosmos\w+)(…?)`", page)
+    result = re.findall(r"`(Kosmos\w+)(…?)`", page)
     for rule in _rules():
         if name := rule.get("alert"):
-            assert any(name == prefix or (more and name.startswith(prefix)) for prefix, more in told), name
+            assert any(name == prefix or (more and name.startswith(prefix)) for prefix, more in result), name

@@ -136,15 +136,15 @@ def test_slow_retrieval__is_logged_with_its_plan_and_without_its_question(
     with caplog.at_level(logging.WARNING, logger="kosmos_rag.retrieval"):
         found = scope.search("What is churn?")
     (record,) = (record for record in caplog.records if getattr(record, "action", "") == "slow_retrieval")
-    told = vars(record)
-    assert told["tenant"] == "acme"
-    assert told["timings_ms"] == found.timings_ms
-    assert {name: retriever["plan"] for name, retriever in told["plan"].items()} == {
+    result = vars(record)
+    assert result["tenant"] == "acme"
+    assert result["timings_ms"] == found.timings_ms
+    assert {name: retriever["plan"] for name, retriever in result["plan"].items()} == {
         name: retriever.plan for name, retriever in found.retrievers.items()
     }
-    texts = told.pop("texts")
+    texts = result.pop("texts")
     assert texts == {"question": "What is churn?"}
-    assert "churn" not in str(told)
+    assert "churn" not in str(result)
 
 
 def _payload(scope: Tenant) -> dict[str, object]:

@@ -233,10 +233,10 @@ def test_searched__is_what_the_model_makes_of_the_conversation() -> None:
     model = Writer("<think>hm</think>\n", "**How is churn ", 'calculated "in" June?**\n', "I hope this helps!")
     searched = _answerer(model, history_turns=1).search_query("And in June?", HISTORY)
     assert (searched.question, searched.warnings) == ("How is churn calculated in June?", ())
-    told = model.asked[1].text
-    assert "By loss. [1]" in told
-    assert "Last question: And in June?" in told
-    assert "Old" not in told
+    result = model.asked[1].text
+    assert "By loss. [1]" in result
+    assert "Last question: And in June?" in result
+    assert "Old" not in result
 
 
 @pytest.mark.parametrize("model", [Writer("?!\n"), Writer("<think>endless"), Writer("How", fails=True)])

@@ -12,14 +12,14 @@ from opentelemetry import trace
 class RecordedSpan(trace.NonRecordingSpan):
     """A span that tells what it was given."""
 
-    def __init__(self, name: str, parent: trace.SpanContext, told: dict[str, Any]) -> None:
+    def __init__(self, name: str, parent: trace.SpanContext, options: dict[str, Any]) -> None:
         trace_id = parent.trace_id if parent.is_valid else secrets.randbits(128)
         super().__init__(trace.SpanContext(trace_id, secrets.randbits(64), is_remote=False, trace_flags=_SAMPLED))
         self.name = name
         self.parent = parent
-        self.attributes: dict[str, Any] = dict(told.get("attributes") or {})
-        self.links = list(told.get("links") or ())
-        self.started_at: int | None = told.get("start_time")
+        self.attributes: dict[str, Any] = dict(options.get("attributes") or {})
+        self.links = list(options.get("links") or ())
+        self.started_at: int | None = options.get("start_time")
         self.ended_at: int | None = None
         self.error: BaseException | None = None
 
@@ -48,14 +48,14 @@ class RecordingTracer(trace.Tracer):
     def __init__(self) -> None:
         self.spans: list[RecordedSpan] = []
 
-    def start_span(self, name: str, context: Any = None, **told: Any) -> RecordedSpan:  # type: ignore[override]
-        made = RecordedSpan(name, trace.get_current_span(context).get_span_context(), told)
+    def start_span(self, name: str, context: Any = None, **options: Any) -> RecordedSpan:  # type: ignore[override]
+        made = RecordedSpan(name, trace.get_current_span(context).get_span_context(), options)
         self.spans.append(made)
         return made
 
     @contextmanager
-    def start_as_current_span(self, name: str, **told: Any) -> Iterator[RecordedSpan]:  # type: ignore[override]
-        made = self.start_span(name, **told)
+    def start_as_current_span(self, name: str, **options: Any) -> Iterator[RecordedSpan]:  # type: ignore[override]
+        made = self.start_span(name, **options)
         token = contexts.attach(trace.set_span_in_context(made))
         try:
             yield made

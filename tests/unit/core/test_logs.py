@@ -30,8 +30,8 @@ def _as_before() -> Any:
 def _line(capsys: pytest.CaptureFixture[str], **settings: Any) -> str:
     set_up_logging(ObservabilitySettings(**settings))
     with tracing.continue_trace(f"00-{TRACE}-b7ad6b7169203331-01"):
-        told = {"action": "slow_retrieval", "tenant": "acme", "plan": {"dense": 3}, "texts": {"question": "SECRET?"}}
-        logging.getLogger("kosmos_rag.retrieval").warning("it took %d ms", 7, extra=told)
+        result = {"action": "slow_retrieval", "tenant": "acme", "plan": {"dense": 3}, "texts": {"question": "SECRET?"}}
+        logging.getLogger("kosmos_rag.retrieval").warning("it took %d ms", 7, extra=result)
     return capsys.readouterr().err
 
 
@@ -51,8 +51,8 @@ def test_json__has_action_trace_and_what_it_happened_to(capsys: pytest.CaptureFi
 
 
 def test_text__ends_with_what_it_happened_to_and_the_trace(capsys: pytest.CaptureFixture[str]) -> None:
-    told = "it took 7 ms action=slow_retrieval tenant=acme plan={'dense': 3}"
-    assert _line(capsys).endswith(f"{told} [{TRACE}]\n")
+    result = "it took 7 ms action=slow_retrieval tenant=acme plan={'dense': 3}"
+    assert _line(capsys).endswith(f"{result} [{TRACE}]\n")
 
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
@@ -85,11 +85,11 @@ def _broken(capsys: pytest.CaptureFixture[str], **settings: Any) -> str:
 def test_exceptions__tell_where_and_what_they_are_and_what_they_say_only_where_asked_for(
     capsys: pytest.CaptureFixture[str], log_format: str
 ) -> None:
-    told = _broken(capsys, log_format=log_format)
-    assert "SECRET" not in told
-    assert "in _broken" in told
+    result = _broken(capsys, log_format=log_format)
+    assert "SECRET" not in result
+    assert "in _broken" in result
     for name in ("builtins.ValueError", "builtins.KeyError", "builtins.ExceptionGroup"):
-        assert name in told
+        assert name in result
     assert "SECRET (1 sub-exception)" in _broken(capsys, log_format=log_format, log_texts=True)
 
 

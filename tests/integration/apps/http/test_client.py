@@ -58,15 +58,15 @@ def connect(served: Running) -> Iterator[Callable[..., Client]]:
 
 def test_search__gives_what_the_library_gives(served: Running, connect: Callable[..., Client]) -> None:
     scope = served.service.engine.tenant("acme")
-    known, told = scope.search(QUESTION, 1), connect(scope="admin").search(QUESTION, 1, explain=True)
-    assert told.hits == known.hits
-    assert (told.retrievers, told.stages, told.requested, told.incomplete_reason) == (
+    known, response = scope.search(QUESTION, 1), connect(scope="admin").search(QUESTION, 1, explain=True)
+    assert response.hits == known.hits
+    assert (response.retrievers, response.stages, response.requested, response.incomplete_reason) == (
         known.retrievers,
         known.stages,
         known.requested,
         known.incomplete_reason,
     )
-    assert told.explain().splitlines()[0] == f"question  {QUESTION}"
+    assert response.explain().splitlines()[0] == f"question  {QUESTION}"
     plain = connect().search(QUESTION, filter=Filter(sources=("travel.md",)))
     assert [(hit.source, math.isnan(hit.score), hit.dense_rank) for hit in plain.hits] == [("travel.md", True, None)]
     assert plain.hits[0].location == scope.search(QUESTION, filter=Filter(sources=("travel.md",))).hits[0].location
@@ -74,14 +74,14 @@ def test_search__gives_what_the_library_gives(served: Running, connect: Callable
 
 def test_context_and_answer__cite_as_the_library_does(served: Running, connect: Callable[..., Client]) -> None:
     scope, client = served.service.engine.tenant("acme"), connect()
-    known, told = scope.context(QUESTION, max_tokens=300), client.context(QUESTION, max_tokens=300)
-    assert (told.text, told.citations, told.tokens, told.omitted) == (
+    known, response = scope.context(QUESTION, max_tokens=300), client.context(QUESTION, max_tokens=300)
+    assert (response.text, response.citations, response.tokens, response.omitted) == (
         known.text,
         known.citations,
         known.tokens,
         known.omitted,
     )
-    assert [one.chunk_ids for one in told.passages] == [one.chunk_ids for one in known.passages]
+    assert [one.chunk_ids for one in response.passages] == [one.chunk_ids for one in known.passages]
     answered, whole = client.answer(QUESTION, history=[Turn(question="Hello?", answer="Yes.")]), scope.answer(QUESTION)
     assert (answered.text, answered.refused, answered.verified) == (whole.text, whole.refused, whole.verified)
     assert answered.sentences == whole.sentences
@@ -166,10 +166,10 @@ def test_schema__is_grounded_for_its_readers(served: Running, connect: Callable[
     grounding = SchemaGrounding(engine.tenant("acme", collection="schema"))
     grounding.build(from_json(ROOT / "examples" / "schema" / "programs.json"))
     question = "What is the success count for the forest fire program"
-    known, told = grounding.ask(question), connect().ground_schema(question)
-    assert (told.prompt, told.join_hints, told.database) == (known.prompt, known.join_hints, known.database)
-    assert [ref["name"] for ref in told.schema_refs] == [ref.name for ref in known.schema_refs]
-    assert told.docs[0]["scores"] is None
+    known, response = grounding.ask(question), connect().ground_schema(question)
+    assert (response.prompt, response.join_hints, response.database) == (known.prompt, known.join_hints, known.database)
+    assert [ref["name"] for ref in response.schema_refs] == [ref.name for ref in known.schema_refs]
+    assert response.docs[0]["scores"] is None
     assert connect(scope="admin").ground_schema(question, explain=True).docs[0]["scores"]["fused"] > 0
     with pytest.raises(errors.NotPermitted):
         connect().ground_schema(question, explain=True)
@@ -288,7 +288,7 @@ def test_problem__is_the_error_that_it_was_made_of(kind: type[errors.KosmosError
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "response"),
     [
         ((502, {}, b"<html>Bad Gateway</html>"), "returned 502 without a problem"),
         ((404, {}, b'{"type": 1}'), "returned 404 without a problem"),
@@ -298,11 +298,11 @@ def test_problem__is_the_error_that_it_was_made_of(kind: type[errors.KosmosError
         ((200, {}, b""), "cannot parse"),
     ],
 )
-def test_anything_else__is_no_service(reply: tuple[int, dict[str, str], bytes], told: str) -> None:
+def test_anything_else__is_no_service(reply: tuple[int, dict[str, str], bytes], response: str) -> None:
     with (
         _Answers(reply) as service,
         Client(service.url) as client,
-        pytest.raises(errors.ServiceUnreachable, match=told),
+        pytest.raises(errors.ServiceUnreachable, match=response),
     ):
         client.stats()
 

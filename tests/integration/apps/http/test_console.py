@@ -323,10 +323,10 @@ def test_health__tells_of_a_database_that_is_away(
         with psycopg.connect(server.admin, autocommit=True) as connection:
             connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
             connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
-        told = client.get("/health")
-        assert told.status_code == 200
-        assert "not ready" in told.text
-        assert "Latency" in told.text
+        result = client.get("/health")
+        assert result.status_code == 200
+        assert "not ready" in result.text
+        assert "Latency" in result.text
         asked = client.post("/", data={"question": QUESTION})
     assert asked.status_code == 503
     assert "The database is unavailable" in asked.text

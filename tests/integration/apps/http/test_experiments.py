@@ -28,14 +28,14 @@ def test_experiment__is_told_of_each_answer_and_feedback_finds_its_side(
             sources, *_, done = client.stream_answer(QUESTION)
             assert isinstance(sources, AnswerSources)
             assert isinstance(done, AnswerDone)
-            told = (
+            result = (
                 found,
                 client.context(QUESTION).retrieval,
                 client.answer(QUESTION).context.retrieval,
                 sources.context.retrieval,
                 done.answer.context.retrieval,
             )
-            assert {one.experiment for one in told} == {ExperimentAssignment(experiment="words", arm=Arm.TREATMENT)}
+            assert {one.experiment for one in result} == {ExperimentAssignment(experiment="words", arm=Arm.TREATMENT)}
             client.feedback("up", retrieval_id=found.id)
         assert engine.parts.background.drain(60)
         first, second = acme.experiments.status("words").arms

@@ -121,9 +121,9 @@ def test_stats__count_what_the_reader_may_read_where_departments_are_enforced(co
     assert everyone["departments"] == {"general": 3}
     assert hr["departments"] == {"general": 3, "hr": 4}
     assert manager["departments"] == {"finance": 4, "general": 3, "hr": 4, "it": 3, "security": 3}
-    for told in (everyone, hr, manager):
-        assert told["total_chunks"] == sum(told["departments"].values())
-        assert told["total_documents"] == told["total_chunks"]
+    for result in (everyone, hr, manager):
+        assert result["total_chunks"] == sum(result["departments"].values())
+        assert result["total_documents"] == result["total_chunks"]
 
 
 def test_chat__of_a_key_asks_its_default_collection(corporate: Running) -> None:

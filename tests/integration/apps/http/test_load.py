@@ -79,8 +79,8 @@ def test_body__is_refused_where_it_passes_the_limit_and_takes_no_memory(running:
                 # What the client's own buffers and the sockets' take, it may have sent in vain.
                 assert sent[0] < 32 * MB
             assert process.memory_info().rss - before < 20 * MB
-            told = client.post("/v1/documents", params={"source": "a"}, content=b"x" * (9 * MB))
-            assert told.status_code == 413
+            result = client.post("/v1/documents", params={"source": "a"}, content=b"x" * (9 * MB))
+            assert result.status_code == 413
         with small.client() as client:
             sent = [0]
             json_body = client.post(

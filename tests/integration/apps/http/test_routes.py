@@ -100,8 +100,8 @@ def test_events__come_in_order(served: Running, path: str, body: dict[str, str])
 def test_events__carry_whatever_text_was_sent(served: Running) -> None:
     body = rb'{"query": "annual leave", "model": "\ud800"}'
     with served.client() as client:
-        told = client.post("/api/chat", content=body, headers={"content-type": "application/json"})
-    assert [name for name, _ in events_of(told.iter_lines())][-1] == "done"
+        output = client.post("/api/chat", content=body, headers={"content-type": "application/json"})
+    assert [name for name, _ in events_of(output.iter_lines())][-1] == "done"
 
 
 def test_documents__by_pages_one_and_gone(served: Running) -> None:
@@ -287,8 +287,8 @@ def test_reload__has_mirrors_looked_at_now(running: Running, tmp_path: Path) -> 
     with running.client(scope="read") as client:
         assert client.post("/api/rag/reload").status_code == 403
     with running.client(scope="admin") as client:
-        told = _ok(client.post("/api/rag/reload"), 202)
-    assert (told["status"], told["jobs"]) == ("reloading", [str(mirror)])
+        output = _ok(client.post("/api/rag/reload"), 202)
+    assert (output["status"], output["jobs"]) == ("reloading", [str(mirror)])
     (job,) = jobs.find(ids=[mirror])
     assert (job.state, job.every_s, job.payload["prune"]) == ("queued", 3600.0, False)
 
@@ -333,16 +333,16 @@ def test_readiness__goes_with_the_database(running: Running, fault: str) -> None
         assert client.get("/readyz").status_code == 200
         connection.execute(fault)
         connection.commit()
-        told = client.get("/readyz")
-        assert (told.status_code, told.text) == (503, "not now\n")
+        output = client.get("/readyz")
+        assert (output.status_code, output.text) == (503, "not now\n")
         assert client.get("/livez").status_code == 200
 
 
 def test_openapi__names_every_route_and_its_errors(running: Running) -> None:
     with running.client("") as client:
-        told = _ok(client.get("/openapi.json"))
-    assert {"/v1/search", "/v1/context", "/v1/answer", "/api/chat", "/v1/documents", "/v1/jobs"} <= set(told["paths"])
-    search = told["paths"]["/v1/search"]["post"]
+        output = _ok(client.get("/openapi.json"))
+    assert {"/v1/search", "/v1/context", "/v1/answer", "/api/chat", "/v1/documents", "/v1/jobs"} <= set(output["paths"])
+    search = output["paths"]["/v1/search"]["post"]
     assert "application/problem+json" in search["responses"]["429"]["content"]
     assert search["security"] == [{"HTTPBearer": []}]
 

@@ -43,8 +43,8 @@ def test_pipeline__makes_a_prompt_of_the_passages(tenant: Tenant) -> None:
     template = "{% for one in documents %}{{ one.content }} ({{ one.meta.reference }}){% endfor %} {{ question }}"
     pipeline.add_component("prompt", PromptBuilder(template, required_variables=["documents", "question"]))
     pipeline.connect("retriever.documents", "prompt.documents")
-    told = pipeline.run({"retriever": {"query": QUESTION}, "prompt": {"question": QUESTION}})
-    prompt = told["prompt"]["prompt"]
+    result = pipeline.run({"retriever": {"query": QUESTION}, "prompt": {"question": QUESTION}})
+    prompt = result["prompt"]["prompt"]
     assert "20 days of paid annual leave" in prompt
     assert "(leave.md | Annual | L1 to L5)" in prompt
 

@@ -105,12 +105,12 @@ def test_get_document__tells_nothing_of_what_is_kept_from_the_caller(running: Ru
 
 
 def test_answer__is_made_of_cited_sentences_or_refused(running: Running) -> None:
-    told = data_of(running.call("answer", {"question": QUESTION}))
-    assert told["context"]["passages"][0]["citation"]["marker"] == "[1]"
-    assert told["context"]["passages"][0]["citation"]["source"] == "leave.md"
-    for sentence in told["sentences"]:
+    result = data_of(running.call("answer", {"question": QUESTION}))
+    assert result["context"]["passages"][0]["citation"]["marker"] == "[1]"
+    assert result["context"]["passages"][0]["citation"]["source"] == "leave.md"
+    for sentence in result["sentences"]:
         assert sentence["citation"]["quote_sha256"] == hashlib.sha256(sentence["text"].encode()).hexdigest()
-    assert told["refused"] != bool(told["sentences"])
+    assert result["refused"] != bool(result["sentences"])
     assert data_of(running.call("answer", {"question": "Who plays the violin?"}))["refused"]
 
 
@@ -118,9 +118,9 @@ def test_ground_schema__names_what_a_question_needs(running: Running) -> None:
     running.engine.tenant("acme").collections.create("schema", preset="schema")
     SchemaGrounding(running.engine.tenant("acme", collection="schema")).build(from_json(SCHEMA))
     asked = {"question": "What is the success count for the forest fire program", "max_tokens": 300}
-    told = data_of(running.call("ground_schema", asked))
-    assert "ProgramStatistics.success_count" in {ref["name"] for ref in told["schema_refs"]}
-    assert "program_statistics" in told["prompt"]
+    result = data_of(running.call("ground_schema", asked))
+    assert "ProgramStatistics.success_count" in {ref["name"] for ref in result["schema_refs"]}
+    assert "program_statistics" in result["prompt"]
     assert data_of(running.call("ground_schema", asked, tenant="globex"))["tables"] == []
 
 
@@ -142,14 +142,14 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 def test_arguments__that_are_wrong_make_an_error_of_one_line(running: Running) -> None:
     document_id = _id(running.engine, "acme", "leave.md")
 
-    async def told() -> list[str]:
+    async def result() -> list[str]:
         async with running.client() as client:
             return [
                 error_of(await client.call_tool(tool, json.loads(json.dumps(asked).replace("LEAVE", document_id))))
                 for tool, asked, _ in WRONG
             ]
 
-    for message, (tool, asked, part) in zip(asyncio.run(told()), WRONG, strict=True):
+    for message, (tool, asked, part) in zip(asyncio.run(result()), WRONG, strict=True):
         assert part in message, (tool, asked)
         assert "\n" not in message
 
@@ -239,16 +239,16 @@ def test_development__answers_on_loopback_names_alone(settings: Settings, signer
 def test_health__needs_no_credentials_and_goes_with_the_database(running: Running) -> None:
     root = running.url.removesuffix("/mcp")
 
-    def told(path: str) -> tuple[int, str]:
+    def result(path: str) -> tuple[int, str]:
         answer = httpx.get(f"{root}{path}", trust_env=False)
         return answer.status_code, answer.text
 
-    assert told("/livez") == told("/readyz") == (200, "ok\n")
-    assert told("/elsewhere")[0] == 404
+    assert result("/livez") == result("/readyz") == (200, "ok\n")
+    assert result("/elsewhere")[0] == 404
     with psycopg.connect(running.engine.settings.database.admin_url or "", autocommit=True) as connection:
         connection.execute("ALTER TABLE kosmos.chunks DISABLE ROW LEVEL SECURITY")
-    assert told("/livez") == (200, "ok\n")
-    assert told("/readyz") == (503, "not now\n")
+    assert result("/livez") == (200, "ok\n")
+    assert result("/readyz") == (503, "not now\n")
 
 
 def test_database__that_fails_is_told_in_the_log_and_not_to_the_agent(
@@ -278,6 +278,6 @@ def test_question__of_a_collection_that_requires_approval_gets_only_that(running
     )
     asked = {"question": QUESTION, "collection": "policies"}
     for tool in ("search", "context", "answer"):
-        told = str(data_of(running.call(tool, asked)))
-        assert "new.md" in told, tool
-        assert "old.md" not in told, tool
+        result = str(data_of(running.call(tool, asked)))
+        assert "new.md" in result, tool
+        assert "old.md" not in result, tool

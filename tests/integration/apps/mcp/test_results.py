@@ -27,9 +27,9 @@ MOST = 50_000
     ],
 )
 def test_document__is_told_in_whole_lines(text: str, lines: tuple[int, int], truncated: bool, length: int) -> None:
-    told = DocumentText.from_record(lines_of(text))
-    assert (told.lines, told.truncated, len(told.text)) == (lines, truncated, length)
-    assert told.next_offset == (lines[1] + 1 if text.count("\n") >= lines[1] else None)
+    result = DocumentText.from_record(lines_of(text))
+    assert (result.lines, result.truncated, len(result.text)) == (lines, truncated, length)
+    assert result.next_offset == (lines[1] + 1 if text.count("\n") >= lines[1] else None)
 
 
 def test_crash__over_a_value_of_ours_is_not_laid_at_the_door_of_the_agent(engine: Engine) -> None:

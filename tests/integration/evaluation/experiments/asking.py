@@ -30,7 +30,7 @@ def filled(engine: Engine, **scope: Any) -> Tenant:
     return acme
 
 
-def told(found: SearchResult) -> SearchResult:
+def result(found: SearchResult) -> SearchResult:
     """What a result says, without how long it took."""
     return replace(found, stages=(), timings_ms={})
 

@@ -12,7 +12,15 @@ from kosmos_rag.core.errors import StatementFailed
 from kosmos_rag.core.telemetry.metrics import EXPERIMENT_QUESTIONS
 from kosmos_rag.core.types import Arm, ExperimentAssignment, SearchResult
 from kosmos_rag.engine.tenant import Tenant
-from tests.integration.evaluation.experiments.asking import WORDS, BrokenEmbedder, as_admin, drained, filled, kept, told
+from tests.integration.evaluation.experiments.asking import (
+    WORDS,
+    BrokenEmbedder,
+    as_admin,
+    drained,
+    filled,
+    kept,
+    result,
+)
 from tests.integration.variants import opened
 
 VECTORS = {"rag.retrieval.semantic_weight": 0.5}
@@ -48,7 +56,7 @@ def words(settings: Settings, embedder: BrokenEmbedder) -> Iterator[Engine]:
 
 
 def _without_account(found: SearchResult) -> SearchResult:
-    return replace(told(found), warnings=())
+    return replace(result(found), warnings=())
 
 
 def _assert_first_answered(acme: Tenant, plain: SearchResult, fault: str) -> None:
@@ -110,7 +118,7 @@ def test_settings_that_cannot_be_any_more__are_counted(words: Engine, database: 
     if mode == "serve":
         _assert_first_answered(acme, plain, "ConfigError")
     else:
-        assert told(acme.search(QUESTION, 5)) == told(plain)
+        assert result(acme.search(QUESTION, 5)) == result(plain)
     drained(words)
     report = acme.experiments.status("vectors")
     assert (report.results, report.compared, report.failed, report.faults) == (1, 0, 1, {"ConfigError": 1})

@@ -81,6 +81,6 @@ def test_results__hold_no_text_and_no_reader(engine: Engine, acme: Tenant, datab
     drained(engine)
     [(row,)] = kept(database, "to_jsonb(experiment_results)::text")
     # No name of hexadecimal digits: the ids of the row are random.
-    for told in ("secretword", "grace", EVERYONE):
-        assert told not in row
+    for result in ("secretword", "grace", EVERYONE):
+        assert result not in row
     assert uuid.UUID(tenant("acme").id.hex).hex in row.replace("-", "")

@@ -22,7 +22,7 @@ from tests.integration.evaluation.experiments.asking import (
     filled,
     kept,
     preset_file,
-    told,
+    result,
 )
 from tests.integration.variants import opened
 
@@ -46,12 +46,12 @@ def test_shadow__changes_no_answer_and_keeps_how_like_the_two_are(
     engine: Engine, acme: Tenant, database: DatabaseSettings
 ) -> None:
     questions = [f"churn account{number}" for number in range(6)]
-    before = [told(acme.search(question, 5)) for question in questions]
+    before = [result(acme.search(question, 5)) for question in questions]
     info = acme.experiments.start("words", WORDS, share=1.0)
     assert (info.mode, info.collection) == (ExperimentMode.SHADOW, None)
     assert info.settings == {"rag": {"retrieval": {"semantic_weight": 0.0}}}
     during = [acme.search(question, 5) for question in questions]
-    assert [told(found) for found in during] == before
+    assert [result(found) for found in during] == before
     assert {found.experiment for found in during} == {None}
     drained(engine)
     rows = kept(database, "arm, requested, control_hits, degraded, error, control_ms, treatment_ms, overlap, rbo")
@@ -95,14 +95,14 @@ def test_shadow__that_hangs_delays_nobody_and_what_finds_no_room_is_dropped(
         wiki = engine.tenant("acme", collection="wiki")
         wiki.ingest(document(number) for number in range(5))
         wiki.experiments.start("reranked", {"rag.reranking.enabled": True}, share=1.0)
-        expected = told(wiki.search("churn slow", 3))
+        expected = result(wiki.search("churn slow", 3))
         assert reranker.begun.wait(WAIT_S)
         # One place in the line for the model: readers who need it are not behind the one that hangs.
         assert acme.search("churn account3", 3).degraded_stages == ()
         queue = engine.parts.background
         assert all(queue.submit(lambda: None) for _ in range(CAPACITY - 4))
         for _ in range(7):  # and four find room
-            assert told(wiki.search("churn slow", 3)) == expected
+            assert result(wiki.search("churn slow", 3)) == expected
         assert kept(database, "id") == []
         reranker.goes_on.set()
         drained(engine)

@@ -71,21 +71,21 @@ def test_nobody__rates_what_is_not_theirs(acme: Tenant, audited: Engine) -> None
         audited.tenant("other", subject="ada"),
     ]
     for stranger in strangers:
-        told = set()
+        result = set()
         for retrieval_id in (found.id, uuid.uuid4()):
             with pytest.raises(NotFound) as refused:
                 stranger.feedback("up", retrieval_id=retrieval_id)
-            told.add(str(refused.value))
-        assert len(told) == 1
-    told = set()
+            result.add(str(refused.value))
+        assert len(result) == 1
+    result = set()
     for scope in (audited.tenant("acme", subject="eve", principals=["sales"]), strangers[1]):
         for chunk_id in (chunk, uuid.uuid4()):
             with pytest.raises(NotFound) as refused:
                 scope.feedback("up", question="churn", chunk_id=chunk_id)
-            told.add(str(refused.value))
+            result.add(str(refused.value))
     with pytest.raises(NotFound):
         acme.feedback("up", retrieval_id=found.id, chunk_id=uuid.uuid4())
-    assert len(told) == 1
+    assert len(result) == 1
     assert strangers[0].feedback("up", question="churn", chunk_id=chunk).source == found.hits[0].source
 
 

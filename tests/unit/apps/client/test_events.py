@@ -23,8 +23,8 @@ _SOURCES = EXAMPLES["AnswerSources"]
 _DONE = {name: value for name, value in _ANSWER.items() if name not in (*_CITED, "context")}
 
 
-def _event(name: str, told: object) -> bytes:
-    return f"event: {name}\ndata: {json.dumps(told, ensure_ascii=False)}\n\n".encode()
+def _event(name: str, result: object) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(result, ensure_ascii=False)}\n\n".encode()
 
 
 STREAM = b"".join(
@@ -64,13 +64,13 @@ def test_events__are_the_same_however_they_are_cut(cuts: set[int]) -> None:
 
 
 def test_error__is_raised_as_the_library_raises_it() -> None:
-    told = problem_document(PROBLEMS[errors.ModelError], "the model failed")
+    result = problem_document(PROBLEMS[errors.ModelError], "the model failed")
     with pytest.raises(errors.ModelError, match="the model failed"):
-        _read([_event("sources", _SOURCES), _event("error", told)])
+        _read([_event("sources", _SOURCES), _event("error", result)])
 
 
 @pytest.mark.parametrize(
-    ("stream", "told"),
+    ("stream", "result"),
     [
         (STREAM[: STREAM.index(b"event: done")], "ended early"),
         (b"", "ended early"),
@@ -79,8 +79,8 @@ def test_error__is_raised_as_the_library_raises_it() -> None:
         (b"nothing\n\n", "cannot be parsed"),
     ],
 )
-def test_anything_else__is_no_answer(stream: bytes, told: str) -> None:
-    with pytest.raises(errors.ServiceUnreachable, match=told):
+def test_anything_else__is_no_answer(stream: bytes, result: str) -> None:
+    with pytest.raises(errors.ServiceUnreachable, match=result):
         _read([stream])
 
 

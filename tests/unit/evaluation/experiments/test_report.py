@@ -13,7 +13,7 @@ from kosmos_rag.evaluation.experiments.store import Rated
 
 SHADOW = ExperimentInfo(
     id=uuid.UUID(int=1),
-    name="told",
+    name="by-scores",
     collection=None,
     mode=ExperimentMode.SHADOW,
     share=0.5,
@@ -41,8 +41,8 @@ FIRST = replace(PAIR, treatment_ms=None, treatment_hits=None, overlap=None, rbo=
 SECOND = replace(FIRST, arm="treatment", control_ms=None, control_hits=None, treatment_ms=10.0, treatment_hits=10)
 
 
-def _difference(of: str, told: ExperimentReport) -> ArmDifference:
-    return next(one for one in told.differences if one.of == of)
+def _difference(of: str, result: ExperimentReport) -> ArmDifference:
+    return next(one for one in result.differences if one.of == of)
 
 
 def _pairs(count: int, *, slower_by: float) -> list[Rated]:
@@ -52,19 +52,19 @@ def _pairs(count: int, *, slower_by: float) -> list[Rated]:
 
 
 def test_nothing__is_told_of_nothing() -> None:
-    told = report(SHADOW, [])
-    assert (told.results, told.overlap, told.rbo, told.differences) == (0, None, None, ())
-    assert [arm.p50_ms for arm in told.arms] == [None, None]
-    assert told.shortage == "0 questions compared, and 30 are needed"
+    result = report(SHADOW, [])
+    assert (result.results, result.overlap, result.rbo, result.differences) == (0, None, None, ())
+    assert [arm.p50_ms for arm in result.arms] == [None, None]
+    assert result.shortage == "0 questions compared, and 30 are needed"
 
 
 def test_counts__are_of_what_ran() -> None:
     failed = replace(PAIR, treatment_ms=None, treatment_hits=None, overlap=None, rbo=None, error="ModelError")
     same = replace(PAIR, overlap=1.0, rbo=1.0, degraded=True)
-    told = report(SHADOW, [PAIR, same, failed])
-    assert (told.results, told.compared, told.failed, told.degraded, told.identical) == (3, 2, 1, 1, 1)
-    assert (told.overlap, told.rbo) == (0.75, 0.7)
-    first, second = told.arms
+    result = report(SHADOW, [PAIR, same, failed])
+    assert (result.results, result.compared, result.failed, result.degraded, result.identical) == (3, 2, 1, 1, 1)
+    assert (result.overlap, result.rbo) == (0.75, 0.7)
+    first, second = result.arms
     assert (first.questions, first.short, first.served) == (3, 0, 3)
     assert (second.questions, second.short, second.served) == (2, 2, 0)
 
@@ -85,9 +85,9 @@ def test_latency__of_two_samples() -> None:
     dice = random.Random(5)
     first = [replace(FIRST, control_ms=dice.lognormvariate(3, 0.3)) for _ in range(80)]
     second = [replace(SECOND, treatment_ms=dice.lognormvariate(3.4, 0.3)) for _ in range(80)]
-    told = _difference("latency", report(SERVE, first + second))
-    assert (told.significant, told.reason) == (True, "Mann-Whitney U")
-    assert told.second > told.first
+    result = _difference("latency", report(SERVE, first + second))
+    assert (result.significant, result.reason) == (True, "Mann-Whitney U")
+    assert result.second > result.first
     assert report(SERVE, first + second[:29]).shortage == "29 questions of one configuration, and 30 are needed"
 
 
@@ -98,16 +98,16 @@ def test_thumbs__are_shares_of_ratings(likes: tuple[int, int], significant: bool
         for served, count in ((FIRST, likes[0]), (SECOND, likes[1]))
         for number in range(22)
     ]
-    told = _difference("thumbs", report(SERVE, results))
-    assert (told.first, told.second) == (round(likes[0] / 22, 4), round(likes[1] / 22, 4))
-    assert told.significant is significant
+    result = _difference("thumbs", report(SERVE, results))
+    assert (result.first, result.second) == (round(likes[0] / 22, 4), round(likes[1] / 22, 4))
+    assert result.significant is significant
     assert _difference("thumbs", report(SERVE, results[:22] + results[22:31])).p is None
 
 
 def test_clicks__are_shares_of_questions_and_nothing_where_nobody_tells_of_them() -> None:
     clicked = [replace(FIRST, clicks=3)] * 5 + [FIRST] * 35 + [replace(SECOND, clicks=1)] * 30 + [SECOND] * 10
-    told = _difference("clicks", report(SERVE, clicked))
-    assert (told.first, told.second, told.significant) == (0.125, 0.75, True)
+    result = _difference("clicks", report(SERVE, clicked))
+    assert (result.first, result.second, result.significant) == (0.125, 0.75, True)
     assert {one.of for one in report(SERVE, [FIRST] * 40 + [SECOND] * 40).differences} == {"latency"}
 
 
