@@ -46,8 +46,6 @@ def _definitions(node: ast.Module | ast.ClassDef, *, public: bool) -> Iterator[t
 
 def _package() -> Iterator[tuple[str, Documented, bool]]:
     for file in sorted(PACKAGE.rglob("*.py")):
-        if file.parent.name == "parsing":
-            continue
         for node, public in _definitions(ast.parse(file.read_text(encoding="utf-8")), public=True):
             line = 1 if isinstance(node, ast.Module) else node.lineno
             yield f"{file.relative_to(PACKAGE).as_posix()}:{line}", node, public

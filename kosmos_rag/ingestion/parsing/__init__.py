@@ -1,4 +1,4 @@
-"""Turn the bytes of a document into text with the structure that citations need.
+"""Parse the bytes of a document into text with structure for citations.
 
 The media type is found by content. Each type has one parser, a function from bytes to ParsedDocument.
 """
@@ -94,9 +94,13 @@ def parse(
 ) -> ParsedDocument:
     """Parse a document.
 
-    The title of the result is the document's own where it has one. With `ocr`, pages of a PDF that are pictures are
-    read, which takes seconds for each. With `hidden_cells`, hidden sheets, rows and columns of workbooks are
-    read. The text of the result is never blank.
+    The title of the result is the document's own if it has one. The text of the result is never blank.
+
+    Args:
+        document: the document with its bytes.
+        limits: limits of the result.
+        ocr: whether to read scanned pages of a PDF, which takes seconds for each.
+        hidden_cells: whether to read hidden sheets, rows and columns of workbooks.
 
     Raises:
         ParseError: the bytes are not a document that can be used; `code` says why.
@@ -106,7 +110,7 @@ def parse(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _FileParser:
-    """Parses a file, and the files attached to it, by the same settings."""
+    """Parses a file and its attached files by the same settings."""
 
     limits: OutputLimits
     ocr: bool
@@ -140,7 +144,10 @@ class _FileParser:
 
 
 def _in_utf8(data: bytes, media_type: str) -> tuple[bytes, tuple[Note, ...]]:
-    """Return a text in UTF-8, with a note where its encoding was guessed; other data as they are."""
+    """Return a text in UTF-8; other data unchanged.
+
+    A note says if the encoding was guessed.
+    """
     if media_type in media_types.NO_TEXT:
         return data, ()
     try:

@@ -1,4 +1,7 @@
-"""Turn bytes into text: byte order mark, declaration, UTF-8, then the legacy encoding that fits best."""
+"""Decode bytes to text.
+
+By byte order mark, declaration, UTF-8, then the most likely legacy encoding.
+"""
 
 import codecs
 import re
@@ -75,7 +78,7 @@ class Decoded:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """A note where the encoding was guessed and another one fits as well."""
+        """A note if the encoding was guessed and is uncertain."""
         if self.certain:
             return ()
         message = (
@@ -111,7 +114,10 @@ def decode_text(data: bytes, label: str | None = None) -> Decoded:
 
 
 def decode_bytes(data: bytes, label: str | None = None) -> str:
-    """Decode a few bytes, such as a header, by their declared encoding; never fails."""
+    """Decode a few bytes, such as a header, by their declared encoding.
+
+    Never fails.
+    """
     declared = _decode_declared(data, find_codec(label)) if label else None
     if declared is not None:
         return declared.text
@@ -122,7 +128,10 @@ def decode_bytes(data: bytes, label: str | None = None) -> str:
 
 
 def find_codec(label: str | None) -> str | None:
-    """Return the codec of a label: as browsers read it, else as Python does; None for an unknown one."""
+    """Return the codec of a label, or None for an unknown one.
+
+    Labels are read as browsers read them, else as Python does.
+    """
     if not label:
         return None
     known = webencodings.lookup(label)
@@ -137,7 +146,10 @@ def find_codec(label: str | None) -> str | None:
 
 
 def has_escapes(data: bytes) -> bool:
-    """Return whether data in ASCII may be in ISO-2022 or HZ, which write other scripts between escapes."""
+    """Return whether ASCII data may be in ISO-2022 or HZ.
+
+    These write other scripts between escapes.
+    """
     # A single byte, which few texts have, is found far faster than two.
     return any(first in data and any(escape in data for escape in escapes) for first, escapes in _STATEFUL.items())
 
@@ -164,7 +176,10 @@ def _decode_marked(data: bytes, encoding: str) -> Decoded:
 
 
 def _unmarked_wide(data: bytes) -> Decoded | None:
-    """Decode UTF-32 or UTF-16 without a byte order mark, by the pattern of its bytes."""
+    """Decode UTF-32 or UTF-16 without a byte order mark.
+
+    The pattern of the bytes identifies them.
+    """
     if len(data) % 2 or len(data.translate(None, _LETTER_BYTES)) * _WIDE_SHARE < len(data):
         return None
     big_endian_first = data[0::2].count(0) > data[1::2].count(0)
@@ -180,7 +195,10 @@ def _unmarked_wide(data: bytes) -> Decoded | None:
 
 
 def _is_prose(text: str) -> bool:
-    """Return whether all characters are assigned, and most of them are of one script and its punctuation."""
+    """Return whether most characters are of one script.
+
+    All must be assigned. Punctuation of the script counts.
+    """
     if any(category(character) in {"Cc", "Cn", "Co"} and character not in "\t\n\r\f\ufeff" for character in text):
         return False
     blocks = Counter("east" if "\u3000" <= character <= "\ud7ff" else ord(character) >> 8 for character in text)
@@ -199,7 +217,10 @@ def _without_sparse_nuls(data: bytes) -> bytes:
 
 
 def _declared_codec(data: bytes) -> str | None:
-    """Return the codec of the encoding that XML, HTML, CSS or source code declares near its start."""
+    """Return the codec that the data declares near its start.
+
+    XML, HTML, CSS and source code have such declarations.
+    """
     head = data[:_MAX_DECLARATION_OFFSET]
     matches = (pattern.search(head) for pattern in _DECLARATIONS)
     codecs_found = (find_codec(match[1].decode("latin-1")) for match in matches if match)
@@ -207,7 +228,10 @@ def _declared_codec(data: bytes) -> str | None:
 
 
 def _is_utf8_with_letters(data: bytes) -> bool:
-    """Return whether data is UTF-8 beyond ASCII, which text in another encoding is hardly ever by chance."""
+    """Return whether data is UTF-8 beyond ASCII.
+
+    Text in another encoding hardly ever is by chance.
+    """
     if data.isascii():
         return False
     try:

@@ -1,4 +1,4 @@
-"""Tell the media type of a document by its content."""
+"""Detect the media type of a document by its content."""
 
 import re
 import zipfile
@@ -16,7 +16,7 @@ _OLE_STREAMS = (
     ("PowerPoint Document", "legacy PowerPoint presentation (PPT)"),
     ("__properties_version1.0", "Outlook message (MSG)"),
 )
-"""The stream that tells the format, for formats that are not read."""
+"""The stream that identifies the format, for unsupported formats."""
 _RTF = b"{\\rtf"
 _PARQUET = b"PAR1"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
@@ -54,7 +54,7 @@ _OFFICE_TYPES = {"xl/workbook.xml": media_types.XLSX, "ppt/presentation.xml": me
 _EPUB = "META-INF/container.xml"
 _DECLARED_TYPE, _OPEN_DOCUMENT = "mimetype", "content.xml"
 _OPEN_DOCUMENTS = frozenset({media_types.ODT, media_types.ODS, media_types.ODP})
-_ZIP_CONTENTS = (  # a member that tells the format, name
+_ZIP_CONTENTS = (  # a member that identifies the format, name
     ("xl/workbook.bin", "binary Excel workbook"),
     (_OPEN_DOCUMENT, "OpenDocument file"),
     ("META-INF/MANIFEST.MF", "Java archive"),
@@ -171,7 +171,10 @@ def _type_of_zip(data: bytes) -> str:
 
 
 def _type_of_ole(data: bytes) -> str:
-    """Return the type of a compound file, which names its streams in UTF-16."""
+    """Return the type of a compound file.
+
+    It names its streams in UTF-16.
+    """
     if "EncryptedPackage".encode("utf-16-le") in data:
         raise ParseError("encrypted", "the Office document has a password; remove it and save the document again")
     for stream, name in _OLE_STREAMS:
@@ -228,7 +231,10 @@ def _type_of_text(text: str, extension: str) -> str:
 
 
 def _type_of_mail(text: str, extension: str) -> str | None:
-    """Return the type of a mail, a mailbox or a saved page; None for other texts."""
+    """Return the type of a mail, a mailbox or a saved page.
+
+    None for other texts.
+    """
     if extension not in _MAIL_NAMES:
         return None
     head = text[:_SNIFFED].lstrip()

@@ -49,7 +49,9 @@ def parse_docx(data: bytes, limits: OutputLimits = UNLIMITED) -> ParsedDocument:
 
 
 def parse_wordml(data: bytes, limits: OutputLimits) -> ParsedDocument:
-    """Parse a document in the XML of Word 2003, which has the elements of DOCX in one file.
+    """Parse a document in the XML of Word 2003.
+
+    It has the elements of DOCX in one file.
 
     Raises:
         ParseError: `too_large`, or `corrupt` for a DOCTYPE.
@@ -65,7 +67,7 @@ def parse_wordml(data: bytes, limits: OutputLimits) -> ParsedDocument:
 
 
 class _NoPackage:
-    """Stands for the package of a document that is one file."""
+    """Replaces the package of a document that is one file."""
 
     rels: Mapping[str, Any] = MappingProxyType({})
     related_parts: Mapping[str, Any] = MappingProxyType({})

@@ -1,4 +1,7 @@
-"""Detect the legacy encoding of a text by language models, and by the words that it makes."""
+"""Detect the legacy encoding of a text by language models.
+
+The words of the decoded text count too.
+"""
 
 import re
 from functools import cache
@@ -24,10 +27,10 @@ _PRIOR = 2.0
 
 
 def detect_legacy(sample: bytes) -> tuple[str, bool]:
-    """Return the encoding that decodes the sample best, and whether no other one comes near.
+    """Return the most likely encoding of a sample.
 
-    The models rank by pairs of letters, which are few in a short text; there, the words decide: a word is of one
-    script, has no capital after a small letter, and no sign between letters.
+    The second value is whether it is certain. The models rank by pairs of letters, which are few in a short text;
+    there, the words decide: a word is of one script, has no capital after a small letter, and no sign between letters.
     """
     import chardet
 
@@ -57,7 +60,10 @@ def _try_decode(sample: bytes, encoding: str | None) -> str | None:
 
 
 def _prior(encoding: str, text: str) -> float:
-    """Return the weight of an encoding before any evidence: text with few letters beyond ASCII is mostly in cp1252."""
+    """Return the prior weight of an encoding.
+
+    A text with few letters beyond ASCII is mostly in cp1252.
+    """
     if encoding != _WESTERN:
         return 1.0
     letters, others = len(_LETTERS.findall(text)), len(_NOT_ASCII.findall(text))
@@ -65,7 +71,10 @@ def _prior(encoding: str, text: str) -> float:
 
 
 def _share_of_words(text: str) -> float:
-    """Return the share of words with letters beyond ASCII that could be words; 1 where there are none."""
+    """Return the share of plausible words among those beyond ASCII.
+
+    1 if there are none.
+    """
     words = [_EDGES.sub("", word) for word in _WORD.findall(text[:_LOOKED_AT]) if not word.isascii()][:_MOST_WORDS]
     if not words:
         return 1.0
@@ -83,9 +92,9 @@ def _is_word(word: str) -> bool:
 
 @cache
 def _script(character: str) -> str:
-    """Return the script of a letter by its Unicode name, `east` for those of East Asia.
+    """Return the script of a letter by its Unicode name.
 
-    An `accent` is of any script. Punctuation is a `sign`; what is in no word is `other`.
+    `east` for those of East Asia; empty for other characters.
     """
     kind, script = category(character)[0], name(character, "").split(" ")[0]
     if character in "·\u2019ªº":  # within words of Catalan, French, Italian

@@ -1,4 +1,7 @@
-"""Read the parts of a mail (RFC 5322, RFC 2045 to 2049), also where they are malformed."""
+"""Read the parts of a mail, also malformed ones.
+
+RFC 5322, and RFC 2045 to 2049.
+"""
 
 import binascii
 import quopri
@@ -41,7 +44,10 @@ _POLICY = _RawHeaders()
 
 
 def read_message(data: bytes) -> Message:
-    """Read a mail, also after blank lines or an envelope line, and with lines in its head that are no fields."""
+    """Read a mail.
+
+    Blank lines or an envelope line may precede it, and its head may have lines that are no fields.
+    """
     if data.startswith(_WIDE_MARKS):
         data = decode(data).encode()
     data = data[_BLANK_START.match(data).end() :]  # type: ignore[union-attr]  # it matches nothing too
@@ -51,7 +57,7 @@ def read_message(data: bytes) -> Message:
 
 
 def _repair(head: bytes) -> bytes:
-    """Leave out lines that are no fields, where fields follow, and spaces before colons."""
+    """Remove invalid lines between fields, and spaces before colons."""
     if head.startswith(b"--"):  # the first part of a mail whose own header is lost
         return b"\n" + head
     lines = _SPACE_BEFORE_COLON.sub(rb"\1:", head).splitlines(keepends=True)
@@ -66,7 +72,10 @@ def header(message: Message, name: str) -> str:
 
 
 def decode_words(value: str) -> str:
-    """Decode the encoded words of a header (RFC 2047), also where a character is split between two of them."""
+    """Decode the encoded words of a header (RFC 2047).
+
+    A character may be split between two of them.
+    """
     value = _FOLD.sub(" ", _readable(value))
     parts: list[str] = []
     pending, charset, at = b"", "", 0
@@ -114,7 +123,10 @@ def disposition(part: Message) -> str:
 
 
 def parameter(part: Message, name: str) -> str:
-    """Return a parameter of the type of a part, in lower case; empty without one."""
+    """Return a parameter of a part's type in lower case.
+
+    Empty without one.
+    """
     with suppress(LookupError, TypeError, ValueError):
         value = part.get_param(name, "")
         return str(value[2] if isinstance(value, tuple) else value).strip().lower()
@@ -122,7 +134,7 @@ def parameter(part: Message, name: str) -> str:
 
 
 def part_bytes(part: Message) -> bytes:
-    """Return the content of a part that is no multipart, decoded as it is declared."""
+    """Return the decoded content of a part that is no multipart."""
     raw = _raw_bytes(part)
     encoding = str(part.get(_ENCODING, "")).split(";")[0].strip().strip("\"'").lower()
     if encoding == "base64":
@@ -135,7 +147,10 @@ def part_bytes(part: Message) -> bytes:
 
 
 def _raw_bytes(part: Message) -> bytes:
-    """Return the content of a part as it came: without a transfer encoding, the library decodes none."""
+    """Return the content of a part without decoding it.
+
+    Without a transfer encoding, the library decodes none.
+    """
     encodings = part.get_all(_ENCODING, [])
     del part[_ENCODING]
     raw = part.get_payload(decode=True)
@@ -145,7 +160,7 @@ def _raw_bytes(part: Message) -> bytes:
 
 
 def part_text(part: Message) -> Decoded | None:
-    """Return the text of a part; None where it is blank or binary."""
+    """Return the text of a part, or None if blank or binary."""
     try:
         return decode_text(part_bytes(part), parameter(part, "charset") or None)
     except ParseError:
@@ -153,7 +168,10 @@ def part_text(part: Message) -> Decoded | None:
 
 
 def encapsulated(part: Message) -> Message | None:
-    """Return the mail that a part of the type message/rfc822 contains; None without one."""
+    """Return the mail in a part of the type message/rfc822.
+
+    None without one.
+    """
     payload = part.get_payload()
     inner = payload[0] if isinstance(payload, list) and payload else None
     if not isinstance(inner, Message):
@@ -166,7 +184,10 @@ def encapsulated(part: Message) -> Message | None:
 
 
 def recover_parts(part: Message, text: str) -> Message | None:
-    """Read the text of a part as a multipart where it has parts and its header does not say so."""
+    """Read a text as a multipart that its header does not declare.
+
+    None if the text has no parts.
+    """
     boundary = _BOUNDARY.search(text)
     if boundary is None or '"' in boundary[1]:
         return None
@@ -191,7 +212,10 @@ def unflow(text: str, *, delete_spaces: bool) -> str:
 
 
 def _decode_base64(raw: bytes) -> bytes:
-    """Decode the lines that are base64, also with an incomplete end, and keep what follows them."""
+    """Decode the lines that are base64, and keep the lines after them.
+
+    The end may be incomplete.
+    """
     lines = raw.split(b"\n")
     count = next((number for number, line in enumerate(lines) if not _BASE64_LINE.fullmatch(line)), len(lines))
     characters = b"".join(b"".join(line.split()) for line in lines[:count]).rstrip(b"=")

@@ -1,4 +1,7 @@
-"""Paragraphs of a PDF in reading order: running lines left out, footnotes and captions between paragraphs."""
+"""Paragraphs of a PDF in reading order.
+
+Running lines are left out; footnotes and captions are between paragraphs.
+"""
 
 import math
 import re
@@ -59,7 +62,10 @@ class Paragraph:
 
     @property
     def text(self) -> str:
-        """The lines of the paragraph; a divided word is whole, in the first of its lines."""
+        """The lines of the paragraph.
+
+        A divided word is whole, in the first of its lines.
+        """
         if self.verbatim is not None:
             return self.verbatim
         return join_lines(self.lines)
@@ -72,7 +78,7 @@ def join_lines(lines: Sequence[Line]) -> str:
 
 @dataclass(kw_only=True, slots=True)
 class PageLines:
-    """The lines of a page in the order of the file, tables among them."""
+    """The lines and tables of a page in file order."""
 
     items: list[Line | Paragraph] = field(default_factory=list)
     top: float = 0.0
@@ -106,9 +112,9 @@ def paragraphs(pages: Sequence[PageLines]) -> list[list[Paragraph]]:
 
 
 def resolve_hyphens(pages: Sequence[PageLines]) -> None:
-    """Give words that a line end divides their hyphen back, where it is their own.
+    """Restore hyphens of words that a line end divides.
 
-    It is before a capital or a digit, and where the document writes the word with it elsewhere.
+    A word has its own hyphen before a capital or a digit, and if the document writes it with a hyphen elsewhere.
     """
     if not any(line.divided for page in pages for line in page.lines):
         return
@@ -134,7 +140,10 @@ def body_style(lines: Iterable[Line]) -> tuple[float, bool] | None:
 
 
 def _of_page(page: PageLines, metrics: _Metrics) -> _Metrics:
-    """Return the metrics with the size of the page's own text, where that is set apart: of an appendix."""
+    """Return the metrics with the size of the page's own text.
+
+    Only if that size is distinct, as in an appendix.
+    """
     sizes: Counter[float] = Counter()
     for line in page.lines:
         sizes[line.size] += len(line.text)
@@ -163,7 +172,10 @@ def _distance(above: Line, below: Line) -> float:
 
 
 def _without_running_lines(pages: Sequence[PageLines], metrics: _Metrics) -> Iterator[tuple[PageLines, list[Line]]]:
-    """Yield each page without its page number and the lines that many pages have, and those that come first with it."""
+    """Yield each page without page number and running lines.
+
+    The second value has the running lines that first occur on the page.
+    """
     outer = [_outer_lines(page, metrics) for page in pages]
     counts = Counter(key for lines in outer for key in {_running_key(line) for line in lines})
     numbered = sum(any(map(_is_page_number, lines)) for lines in outer)
@@ -186,7 +198,10 @@ def _without_running_lines(pages: Sequence[PageLines], metrics: _Metrics) -> Ite
 
 
 def _outer_lines(page: PageLines, metrics: _Metrics) -> list[Line]:
-    """Return the first and last lines of a page that stand in its margins and are not larger than the text."""
+    """Return the first and last lines in the margins of a page.
+
+    Only lines that are not larger than the text.
+    """
     lines = sorted(page.lines, key=lambda line: line.baseline)
     margin = (page.top - page.bottom) * _MARGIN
     low = [line for line in lines[:_OUTER_LINES] if line.baseline < page.bottom + margin]
@@ -256,13 +271,16 @@ class _PageBuilder:
 
     @property
     def end(self) -> _PageEnd | None:
-        """The end of the page; None where it has no text, or ends with a note."""
+        """The end of the page.
+
+        None if it has no text, or ends with a note.
+        """
         if not self._paragraphs or self._last is None or self._paragraphs[-1].lines[-1:] != [self._last]:
             return None
         return _PageEnd(self._paragraphs[-1], self._last, self._is_full(self._paragraphs[-1].lines))
 
     def _is_aside(self, line: Line, above: Line | None, *, aside: bool) -> bool:
-        """Return whether a line is of a footnote, a caption or a figure."""
+        """Return whether a line belongs to a footnote, caption or figure."""
         if line.size <= self._metrics.size * _SMALLER:
             # A line of the text may begin with a word in smaller letters: code, an abbreviation in capitals.
             return aside or self._begins_block(line, above)
@@ -312,7 +330,10 @@ class _PageBuilder:
         self._pending = []
 
     def _end_page(self) -> None:
-        """Put what is left before the last paragraph, which may go on, if it began on this page."""
+        """Put pending blocks before the last paragraph.
+
+        The paragraph may continue, if it began on this page.
+        """
         end = self.end
         is_joined = len(self._paragraphs) == 1 and self._joins_page_before
         may_go_on = end is not None and not _SENTENCE_END.search(end.line.text) and not is_joined
@@ -334,7 +355,10 @@ class _PageBuilder:
         return self._is_indented(above, line, below) or self._is_cut_short(above, line)
 
     def _same_text(self, above: Line, line: Line) -> bool:
-        """Return whether a change of style is within a sentence: a line that begins with a word in other letters."""
+        """Return whether a change of style is within a sentence.
+
+        For example a line that begins with a bold word.
+        """
         if max(above.size, line.size) > 1.05 * max(self._metrics.size, min(above.size, line.size)):
             return False
         if above.bold != line.bold:
@@ -342,7 +366,10 @@ class _PageBuilder:
         return line.text[:1].islower() or not _SENTENCE_END.search(above.text)
 
     def _carries_on(self, last: Line, line: Line, below: Line | None) -> bool:
-        """Return whether a line in another place goes on with the last paragraph: next column, next page."""
+        """Return whether a line continues the last paragraph elsewhere.
+
+        In the next column or on the next page.
+        """
         if last.divided:
             return True
         if abs(last.size - line.size) > 0.05 * last.size or (last.bold != line.bold and not line.text[:1].islower()):
@@ -371,7 +398,7 @@ class _PageBuilder:
         return below is None or _distance(line, below) < 0 or line.left - below.left > 0.5 * indent
 
     def _is_cut_short(self, above: Line, line: Line) -> bool:
-        """Return whether the first word of a line had room in the line above."""
+        """Return whether a line's first word would fit the line above."""
         if not line.text[:1].isupper():
             return False
         word = line.text.split(maxsplit=1)[0]
@@ -379,7 +406,7 @@ class _PageBuilder:
         return above.right + (len(word) + 2) * advance * 1.2 < self._right_edge(above)
 
     def _is_full(self, lines: Sequence[Line]) -> bool:
-        """Return whether the last line reaches the right edge of its column, as the one before it does."""
+        """Return whether the last two lines reach their column's right edge."""
         edge = self._right_edge(lines[-1])
         return len(lines) > 1 and all(line.right > edge - _RAGGED * line.size for line in lines[-2:])
 

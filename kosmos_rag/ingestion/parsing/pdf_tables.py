@@ -553,7 +553,10 @@ def _tabular_lines(lines: Sequence[Sequence[Run]], taken: set[int]) -> Iterator[
 
 
 def _is_part(lines: Sequence[Sequence[Run]], index: int, taken: set[int]) -> bool:
-    """Return whether a line has cells, or is one and the next line the next."""
+    """Return whether a line is part of a table.
+
+    It has cells, or it and the next line are cells.
+    """
     if _has_cells(lines[index]):
         return True
     return index + 1 < len(lines) and index + 1 not in taken and _is_cell(lines[index], lines[index + 1])

@@ -152,7 +152,10 @@ def _are_apart(left: _Block, right: _Block) -> bool:
 
 
 def _join_continued(blocks: Iterator[_Block], spans: _RowSpans) -> Iterator[_Block]:
-    """Join blocks of values to the table above them, if it has a header or is nothing but one."""
+    """Join blocks of values to the table above them.
+
+    The table must have a header, or consist only of one.
+    """
     table: _Block | None = None
     rows: list[Sequence[str]] = []
     is_open = False
@@ -173,7 +176,7 @@ def _join_continued(blocks: Iterator[_Block], spans: _RowSpans) -> Iterator[_Blo
 
 
 def _is_below(table: _Block, height: int, block: _Block) -> bool:
-    """Return whether a block lies below a table, within its columns."""
+    """Return whether a block is below a table, within its columns."""
     is_inside = table.left <= block.left and block.left + block.width <= table.left + table.width
     return min(table.width, block.width) > 1 and is_inside and block.top >= table.top + height
 
@@ -184,7 +187,7 @@ def _has_header(block: _Block, spans: _RowSpans) -> bool:
 
 
 def _has_values(block: _Block, spans: _RowSpans) -> bool:
-    """Return whether a block has neither a header nor names of its rows."""
+    """Return whether a block has no header and no row names."""
     first = replace(block, rows=block.rows[:_SAMPLED_ROWS])
     header = find_header(first.rows, first.spans(spans))
     return not header.count and not header.columns
