@@ -38,6 +38,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "rrf, 30 candidates": {"retrieval.candidates": CHUNKS},
     "rrf, 200 candidates": {"retrieval.candidates": 200},
     "rrf, prf 0.2": {"retrieval.prf_weight": 0.2},
+    "adaptive": {"retrieval.fusion": "adaptive"},
     "score": {"retrieval.fusion": "score"},
     "score, prf 0.2": {"retrieval.fusion": "score", "retrieval.prf_weight": 0.2},
     "rrf, synonyms": {"expansion.synonyms": str(SYNONYMS)},

@@ -16,6 +16,8 @@ Lists: TypeAlias = Mapping[str, Sequence[Candidate]]
 _SPREAD = 3
 """Standard deviations below and above the mean that are scaled to 0 and 1."""
 
+_MIN_SHARE, _MAX_SHARE, _SHARE_BY_COVERAGE = 0.15, 0.9, 0.7
+
 DENSE, LEXICAL = "dense", "lexical"
 PHRASE = "phrase"
 """Contribution of passages that contain the quoted phrases, where other passages do not."""
@@ -30,7 +32,13 @@ class CandidateList:
 
 
 def rank_candidates(
-    scored: Iterable[tuple[uuid.UUID, float]], *, limit: int, plan: str, read: Mapping[str, int], reason: str | None
+    scored: Iterable[tuple[uuid.UUID, float]],
+    *,
+    limit: int,
+    plan: str,
+    read: Mapping[str, int],
+    reason: str | None,
+    total_weight: float | None = None,
 ) -> CandidateList:
     """Rank scored chunks, best first; equal scores are ordered by id.
 
@@ -40,15 +48,21 @@ def rank_candidates(
         plan: How the rows were found, for the explanation.
         read: How much was read to find them, by unit.
         reason: Why fewer than `limit` were found; None if all were.
+        total_weight: Idf of all query terms, for the coverage of the best candidate; None for no coverage.
     """
     # By number, which compares in C, while an id compares in Python: thousands of equal texts may tie.
     ordered = sorted(scored, key=lambda entry: (-entry[1], entry[0].int))[:limit]
+    coverage = None
+    if total_weight is not None:
+        coverage = ordered[0][1] / total_weight if ordered and total_weight else 0.0
     return CandidateList(
         candidates=tuple(
             Candidate(chunk_id=chunk_id, score=score, rank=rank)
             for rank, (chunk_id, score) in enumerate(ordered, start=1)
         ),
-        explain=RetrieverStats(requested=limit, returned=len(ordered), plan=plan, read=dict(read), reason=reason),
+        explain=RetrieverStats(
+            requested=limit, returned=len(ordered), plan=plan, read=dict(read), reason=reason, coverage=coverage
+        ),
     )
 
 
@@ -61,6 +75,22 @@ class FusedCandidate:
     by_list: Mapping[str, Candidate]
     score_contributions: Mapping[str, float]
     """Contribution of each list to the score."""
+
+
+def adapt_weights(lists: Mapping[str, CandidateList], weights: Mapping[str, float]) -> dict[str, float]:
+    """Return weights that follow how well the lexical retriever covers the query.
+
+    The lexical share is 0.7 times its coverage, between 0.15 and 0.9, and the dense share is the rest. Exact names and
+    words of the text have a coverage of 1 and more; a paraphrase has .5 and less (docs/decisions/0025).
+
+    Args:
+        lists: Candidates of each retriever for each wording.
+        weights: Weight of each list, before.
+    """
+    if DENSE not in lists or LEXICAL not in lists:
+        return dict(weights)
+    share = min(_MAX_SHARE, max(_MIN_SHARE, _SHARE_BY_COVERAGE * (lists[LEXICAL].explain.coverage or 0.0)))
+    return {name: 2 * weight * (share if name.startswith(LEXICAL) else 1 - share) for name, weight in weights.items()}
 
 
 def reciprocal_rank_fusion(

@@ -45,6 +45,7 @@ class LexicalSearch:
         self._terms = snapshot.terms
         self._chunks = snapshot.chunks
         collections = [stats for stats in snapshot.collections if stats.weights]
+        self._total_weight = max((stats.total_weight for stats in snapshot.collections), default=0.0)
         self._unindexed_rows = sum(stats.unsegmented_chunks for stats in collections)
         self._scans = [
             _UnindexedScan(
@@ -94,6 +95,7 @@ class LexicalSearch:
                 "candidates": candidates,
             },
             reason=reason,
+            total_weight=self._total_weight,
         )
 
     def _best_visible(self, segments: list[SegmentScores]) -> tuple[dict[uuid.UUID, float], int]:

@@ -31,6 +31,7 @@ from kosmos_rag.retrieval.fusion import (
     PHRASE,
     CandidateList,
     Ranking,
+    adapt_weights,
     backfill_phrase_results,
     reciprocal_rank_fusion,
     score_fusion,
@@ -408,9 +409,15 @@ class SearchPipeline:
         With pseudo-relevance feedback, fuse them again with its list.
         """
         retrieval = self._settings.rag.retrieval
-        fuse = score_fusion if retrieval.fusion == "score" else partial(reciprocal_rank_fusion, k=retrieval.rrf_k)
+        fuse = partial(reciprocal_rank_fusion, k=retrieval.rrf_k) if retrieval.fusion == "rrf" else score_fusion
         by_retriever = {DENSE: retrieval.semantic_weight, LEXICAL: retrieval.keyword_weight}
         weights = {name: by_retriever[name.partition(" ")[0]] for name in lists}
+        if retrieval.fusion == "adaptive":
+            weights = adapt_weights(lists, weights)
+            lists = {
+                name: replace(entry, explain=replace(entry.explain, weight=round(weights[name], 4)))
+                for name, entry in lists.items()
+            }
         candidates = {name: entry.candidates for name, entry in lists.items()}
         every = bool(query.parsed.phrases or retrieval.prf_weight)
         fused = fuse(candidates, weights=weights, limit=None if every else limit)

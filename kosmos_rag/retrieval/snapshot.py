@@ -61,6 +61,8 @@ class CollectionStats:
     """Access control lists of those chunks; one without chunks is gone, so no two states share epoch and number."""
     weights: Mapping[int, float]
     """Query term weights `{lexeme_id: idf * term_weight}`, sorted by id."""
+    total_weight: float
+    """Sum of the weights of all query terms, those that no chunk contains included."""
     segments: tuple[Segment, ...]
     preset: str | None = None
     """Name of the preset of the collection; None without one."""
@@ -213,6 +215,11 @@ def _collection_stats(
             for where, _, lexeme_id, frequency, weight in terms
             if where == collection and lexeme_id is not None
         },
+        total_weight=sum(
+            bm25.inverse_document_frequency(chunks, frequency or 0) * weight
+            for where, _, _, frequency, weight in terms
+            if where == collection
+        ),
         segments=tuple(
             Segment(id=index[0], last=index[4]) for index in indexes if index[1] == "segment" and index[2] == collection
         ),

@@ -177,9 +177,9 @@ class RetrievalSettings(Section):
     keyword_weight: Weight = Field(
         default=0.5, description="Weight of the lexical retriever in the fusion, relative to the dense one."
     )
-    fusion: Literal["rrf", "score"] = Field(
+    fusion: Literal["rrf", "score", "adaptive"] = Field(
         default="rrf",
-        description="rrf adds reciprocal ranks; score adds the scores, those of each retriever standardised.",
+        description="rrf adds reciprocal ranks; score adds standardised scores; adaptive weighs them by the query.",
     )
     prf_weight: Weight = Field(
         default=0.0,

@@ -5,7 +5,6 @@ The parser takes a run of Chinese, Japanese, Korean, Thai, Lao, Khmer or Burmese
 """
 
 import re
-from collections.abc import Sequence
 
 _UNSPACED = re.compile(
     "["
@@ -19,6 +18,7 @@ _UNSPACED = re.compile(
 )
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]+(?:(?:\.|-|::)[A-Za-z0-9_]+)*")
 _PART = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
+_CODE = re.compile(r"\b(?=[a-z]+\d|\d+[a-z])[a-z\d]+\b")
 _LETTERS_OR_DIGITS = re.compile(r"[a-z]+|\d+")
 _COMPOUND = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+")
 """Words joined by hyphens, which the parser splits: `state-of-the-art`, `Content-Type`."""
@@ -35,12 +35,14 @@ def split_bigrams(text: str) -> str:
 
 
 def index_text(text: str) -> str:
-    """Return a text for indexing, with bigrams and parts of identifiers.
+    """Return a text for indexing: with bigrams, followed by the parts of its identifiers.
 
-    The parts are added at the end, so that the distances between words are kept. `getUserById` adds `get user by id`,
-    and `storage.local.retention` adds its three words and `storagelocalretention`.
+    The parts follow at the end, so that the distances between words stay. `getUserById` adds `get user by id`, and
+    `storage.local.retention` adds its three words and `storagelocalretention`.
     """
-    return _append(split_bigrams(text), [_identifier_terms(token) for token in _IDENTIFIER.findall(text)])
+    tokens = [token for token in _IDENTIFIER.findall(text) if not (token.isalpha() and token[1:].islower())]
+    terms = [term for token in tokens for term in _identifier_terms(token)]
+    return f"{split_bigrams(text)}\n{' '.join(terms)}" if terms else split_bigrams(text)
 
 
 def query_text(text: str) -> str:
@@ -48,16 +50,8 @@ def query_text(text: str) -> str:
 
     `XJ4471` adds `xj 4471` and so finds `XJ-4471-B`. Texts add no such parts: codes would be longer than their words.
     """
-    tokens = _IDENTIFIER.findall(text)
-    letters_and_digits = [
-        parts for token in tokens if token.isalnum() and len(parts := _LETTERS_OR_DIGITS.findall(token.lower())) > 1
-    ]
-    return _append(split_bigrams(text), [*map(_identifier_terms, tokens), *letters_and_digits])
-
-
-def _append(text: str, terms: Sequence[Sequence[str]]) -> str:
-    added = " ".join(term for group in terms for term in group)
-    return f"{text}\n{added}" if added else text
+    codes = " ".join(" ".join(_LETTERS_OR_DIGITS.findall(code)) for code in _CODE.findall(text.lower()))
+    return index_text(f"{text}\n{codes}" if codes else text)
 
 
 def _bigrams(run: re.Match[str]) -> str:

@@ -41,7 +41,11 @@ def _expansion(result: "SearchResult") -> Iterator[str]:
 def _stats(stats: "RetrieverStats") -> str:
     read = ", ".join(f"{unit.replace('_', ' ')} {count:,}" for unit, count in stats.read.items())
     reason = f"; {stats.reason}" if stats.reason else ""
-    return f"{stats.returned} of {stats.requested} candidates by {stats.plan}{f' ({read})' if read else ''}{reason}"
+    weight = "" if stats.weight is None else f"; weight {stats.weight:.2f}"
+    if stats.weight is not None and stats.coverage is not None:
+        weight += f" for a coverage of {stats.coverage:.2f}"
+    found = f"{stats.returned} of {stats.requested} candidates by {stats.plan}"
+    return f"{found}{f' ({read})' if read else ''}{reason}{weight}"
 
 
 def _row(hit: "Passage") -> tuple[str, ...]:

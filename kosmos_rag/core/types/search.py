@@ -136,6 +136,10 @@ class RetrieverStats(Serializable):
     """How much was read to find them: `rows`, `postings`, `segments`, `lists`, `candidates`, as the plan has them."""
     reason: str | None
     """Why fewer were returned than requested; None if all were."""
+    coverage: float | None = None
+    """Of a lexical retriever: BM25 score of the best candidate as a share of the idf of all query terms, 0 to 2.5."""
+    weight: float | None = None
+    """Weight of the list in an adaptive fusion; None in others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -202,7 +202,15 @@ def _snapshot(readers: dict[str, int], *, chunks: int = 100) -> Snapshot:
         id=uuid.uuid4(), kind="ivfflat", oversampling=None, probes=1, lists=10, ef_search=40, rows=100, acl=readers
     )
     corpus = CollectionStats(
-        collection="kb", chunks=chunks, average=9.0, next_sequence=chunks + 1, epoch=0, acls=1, weights={}, segments=()
+        collection="kb",
+        chunks=chunks,
+        average=9.0,
+        next_sequence=chunks + 1,
+        epoch=0,
+        acls=1,
+        weights={},
+        total_weight=0.0,
+        segments=(),
     )
     return Snapshot(
         space_id=uuid.uuid4(),

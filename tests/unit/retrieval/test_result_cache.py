@@ -22,6 +22,7 @@ STATS = CollectionStats(
     epoch=3,
     acls=2,
     weights={1: 0.5},
+    total_weight=1.0,
     segments=(Segment(id=uuid.UUID(int=1), last=6),),
 )
 SPACE = uuid.UUID(int=3)

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.types import Candidate
-from kosmos_rag.retrieval.fusion import FusedCandidate, Lists, reciprocal_rank_fusion, score_fusion
+from kosmos_rag.retrieval.fusion import (
+    CandidateList,
+    FusedCandidate,
+    Lists,
+    adapt_weights,
+    rank_candidates,
+    reciprocal_rank_fusion,
+    score_fusion,
+)
 
 A, B, C = (uuid.UUID(int=number) for number in (1, 2, 3))
 K = 60
@@ -222,3 +230,27 @@ def test_fuse__does_not_depend_on_the_order_of_the_lists(
 ) -> None:
     names = data.draw(st.permutations(sorted(lists)))
     assert fusion({name: lists[name] for name in names}, weights) == fusion(lists, weights)
+
+
+def _lists_of_coverage(coverage: float) -> dict[str, CandidateList]:
+    found = [(A, coverage)]
+    dense = rank_candidates(found, limit=1, plan="exact scan", read={}, reason=None)
+    lexical = rank_candidates(found, limit=1, plan="segments", read={}, reason=None, total_weight=1.0)
+    return {"dense": dense, "dense 2": dense, "lexical": lexical, "lexical 2": lexical}
+
+
+@pytest.mark.parametrize(("coverage", "share"), [(0.0, 0.15), (0.2, 0.15), (0.5, 0.35), (1.0, 0.7), (2.4, 0.9)])
+def test_adapt_weights__gives_the_lexical_lists_weight_by_their_coverage(coverage: float, share: float) -> None:
+    weights = {"dense": 0.5, "dense 2": 0.5, "lexical": 0.5, "lexical 2": 0.5}
+    adapted = adapt_weights(_lists_of_coverage(coverage), weights)
+    assert adapted == pytest.approx({"dense": 1 - share, "dense 2": 1 - share, "lexical": share, "lexical 2": share})
+
+
+def test_adapt_weights__keeps_the_ratio_of_the_settings() -> None:
+    adapted = adapt_weights(_lists_of_coverage(1.0), {"dense": 0.9, "dense 2": 0.9, "lexical": 0.3, "lexical 2": 0.3})
+    assert adapted["dense"] / adapted["lexical"] == pytest.approx(3 * 0.3 / 0.7)
+
+
+def test_adapt_weights__of_one_retriever_changes_nothing() -> None:
+    lists = {name: entry for name, entry in _lists_of_coverage(1.0).items() if name.startswith("dense")}
+    assert adapt_weights(lists, {"dense": 0.5, "dense 2": 0.5}) == {"dense": 0.5, "dense 2": 0.5}
