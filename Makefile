@@ -80,6 +80,7 @@ bench-docs: $(STAMP)
 
 bench-parsing: $(STAMP) $(PARSERS_STAMP)
 	$(BIN)/python -m benchmarks.parsing
+	$(BIN)/python -m benchmarks.parsing_pdf
 
 bench-ingest: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks.ingest

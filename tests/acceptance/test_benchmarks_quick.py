@@ -24,6 +24,7 @@ TABLES = {
     "ingest": r"ratio_to_bare +[\d.]+",
     "keyword": r"search_p95_ms +[\d.]+ +[\d.]+",
     "parsing": r"xlsx +1\.000",
+    "parsing_pdf": r"tables, held out +F1 [\d.]+",
     "peers": r"RRF, the default, torch +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d., ]+",
     "peers.ingest": r"\| kosmos_rag, the files by a worker +\| +[\d.]+ \|",
     "permissions": r"every container changes +300 documents +[\d.]+ s +[\d.]+ CPU s",
