@@ -35,7 +35,7 @@ def split_bigrams(text: str) -> str:
 
 
 def index_text(text: str) -> str:
-    """Return a text for indexing: with bigrams, followed by the parts of its identifiers.
+    """Return a text for indexing, with bigrams and parts of identifiers.
 
     The parts follow at the end, so that the distances between words stay. `getUserById` adds `get user by id`, and
     `storage.local.retention` adds its three words and `storagelocalretention`.
