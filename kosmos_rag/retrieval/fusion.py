@@ -16,7 +16,8 @@ Lists: TypeAlias = Mapping[str, Sequence[Candidate]]
 _SPREAD = 3
 """Standard deviations below and above the mean that are scaled to 0 and 1."""
 
-_MIN_SHARE, _MAX_SHARE, _SHARE_BY_COVERAGE = 0.15, 0.9, 0.7
+_MIN_SHARE, _EVEN_SHARE, _MAX_SHARE = 0.15, 0.5, 0.9
+_SHARE_BY_COVERAGE, _SHARE_BY_TERM = 0.6, 0.12
 
 DENSE, LEXICAL = "dense", "lexical"
 PHRASE = "phrase"
@@ -31,6 +32,15 @@ class CandidateList:
     explain: RetrieverStats
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryWeights:
+    """Terms of a query and their weight in a collection."""
+
+    terms: int
+    total: float
+    """Sum of the idf of all terms, those that no chunk contains included."""
+
+
 def rank_candidates(
     scored: Iterable[tuple[uuid.UUID, float]],
     *,
@@ -38,7 +48,7 @@ def rank_candidates(
     plan: str,
     read: Mapping[str, int],
     reason: str | None,
-    total_weight: float | None = None,
+    weights: QueryWeights | None = None,
 ) -> CandidateList:
     """Rank scored chunks, best first; equal scores are ordered by id.
 
@@ -48,20 +58,26 @@ def rank_candidates(
         plan: How the rows were found, for the explanation.
         read: How much was read to find them, by unit.
         reason: Why fewer than `limit` were found; None if all were.
-        total_weight: Idf of all query terms, for the coverage of the best candidate; None for no coverage.
+        weights: Number and total idf of the query terms, for the coverage of the best candidate; None for no coverage.
     """
     # By number, which compares in C, while an id compares in Python: thousands of equal texts may tie.
     ordered = sorted(scored, key=lambda entry: (-entry[1], entry[0].int))[:limit]
-    coverage = None
-    if total_weight is not None:
-        coverage = ordered[0][1] / total_weight if ordered and total_weight else 0.0
+    coverage = terms = None
+    if weights is not None:
+        coverage, terms = ordered[0][1] / weights.total if ordered and weights.total else 0.0, weights.terms
     return CandidateList(
         candidates=tuple(
             Candidate(chunk_id=chunk_id, score=score, rank=rank)
             for rank, (chunk_id, score) in enumerate(ordered, start=1)
         ),
         explain=RetrieverStats(
-            requested=limit, returned=len(ordered), plan=plan, read=dict(read), reason=reason, coverage=coverage
+            requested=limit,
+            returned=len(ordered),
+            plan=plan,
+            read=dict(read),
+            reason=reason,
+            coverage=coverage,
+            terms=terms,
         ),
     )
 
@@ -80,8 +96,9 @@ class FusedCandidate:
 def adapt_weights(lists: Mapping[str, CandidateList], weights: Mapping[str, float]) -> dict[str, float]:
     """Return weights that follow how well the lexical retriever covers the query.
 
-    The lexical share is 0.7 times its coverage, between 0.15 and 0.9, and the dense share is the rest. Exact names and
-    words of the text have a coverage of 1 and more; a paraphrase has .5 and less (docs/decisions/0025).
+    The lexical share is the larger of 0.6 times the coverage, and 0.12 for each matched term up to 0.5; it is between
+    0.15 and 0.9. The dense share is the rest. An exact name has a coverage above 1. A long query has one below 1 and
+    matches many terms. A paraphrase has one below 0.5 and matches two (docs/decisions/0025).
 
     Args:
         lists: Candidates of each retriever for each wording.
@@ -89,7 +106,10 @@ def adapt_weights(lists: Mapping[str, CandidateList], weights: Mapping[str, floa
     """
     if DENSE not in lists or LEXICAL not in lists:
         return dict(weights)
-    share = min(_MAX_SHARE, max(_MIN_SHARE, _SHARE_BY_COVERAGE * (lists[LEXICAL].explain.coverage or 0.0)))
+    stats = lists[LEXICAL].explain
+    coverage = stats.coverage or 0.0
+    by_terms = min(_EVEN_SHARE, _SHARE_BY_TERM * coverage * (stats.terms or 0))
+    share = min(_MAX_SHARE, max(_MIN_SHARE, _SHARE_BY_COVERAGE * coverage, by_terms))
     return {name: 2 * weight * (share if name.startswith(LEXICAL) else 1 - share) for name, weight in weights.items()}
 
 

@@ -17,7 +17,7 @@ from pgvector import SparseVector
 
 from kosmos_rag.core.text import bm25
 from kosmos_rag.retrieval.dense import FilteredSet
-from kosmos_rag.retrieval.fusion import CandidateList, rank_candidates
+from kosmos_rag.retrieval.fusion import CandidateList, QueryWeights, rank_candidates
 from kosmos_rag.retrieval.postings import CHUNKS, MARGIN, Posting, PostingsCache, PostingsRequest, SegmentScores
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import CollectionStats, Snapshot
@@ -45,7 +45,8 @@ class LexicalSearch:
         self._terms = snapshot.terms
         self._chunks = snapshot.chunks
         collections = [stats for stats in snapshot.collections if stats.weights]
-        self._total_weight = max((stats.total_weight for stats in snapshot.collections), default=0.0)
+        total = max((stats.total_weight for stats in snapshot.collections), default=0.0)
+        self._weights = QueryWeights(terms=len(snapshot.terms), total=total)
         self._unindexed_rows = sum(stats.unsegmented_chunks for stats in collections)
         self._scans = [
             _UnindexedScan(
@@ -95,7 +96,7 @@ class LexicalSearch:
                 "candidates": candidates,
             },
             reason=reason,
-            total_weight=self._total_weight,
+            weights=self._weights,
         )
 
     def _best_visible(self, segments: list[SegmentScores]) -> tuple[dict[uuid.UUID, float], int]:

@@ -17,7 +17,7 @@ _UNSPACED = re.compile(
     "]+"
 )
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]+(?:(?:\.|-|::)[A-Za-z0-9_]+)*")
-_PART = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
+_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z\d]+|[A-Z\d]+")
 _CODE = re.compile(r"\b(?=[a-z]+\d|\d+[a-z])[a-z\d]+\b")
 _LETTERS_OR_DIGITS = re.compile(r"[a-z]+|\d+")
 _COMPOUND = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+")

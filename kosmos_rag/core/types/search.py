@@ -138,6 +138,8 @@ class RetrieverStats(Serializable):
     """Why fewer were returned than requested; None if all were."""
     coverage: float | None = None
     """Of a lexical retriever: BM25 score of the best candidate as a share of the idf of all query terms, 0 to 2.5."""
+    terms: int | None = None
+    """Of a lexical retriever: number of query terms after analysis."""
     weight: float | None = None
     """Weight of the list in an adaptive fusion; None in others."""
 

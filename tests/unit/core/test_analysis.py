@@ -31,7 +31,22 @@ def test_split_bigrams__splits_scripts_without_spaces(text: str, split: str) -> 
         ("Engine.open_all", "engine open all engineopenall"),
         ("std::vector", "stdvector"),
         ("XJ-4471-B", "xj4471b"),
-        *((word, "") for word in ("word", "Word", "3.11.2", "2024-01-05", "45degree", "U.S", "e.g", "H2O", "v3")),
+        *(
+            (word, "")
+            for word in (
+                "word",
+                "Word",
+                "CA640123",
+                "u12ab3cd",
+                "3.11.2",
+                "2024-01-05",
+                "45degree",
+                "U.S",
+                "e.g",
+                "H2O",
+                "v3",
+            )
+        ),
         *((word, "") for word in ("state-of-the-art", "NP-complete", "a" * 60 + "_" + "b" * 60)),
     ],
 )

@@ -56,11 +56,11 @@ FOUND = SearchResult(
 def test_explain__gives_the_weights_of_an_adaptive_fusion() -> None:
     weighted = {
         "dense": replace(FOUND.retrievers["dense"], weight=0.1),
-        "lexical": replace(FOUND.retrievers["lexical"], weight=0.9, coverage=1.512),
+        "lexical": replace(FOUND.retrievers["lexical"], weight=0.9, coverage=1.512, terms=2),
     }
     lines = replace(FOUND, retrievers=weighted).explain().splitlines()
     assert lines[1].endswith("rows about 1,234); weight 0.10")
-    assert lines[2].endswith("1 chunks in reach; weight 0.90 for a coverage of 1.51")
+    assert lines[2].endswith("1 chunks in reach; weight 0.90 for a coverage of 1.51 of 2 terms")
 
 
 def test_explain__writes_out_every_rank_score_share_and_plan() -> None:

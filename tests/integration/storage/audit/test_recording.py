@@ -129,7 +129,7 @@ def test_question_over_all_collections__goes_by_the_strictest(engine: Engine, tm
 
 
 def test_texts__are_not_given_out_past_the_log(engine: Engine, acme: Tenant) -> None:
-    with pytest.raises(RequestError, match="whole documents, which the audit log has no record of"):
+    with pytest.raises(RequestError, match="whole documents, which the audit log cannot record"):
         acme.texts()
     plain = engine.tenant("beta")
     plain.ingest(SourceDocument(source="a.md", data=b"Leave."))

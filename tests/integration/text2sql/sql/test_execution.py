@@ -182,7 +182,7 @@ def test_function__of_somebodys_own_under_the_name_of_the_servers_is_not_run(
     with psycopg.connect(shop[0], autocommit=True) as connection:
         connection.execute(own.encode())
         try:
-            with pytest.raises(QueryRefused, match="of its own") as caught:
+            with pytest.raises(QueryRefused, match="the database defines a function") as caught:
                 database.run(sql)
         finally:
             connection.execute(dropped.encode())

@@ -182,7 +182,7 @@ def test_parse_confined__from_many_threads() -> None:
 
 def test_parse_confined__a_slow_file_holds_up_no_other() -> None:
     with ThreadPoolExecutor(4) as pool:
-        slow = pool.submit(error_of, wide_workbook(15_000), "a.xlsx", ParsingSettings(timeout_s=4))
+        slow = pool.submit(error_of, wide_workbook(15_000), "a.xlsx", ParsingSettings(timeout_s=4, memory_mb=4096))
         parsed = [parse_confined(document(b"quick"), LIMITS).text for _ in range(20)]
         assert not slow.done()
         assert parsed == ["quick"] * 20

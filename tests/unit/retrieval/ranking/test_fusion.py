@@ -16,6 +16,7 @@ from kosmos_rag.retrieval.fusion import (
     CandidateList,
     FusedCandidate,
     Lists,
+    QueryWeights,
     adapt_weights,
     rank_candidates,
     reciprocal_rank_fusion,
@@ -232,23 +233,33 @@ def test_fuse__does_not_depend_on_the_order_of_the_lists(
     assert fusion({name: lists[name] for name in names}, weights) == fusion(lists, weights)
 
 
-def _lists_of_coverage(coverage: float) -> dict[str, CandidateList]:
+def _lists_of_coverage(coverage: float, *, terms: int = 1) -> dict[str, CandidateList]:
     found = [(A, coverage)]
     dense = rank_candidates(found, limit=1, plan="exact scan", read={}, reason=None)
-    lexical = rank_candidates(found, limit=1, plan="segments", read={}, reason=None, total_weight=1.0)
+    weights = QueryWeights(terms=terms, total=1.0)
+    lexical = rank_candidates(found, limit=1, plan="segments", read={}, reason=None, weights=weights)
     return {"dense": dense, "dense 2": dense, "lexical": lexical, "lexical 2": lexical}
 
 
-@pytest.mark.parametrize(("coverage", "share"), [(0.0, 0.15), (0.2, 0.15), (0.5, 0.35), (1.0, 0.7), (2.4, 0.9)])
-def test_adapt_weights__gives_the_lexical_lists_weight_by_their_coverage(coverage: float, share: float) -> None:
+@pytest.mark.parametrize(
+    ("coverage", "terms", "share"),
+    [
+        (0.0, 5, 0.15),  # no chunk contains a term
+        (0.3, 6, 0.216),  # a paraphrase: two matched terms
+        (0.5, 20, 0.5),  # a long query: ten
+        (1.3, 4, 0.78),  # words of the text
+        (2.4, 1, 0.9),  # one exact name
+    ],
+)
+def test_adapt_weights__follows_coverage_and_matched_terms(coverage: float, terms: int, share: float) -> None:
     weights = {"dense": 0.5, "dense 2": 0.5, "lexical": 0.5, "lexical 2": 0.5}
-    adapted = adapt_weights(_lists_of_coverage(coverage), weights)
+    adapted = adapt_weights(_lists_of_coverage(coverage, terms=terms), weights)
     assert adapted == pytest.approx({"dense": 1 - share, "dense 2": 1 - share, "lexical": share, "lexical 2": share})
 
 
 def test_adapt_weights__keeps_the_ratio_of_the_settings() -> None:
     adapted = adapt_weights(_lists_of_coverage(1.0), {"dense": 0.9, "dense 2": 0.9, "lexical": 0.3, "lexical 2": 0.3})
-    assert adapted["dense"] / adapted["lexical"] == pytest.approx(3 * 0.3 / 0.7)
+    assert adapted["dense"] / adapted["lexical"] == pytest.approx(3 * 0.4 / 0.6)
 
 
 def test_adapt_weights__of_one_retriever_changes_nothing() -> None:
