@@ -18,7 +18,8 @@ _UNSPACED = re.compile(
 )
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]+(?:(?:\.|-|::)[A-Za-z0-9_]+)*")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z\d]+|[A-Z\d]+")
-_CODE = re.compile(r"\b(?=[a-z]+\d|\d+[a-z])[a-z\d]+\b")
+_CODE = re.compile(r"\b[a-z]+\d+[a-z]*\b")
+"""Letters and a number, as codes of parts have them. Hashes alternate, and would add many terms."""
 _LETTERS_OR_DIGITS = re.compile(r"[a-z]+|\d+")
 _COMPOUND = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+")
 """Words joined by hyphens, which the parser splits: `state-of-the-art`, `Content-Type`."""

@@ -59,3 +59,4 @@ def test_query_text__splits_letters_from_digits() -> None:
     assert query_text("XJ4471 or words") == "XJ4471 or words\nxj 4471"
     assert query_text("XJ-4471-B") == "XJ-4471-B\nxj4471b"
     assert query_text("plain words") == "plain words"
+    assert query_text("1f0c2a9b77ab43de") == "1f0c2a9b77ab43de"
