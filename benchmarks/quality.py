@@ -29,19 +29,20 @@ ROWS: dict[str, dict[str, Any]] = {
     "dense alone": {"retrieval.semantic_weight": 1.0, "retrieval.keyword_weight": 0.0},
     "lexical alone": {"retrieval.semantic_weight": 0.0, "retrieval.keyword_weight": 1.0},
     "fused as shipped": {},
+    "rrf": {"retrieval.fusion": "rrf"},
     "rrf .7/.3, k 60": {
+        "retrieval.fusion": "rrf",
         "retrieval.semantic_weight": 0.7,
         "retrieval.keyword_weight": 0.3,
         "retrieval.rrf_k": 60,
     },
-    "rrf .5/.5, k 60": {"retrieval.rrf_k": 60},
-    "rrf, 30 candidates": {"retrieval.candidates": CHUNKS},
-    "rrf, 200 candidates": {"retrieval.candidates": 200},
-    "rrf, prf 0.2": {"retrieval.prf_weight": 0.2},
-    "adaptive": {"retrieval.fusion": "adaptive"},
+    "rrf .5/.5, k 60": {"retrieval.fusion": "rrf", "retrieval.rrf_k": 60},
+    "30 candidates": {"retrieval.candidates": CHUNKS},
+    "200 candidates": {"retrieval.candidates": 200},
+    "prf 0.2": {"retrieval.prf_weight": 0.2},
     "score": {"retrieval.fusion": "score"},
     "score, prf 0.2": {"retrieval.fusion": "score", "retrieval.prf_weight": 0.2},
-    "rrf, synonyms": {"expansion.synonyms": str(SYNONYMS)},
+    "synonyms": {"expansion.synonyms": str(SYNONYMS)},
 }
 """Changes of settings under `rag`, by row."""
 

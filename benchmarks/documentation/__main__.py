@@ -33,7 +33,7 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "dense alone": {"rag.retrieval.semantic_weight": 1.0, "rag.retrieval.keyword_weight": 0.0},
     "lexical alone": {"rag.retrieval.semantic_weight": 0.0, "rag.retrieval.keyword_weight": 1.0},
-    "adaptive": {"rag.retrieval.fusion": "adaptive"},
+    "rrf": {"rag.retrieval.fusion": "rrf"},
     "score, prf 0.2": {"rag.retrieval.fusion": "score", "rag.retrieval.prf_weight": 0.2},
 }
 """Changes of settings, by row."""

@@ -31,12 +31,13 @@ from kosmos_rag.storage.provision import APP, WORKER, provision
 
 BACKENDS = ("torch", "onnx")
 WAYS: dict[str, dict[str, Any]] = {
+    "RRF": {"rag.retrieval.fusion": "rrf"},
     "score fusion": {"rag.retrieval.fusion": "score"},
     "vectors alone": {"rag.retrieval.keyword_weight": 0.0},
     "words alone": {"rag.retrieval.semantic_weight": 0.0},
 }
 """What is changed in the shipped settings, which are a row for each backend of the model."""
-DEFAULT = "RRF, the default"
+DEFAULT = "the default"
 _ROUNDS_IN_TURN = 3
 _MODEL = {
     "rag.embedding.model": PACKAGED_MINILM,

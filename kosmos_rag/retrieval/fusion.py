@@ -168,22 +168,13 @@ def _scale(scores: Sequence[float], weight: float) -> list[float]:
 
     These are the values three standard deviations below and above the mean.
     """
-    reach = _SPREAD * _standard_deviation(scores)
-    if reach == 0:
-        return [weight / 2] * len(scores)
-    low = statistics.fmean(scores) - reach
-    return [weight * max(0.0, (score - low) / (2 * reach)) for score in scores]
-
-
-def _standard_deviation(scores: Sequence[float]) -> float:
-    """Return the standard deviation of scores.
-
-    Exactly 0 if all are equal or there are none.
-    """
     if not scores or min(scores) == max(scores):
-        return 0.0
+        return [weight / 2] * len(scores)
+    mean = statistics.fmean(scores)
     # `statistics.pstdev` computes in fractions, which takes seventeen times as long.
-    return math.dist(scores, [statistics.fmean(scores)] * len(scores)) / math.sqrt(len(scores))
+    reach = _SPREAD * math.dist(scores, [mean] * len(scores)) / math.sqrt(len(scores))
+    low = mean - reach
+    return [weight * max(0.0, (score - low) / (2 * reach)) for score in scores]
 
 
 def _validate(lists: Lists, weights: Mapping[str, float]) -> None:

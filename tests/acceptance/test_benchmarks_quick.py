@@ -25,7 +25,7 @@ TABLES = {
     "keyword": r"search_p95_ms +[\d.]+ +[\d.]+",
     "parsing": r"xlsx +1\.000",
     "parsing_pdf": r"tables, held out +F1 [\d.]+",
-    "peers": r"RRF, the default, torch +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d., ]+",
+    "peers": r"the default, torch +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d., ]+",
     "peers.ingest": r"\| kosmos_rag, the files by a worker +\| +[\d.]+ \|",
     "permissions": r"every container changes +300 documents +[\d.]+ s +[\d.]+ CPU s",
     "quality": r"fused as shipped +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+",
@@ -85,7 +85,7 @@ def test_walk__keeps_to_the_limits_of_the_architecture_page(
     search = walks["search"]
     assert search.driver_frames <= 8
     assert len(search.modules) <= 21, search.modules
-    assert len(search.functions) <= 64, search.functions
+    assert len(search.functions) <= 66, search.functions
     transactions = {name: counted.transactions for name, counted in walks.items()}
     assert transactions == {"search": 1, "context": 2, "answer": 2, "new document": 2, "unchanged document": 1}
 

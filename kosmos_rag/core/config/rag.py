@@ -178,7 +178,7 @@ class RetrievalSettings(Section):
         default=0.5, description="Weight of the lexical retriever in the fusion, relative to the dense one."
     )
     fusion: Literal["rrf", "score", "adaptive"] = Field(
-        default="rrf",
+        default="adaptive",
         description="rrf adds reciprocal ranks; score adds standardised scores; adaptive weighs them by the query.",
     )
     prf_weight: Weight = Field(

@@ -13,7 +13,8 @@ from kosmos_rag.core.types import Passage, SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import opened
 
-WEIGHT = {"rag.retrieval.prf_weight": 0.4}
+RRF = {"rag.retrieval.fusion": "rrf"}
+WEIGHT = {**RRF, "rag.retrieval.prf_weight": 0.4}
 ALL = 1000
 K = 15
 """Of reciprocal rank fusion, by default."""
@@ -51,7 +52,7 @@ def _assert_fused_with_feedback(found: SearchResult, before: SearchResult) -> No
 
 
 def test_prf__ranks_the_candidates_by_likeness_to_the_first_five(settings: Settings, tenant_name: str) -> None:
-    with opened(settings, {}) as plain, opened(settings, WEIGHT) as engine:
+    with opened(settings, RRF) as plain, opened(settings, WEIGHT) as engine:
         _ingest(plain, tenant_name)
         for question in ("w1 w2 w3", "w4", "w5 -w6"):
             before, found = _ask(plain, tenant_name, question), _ask(engine, tenant_name, question)
@@ -78,7 +79,7 @@ def test_prf__takes_all_candidates_into_account_and_not_only_those_asked_for(
 
 def test_prf__counts_in_the_fusion_of_scores_too(settings: Settings, tenant_name: str) -> None:
     scores = {"rag.retrieval.fusion": "score"}
-    with opened(settings, scores) as plain, opened(settings, scores | WEIGHT) as engine:
+    with opened(settings, scores) as plain, opened(settings, WEIGHT | scores) as engine:
         _ingest(plain, tenant_name)
         before, found = _ask(plain, tenant_name), _ask(engine, tenant_name)
     likeness = _likeness(before.hits)
@@ -93,7 +94,7 @@ def test_prf__counts_in_the_fusion_of_scores_too(settings: Settings, tenant_name
 
 @pytest.mark.parametrize("retriever", ["semantic_weight", "keyword_weight"])
 def test_prf__follows_one_retriever_alone(retriever: str, settings: Settings, tenant_name: str) -> None:
-    one = {f"rag.retrieval.{retriever}": 0.0}
+    one = {**RRF, f"rag.retrieval.{retriever}": 0.0}
     with opened(settings, one) as plain, opened(settings, one | WEIGHT) as engine:
         _ingest(plain, tenant_name)
         before, found = _ask(plain, tenant_name), _ask(engine, tenant_name)

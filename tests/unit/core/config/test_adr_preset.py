@@ -76,12 +76,12 @@ def test_docs__list_each_deviation_of_the_defaults_and_no_other() -> None:
     deviations = {key: value for key, value in _stated(Settings()).items() if value != RECORD[key]}
     page = PAGE.read_text()
     section = page.partition("## The defaults and ADR-011\n")[2].partition("\n## ")[0]
-    documented: dict[str, tuple[float, float]] = {}
+    documented: dict[str, tuple[Any, Any]] = {}
     for row in re.findall(r"^\| (`rag\..*?)\|(.*?)\|(.*?)\|", section, re.MULTILINE):
         names, record, default = (cell.strip().split(", ") for cell in row)
         keys = [name.strip("`") for name in names]
         section_name = keys[0].rpartition(".")[0]
         for name, stated, value in zip(keys, record, default, strict=True):
             key = name if "." in name else f"{section_name}.{name}"
-            documented[key] = float(stated), float(value)
+            documented[key] = type(RECORD[key])(stated), type(RECORD[key])(value)
     assert documented == {key: (RECORD[key], value) for key, value in deviations.items()}
