@@ -165,20 +165,21 @@ class RerankStage:
             return self._keep_order(passages, outcome.message, outcome.error_kind or MODEL)
         if fault := batches.fault:
             return self._keep_order(passages, fault, MODEL)
+        first, rest = passages[: len(scores)], passages[len(scores) :]
         scored = [
-            replace(passage, score=score, rerank_score=score) for passage, score in zip(passages, scores, strict=False)
+            replace(passage, score=score, rerank_score=score) for passage, score in zip(first, scores, strict=True)
         ]
         # Sorting is stable: equal scores keep their fused order. Passages with the quoted phrases stay first.
         ordered = sorted(scored, key=lambda passage: (PHRASE not in passage.score_contributions, -passage.score))
         kept = [passage for passage in ordered if passage.score >= self._settings.threshold]
         dropped = len(ordered) - len(kept)
-        warnings = [f"{dropped} of {len(ordered)} reranked below the threshold {self._settings.threshold}"][:dropped]
+        warnings = []
+        if dropped:
+            warnings.append(f"{dropped} of {len(ordered)} reranked below the threshold {self._settings.threshold}")
         if late:
             self._telemetry.record(RETRIEVAL_FALLBACKS, 1, "rerank", LATE)
             warnings.append(f"{len(scored)} of {len(passages)} reranked before the deadline of {deadline_ms} ms")
-        return RerankResult(
-            passages=[*kept, *passages[len(scored) :]], warning="; ".join(warnings) or None, done=not late
-        )
+        return RerankResult(passages=[*kept, *rest], warning="; ".join(warnings) or None, done=not late)
 
     def _keep_order(self, passages: list[Passage], fault: str, error_kind: str) -> RerankResult:
         """Return the passages in fused order, and record why."""

@@ -203,6 +203,11 @@ def _collection_stats(
     row: tuple[Any, ...], terms: Sequence[tuple[Any, ...]], indexes: Sequence[tuple[Any, ...]]
 ) -> CollectionStats:
     collection, _, next_sequence, _, preset, chunks, length, epoch, acls, *_ = row
+    weighted = [
+        (lexeme_id, bm25.inverse_document_frequency(chunks, frequency or 0) * weight)
+        for where, _, lexeme_id, frequency, weight in terms
+        if where == collection
+    ]
     return CollectionStats(
         collection=collection,
         chunks=chunks,
@@ -210,16 +215,8 @@ def _collection_stats(
         next_sequence=next_sequence,
         epoch=epoch,
         acls=acls,
-        weights={
-            lexeme_id: bm25.inverse_document_frequency(chunks, frequency) * weight
-            for where, _, lexeme_id, frequency, weight in terms
-            if where == collection and lexeme_id is not None
-        },
-        total_weight=sum(
-            bm25.inverse_document_frequency(chunks, frequency or 0) * weight
-            for where, _, _, frequency, weight in terms
-            if where == collection
-        ),
+        weights={lexeme_id: weight for lexeme_id, weight in weighted if lexeme_id is not None},
+        total_weight=sum(weight for _, weight in weighted),
         segments=tuple(
             Segment(id=index[0], last=index[4]) for index in indexes if index[1] == "segment" and index[2] == collection
         ),
