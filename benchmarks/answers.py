@@ -3,8 +3,8 @@
     python -m benchmarks.answers [--json FILE] [--quick]
 
 Prints the coefficients for kosmos_rag/answering/abstention.py, the figures of both halves with those that are there,
-and the figures of each field with what the other one alone would fit. Then how far the citation checker tells true
-claims from altered ones (benchmarks/claims.yaml). The halves are by hash of the text.
+and the figures of each field with what the other one alone would fit. Then how far the citation checker distinguishes
+true claims from altered ones (benchmarks/claims.yaml). The halves are by hash of the text.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from kosmos_rag.core.protocols import Embedder, Tokenizer, Vectors
 PENALTY = 1.0
 """Of the squares of the coefficients, features scaled to variance 1."""
 BOUNDS = (0.3, 0.5, 0.7)
-"""Thresholds that are reported, beside the one in use."""
+"""Thresholds that are reported in addition to the one in use."""
 
 
 class Remembering:

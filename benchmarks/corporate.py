@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"^\d+\. ")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """A question with the one place where its answer stands; none where nothing answers it."""
+    """A question with the one place of its answer; none if nothing answers it."""
 
     text: str
     source: str | None
@@ -72,7 +72,7 @@ def share(ranks: Sequence[int | None], within: int) -> float:
 def measure(
     engine: Engine, collection: str, asked: Sequence[Question], readers: str, *, misses: bool
 ) -> dict[str, Any]:
-    """Ask what has an answer, and return shares and milliseconds. `readers` says who asks: nobody, own, manager."""
+    """Ask what has an answer, and return shares and milliseconds. `readers` is the reader: nobody, own, manager."""
     answerable = [question for question in asked if question.source]
     results = []
     took = []

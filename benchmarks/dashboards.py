@@ -2,9 +2,9 @@
 
     python -m benchmarks.dashboards [--seconds N] [--picture FILE] [--quick]
 
-An engine over the documents of examples/ answers questions at a rate that rises and falls, and ingests beside. Its
-metrics are read twice a second, as Prometheus would, and drawn as the panels of the same names draw them: rates and
-quantiles over the last ten seconds.
+An engine over the documents of examples/ answers questions at a rate that rises and falls, and ingests at the same
+time. Its metrics are read twice a second, as Prometheus would, and drawn as the panels of the same names draw them:
+rates and quantiles over the last ten seconds.
 """
 
 import itertools

@@ -2,7 +2,7 @@
 
     python -m benchmarks.ingest [--documents N] [--chunks N] [--dimensions N] [--json FILE] [--quick]
 
-Publishes prepared documents in batches as the pipeline does, and beside it, in the same run, the bare operation: one
+Publishes prepared documents in batches as the pipeline does, and in the same run the bare operation: one
 multi-row INSERT of the same texts and vectors into a table without keys, analysis or row-level security. With two
 writers into one tenant, one analyses its texts while the other writes.
 """

@@ -54,7 +54,7 @@ def _run(scope: Tenant, queries: dict[str, str]) -> tuple[list[Any], list[float]
         started = time.perf_counter()
         found = scope.search(question, CHUNKS)
         times.append((time.perf_counter() - started) * 1000)
-        documents = dict.fromkeys(hit.source for hit in found.hits)
+        documents = dict.fromkeys(place.source for hit in found.hits for place in hit.places)
         run += [ir_measures.ScoredDoc(query_id, source, -rank) for rank, source in enumerate(documents)]
     return run, times
 

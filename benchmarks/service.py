@@ -3,9 +3,9 @@
     python -m benchmarks.service [--rounds N] [--clients N] [--seconds N] [--json FILE] [--quick]
 
 The documents and the questions are those of examples/. The service runs in a process of its own, as `kosmos-rag serve`
-does, in development mode, and both ask one database. What else the machine does falls on all alike. Beside them a plain
-FastAPI service around LangChain's retriever has the same chunks, model and server; it runs in the environment that
-`make bench` makes for the peers, and is left out where there is none.
+does, in development mode, and both ask one database. What else the machine does falls on all alike. For comparison a
+plain FastAPI service around LangChain's retriever has the same chunks, model and server; it runs in the environment
+that `make bench` makes for the peers, and is left out where there is none.
 """
 
 import argparse

@@ -4,11 +4,11 @@
                              [--quick]
 
 Retrieval is asked on one tenant of natural chunks (benchmarks/scale) with the vector index that maintenance builds for
-it, each question embedded anew by all-MiniLM-L6-v2, without reranking, which has a row of its own: a cross-encoder of
+it, each question embedded by all-MiniLM-L6-v2, without reranking, which has a row of its own: a cross-encoder of
 the shape of ms-marco-MiniLM-L-6 with random weights, on twenty passages. Embedding, Recall@10 and MRR are of the
 evaluation set of `--data` (the BEIR layout), with the settings as shipped but for the model, and not reranked. Where a
-question has many relevant documents no ranking has all of them among ten: Success@10, the share of questions with any,
-stands beside.
+question has many relevant documents no ranking has all of them among ten: the table also has
+Success@10, the share of questions with any.
 
 Last, what being observed costs: the same questions, their vectors known, with and without an observer, in turn.
 """
@@ -41,7 +41,7 @@ from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import INGESTION_EMBEDDED_DOCUMENTS, INGESTION_STAGE_SECONDS
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
 from kosmos_rag.models.embedding.space import PROBE
-from kosmos_rag.models.reranker import CrossEncoderReranker
+from kosmos_rag.models.reranking.cross_encoder import CrossEncoderReranker
 
 WARM = 50
 QUESTION = "what similarity laws must be obeyed when constructing models of heated aircraft"

@@ -1,9 +1,9 @@
-"""The worker from end to end: what the queue costs, and what everything beside the model costs.
+"""The worker from end to end: what the queue costs, and what everything except the model costs.
 
     python -m benchmarks.worker [queue] [documents] [semantic] [unchanged] [memory] [--json FILE] [--plot FILE]
                                 [--quick]
 
-`queue`: jobs without work a second with four processes, and the time of taking one beside 200,000 finished ones.
+`queue`: jobs without work a second with four processes, and the time of taking one among 200,000 finished ones.
 `documents`: 92 Markdown documents of about 1,500 chunks through the worker, and the bare embedding of the same
 chunks by the same model, in turn; they are cut at headings. `semantic`: the same with semantic chunking, which
 embeds every sentence to find where to cut. `unchanged`: a second pass over 10,000 files. `memory`: resident memory of
@@ -143,7 +143,7 @@ def _taking_ms(queue: Queue, limit: int, *, times: int) -> float:
 def measure_documents(
     settings: Settings, folder: Path, *, count: int = 92, rounds: int = 3, quick: bool = False
 ) -> dict[str, Any]:
-    """Return the worker's seconds beside those of bare embedding, measured in turn: the machine's speed varies."""
+    """Return the seconds of the worker and of bare embedding, measured in turn: the machine's speed varies."""
     if not folder.exists():
         write_documents(folder, count, 16)
     model = embedder(settings, quick=quick)

@@ -1,1 +1,1 @@
-"""The library beside other retrieval on PostgreSQL: same chunks, same vectors, same questions, one server, one run."""
+"""The library and others on PostgreSQL: same chunks, same vectors, same questions, one server, one run."""

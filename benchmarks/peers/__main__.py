@@ -1,4 +1,4 @@
-"""The library beside its peers: quality, latency, ingestion and storage, of all systems in one run.
+"""The library, compared with its peers: quality, latency, ingestion and storage, of all systems in one run.
 
     python -m benchmarks.peers [--set NAME ...] [--systems a,b] [--json FILE] [--markdown FILE] [--quick]
 

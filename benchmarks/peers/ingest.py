@@ -1,4 +1,4 @@
-"""Ingestion beside its peers: the same chunks, embedded by the same model and stored on the same server.
+"""Ingestion, compared with its peers: the same chunks, embedded by the same model and stored on the same server.
 
     python -m benchmarks.peers.ingest [--documents N] [--rounds N] [--json FILE] [--quick]
 
@@ -48,7 +48,7 @@ PEERS = {
     "LlamaIndex, VectorStoreIndex over PGVectorStore": "ingest_llama_index",
 }
 System = Callable[[int], float]
-"""Ingests everything anew in a round, whose number it is given; returns the seconds."""
+"""Ingests everything again in the round of this number; returns the seconds."""
 
 
 class Ours:

@@ -55,7 +55,7 @@ def default(backend: str) -> str:
 
 def floor(backend: str) -> str:
     """Name the row of the default's statements alone, timed in turn with it."""
-    return f"bare SQL: the statements of the default in one round trip, beside {backend}"
+    return f"bare SQL: the statements of the default in one round trip, in turn with {backend}"
 
 
 def embedding(backend: str) -> str:

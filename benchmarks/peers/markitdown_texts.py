@@ -1,4 +1,4 @@
-"""Write what markitdown reads of each file of a folder beside it; runs in the environment of the other parsers."""
+"""Write what markitdown reads of each file of a folder next to it; runs in the environment of the other parsers."""
 
 import sys
 from pathlib import Path

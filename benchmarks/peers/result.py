@@ -41,7 +41,7 @@ class System:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """The library beside its floor and its peers, on one backend, by p50 with the embedding of the question."""
+    """The library compared with its floor and its peers, on one backend, by p50 with the embedding of the question."""
 
     backend: str
     overhead: float

@@ -18,7 +18,7 @@ Run = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """Means of a run, and its nDCG@10 beside that of another one."""
+    """Means of a run, and the difference of its nDCG@10 from another one's."""
 
     ndcg_10: float
     recall_10: float

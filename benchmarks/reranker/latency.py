@@ -21,7 +21,7 @@ from benchmarks.quick import write_evaluation_set
 from kosmos_rag import Settings
 from kosmos_rag.models.hub import PACKAGED_MINILM, locate
 from kosmos_rag.models.onnx import Precision
-from kosmos_rag.models.reranker import CrossEncoderReranker
+from kosmos_rag.models.reranking.cross_encoder import CrossEncoderReranker
 
 PASSAGES = 20
 SETS = 8

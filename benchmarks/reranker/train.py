@@ -28,7 +28,7 @@ from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import Passage
 from kosmos_rag.models.onnx import Precision
-from kosmos_rag.models.reranker import CrossEncoderReranker
+from kosmos_rag.models.reranking.cross_encoder import CrossEncoderReranker
 
 SEED = 0
 RERANKED = 20
@@ -166,7 +166,7 @@ class Reranked:
 
 
 def _rows(hits: Hits, base: Run, data: EvaluationSet) -> dict[str, dict[str, float]]:
-    """Return the figures of the reranked order and of its blends, beside the first stage's order."""
+    """Return the figures of the reranked order and of its blends, compared with the first stage's order."""
     runs = {"reranked": _run(hits)} | {f"blend {weight}": _blend(hits, weight) for weight in BLENDS}
     first = {query: base[query] for query in hits}
     return {name: compare(run, first, data.qrels).row() for name, run in {"first stage": first, **runs}.items()}

@@ -1,1 +1,1 @@
-"""What retrieval costs and finds as tenants grow, beside its alternatives, in one run."""
+"""What retrieval costs and finds as tenants grow, compared with its alternatives, in one run."""

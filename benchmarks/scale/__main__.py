@@ -1,4 +1,4 @@
-"""Retrieval as tenants grow: both retrievers, alone and together, beside their alternatives, in one run.
+"""Retrieval as tenants grow: both retrievers, alone and together, compared with their alternatives, in one run.
 
     python -m benchmarks.scale [--chunks N] [--data natural|zipf] [--json FILE] [--plot FILE] [--quick]
 

@@ -81,7 +81,7 @@ class NaturalData:
         one_topic = dice.random(size) < 0.5
         topics[one_topic, 1] = topics[one_topic, 0]
         of_topic = topics[np.arange(size)[:, None], dice.integers(2, size=(size, 6))]
-        # Each place draws from a sixth of its own of the topic: no sentence stands twice in it.
+        # Each place draws from a sixth of its own of the topic: no sentence occurs twice in it.
         sixth = self._near.shape[1] // 6
         chosen = self._near[of_topic, np.arange(6) * sixth + dice.integers(sixth, size=(size, 6))]
         used = np.arange(6) < dice.integers(3, 7, size=size)[:, None]
@@ -92,7 +92,7 @@ class NaturalData:
 class ZipfData:
     """Made words whose frequency falls with their rank, and vectors around centres: a hard case for both retrievers.
 
-    No stop word thins the postings, so that the most frequent terms of a question stand in almost every chunk.
+    No stop word thins the postings, so that the most frequent terms of a question occur in almost every chunk.
     """
 
     name = "zipf"

@@ -50,7 +50,7 @@ def shares(chunks: int) -> list[Share]:
 def publish_all(
     database: Database, data: Data, tenants: Sequence[Share], embedder: Embedder, say: Say
 ) -> dict[str, Any]:
-    """Fill the tenants with two writers, the largest beside the others; rows of all of them lie mixed.
+    """Fill the tenants with two writers, the largest and the others at once; their rows are mixed.
 
     `embedder` names the space and gives its probe; the vectors are the data's.
     """

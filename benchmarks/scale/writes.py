@@ -45,7 +45,7 @@ def found_at_once(database: Database, data_dir: Path, prepared: Prepared) -> dic
 
 
 def maintenance(data_dir: Path, data: Data, engine: Engine, questions: Sequence[str]) -> dict[str, Any]:
-    """Ask the largest tenant while another process builds its indexes anew; the ratio of the medians.
+    """Ask the largest tenant while another process builds its indexes again; the ratio of the medians.
 
     `build` takes in what was published since, `rebuild` starts from nothing.
     """

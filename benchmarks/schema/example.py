@@ -3,8 +3,8 @@
     python -m benchmarks.schema.example [--misses] [--columns N] [--json FILE] [--quick]
 
 A question's model counts where it is among the first three tables, its column where it is among the first five
-references. A third of the questions, by a hash of their text, is kept apart: nothing was tuned on it. `--columns`
-measures the time at so many generated columns as well.
+returned references; it also counts whether it is the first one. A third of the questions, by a hash of their text, is
+kept apart: nothing was tuned on it. `--columns` measures the time at so many generated columns as well.
 """
 
 import hashlib
@@ -77,13 +77,13 @@ def questions() -> list[Question]:
     ]
 
 
-def right(result: GroundingResult, question: Question) -> tuple[bool, bool]:
-    """Return whether the model, and whether model and column are found."""
+def right(result: GroundingResult, question: Question) -> tuple[bool, bool, bool]:
+    """Return whether the model, whether model and column, and whether the column is found first."""
     schema = result.selection.schema if result.selection else None
     models = [table.model for found in result.tables[:3] if schema and (table := schema.table(found.table))]
-    return question.model in models, f"{question.model}.{question.column}" in [
-        ref.name for ref in result.schema_refs[:5]
-    ]
+    names = [ref.name for ref in result.schema_refs[:5]]
+    wanted = f"{question.model}.{question.column}"
+    return question.model in models, wanted in names, names[:1] == [wanted]
 
 
 def generated(columns: int) -> DatabaseSchema:
@@ -150,11 +150,16 @@ def main() -> None:
             results = [(question, grounding.ask(question.text)) for question in asked]
             for name, apart in {"tuned on": [False], "kept apart": [True], "all": [False, True]}.items():
                 held = [right(result, question) for question, result in results if question.kept_apart in apart]
-                row = {"questions": len(held), "model": share(held, 0), "model and column": share(held, 1)}
+                row = {
+                    "questions": len(held),
+                    "model": share(held, 0),
+                    "model and column": share(held, 1),
+                    "column first": share(held, 2),
+                }
                 report[name] = row
                 print(
                     f"{name:<11} {row['questions']:3} questions  model {row['model']:.3f}  "
-                    f"model and column {row['model and column']:.3f}"
+                    f"model and column {row['model and column']:.3f}  column first {row['column first']:.3f}"
                 )
             for question, result in results if arguments.misses else ():
                 if not all(right(result, question)) and not question.kept_apart:
@@ -173,7 +178,7 @@ def main() -> None:
     write_results(arguments.json, report)
 
 
-def share(held: Sequence[tuple[bool, bool]], part: int) -> float:
+def share(held: Sequence[tuple[bool, ...]], part: int) -> float:
     """Return the share of questions of which a part is found."""
     return sum(found[part] for found in held) / len(held)
 

@@ -3,9 +3,9 @@
     python -m benchmarks.schema.joins [--data FOLDER] [--quick]
 
 Questions are generated from the schemas of Spider's databases that have none in questions.json: what is asked for is
-said by names of columns, and a table that only joins is not said at all. The seed and the four forms below stood before
-anything was measured, and nothing was changed after. Vectors are of the packaged model; each database is linked in
-memory, which finds what `SchemaGrounding` finds where a database has no more documents than a search returns.
+said by names of columns, and a table that only joins is not said at all. The seed and the four forms below were fixed
+before anything was measured, and nothing was changed after. Vectors are of the packaged model; each database is linked
+in memory, which finds what `SchemaGrounding` finds where a database has no more documents than a search returns.
 """
 
 import random
@@ -134,7 +134,9 @@ def outcomes(schema: DatabaseSchema, asked: Sequence[Question], model: KeptVecto
         entities = find_entities(question.text, known_values=linker.known_values, today=_TODAY)
         evidence = Evidence(tables=tables, columns=columns)
         linked = linker.link(question.text, entities, evidence, tables=5, columns=10)
-        selection = select_parts(schema, linker, linked, column_references(schema.name, schema, linked, 10), ())
+        selection = select_parts(
+            schema, linker, linked, column_references(schema.name, schema, linked, 10), entities=entities
+        )
         every = join_column_pairs(selection.plans, selection.further)
         found.append(
             Outcome(

@@ -1,4 +1,4 @@
-"""Which tables and columns does a question need? Grounding on Spider, beside plain ways to rank.
+"""Which tables and columns does a question need? Grounding on Spider, compared with plain ways to rank.
 
     python -m benchmarks.schema.spider [--data FOLDER] [--questions N] [--json FILE] [--misses] [--quick]
 
@@ -60,8 +60,14 @@ FIGURES = {
     "tables_in_5": "all tables of the SQL in the first 5",
     "tables_in_10": "in the first 10",
     "r_precision": "the question's database: R-precision of tables",
-    "columns_in_5": "all columns of the SQL in the first 5",
+    "columns_in_5": "all columns of the SQL in the first 5, references before keys of joins",
     "columns_in_10": "in the first 10",
+    "asked_first": "a column that the SQL asks for is first",
+    "asked_in_5": "all of them in the first 5 references",
+    "asked_in_10": "in the first 10",
+    "reference_precision": "returned references that the SQL uses, mean",
+    "reference_recall": "asked columns that are returned, mean",
+    "references": "returned references, mean",
     "joins": "the hints hold all keys of the SQL's joins",
     "joins_needed": "those between the tables that were found to be needed",
     "join_hints": "hints, mean",
@@ -112,6 +118,9 @@ def plain(scope: Tenant, gold: GoldQuestion) -> Figures:
         columns = scope.search(text, 10, Filter(where={"metadata.kind": "schema_column", **own})).hits
         refs = [(hit.metadata["table"], hit.metadata["column"]) for hit in columns]
         measured |= {f"columns_in_{k}": float(contains_all(refs, gold.columns, k)) for k in (5, 10)}
+        if gold.asked:
+            measured["asked_first"] = float(refs[0] in gold.asked if refs else 0)
+            measured |= {f"asked_in_{k}": float(contains_all(refs, gold.asked, k)) for k in (5, 10)}
     return measured
 
 
@@ -133,7 +142,7 @@ def measured_by_question(
     schemas: Sequence[DatabaseSchema], questions: Sequence[GoldQuestion], folder: Path, model: KeptVectors
 ) -> tuple[list[QuestionScore], dict[str, list[Figures]]]:
     """Ask every question in every way."""
-    # All settings first: a run of minutes goes by what stood there when it began.
+    # All settings first: a run of minutes uses the settings of its beginning.
     plain_ways = {name: settings_of(_PRESETS.get(name, "schema"), changed, folder) for name, changed in PLAIN.items()}
     with (
         Engine(settings_of("schema", {}, folder), embedder=model) as engine,
@@ -193,7 +202,7 @@ def show(part: str, ways: Mapping[str, Figures], questions: int, databases: set[
     print(f"\n{part}: {questions} questions over {', '.join(sorted(databases))}\n")
     print("\n".join([f"| | {' | '.join(ways)} |", f"|---|{'---|' * len(ways)}"]))
     for name, said in FIGURES.items():
-        form = {"prompt_tokens": ".0f", "join_hints": ".1f"}.get(name, ".3f")
+        form = {"prompt_tokens": ".0f", "join_hints": ".1f", "references": ".1f"}.get(name, ".3f")
         cells = [f"{way[name]:{form}}".removeprefix("0") if name in way else "-" for way in ways.values()]
         print(f"| {said} | {' | '.join(cells)} |", flush=True)
 

@@ -2,7 +2,7 @@
 
     python examples/corporate/generate.py FOLDER
 
-The same documents each time, byte for byte, from the topics in the file beside this one. PDF needs fpdf2, which the
+The same documents each time, byte for byte, from the topics in the file next to this one. PDF needs fpdf2, which the
 extra `dev` brings.
 """
 

@@ -1,4 +1,4 @@
-"""The example schema: programs that are run, what came of it, and what local language models decided about them."""
+"""The example schema: programs that are run, the results of it, and what local language models decided about them."""
 
 from datetime import datetime
 from enum import StrEnum

@@ -11,7 +11,7 @@ from kosmos_rag.answering.evidence import cosines
 from kosmos_rag.answering.prompt_injection import find_instruction
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Embedder, Vectors
-from kosmos_rag.core.text.sentences import Unit, units
+from kosmos_rag.core.text.units import Unit, units
 from kosmos_rag.core.text.words import stems
 from kosmos_rag.core.types import (
     AnswerSentence,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kosmos_rag.answering.evidence import Evidence
-from kosmos_rag.core.text.sentences import Unit
+from kosmos_rag.core.text.units import Unit
 from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, sha256_of
 
 # Units that score less than this share of the best one are not relevant enough.

@@ -5,10 +5,12 @@ Passages are selected, numbered, cited and rendered.
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from kosmos_rag.answering.select import Selection, SpanReader, drop_near_duplicates, select, select_single
 from kosmos_rag.core.config import ContextSettings
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.freshness import content_date, outdated_reason
 from kosmos_rag.core.protocols import Tokenizer
 from kosmos_rag.core.types import Citation, Context, ContextPassage, SearchResult, sha256_of
 
@@ -93,6 +95,8 @@ def _citation(selection: Selection, index: int, template: str) -> Citation:
         page_start=first.page_start,
         page_end=last.page_end,
         quote_sha256=sha256_of(selection.quote),
+        date=content_date(best.metadata),
+        outdated=outdated_reason(best.metadata, datetime.now(UTC).date()),
         table_context=first.table_context,
     )
 
@@ -117,4 +121,5 @@ def _render(citation: Citation, selection: Selection, *, include_metadata: bool)
     text = "\n".join((*table, selection.excerpt.text))
     if not include_metadata:
         return f"{citation.marker} {text}"
-    return f"{citation.marker} {citation.title} | {citation.location} | {citation.source}\n{text}"
+    freshness = "".join(f" | {part}" for part in (citation.date, citation.outdated) if part)
+    return f"{citation.marker} {citation.title} | {citation.location} | {citation.source}{freshness}\n{text}"

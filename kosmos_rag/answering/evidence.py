@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from kosmos_rag.answering.question_type import fit
 from kosmos_rag.core.protocols import Embedder, Vectors
-from kosmos_rag.core.text.sentences import Unit, units
+from kosmos_rag.core.text.units import Unit, units
 from kosmos_rag.core.text.words import coverage, inverse_document_frequencies, stems
 from kosmos_rag.core.types import ContextPassage
 

@@ -136,6 +136,7 @@ class Answerer:
             sentences=sentences,
             report=report,
             context=context,
+            closest=self._select_closest(scored, context) if refused else (),
             warnings=sources.warnings + self._warnings(truncated=truncated),
         )
 
@@ -145,6 +146,16 @@ class Answerer:
 
     def _select_sentences(self, scored: _ScoredEvidence) -> tuple[AnswerSentence, ...]:
         return tuple(sentence(item) for item in select(scored.evidence, self._settings.max_sentences))
+
+    def _select_closest(self, scored: _ScoredEvidence, context: Context) -> tuple[AnswerSentence, ...]:
+        """Select the best units of a refusal.
+
+        There are none if a cited document has instructions to a language model.
+        """
+        if scored.confidence < self._settings.closest_threshold or self._settings.closest_threshold == 1:
+            return ()
+        closest = self._select_sentences(scored)
+        return closest if _cites_no_suspicious_document(closest, context) else ()
 
     def _score(self, context: Context) -> _ScoredEvidence:
         evidence = score_evidence(context.question, context.passages[: self._settings.max_passages], self._embedder)

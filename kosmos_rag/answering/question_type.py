@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from kosmos_rag.core.text.sentences import Unit
+from kosmos_rag.core.text.units import Unit
 
 _SQL = re.compile(r"\bselect\b.*\bfrom\b", re.IGNORECASE | re.DOTALL)
 _FORMULA = re.compile(r"\b(divided by|times|the sum of|share of|less|minus|plus|over all)\b|\S [*/=] \S", re.IGNORECASE)

@@ -8,7 +8,7 @@ from typing import Self
 
 from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import BoundedStream, TextStream
-from kosmos_rag.core.telemetry import tracing
+from kosmos_rag.core.telemetry import genai, tracing
 from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
 
 
@@ -100,7 +100,7 @@ class AnswerStream:
         took_s = time.perf_counter() - self._started_at
         is_done = isinstance(event, AnswerDone)
         if is_done:
-            tracing.record_span("kosmos.answer", took_s, root=True)
+            tracing.record_span("kosmos.answer", took_s, root=True, attributes=genai.CHAIN_SPAN)
         if self._on_timing is not None and (is_done or self._awaits_first_token):
             self._on_timing(took_s, "total" if is_done else "first_token")
         self._awaits_first_token = False

@@ -163,7 +163,8 @@ class QueryRefused(RequestError):
     """The validation refuses an SQL statement.
 
     `code` is stable and meant for programs, the message for people. Codes: `unreadable`, `several_statements`,
-    `not_a_query`, `locks`, `function`, `syntax`, `unknown_table`, `unknown_column`, `parameters`, `role`, `plan`.
+    `not_a_query`, `locks`, `function`, `syntax`, `unknown_table`, `unknown_column`, `parameters`, `role`, `plan`,
+    `failed`.
     """
 
     def __init__(self, code: str, message: str) -> None:

@@ -122,6 +122,9 @@ class Collections:
             ids = list(load_sources(connection, owner.id, collection).values())
             removed = remove_documents(connection, owner.id, ids, collection=collection)
             connection.execute(statement("delete_preset"), scope)
+            connection.execute(statement("delete_vector_store"), scope)
+            connection.execute(statement("detach_files_of_collection"), scope)
+            connection.execute(statement("delete_file_batches"), scope)
             delete_feeds(connection, owner.id, collection)
         return removed
 
@@ -136,8 +139,6 @@ class TenantCollections:
 
     def create(self, name: str, *, preset: str | Path) -> CollectionInfo:
         """Assign a preset to a collection.
-
-        The preset is a shipped name, or the path of a YAML file.
 
         The preset is a shipped name, or the path of a YAML file.
 

@@ -1,9 +1,9 @@
 """The composition root: builds an engine from settings.
 
-Only this module chooses the adapter of each port.
+Only this module and models.py choose the adapter of each port.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from kosmos_rag.core.types import EVERYONE, are_names, is_text
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import CollectionPipelines, Collections, PipelineCache
 from kosmos_rag.engine.components import EngineComponents
+from kosmos_rag.engine.models import EngineModels
 from kosmos_rag.engine.query import QueryHandler
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.experiments.router import ExperimentRouter
@@ -25,9 +26,6 @@ from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
 from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.models.embedding.registry import create_registry
-from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
-from kosmos_rag.models.llm.client import ChatModel
-from kosmos_rag.models.reranker import CrossEncoderReranker
 from kosmos_rag.retrieval.pipeline import SearchPipeline, SearchResources
 from kosmos_rag.retrieval.sampling import RecallSampler
 from kosmos_rag.storage.erasure import rewrite_files
@@ -67,46 +65,49 @@ class Engine:
         ConfigError, DatabaseUnavailable, DatabaseNotReady.
         """
         self.settings = settings
-        if reranker is None and settings.rag.reranking.enabled:
-            reranker = CrossEncoderReranker(settings.rag.reranking, settings.models)
-        self._chat = ChatModel(settings.language_model) if settings.language_model.url and not language_model else None
-        self._database = Database(settings.database)
+        self._models = EngineModels(
+            settings,
+            embedder=embedder,
+            next_embedder=next_embedder,
+            reranker=reranker,
+            language_model=language_model,
+        )
+        try:
+            self._database = Database(settings.database)
+        except BaseException:
+            self._models.close()
+            raise
         # A connection of its own: background work takes none from readers.
         self._background_pool = _background_pool(self._database, settings)
         self._telemetry = Telemetry(slow_ms=settings.observability.slow_ms)
         try:
             self._components, self._search = self._compose(
-                embedder, next_embedder, reranker, language_model or self._chat
+                partial(_create_reembedding, settings, embedder, next_embedder)
             )
         except BaseException:
             self._disconnect()
             raise
 
-    def _compose(
-        self,
-        embedder: Embedder | None,
-        next_embedder: Embedder | None,
-        reranker: Reranker | None,
-        language_model: LanguageModel | None,
-    ) -> tuple[EngineComponents, SearchPipeline]:
-        settings, database, telemetry = self.settings, self._database, self._telemetry
+    def _compose(self, reembedding_factory: Callable[[], Reembedding]) -> tuple[EngineComponents, SearchPipeline]:
+        settings, database, telemetry, models = self.settings, self._database, self._telemetry, self._models
         database.attach(telemetry)
-        live = embedder or SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
-        embedders = create_registry(settings, live, next_embedder)
-        resources = SearchResources.create(database.app, embedders, reranker, language_model, settings, telemetry)
+        embedders = create_registry(settings, models.embedder, models.next_embedder)
+        resources = SearchResources.create(
+            database.app, embedders, models.reranker, models.language_model, settings, telemetry
+        )
         search = SearchPipeline(resources, settings)
 
         def build_pipelines(preset: Settings) -> CollectionPipelines:
             return CollectionPipelines(
                 settings=preset,
                 search=search.with_settings(preset, preset.settings_hash),
-                answerer=Answerer(live, language_model, preset.rag),
+                answerer=Answerer(models.embedder, models.language_model, preset.rag),
             )
 
         default = CollectionPipelines(
             settings=settings,
             search=search,
-            answerer=Answerer(live, language_model, settings.rag),
+            answerer=Answerer(models.embedder, models.language_model, settings.rag),
         )
         pipelines = PipelineCache(default, build_pipelines)
         indexes = IndexMaintenance(database, embedders, settings)
@@ -115,8 +116,8 @@ class Engine:
             settings=settings,
             database=database,
             telemetry=telemetry,
-            embedder=live,
-            language_model=language_model,
+            embedder=models.embedder,
+            language_model=models.language_model,
             ingest_pipeline=IngestPipeline(database, embedders, settings, telemetry),
             collections=Collections(database, settings),
             pipelines=pipelines,
@@ -128,12 +129,12 @@ class Engine:
                 sampler=RecallSampler(self._background_pool, settings.monitor, telemetry),
                 background=background,
                 telemetry=telemetry,
-                embedder=live,
+                embedder=models.embedder,
             ),
             background=background,
             indexes=indexes,
             reembedding=Reembedding(database, embedders, indexes, settings),
-            reembedding_factory=partial(_create_reembedding, settings, embedder, next_embedder),
+            reembedding_factory=reembedding_factory,
         )
         return components, search
 
@@ -208,8 +209,7 @@ class Engine:
     def _disconnect(self) -> None:
         self._background_pool.close()
         self._database.close()
-        if self._chat is not None:
-            self._chat.close()
+        self._models.close()
 
     def __enter__(self) -> Self:
         return self

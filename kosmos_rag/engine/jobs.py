@@ -122,8 +122,24 @@ class TenantJobs:
             SourceError: the document cannot be stored.
             DatabaseError: the job is not enqueued.
         """
+        return self._enqueue_stored(document, {"upload": str(upload_id)}, connection)
+
+    def enqueue_file(self, document: SourceDocument, file_id: uuid.UUID, connection: psycopg.Connection) -> uuid.UUID:
+        """Enqueue a document whose bytes are those of a stored file.
+
+        The file outlives the job. Returns the job's id. Args and errors: see `enqueue_upload`.
+        """
+        return self._enqueue_stored(document, {"file": str(file_id)}, connection)
+
+    def document_id(self, source: str) -> uuid.UUID:
+        """Return the id that a document of the collection has."""
+        return document_id(self._owner.id, self._collection, source)
+
+    def _enqueue_stored(
+        self, document: SourceDocument, stored: Mapping[str, str], connection: psycopg.Connection
+    ) -> uuid.UUID:
         self._validate(document, root=None, every=None)
-        return self._enqueue(connection, document, prune=True, every=None, priority=0, upload_id=upload_id)
+        return self._enqueue(connection, document, prune=True, every=None, priority=0, stored=stored)
 
     def enqueue_job(
         self, kind: str, identity: Mapping[str, Any], payload: Mapping[str, Any], *, every: timedelta | None = None
@@ -191,12 +207,13 @@ class TenantJobs:
         prune: bool,
         every: timedelta | None,
         priority: int,
-        upload_id: uuid.UUID | None = None,
+        stored: Mapping[str, str] | None = None,
     ) -> uuid.UUID:
         self._ensure_tenant(connection)
         if isinstance(item, SourceDocument):
-            kind, key = kinds.DOCUMENT, str(document_id(self._owner.id, self._collection, item.source))
-            payload = self._upload(item, upload_id or store_upload(connection, self._owner.id, item.data))
+            kind, key = kinds.DOCUMENT, str(self.document_id(item.source))
+            stored = stored or {"upload": str(store_upload(connection, self._owner.id, item.data))}
+            payload: dict[str, Any] = {**stored, "document": self._fields(item)}
         else:
             kind, key = kinds.SYNC, f"sync {self._collection} {_digest(_identity(item))}"
             payload = {"spec": item, "prune": prune}
@@ -232,15 +249,15 @@ class TenantJobs:
         )
 
     @staticmethod
-    def _upload(document: SourceDocument, upload_id: uuid.UUID) -> dict[str, Any]:
-        fields = {
+    def _fields(document: SourceDocument) -> dict[str, Any]:
+        return {
             "source": document.source,
             "title": document.title,
             "metadata": dict(document.metadata),
             "acl": list(document.acl),
             "language": document.language,
+            **({} if document.media_type is None else {"media_type": document.media_type}),
         }
-        return {"upload": str(upload_id), "document": fields}
 
     def find(
         self,

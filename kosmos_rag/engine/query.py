@@ -20,20 +20,47 @@ from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import ConfigError, ModelError, RequestError
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.telemetry.observer import Telemetry
-from kosmos_rag.core.types import Answer, AnswerSources, Context, Filter, RetrieverStats, SearchResult, Turn
+from kosmos_rag.core.types import (
+    Answer,
+    AnswerSources,
+    Context,
+    Filter,
+    QuerySyntax,
+    ResultOptions,
+    RetrieverStats,
+    SearchResult,
+    Turn,
+)
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import CollectionPipelines, PipelineCache
 from kosmos_rag.evaluation.experiments.router import Assignment, ExperimentRouter
 from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchOutcome, SearchPipeline
-from kosmos_rag.retrieval.query import Query, parse_query
+from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, Query, RetrieverOptions, parse_query
 from kosmos_rag.retrieval.sampling import RecallSampler
+from kosmos_rag.retrieval.several import fuse_results
 from kosmos_rag.retrieval.snapshot import Routing, read_routing
 from kosmos_rag.storage.audit.log import AuditContext, new_event_id, record_event, strictest_policy
 from kosmos_rag.storage.documents import read_spans
 from kosmos_rag.storage.pool import ConnectionPool
 
+MAX_QUESTIONS = 10
+"""Questions of one search: they are searched one after another."""
 _ROUTES = 10_000
 """Tenants and collections whose route is cached."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryRequest:
+    """A question with its options, as the caller sent it."""
+
+    text: str
+    k: int | None = None
+    """Hits requested; None for the setting."""
+    filter: Filter | None = None
+    syntax: QuerySyntax = "auto"
+    options: ResultOptions | None = None
+    """Pages, groups, facets and diversity; None for the first hits alone."""
+    retrievers: RetrieverOptions = DEFAULT_RETRIEVERS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,67 +139,61 @@ class QueryHandler:
         self._lock = threading.Lock()
         self._routes: LRUCache[tuple[uuid.UUID, str | None], Route] = LRUCache(_ROUTES)
 
-    def search(self, reader: AuditContext, text: str, k: int | None, filter: Filter | None) -> SearchResult:  # noqa: A002
+    def search(self, reader: AuditContext, request: QueryRequest) -> SearchResult:
         """Return the best passages. Args: see `Tenant.search`."""
-        handled = self._search(reader, text, k, filter)
+        handled = self._search(reader, request)
         self._deliver(handled, handled.result)
         return handled.result
 
-    def context(
-        self,
-        reader: AuditContext,
-        text: str,
-        k: int | None,
-        filter: Filter | None,  # noqa: A002
-        max_tokens: int | None,
-    ) -> Context:
+    def search_several(self, reader: AuditContext, texts: Sequence[str], request: QueryRequest) -> SearchResult:
+        """Return the best passages of several questions, fused.
+
+        The audit log gets one event with all questions and the passages that are returned.
+
+        Args:
+            reader: The caller.
+            texts: The questions.
+            request: Options of each question; its text is not used.
+        """
+        distinct = list(dict.fromkeys(texts))
+        if not 1 <= len(distinct) <= MAX_QUESTIONS:
+            raise RequestError(f"{len(distinct)} questions are asked; ask 1 to {MAX_QUESTIONS} at once")
+        searches = [self._search(reader, replace(request, text=text)) for text in distinct]
+        rrf_k = searches[-1].route.pipelines.settings.rag.retrieval.rrf_k
+        result = fuse_results([handled.result for handled in searches], rrf_k=rrf_k)
+        self._deliver(searches[-1], result, *searches[:-1])
+        return result
+
+    def context(self, reader: AuditContext, request: QueryRequest, max_tokens: int | None) -> Context:
         """Return evidence within a token budget. Args: see `Tenant.context`."""
-        handled = self._search(reader, text, k, filter)
+        handled = self._search(reader, request)
         context = self._assemble(handled, max_tokens)
         self._deliver(handled, context)
         return context
 
     def answer(
-        self,
-        reader: AuditContext,
-        text: str,
-        k: int | None,
-        filter: Filter | None,  # noqa: A002
-        max_tokens: int | None,
-        history: Sequence[Turn],
+        self, reader: AuditContext, request: QueryRequest, max_tokens: int | None, history: Sequence[Turn]
     ) -> Answer:
         """Return a complete answer. Args: see `Tenant.answer`."""
-        handled, stream = self._answer(reader, text, k, filter, max_tokens, history)
+        handled, stream = self._answer(reader, request, max_tokens, history)
         answer = stream.answer()
         self._deliver(handled, answer)
         return answer
 
     def stream(
-        self,
-        reader: AuditContext,
-        text: str,
-        k: int | None,
-        filter: Filter | None,  # noqa: A002
-        max_tokens: int | None,
-        history: Sequence[Turn],
+        self, reader: AuditContext, request: QueryRequest, max_tokens: int | None, history: Sequence[Turn]
     ) -> AnswerStream:
         """Return an answer as a stream; its sources are delivered first.
 
         Args: see `Tenant.answer`.
         """
-        handled, stream = self._answer(reader, text, k, filter, max_tokens, history)
+        handled, stream = self._answer(reader, request, max_tokens, history)
         event_id = self._deliver(handled, stream.sources)
         if event_id is not None:
             stream.on_complete(partial(self._record_refusal, handled, event_id, stream.sources))
         return stream
 
-    def _search(
-        self,
-        reader: AuditContext,
-        text: str,
-        k: int | None,
-        filter: Filter | None,  # noqa: A002
-    ) -> HandledSearch:
+    def _search(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
         """Search by the current route. Raises what `Tenant.search` raises."""
         with self._telemetry.count_errors():
             route = self._route(reader)
@@ -180,13 +201,16 @@ class QueryHandler:
                 settings, search = route.pipelines.settings, route.pipelines.search
                 try:
                     query = parse_query(
-                        text,
+                        request.text,
                         tenant=reader.tenant,
                         principals=reader.principals,
                         collection=reader.collection,
                         subject=reader.subject,
-                        k=k,
-                        filter=filter,
+                        k=request.k,
+                        filter=request.filter,
+                        syntax=request.syntax,
+                        options=request.options,
+                        retrievers=request.retrievers,
                         max_chars=settings.rag.retrieval.max_question_chars,
                     )
                     assignment = None
@@ -244,24 +268,18 @@ class QueryHandler:
         return assignment, control.search(query, assignment.routing)
 
     def _answer(
-        self,
-        reader: AuditContext,
-        text: str,
-        k: int | None,
-        filter: Filter | None,  # noqa: A002
-        max_tokens: int | None,
-        history: Sequence[Turn],
+        self, reader: AuditContext, request: QueryRequest, max_tokens: int | None, history: Sequence[Turn]
     ) -> tuple[HandledSearch, AnswerStream]:
-        search_text, warnings = text, tuple[str, ...]()
+        searched, warnings = request, tuple[str, ...]()
         if history:
             # The history is condensed before the snapshot: its settings are read again.
             with self._telemetry.count_errors():
                 route = self._cache_route(reader, read_routing(self._pool, reader.tenant, reader.collection))
-            condensed = route.pipelines.answerer.search_query(text, history)
-            search_text, warnings = condensed.question, condensed.warnings
-        handled = self._search(reader, search_text, k, filter)
+            condensed = route.pipelines.answerer.search_query(request.text, history)
+            searched, warnings = replace(request, text=condensed.question), condensed.warnings
+        handled = self._search(reader, searched)
         context = self._assemble(handled, max_tokens)
-        stream = handled.route.pipelines.answerer.stream(text, context, warnings)
+        stream = handled.route.pipelines.answerer.stream(request.text, context, warnings)
         return handled, stream.on_timing(self._telemetry.record_answer)
 
     def _assemble(self, handled: HandledSearch, max_tokens: int | None) -> Context:
@@ -276,25 +294,34 @@ class QueryHandler:
             )
 
     def _deliver(
-        self, handled: HandledSearch, payload: SearchResult | Context | Answer | AnswerSources
+        self,
+        handled: HandledSearch,
+        payload: SearchResult | Context | Answer | AnswerSources,
+        *others: HandledSearch,
     ) -> uuid.UUID | None:
         """Write the audit log, record telemetry, enqueue background work: in this order.
 
         Returns the id of the event in the audit log; None where no log is kept. Raises DatabaseError if it cannot be
         written. The later steps never wait and never raise.
+
+        Args:
+            handled: The search; of several, the last one, which has the latest audit policy.
+            payload: What the reader gets.
+            others: Searches of other questions whose hits are in the payload too.
         """
         event_id = self._record(handled, payload) if handled.route.audit.enabled else None
-        query, result, assignment = handled.query, handled.result, handled.assignment
-        self._telemetry.record_search(query.tenant.name, query.collection, result)
-        sample = None
-        if handled.outcome.indexed_search is not None:
-            sample = self._sampler.maybe_sample(query, handled.outcome.indexed_search)
-        if sample is not None and not self._background.submit(partial(self._sampler.write, sample)):
-            self._sampler.count_dropped()
-        if assignment is not None and self._experiments.needs_record(assignment, result):
-            task = partial(self._experiments.record, assignment, query, result)
-            if not self._background.submit(task):
-                self._experiments.count_dropped()
+        for search in (*others, handled):
+            query, result, assignment = search.query, search.result, search.assignment
+            self._telemetry.record_search(query.tenant.name, query.collection, result)
+            sample = None
+            if search.outcome.indexed_search is not None:
+                sample = self._sampler.maybe_sample(query, search.outcome.indexed_search)
+            if sample is not None and not self._background.submit(partial(self._sampler.write, sample)):
+                self._sampler.count_dropped()
+            if assignment is not None and self._experiments.needs_record(assignment, result):
+                task = partial(self._experiments.record, assignment, query, result)
+                if not self._background.submit(task):
+                    self._experiments.count_dropped()
         return event_id
 
     def _record(
@@ -331,8 +358,6 @@ class QueryHandler:
 
 def audit_policy(settings: Settings, presets: Iterable[Mapping[str, Any]]) -> AuditSettings:
     """Return the strictest audit settings of the process and of presets.
-
-    A hit may come from any collection.
 
     A hit may come from any collection.
 

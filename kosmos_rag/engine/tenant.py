@@ -3,27 +3,32 @@
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kosmos_rag.answering.citation_check import check_citations, quote_status
 from kosmos_rag.answering.stream import AnswerStream
-from kosmos_rag.core.config import AuditSettings
-from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.config import AuditSettings, Text2SqlSettings
+from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.core.protocols import Vectors, complete
 from kosmos_rag.core.types import (
     DEFAULT_COLLECTION,
     Answer,
     AnswerSentence,
+    AuditOutcome,
     CitationReport,
     Context,
     DocumentInfo,
     DocumentLines,
+    DocumentSection,
     ErasureReport,
     Feedback,
     Filter,
     IngestReport,
     PermissionReport,
+    QuerySyntax,
     QuoteStatus,
     Rating,
+    ResultOptions,
     SearchResult,
     SourceDocument,
     Turn,
@@ -33,23 +38,29 @@ from kosmos_rag.engine.collections import CollectionPipelines, TenantCollections
 from kosmos_rag.engine.components import EngineComponents
 from kosmos_rag.engine.departments import count_departments
 from kosmos_rag.engine.experiments import TenantExperiments
+from kosmos_rag.engine.files import TenantFiles, TenantVectorStores
 from kosmos_rag.engine.indexes import TenantIndexes
 from kosmos_rag.engine.jobs import TenantJobs
-from kosmos_rag.engine.query import audit_policy
+from kosmos_rag.engine.query import QueryRequest, audit_policy
 from kosmos_rag.engine.spaces import TenantSpaces
+from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.permissions import PermissionSync
 from kosmos_rag.ingestion.pipeline import Progress
 from kosmos_rag.ingestion.sources.spec import validate_feed
+from kosmos_rag.retrieval.filters import compile_filter
+from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, parse_retriever_options
 from kosmos_rag.retrieval.snapshot import read_routing
 from kosmos_rag.storage.audit.feedback import FeedbackEntry, store_feedback
-from kosmos_rag.storage.audit.log import AuditContext, record_event
+from kosmos_rag.storage.audit.log import AuditContext, DatabaseQuery, record_event
 from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.documents import (
+    count_documents,
     list_documents,
     read_documents,
     read_folder_totals,
     read_last_changes,
     read_lines,
+    read_sections,
     read_texts,
 )
 from kosmos_rag.storage.erasure import ErasureStore, by_metadata, by_source, by_subject
@@ -94,6 +105,16 @@ class Tenant:
         return self._tenant.id
 
     @property
+    def collection(self) -> str | None:
+        """Name of the collection; None for all of them."""
+        return self._collection
+
+    @property
+    def dimensions(self) -> int:
+        """Length of the vectors of the embedding model."""
+        return self._parts.embedder.dimensions
+
+    @property
     def language_model(self) -> str | None:
         """Name of the language model, or None.
 
@@ -101,6 +122,15 @@ class Tenant:
         """
         model = self._parts.language_model
         return None if model is None else model.name
+
+    def complete(self, prompt: str, *, max_tokens: int) -> str:
+        """Return the language model's answer to a prompt.
+
+        Raises ConfigError without a language model, and ModelError.
+        """
+        if self._parts.language_model is None:
+            raise ConfigError("no language model is configured: set language_model.url and language_model.model")
+        return complete(self._parts.language_model, prompt, max_tokens=max_tokens)
 
     @property
     def collections(self) -> TenantCollections:
@@ -123,6 +153,11 @@ class Tenant:
         return self._audit_policy(self._collection).enabled
 
     @property
+    def text2sql_settings(self) -> Text2SqlSettings:
+        """Which described databases may be queried, and the limits of a query."""
+        return self._parts.settings.text2sql
+
+    @property
     def experiments(self) -> TenantExperiments:
         """The tenant's experiments on the queries of this scope."""
         return TenantExperiments(self._parts.database, self._tenant, self._collection, self._pipelines().settings)
@@ -136,6 +171,19 @@ class Tenant:
         parts = self._parts
         queue = Queue.open(parts.database, parts.settings.worker)
         return TenantJobs(parts.database, parts.settings, queue, self._tenant, self._written)
+
+    def files(self, *, administrator: bool = False) -> TenantFiles:
+        """Return the stored files that the subject sees; all for an administrator."""
+        return TenantFiles(
+            self._parts, self._tenant, self._principals, self._reader.subject, administrator=administrator
+        )
+
+    def vector_stores(self, *, administrator: bool = False) -> TenantVectorStores:
+        """Return the collections as vector stores.
+
+        Raises ConfigError without `database.worker_url`.
+        """
+        return TenantVectorStores(self._parts, self._tenant, self.files(administrator=administrator))
 
     @property
     def indexes(self) -> TenantIndexes:
@@ -182,8 +230,6 @@ class Tenant:
 
     def sync_permissions(self, feed: Mapping[str, Any]) -> PermissionReport:
         """Update who may read documents from a permission feed.
-
-        Nothing is parsed or embedded.
 
         Nothing is parsed or embedded.
 
@@ -235,8 +281,6 @@ class Tenant:
 
         All collections are included, and the erasure is recorded.
 
-        All collections are included, and the erasure is recorded.
-
         Args:
             subject: Reader whose feedback and samples are erased.
             source: Documents by source: `*` is any text, `?` one character.
@@ -257,8 +301,6 @@ class Tenant:
 
     def erase_all(self, *, preview: bool = False) -> ErasureReport:
         """Erase the tenant, all but the audit log.
-
-        Documents, jobs, statistics, feedback, measurements and keys are erased.
 
         Documents, jobs, statistics, feedback, measurements and keys are erased.
 
@@ -284,15 +326,17 @@ class Tenant:
         self,
         *,
         ids: Iterable[uuid.UUID] | None = None,
+        filter: Filter | None = None,  # noqa: A002
         after: tuple[str, str] | None = None,
         limit: int | None = None,
     ) -> list[DocumentInfo]:
         """List the documents that this reader may read, by source.
 
-        Raises DatabaseError.
+        Raises RequestError for a malformed filter, DatabaseError.
 
         Args:
             ids: Only these documents; None for all.
+            filter: Only documents that match; None for all.
             after: Source and collection of the last document of the previous page.
             limit: Documents of a page; None for all.
         """
@@ -302,9 +346,19 @@ class Tenant:
             self._principals,
             self._collection,
             ids=None if ids is None else list(ids),
+            condition=None if filter is None else compile_filter(filter),
             after=after,
             limit=limit,
         )
+
+    def count_documents(self, filter: Filter | None = None) -> int:  # noqa: A002
+        """Count the documents that this reader may read.
+
+        Args: filter: Only documents that match. Raises RequestError for a malformed one, DatabaseError.
+        """
+        condition = None if filter is None else compile_filter(filter)
+        app = self._parts.database.app
+        return count_documents(app, self._tenant.id, self._principals, self._collection, condition)
 
     def last_changes(self) -> dict[str, tuple[int, int]]:
         """Return what identifies the state of each collection, for this reader.
@@ -327,6 +381,44 @@ class Tenant:
             for name in {total.collection for total in totals}
         }
         return documents, count_departments(totals, settings.__getitem__)
+
+    def document_ids(self, sources: Iterable[str]) -> list[uuid.UUID]:
+        """Return the ids of documents with these sources in the collection.
+
+        Whether there are such documents or not: an id follows from tenant, collection and source.
+        """
+        return [document_id(self._tenant.id, self._written, source) for source in sources]
+
+    def document_texts(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
+        """Return whole documents by id, those that this reader may read.
+
+        If an audit log is kept, it records the lines of each. Raises DatabaseError.
+        """
+        asked = list(ids)
+        if not self.audited:
+            return read_documents(self._parts.database.app, self._tenant.id, self._principals, asked)
+        texts: dict[uuid.UUID, str] = {}
+        for one in asked:
+            parts = []
+            first, last = 1, 1
+            while first <= last and (found := self.read_lines(one, first=first, count=_MAX_LINES)) is not None:
+                parts.append(found.text)
+                first, last = found.line_end + 1, found.total_lines
+            if parts:
+                texts[one] = "\n".join(parts)
+        return texts
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Embed texts as documents of this tenant are embedded.
+
+        Returns an array of shape (texts, dimensions). Raises ModelUnavailable, ModelError.
+        """
+        return self._parts.embedder.embed(texts)
+
+    def embed_query(self, question: str) -> Sequence[float]:
+        """Embed a question as `search` does. Raises ModelUnavailable, ModelError."""
+        vector: list[float] = self._parts.embedder.embed_query(question).tolist()
+        return vector
 
     def texts(self) -> list[tuple[str, str]]:
         """Return source and text of each document that this reader may read.
@@ -369,22 +461,68 @@ class Tenant:
             record_event(app, self._reader, found, policy, self._pipelines().settings_hash)
         return found
 
+    def sections(self, document_id: uuid.UUID) -> list[DocumentSection]:
+        """List the sections of a document, in its order.
+
+        Empty where the reader may read none, or the document has no text. `read_lines` reads one. Raises DatabaseError.
+        """
+        return read_sections(self._parts.database.app, self._tenant.id, self._principals, self._collection, document_id)
+
     def search(
         self,
-        question: str,
+        question: str | Sequence[str],
         k: int | None = None,
         filter: Filter | None = None,  # noqa: A002 — the word that callers expect
+        *,
+        syntax: QuerySyntax = "auto",
+        cursor: str | None = None,
+        group_by: Literal["document"] | None = None,
+        group_size: int | None = None,
+        facets: Sequence[str] = (),
+        mmr: float | None = None,
+        semantic_weight: float | None = None,
+        keyword_weight: float | None = None,
+        vector: Sequence[float] | None = None,
     ) -> SearchResult:
-        """Return the best passages for a question.
+        """Return the best passages for a question, or for several.
 
-        Raises RequestError, EmbeddingSpaceMismatch, ModelUnavailable, DatabaseError.
+        Several questions are searched one after another. Their hits are fused by rank, a passage that several found
+        is one hit, and `activity` has what each question gave. Raises RequestError, EmbeddingSpaceMismatch,
+        ModelUnavailable, DatabaseError.
 
         Args:
-            question: The question, with the operators of docs/questions.md.
-            k: Number of passages; None for `rag.retrieval.top_k`.
+            question: The question, with the operators of docs/questions.md; or a list of 1 to 10 questions, without
+                pages, groups, facets, mmr and vector.
+            k: Number of passages, or of documents where they are grouped; None for `rag.retrieval.top_k`.
             filter: Conditions on documents.
+            syntax: Whether signs are operators: `auto` in a question of operators and terms alone, `operators` in each
+                question; `plain` reads quotes as text too.
+            cursor: `*` for the first of several pages, `next_cursor` of a result for the next one; None for no pages.
+            group_by: `document` for a hit a document, with its other passages in `inner_hits`.
+            group_size: Passages of a group, the hit included; None for 3.
+            facets: Fields whose values are counted over the documents of the ranking, docs/search.md.
+            mmr: Weight of relevance, 0 to 1, in maximal marginal relevance; None for no reordering.
+            semantic_weight: Weight of the dense retriever, 0 for none; None for `rag.retrieval.semantic_weight`.
+            keyword_weight: Weight of the lexical retriever, 0 for none; None for `rag.retrieval.keyword_weight`.
+            vector: Embedding of the question by the model of the documents; the question may then be empty, and only
+                the dense retriever searches. None to embed the question.
         """
-        return self._parts.queries.search(self._reader, question, k, filter)
+        if not isinstance(question, str):
+            if facets or any(option is not None for option in (cursor, group_by, group_size, mmr, vector)):
+                raise RequestError("pages, groups, facets, mmr and vector are of one question; ask one question")
+            weights = parse_retriever_options(semantic_weight, keyword_weight, None)
+            several = QueryRequest(text="", k=k, filter=filter, syntax=syntax, retrievers=weights)
+            return self._parts.queries.search_several(self._reader, question, several)
+        options = None
+        if facets or any(option is not None for option in (cursor, group_by, group_size, mmr)):
+            options = ResultOptions(
+                cursor=cursor, group_by=group_by, group_size=group_size, facets=tuple(facets), mmr=mmr
+            )
+        retrievers = DEFAULT_RETRIEVERS
+        if any(option is not None for option in (semantic_weight, keyword_weight, vector)):
+            retrievers = parse_retriever_options(semantic_weight, keyword_weight, vector)
+        request = QueryRequest(text=question, k=k, filter=filter, syntax=syntax, options=options, retrievers=retrievers)
+        return self._parts.queries.search(self._reader, request)
 
     def context(
         self,
@@ -393,6 +531,7 @@ class Tenant:
         filter: Filter | None = None,  # noqa: A002
         *,
         max_tokens: int | None = None,
+        syntax: QuerySyntax = "auto",
     ) -> Context:
         """Return numbered, cited evidence for a question within a token budget.
 
@@ -403,8 +542,10 @@ class Tenant:
             k: Passages to search for; None for the setting.
             filter: Conditions on documents.
             max_tokens: Budget in tokens of the embedding model; None for the setting.
+            syntax: Whether signs are operators; see `search`.
         """
-        return self._parts.queries.context(self._reader, question, k, filter, max_tokens)
+        request = QueryRequest(text=question, k=k, filter=filter, syntax=syntax)
+        return self._parts.queries.context(self._reader, request, max_tokens)
 
     def answer(
         self,
@@ -413,6 +554,7 @@ class Tenant:
         filter: Filter | None = None,  # noqa: A002
         *,
         max_tokens: int | None = None,
+        syntax: QuerySyntax = "auto",
         history: Sequence[Turn] = (),
     ) -> Answer:
         """Answer from the evidence with a citation in each sentence, or refuse.
@@ -425,9 +567,11 @@ class Tenant:
             k: Passages to search for; None for the setting.
             filter: Conditions on documents.
             max_tokens: Budget of the context in tokens of the embedding model; None for the setting.
+            syntax: Whether signs are operators; see `search`.
             history: Earlier turns of the conversation, oldest first; the last `rag.answer.history_turns` are used.
         """
-        return self._parts.queries.answer(self._reader, question, k, filter, max_tokens, history)
+        request = QueryRequest(text=question, k=k, filter=filter, syntax=syntax)
+        return self._parts.queries.answer(self._reader, request, max_tokens, history)
 
     def stream_answer(
         self,
@@ -436,6 +580,7 @@ class Tenant:
         filter: Filter | None = None,  # noqa: A002
         *,
         max_tokens: int | None = None,
+        syntax: QuerySyntax = "auto",
         history: Sequence[Turn] = (),
     ) -> AnswerStream:
         """Answer as `answer` does, as a stream.
@@ -449,9 +594,11 @@ class Tenant:
             k: Passages to search for; None for the setting.
             filter: Conditions on documents.
             max_tokens: Budget of the context in tokens of the embedding model; None for the setting.
+            syntax: Whether signs are operators; see `search`.
             history: Earlier turns of the conversation, oldest first.
         """
-        return self._parts.queries.stream(self._reader, question, k, filter, max_tokens, history)
+        request = QueryRequest(text=question, k=k, filter=filter, syntax=syntax)
+        return self._parts.queries.stream(self._reader, request, max_tokens, history)
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, as the embedding model does.
@@ -514,6 +661,21 @@ class Tenant:
             opinion,
             self._audit_policy(self._collection),
         )
+
+    def record_query(self, text: str, outcome: AuditOutcome, milliseconds: float) -> None:
+        """Write a query on a described database to the audit log.
+
+        Does nothing if no log is kept. Raises DatabaseError: the reader must not get the rows.
+
+        Args:
+            text: Name of the database and the SQL.
+            outcome: `hits` if it ran, `refused` if not.
+            milliseconds: Duration of the query.
+        """
+        policy = self._audit_policy(self._collection)
+        if policy.enabled:
+            query = DatabaseQuery(question=text, outcome=outcome, milliseconds=milliseconds)
+            record_event(self._parts.database.app, self._reader, query, policy, self._pipelines().settings_hash)
 
     def _pipelines(self) -> CollectionPipelines:
         """Return the pipelines of the collection by its preset.

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from kosmos_rag.core.config import Settings
+from kosmos_rag.core.config.display import mask_urls
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, Answer, IndexInfo, SearchResult, SpaceInfo
 from kosmos_rag.core.types.questions import Question, QuestionSet
@@ -146,7 +147,7 @@ def evaluate(
         questions=len(results),
         answered=plan.answers,
         measures=_order(means(results), settings.evaluation.measures),
-        settings=settings.rag.model_dump(mode="json"),
+        settings=mask_urls(settings.rag.model_dump(mode="json")),
         settings_hash=settings.settings_hash,
         code_version=__version__,
         index_state=index_state,
@@ -181,7 +182,8 @@ def _uses_language_model(plan: Plan) -> bool:
 
 def _evaluate_question(tenant: EvaluatedTenant, question: Question, depth: int, *, answers: bool) -> QuestionResult:
     search_result = tenant.search(question.text, depth)
-    ranking = tuple(dict.fromkeys(name for hit in search_result.hits for name in question.names_of(hit)))
+    places = (place for hit in search_result.hits for place in hit.places)
+    ranking = tuple(dict.fromkeys(name for place in places for name in question.names_of(place)))
     result = QuestionResult(
         question_id=question.id,
         question=question.text,

@@ -23,6 +23,7 @@ from kosmos_rag.core.types import (
     are_names,
     is_text,
 )
+from kosmos_rag.core.types.files import file_of
 from kosmos_rag.ingestion.acl import apply_access_policy
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.parsing import OutputLimits, is_small_text, media_types, parse
@@ -102,6 +103,12 @@ def check_document(document: SourceDocument, *, max_bytes: int) -> None:
             "unreadable",
             f"title or metadata of {document.source!r} cannot be stored as JSON ({error}); correct them",
         ) from error
+    if document.media_type is not None and document.media_type not in media_types.NAMES:
+        raise SourceError(
+            "unreadable",
+            f"media type of {name!r} is {str(document.media_type)[:60]!r}; give one that can be parsed, such as "
+            "text/plain, or none",
+        )
     if len(document.data) > max_bytes:
         raise SourceError(
             "too_large",
@@ -194,8 +201,9 @@ def fingerprint(document: SourceDocument, key: str) -> str:
     An equal fingerprint means that the document is unchanged.
     """
     language = declared_language(document)
+    optional = [value for value in (language, document.media_type) if value is not None]
     fields = json.dumps(
-        [document.title, dict(document.metadata), sorted(document.acl), *([] if language is None else [language])],
+        [document.title, dict(document.metadata), sorted(document.acl), *optional],
         sort_keys=True,
         default=str,
     )
@@ -237,7 +245,7 @@ def process_document(
     parsed = _parse(document, limits)
     if find_headings and not parsed.headings and parsed.media_type in (media_types.TEXT, media_types.PDF):
         parsed = replace(parsed, headings=plain_headings(parsed.text))
-    title = parsed.title or PurePath(document.source).stem or document.source
+    title = parsed.title or PurePath(file_of(document.source, identity)[1]).stem or document.source
     chunks = chunker.split(parsed)
     chunk_texts = [
         ChunkText(
@@ -269,7 +277,7 @@ def _parse(document: SourceDocument, limits: ParsingSettings) -> ParsedDocument:
 
     Plain text needs no library, and a process costs more than its parsing.
     """
-    if is_small_text(document.data, document.source):
+    if is_small_text(document.data, document.source, document.media_type):
         return parse(document, OutputLimits(text_bytes=limits.text_mb * 2**20, pages=limits.pages))
     return parse_confined(document, limits)
 

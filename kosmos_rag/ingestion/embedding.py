@@ -1,7 +1,7 @@
 """Embed the texts of a batch, each distinct one once."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import psycopg
@@ -10,6 +10,13 @@ from numpy.typing import NDArray
 from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.types import Space
 from kosmos_rag.storage.publish import stored_vectors, text_hash
+
+TEXTS_PER_CALL = 128
+"""Texts of one call of a model: four of its batches, some seconds on a slow processor."""
+
+
+def _discard(_: int) -> None:
+    pass
 
 
 class TextVectors:
@@ -35,16 +42,21 @@ class TextVectors:
         """Number of embeddings to compute; a text counts for each space."""
         return sum(len(self._texts) - len(vectors) for vectors in self._vectors.values())
 
-    def embed_missing(self) -> None:
+    def embed_missing(self, on_embedded: Callable[[int], None] = _discard) -> None:
         """Embed the texts without a vector. Raises ModelError.
 
-        One call of the model of each space.
+        Args:
+            on_embedded: called with a number of texts as soon as they are embedded, in each space.
         """
         for space, embedder in self._spaces:
             vectors = self._vectors[space.id]
-            if missing := [key for key in self._texts if key not in vectors]:
-                vectors |= zip(missing, embedder.embed([self._texts[key] for key in missing]), strict=True)
-                self._embedded.update(missing)
+            # Texts of one length together: a model pads the others of its batch to the longest.
+            missing = sorted((key for key in self._texts if key not in vectors), key=lambda key: len(self._texts[key]))
+            for start in range(0, len(missing), TEXTS_PER_CALL):
+                keys = missing[start : start + TEXTS_PER_CALL]
+                vectors |= zip(keys, embedder.embed([self._texts[key] for key in keys]), strict=True)
+                self._embedded.update(keys)
+                on_embedded(len(keys))
 
     def select(self, start: int, end: int) -> dict[uuid.UUID, Vectors]:
         """Return the vectors of a range of texts by space.

@@ -50,8 +50,6 @@ class PermissionSync:
 
         A pass may be repeated.
 
-        A pass may be repeated.
-
         Documents that lose a principal come first. A document that the feed named once and names no more is readable
         by nobody.
 

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Protocol
 
@@ -11,7 +12,11 @@ import psycopg
 
 from kosmos_rag.core.errors import DISK_FULL, EmbeddingSpaceChanged, IngestionError, StatementFailed, is_disk_full
 from kosmos_rag.core.protocols import Vectors
-from kosmos_rag.core.telemetry.metrics import INGESTION_EMBEDDED_DOCUMENTS, INGESTION_STAGE_SECONDS
+from kosmos_rag.core.telemetry.metrics import (
+    INGESTION_EMBEDDED_CHUNKS,
+    INGESTION_EMBEDDED_DOCUMENTS,
+    INGESTION_STAGE_SECONDS,
+)
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, Outcome, Space
 from kosmos_rag.ingestion.discovery import PendingDocument
@@ -214,7 +219,7 @@ class Publisher:
 
     def _embed(self, batch: _Batch) -> None:
         with self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "embed"):
-            batch.vectors.embed_missing()
+            batch.vectors.embed_missing(partial(self._telemetry.record, INGESTION_EMBEDDED_CHUNKS))
         self._telemetry.record(INGESTION_EMBEDDED_DOCUMENTS, len(batch.documents))
 
     def _publish(

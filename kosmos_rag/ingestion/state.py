@@ -63,8 +63,6 @@ def require_preset(collection: str, enqueued: str | None, current: Preset | None
 
     Raises IngestionError if the collection has another one now.
 
-    Raises IngestionError if the collection has another one now.
-
     A document of a collection that restricts its readers must not be ingested under settings that do not.
 
     Args:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ModelUnavailable
+from kosmos_rag.models.download import find_pulled
 
 PACKAGED = "packaged:"
 PACKAGED_MINILM = PACKAGED + "all-MiniLM-L6-v2"
@@ -33,6 +34,13 @@ def locate(name: str) -> str:
     return name
 
 
+def silence_loading() -> None:
+    """Turn off the progress bars of transformers."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+
+
 def is_cached(name: str, cache_dir: Path | None) -> bool:
     """Return whether a model of the hub is in the local cache."""
     from huggingface_hub import try_to_load_from_cache
@@ -40,28 +48,41 @@ def is_cached(name: str, cache_dir: Path | None) -> bool:
     return isinstance(try_to_load_from_cache(name, "config.json", cache_dir=cache_dir), str)
 
 
+def find_local(name: str, models: ModelsSettings) -> str | None:
+    """Return what loads a model that is on this machine.
+
+    Its folder, or its name where the cache of the hub library has it; None where it has to be downloaded. Raises
+    ModelUnavailable as `locate` does.
+    """
+    location = locate(name)
+    if Path(location).is_dir():
+        return location
+    if (pulled := find_pulled(name, models)) is not None:
+        return str(pulled.folder)
+    return location if is_cached(location, models.cache_dir) else None
+
+
 def resolve(name: str, models: ModelsSettings) -> str:
-    """Locate a model as `locate` does and check that it is available.
+    """Find a model on this machine or on the hub.
 
     Raises ModelUnavailable. One request to the hub comes first: loading from an unreachable hub requests a dozen files,
     several times each, which takes a minute.
     """
-    location = locate(name)
-    if Path(location).is_dir() or is_cached(location, models.cache_dir):
+    if (location := find_local(name, models)) is not None:
         return location
     if models.offline:
         raise ModelUnavailable(f"model {name!r} is not in the local cache, and models.offline is true")
     try:
         from huggingface_hub import HfApi
 
-        HfApi().model_info(location, timeout=10)
+        HfApi().model_info(name, timeout=10)
     except (OSError, ValueError) as error:
         reason = type(error).__name__
         raise ModelUnavailable(
             f"model {name!r} is no folder and not in the local cache, and the hub cannot be reached or does not "
             f"have it ({reason})"
         ) from error
-    return location
+    return name
 
 
 def _packaged(name: str) -> Path:

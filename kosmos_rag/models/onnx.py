@@ -6,6 +6,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +28,12 @@ def hub_options(models: ModelsSettings) -> dict[str, Any]:
 
 
 def require_runtime(models: ModelsSettings) -> None:
-    """Raise ModelUnavailable if ONNX Runtime is configured and not installed."""
+    """Raise ModelUnavailable if the packages of local models are not installed."""
+    if find_spec("sentence_transformers") is None:
+        raise ModelUnavailable(
+            "models on this machine need sentence-transformers: pip install 'kosmos-rag[local]', or set url in "
+            "rag.embedding and rag.reranking to servers"
+        )
     if models.backend != "onnx":
         return
     # Read once, at its import. From version 1.31 on ONNX Runtime reports machine and sessions to Microsoft otherwise.

@@ -23,7 +23,10 @@ MAX_CONDITIONS = 200
 MAX_VALUES = 1_000
 """Values of one list: the server compares each of them with each document."""
 
-_APPROVED = '($."metadata"."approved" == true && !exists($."metadata"."superseded_by" ? (@ != null)))'
+_APPROVED = (
+    '($."metadata"."approved" == true && !exists($."metadata"."superseded_by" ? (@ != null)) '
+    '&& !exists($."metadata"."valid_until" ? (@ like_regex "^[0-9]{4}-[0-9]{2}-[0-9]{2}" && @ < $today)))'
+)
 
 _SIGNS = {"$eq": "==", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _EQUALITY = ("$eq", "$ne", "$in", "$nin")
@@ -68,7 +71,7 @@ def compile_filter(conditions: Filter) -> dict[str, Any]:
 def require_approved(compiled: Mapping[str, Any], collections: Sequence[str]) -> dict[str, Any]:
     """Return a compiled filter that only approved documents pass.
 
-    Superseded ones do not pass either.
+    Those that are superseded or no longer valid do not pass either.
 
     Args:
         compiled: What `compile_filter` returned, with other values or without.
@@ -76,7 +79,9 @@ def require_approved(compiled: Mapping[str, Any], collections: Sequence[str]) ->
     """
     required = f'(!($."collection" == $requiring[*]) || {_APPROVED})'
     condition = required if compiled["condition"] is None else f"({compiled['condition']} && {required})"
-    variables = Jsonb({**compiled["condition_values"].obj, "requiring": list(collections)})
+    variables = Jsonb(
+        {**compiled["condition_values"].obj, "requiring": list(collections), "today": str(datetime.now(UTC).date())}
+    )
     return {**compiled, "filtered": True, "condition": condition, "condition_values": variables}
 
 

@@ -12,19 +12,26 @@ from functools import partial
 from typing import Self
 from uuid import UUID
 
+import numpy as np
 import psycopg
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind
 
 from kosmos_rag.core.config import Settings
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.freshness import VALIDITY_KEYS
 from kosmos_rag.core.protocols import Embedder, LanguageModel, Reranker
-from kosmos_rag.core.telemetry import tracing
+from kosmos_rag.core.telemetry import genai, tracing
 from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS, RETRIEVAL_FALLBACKS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
+from kosmos_rag.retrieval.arrange import Vectors, arrange, load_vectors
 from kosmos_rag.retrieval.cache import QueryEmbeddingCache, ResultCache, result_key
 from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.expansion.expander import NOT_EXPANDED, ExpandedQuery, Expander, create_expander
 from kosmos_rag.retrieval.filters import require_approved
+from kosmos_rag.retrieval.freshness import ASKS_CURRENT, prefer_current
 from kosmos_rag.retrieval.fusion import (
     DENSE,
     LEXICAL,
@@ -83,6 +90,11 @@ class FetchedPassages:
     readable_chunks: int
     retrievers: dict[str, RetrieverStats]
     passages: list[Passage]
+    """What the later stages may reorder."""
+    rest: list[Passage]
+    """What follows them in the ranking; loaded only for the options of a result."""
+    vectors: Vectors
+    """Of all these passages, for diversity; else empty."""
     warnings: tuple[str, ...]
 
 
@@ -217,7 +229,7 @@ class SearchPipeline:
         if self._rerank_stage is not None:
             self._rerank_stage.warm_up()
 
-    @tracing.start_span("retrieval", {"gen_ai.operation.name": "retrieval"})
+    @tracing.start_span("retrieval", genai.RETRIEVAL_SPAN, kind=SpanKind.CLIENT)
     def search(self, query: Query, routing: Routing | None = None) -> SearchOutcome:
         """Return the best passages that the reader may see.
 
@@ -227,11 +239,10 @@ class SearchPipeline:
 
         Raises RoutingChanged if they differ, EmbeddingSpaceMismatch, ModelUnavailable, DatabaseError.
         """
-        resources, timer = self._resources, StageTimer()
+        resources, timer, span = self._resources, StageTimer(), trace.get_current_span()
         requested = self._top_k if query.k is None else query.k
-        expanded = NOT_EXPANDED
-        if resources.expander is not None:
-            expanded = self._expand(resources.expander, query, timer)
+        expands = resources.expander is not None and query.retrievers.vector is None
+        expanded = self._expand(query, timer) if expands else NOT_EXPANDED
         space_id, embedder = resources.last_embedders.get(query.tenant.id) or (None, resources.embedders.default)
         wordings = self._embed(query, requested, expanded.expansion, embedder, timer)
         with resources.pool.transaction(query.tenant.id, query.principals) as connection:
@@ -241,7 +252,7 @@ class SearchPipeline:
             if snapshot.space_id not in (None, space_id):
                 live = self._live_embedder(connection, query.tenant, snapshot.space_id)
                 if live is not embedder:
-                    wordings = self._embed(query, requested, expanded.expansion, live, timer)
+                    embedder, wordings = live, self._embed(query, requested, expanded.expansion, live, timer)
             query, wordings = self._require_approved(query, wordings, snapshot)
             # Plans depend on all documents, hidden ones too.
             sees_all = snapshot.chunks == snapshot.total_chunks_unfiltered
@@ -253,23 +264,41 @@ class SearchPipeline:
             if cached is not None:
                 timer.record("cache")
                 cached = replace(cached, cached=True, stages=timer.stages, timings_ms=timer.timings_ms())
+                if span.is_recording():
+                    genai.record_retrieval(span, query.collection, embedder.name, cached)
                 return SearchOutcome(result=cached, may_explain=may_explain, indexed_search=None)
             fetched = self._fetch(connection, query, requested, wordings, snapshot, timer)
         timer.record("fetch")
+        # A question that is only a vector has no text to score passages for.
+        stage = self._rerank_stage if query.parsed.text else None
         reranked = RerankResult(passages=fetched.passages, warning=None, done=True)
-        if self._rerank_stage is not None:
-            reranked = self._rerank_stage.run(query.parsed.text, fetched.passages, timer)
-        applied = SignalResult(passages=reranked.passages, intent=None, warnings=())
-        if self._signals is not None:
-            applied = self._apply_signals(self._signals, query, reranked.passages, timer)
-        result = build_result(query, requested, expanded, fetched, reranked, applied, timer)
+        if stage is not None:
+            reranked = stage.run(query.parsed.text, fetched.passages, timer)
+        applied = (
+            SignalResult(passages=reranked.passages, intent=None, warnings=())
+            if self._signals is None
+            else self._apply_signals(self._signals, query, reranked.passages, timer)
+        )
+        result = build_result(
+            query,
+            requested,
+            expanded,
+            fetched,
+            reranked,
+            applied,
+            timer,
+            fresh=self._settings.rag.retrieval.prefer_current,
+        )
         if key is not None:
             resources.results.put(key, result)
+        if span.is_recording():
+            genai.record_retrieval(span, query.collection, embedder.name, result)
         indexed_search = _indexed_search(wordings[0], snapshot)
         return SearchOutcome(result=result, may_explain=may_explain, indexed_search=indexed_search)
 
-    def _expand(self, expander: Expander, query: Query, timer: StageTimer) -> ExpandedQuery:
-        expanded = expander.expand(query.parsed.text)
+    def _expand(self, query: Query, timer: StageTimer) -> ExpandedQuery:
+        assert self._resources.expander is not None, "compared by the caller"
+        expanded = self._resources.expander.expand(query.parsed.text)
         if expanded.expansion != Expansion() or expanded.warnings:
             timer.record("expand")
         if expanded.warnings:
@@ -283,17 +312,30 @@ class SearchPipeline:
 
         The query with its synonyms is first.
         """
-        rag = self._settings.rag
+        rag, asked = self._settings.rag, query.retrievers
         embeddings = self._resources.embeddings[id(embedder)]
         text = query.parsed.text
+        semantic = rag.retrieval.semantic_weight if asked.semantic_weight is None else asked.semantic_weight
+        keyword = rag.retrieval.keyword_weight if asked.keyword_weight is None else asked.keyword_weight
+        vector = None
+        if asked.vector is not None:
+            if len(asked.vector) != embedder.dimensions:
+                raise RequestError(
+                    f"the vector has {len(asked.vector)} dimensions, and those of {query.tenant.name} are made by "
+                    f"{embedder.name}, which has {embedder.dimensions}; embed the question with that model"
+                )
+            vector = np.array(asked.vector, dtype=np.float32)
+        elif semantic:
+            vector = embeddings.get(text, expansion.passage)
         texts = {text: 1.0} | dict.fromkeys(expansion.synonyms, rag.expansion.synonym_weight)
         first = RetrieverQuery(
             scope=query.scope,
             principals=query.principals,
             parsed=query.parsed,
             texts=texts,
-            vector=embeddings.get(text, expansion.passage) if rag.retrieval.semantic_weight else None,
-            lexical=rag.retrieval.keyword_weight > 0,
+            vector=vector,
+            lexical=keyword > 0 and bool(text),
+            fuzzy=rag.retrieval.fuzzy,
             candidates=max(rag.retrieval.candidates, requested, self._min_loaded),
             similarity_threshold=rag.retrieval.similarity_threshold,
             use_vector_index=self._settings.indexes.vector != "none",
@@ -302,7 +344,7 @@ class SearchPipeline:
             replace(first, texts={wording: 1.0}, vector=None if first.vector is None else embeddings.get(wording, None))
             for wording in expansion.wordings
         ]
-        if rag.retrieval.semantic_weight:
+        if semantic:
             timer.record("embed")
         return [first, *others]
 
@@ -346,7 +388,7 @@ class SearchPipeline:
             snapshot,
             settings_hash=self._settings_hash,
             # Signals may depend on the age of documents.
-            today=_today() if self._reorders else None,
+            today=_today(),
             explain=may_explain,
         )
 
@@ -361,17 +403,23 @@ class SearchPipeline:
     ) -> FetchedPassages:
         """Run the retrievers, fuse their candidates, and load the best passages."""
         postings, limit = self._resources.postings, max(requested, self._min_loaded)
+        reach = max(limit, self._settings.rag.retrieval.top_k)
+        # Where later steps reorder, what is below the first hits may come up.
+        limit = reach if query.options is not None or ASKS_CURRENT.search(query.parsed.text) else limit
         lists = run_retrievers(connection, wordings, snapshot, postings, timer)
-        ranking = self._fuse(connection, query, snapshot, lists, limit, timer)
-        warnings = []
-        if query.parsed.phrases and len(ranking.fused) < requested:
+        # A text with copies takes more candidates than one.
+        fused = None if query.options is not None else 2 * reach
+        ranking = self._fuse(connection, query, snapshot, lists, fused, timer)
+        warnings = [*snapshot.warnings]
+        if query.parsed.operators.phrases and len(ranking.fused) < requested:
             # In plain questions quotes mostly stress a term: one hit or none would not answer them.
-            relaxed = [replace(one, parsed=replace(one.parsed, phrases=())) for one in wordings]
+            without = replace(query.parsed, operators=replace(query.parsed.operators, phrases=()))
+            relaxed = [replace(one, parsed=without) for one in wordings]
             without_phrases = load_snapshot(connection, relaxed[0])
             if without_phrases.required != snapshot.required:
                 lists = run_retrievers(connection, relaxed, without_phrases, postings, timer)
-                others = self._fuse(connection, query, without_phrases, lists, limit, timer)
-                ranking, warning = backfill_phrase_results(ranking, others, query.parsed.phrases)
+                others = self._fuse(connection, query, without_phrases, lists, fused, timer)
+                ranking, warning = backfill_phrase_results(ranking, others, query.parsed.operators.phrases)
                 warnings += [warning] if warning else []
         departments = {
             stats.collection: self._department_rule
@@ -379,6 +427,13 @@ class SearchPipeline:
             else DepartmentRule.from_settings(self._settings.rag, stats.overlay)
             for stats in snapshot.collections
         }
+        rules = {name: rule for name, rule in departments.items() if rule.in_use}
+        loaded = len(ranking.fused) if query.options is not None else limit
+        fold = self._settings.rag.retrieval.fold_copies
+        passages = hydrate(connection, query.scope, ranking.fused, rules, loaded, reach, fold=fold)
+        vectors: Vectors = {}
+        if query.options is not None and query.options.options.mmr is not None:
+            vectors = load_vectors(connection, query.scope, snapshot.space_id, passages)
         presets = [stats.collection for stats in snapshot.collections if stats.preset is not None]
         if presets and query.collection is None:
             warnings.append(f"the presets of {', '.join(presets)} apply to questions that name the collection")
@@ -386,12 +441,9 @@ class SearchPipeline:
             scope_name="the tenant" if query.collection is None else f"the collection {query.collection}",
             readable_chunks=snapshot.chunks,
             retrievers={name: candidates.explain for name, candidates in ranking.retrievers.items()},
-            passages=hydrate(
-                connection,
-                query.scope,
-                ranking.fused[:limit],
-                {name: rule for name, rule in departments.items() if rule.in_use},
-            ),
+            passages=passages if query.options is None else passages[:limit],
+            rest=[] if query.options is None else passages[limit:],
+            vectors=vectors,
             warnings=tuple(warnings),
         )
 
@@ -401,16 +453,19 @@ class SearchPipeline:
         query: Query,
         snapshot: Snapshot,
         lists: dict[str, CandidateList],
-        limit: int,
+        limit: int | None,
         timer: StageTimer,
     ) -> Ranking:
         """Fuse the lists of the retrievers.
 
         With pseudo-relevance feedback, fuse them again with its list.
         """
-        retrieval = self._settings.rag.retrieval
+        retrieval, asked = self._settings.rag.retrieval, query.retrievers
         fuse = partial(reciprocal_rank_fusion, k=retrieval.rrf_k) if retrieval.fusion == "rrf" else score_fusion
-        by_retriever = {DENSE: retrieval.semantic_weight, LEXICAL: retrieval.keyword_weight}
+        by_retriever = {
+            DENSE: retrieval.semantic_weight if asked.semantic_weight is None else asked.semantic_weight,
+            LEXICAL: retrieval.keyword_weight if asked.keyword_weight is None else asked.keyword_weight,
+        }
         weights = {name: by_retriever[name.partition(" ")[0]] for name in lists}
         if retrieval.fusion == "adaptive":
             weights = adapt_weights(lists, weights)
@@ -419,7 +474,7 @@ class SearchPipeline:
                 for name, entry in lists.items()
             }
         candidates = {name: entry.candidates for name, entry in lists.items()}
-        every = bool(query.parsed.phrases or retrieval.prf_weight)
+        every = bool(query.parsed.operators.phrases or retrieval.prf_weight)
         fused = fuse(candidates, weights=weights, limit=None if every else limit)
         timer.record("fuse")
         if not retrieval.prf_weight or not fused:
@@ -453,6 +508,8 @@ def build_result(
     reranked: RerankResult,
     applied: SignalResult,
     timer: StageTimer,
+    *,
+    fresh: bool,
 ) -> SearchResult:
     """Build the result of a search from the output of its stages.
 
@@ -464,14 +521,19 @@ def build_result(
         reranked: Output of the rerank stage.
         applied: Output of the signals.
         timer: Timer of the search.
+        fresh: Whether documents that are out of date rank lower, and new ones higher if asked for.
     """
+    passages = applied.passages
+    dated = any(not VALIDITY_KEYS.isdisjoint(passage.metadata) for passage in passages)
+    if fresh and (dated or ASKS_CURRENT.search(query.parsed.text)):
+        applied = replace(applied, passages=prefer_current(passages, query.parsed.text, _today()))
     hits = tuple(
         hit if hit.rank == rank else replace(hit, rank=rank)
         for rank, hit in enumerate(applied.passages[:requested], start=1)
     )
     degraded = (*(["expand"] if expanded.warnings else []), *(["rerank"] if not reranked.done else []))
     rerank_warnings = [reranked.warning] if reranked.warning else []
-    return SearchResult(
+    result = SearchResult(
         question=query.text,
         expansion=expanded.expansion,
         requested=requested,
@@ -484,7 +546,13 @@ def build_result(
         cached=False,
         incomplete_reason=_incomplete_reason(fetched, reranked, applied) if len(hits) < requested else None,
         intent=applied.intent,
+        operators=query.parsed.operators,
     )
+    if query.options is None:
+        return result
+    # Where a stage left passages out, those that it did not see are no better.
+    rest = fetched.rest if len(applied.passages) == len(fetched.passages) else []
+    return arrange(query.options, result, [*applied.passages, *rest], requested, fetched.vectors)
 
 
 def _incomplete_reason(fetched: FetchedPassages, reranked: RerankResult, applied: SignalResult) -> str:

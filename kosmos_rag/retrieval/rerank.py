@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from kosmos_rag.core.config import RerankingSettings
 from kosmos_rag.core.errors import first_line
 from kosmos_rag.core.protocols import Reranker
+from kosmos_rag.core.telemetry import genai
 from kosmos_rag.core.telemetry.metrics import RETRIEVAL_FALLBACKS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import Passage
@@ -155,11 +156,18 @@ class RerankStage:
         """
         if not passages:
             return RerankResult(passages=passages, warning=None, done=True)
-        batches = _Batches(self._reranker, text, passages, self._settings.batch_size)
+        with genai.start_rerank(self._reranker.name, text, passages) as span:
+            result = self._rerank(text, passages, timer)
+            if span.is_recording():
+                span.set_attributes(genai.rerank_attributes(result.passages if result.done else ()))
+        timer.record("rerank")
+        return result
+
+    def _rerank(self, text: str, passages: list[Passage], timer: StageTimer) -> RerankResult:
+        batches = _Batches(self._reranker, text, passages, self._settings.passages_per_batch)
         deadline_ms = self._settings.deadline_ms
         outcome = self._executor.run(batches.score_all, deadline_ms=deadline_ms, spent_ms=timer.elapsed_ms())
         scores = batches.stop()
-        timer.record("rerank")
         late = outcome.error_kind == LATE and bool(scores)
         if not late and outcome.message:
             return self._keep_order(passages, outcome.message, outcome.error_kind or MODEL)

@@ -13,6 +13,7 @@ import psycopg
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.text.analysis import query_text, split_bigrams
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
+from kosmos_rag.retrieval.close_terms import replace_absent_words
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
@@ -150,6 +151,8 @@ class Snapshot:
     """Collections that may answer and that this reader may read."""
     terms: frozenset[str]
     """Lexemes of the query, in the languages of all collections that may answer."""
+    warnings: tuple[str, ...]
+    """One for each word of the query that close terms replaced."""
     required: str | None
     """Condition on chunks as a tsquery; None if the query requires nothing."""
     vector_index: VectorIndex | None
@@ -167,7 +170,8 @@ class Snapshot:
 
 def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snapshot:
     """Read the snapshot in one round trip."""
-    required, excluded = (*query.parsed.phrases, *query.parsed.required), query.parsed.excluded
+    operators = query.parsed.operators
+    required, excluded = (*operators.phrases, *operators.required), operators.excluded
     values = {
         **query.scope,
         "texts": [query_text(text) for text in query.texts],
@@ -180,15 +184,18 @@ def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snap
     terms_cursor = connection.execute(statement("query_terms"), values)
     required_cursor = connection.execute(statement("required_terms"), values) if values["phrases"] else None
     indexes_cursor = connection.execute(statement("ready_indexes"), values)
-    terms = terms_cursor.fetchall()
+    terms, warnings = terms_cursor.fetchall(), tuple[str, ...]()
     indexes = indexes_cursor.fetchall()
     collections = collections_cursor.fetchall()
+    if query.fuzzy and any(lexeme_id is None for _, _, lexeme_id, *_ in terms):
+        terms, warnings = replace_absent_words(connection, query, terms)
     readable = [row for row in collections if row[5] is not None]
     space_id = readable[0][3] if readable else None
     return Snapshot(
         space_id=space_id,
         collections=tuple(_collection_stats(row, terms, indexes) for row in readable),
         terms=frozenset(lexeme for _, lexeme, *_ in terms),
+        warnings=warnings,
         required=(required_cursor.fetchone() or (None,))[0] if required_cursor else None,
         vector_index=_vector_index(
             row for row in indexes if query.use_vector_index and row[1] != "segment" and row[3] == space_id

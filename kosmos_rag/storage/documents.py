@@ -9,10 +9,18 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.types import DocumentInfo, DocumentLines, Excerpt, Note
+from kosmos_rag.core.types import DocumentInfo, DocumentLines, DocumentSection, Excerpt, Note
 from kosmos_rag.storage.lexical_statistics import LexicalCounts, RemovedCounts, lock_collection, update_statistics
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
+
+_NO_CONDITION: Mapping[str, Any] = {
+    "filtered": False,
+    "condition": None,
+    "condition_values": None,
+    "sources": [],
+    "folders": [],
+}
 
 
 def list_documents(
@@ -22,6 +30,7 @@ def list_documents(
     collection: str | None,
     *,
     ids: Collection[uuid.UUID] | None = None,
+    condition: Mapping[str, Any] | None = None,
     after: tuple[str, str] | None = None,
     limit: int | None = None,
 ) -> list[DocumentInfo]:
@@ -33,11 +42,13 @@ def list_documents(
         principals: principals of the reader.
         collection: only this collection; None for all.
         ids: only these documents.
+        condition: a compiled filter, whose values the statement binds.
         after: source and collection of the last document of the previous page.
         limit: maximum number of documents.
     """
     after_source, after_collection = after or (None, None)
     values = {
+        **(condition or _NO_CONDITION),
         "tenant_id": tenant_id,
         "collection": collection,
         "ids": None if ids is None else list(ids),
@@ -50,6 +61,28 @@ def list_documents(
         connection.cursor(row_factory=dict_row) as cursor,
     ):
         return [_document_info(row) for row in cursor.execute(statement("list_documents"), values)]
+
+
+def count_documents(
+    pool: ConnectionPool,
+    tenant_id: uuid.UUID,
+    principals: Sequence[str],
+    collection: str | None,
+    condition: Mapping[str, Any] | None,
+) -> int:
+    """Count the documents that the principals may read.
+
+    Args:
+        pool: pool of the app role.
+        tenant_id: the tenant.
+        principals: principals of the reader.
+        collection: only this collection; None for all.
+        condition: a compiled filter; None for all documents.
+    """
+    values = {**(condition or _NO_CONDITION), "tenant_id": tenant_id, "collection": collection}
+    with pool.transaction(tenant_id, principals) as connection:
+        (count,) = connection.execute(statement("count_filtered_documents"), values).fetchone() or (0,)
+    return int(count)
 
 
 def notes_of(stored: Iterable[Mapping[str, str]]) -> tuple[Note, ...]:
@@ -180,6 +213,7 @@ def read_lines(
         count: maximum number of lines.
     """
     listed = {
+        **_NO_CONDITION,
         "tenant_id": tenant_id,
         "collection": collection,
         "ids": [document_id],
@@ -216,6 +250,30 @@ def read_lines(
         page_end=page_end,
         chunk_ids=tuple(chunk_ids),
     )
+
+
+def read_sections(
+    pool: ConnectionPool,
+    tenant_id: uuid.UUID,
+    principals: Sequence[str],
+    collection: str | None,
+    document_id: uuid.UUID,
+) -> list[DocumentSection]:
+    """Return the sections of a document, in its order.
+
+    Empty if the principals may not read it.
+
+    Args:
+        pool: pool of the app role.
+        tenant_id: the tenant.
+        principals: principals of the reader.
+        collection: collection of the document; None for any.
+        document_id: the document.
+    """
+    values = {"tenant_id": tenant_id, "document_id": document_id, "collection": collection}
+    with pool.transaction(tenant_id, principals) as connection:
+        rows = connection.execute(statement("sections_of_document"), values).fetchall()
+    return [DocumentSection(section=tuple(section), line_start=first, line_end=last) for section, first, last in rows]
 
 
 def read_spans(

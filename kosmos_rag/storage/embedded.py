@@ -7,6 +7,7 @@ list of these processes; one killed with -9 stays on it, so this module removes 
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
 import tempfile
@@ -30,12 +31,24 @@ _PASSAGE = stat.S_IXGRP | stat.S_IXOTH
 """The group's bit too: the server keeps the group of root."""
 
 _OURS = "# added by kosmos-rag; change it as you like"
+_SOCKET_PERMISSIONS = re.compile(r"^unix_socket_permissions\b", re.MULTILINE)
 
 _MIN_FREE = 2 * 16 * 2**20
 """Bytes: PostgreSQL recovers into a new segment of its write-ahead log, of 16 MB."""
 
-# The package passes the folder to PostgreSQL in one option string, which a space would split.
-_USABLE = re.compile(r"[\w./~+,@:%=-]+")
+# pg_ctl and initdb put the path between double quotes of a shell; libpq splits addresses at commas.
+_UNUSABLE = re.compile(r'["$`\\,\x00-\x1f\x7f]')
+
+
+class _SocketFolder(type(Path())):  # type: ignore[misc]  # PosixPath, or its like
+    """A path that is quoted where it is formatted.
+
+    The package formats it into a command line of a shell.
+    """
+
+    def __format__(self, _: str) -> str:
+        # Quoted twice: for the shell, and for PostgreSQL, whose setting is a list of folders.
+        return shlex.quote('"' + str(self) + '"')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,20 +137,25 @@ def _remove_stale_locks(data_dir: Path) -> None:
     pidfile.unlink(missing_ok=True)
 
 
-def _set_shared_buffers(data_dir: Path) -> None:
-    """Set `shared_buffers` to an eighth of the memory.
+def _configure(data_dir: Path) -> None:
+    """Set the server's memory, and close its socket to other users.
 
-    Between 128 MB and 1 GB.
-
-    With the default of 128 MB, searches over half a million chunks took 1.5 times as long (docs/server.md).
+    `shared_buffers` is an eighth of the memory, between 128 MB and 1 GB. With the default of 128 MB, searches over half
+    a million chunks took 1.5 times as long (docs/server.md). Every connection is trusted, and the socket of a long path
+    is in a folder that all may enter.
     """
     import psutil
 
     configuration = data_dir / "postgresql.conf"
     text = configuration.read_text()
+    added = ""
     if _OURS not in text:
         megabytes = max(128, min(1024, psutil.virtual_memory().total // 8 // 2**20))
-        configuration.write_text(f"{text}\n{_OURS}\nshared_buffers = {megabytes}MB\n")
+        added += f"\n{_OURS}\nshared_buffers = {megabytes}MB\n"
+    if not _SOCKET_PERMISSIONS.search(text):
+        added += "unix_socket_permissions = 0700\n"
+    if added:
+        configuration.write_text(text + added)
 
 
 def start(data_dir: Path) -> EmbeddedServer:
@@ -146,24 +164,21 @@ def start(data_dir: Path) -> EmbeddedServer:
     It stops when its last user exits. Several threads and processes may call this at once.
 
     Raises:
-        ConfigError: the package is missing, or the path has characters that PostgreSQL does not accept.
+        ConfigError: the package is missing, or PostgreSQL cannot use the folder.
         DatabaseUnavailable: the server does not start.
     """
-    if not _USABLE.fullmatch(str(data_dir)):
-        raise ConfigError(
-            f"database.data_dir = {str(data_dir)!r}: the embedded server takes no folder whose path contains spaces or "
-            "signs like quotes; choose another"
-        )
+    _check_name(data_dir)
     package = _package()
     with _starting:
         try:
             data_dir.mkdir(parents=True, exist_ok=True)
             _keep_permissions(package)
+            _quote_socket_folder(package)
             with package.PostgresServer._lock:  # noqa: SLF001 — the lock that its own start and stop take
                 _remove_dead_users(data_dir)
                 _remove_stale_locks(data_dir)
                 package.get_server(data_dir, cleanup_mode="stop", start=False).ensure_pgdata_inited()
-                _set_shared_buffers(data_dir)
+                _configure(data_dir)
             server = package.get_server(data_dir, cleanup_mode="stop")
             if not _is_server(server.get_postmaster_info().pid):
                 # This process knows the server, but it was killed or stopped since.
@@ -176,6 +191,41 @@ def start(data_dir: Path) -> EmbeddedServer:
             raise _not_started(data_dir, error) from error
         info = server.get_postmaster_info()
     return EmbeddedServer(data_dir=data_dir, socket_dir=str(info.socket_dir), port=info.port or 5432)
+
+
+def check_folder(data_dir: Path) -> None:
+    """Raise ConfigError where the server could not use a folder.
+
+    The folder need not exist. Nothing is created or changed.
+    """
+    _check_name(data_dir)
+    if data_dir.exists() and not data_dir.is_dir():
+        raise ConfigError(f"database.data_dir = {str(data_dir)!r} is a file; choose another")
+    if data_dir.is_dir() and not (data_dir / "PG_VERSION").exists() and any(data_dir.iterdir()):
+        raise ConfigError(f"database.data_dir = {str(data_dir)!r} contains other files; choose an empty folder")
+    existing = next(folder for folder in (data_dir, *data_dir.parents) if folder.is_dir())
+    mode = existing.stat().st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise ConfigError(f"database.data_dir = {str(data_dir)!r}: every user may write to {existing}; choose another")
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        # The data folder itself belongs to the server's user once it exists.
+        for folder in existing.parents if existing == data_dir else (existing, *existing.parents):
+            _check_passage(folder)
+
+
+def _check_name(data_dir: Path) -> None:
+    """Raise ConfigError where PostgreSQL's programs would not pass the path on."""
+    if found := _UNUSABLE.search(str(data_dir)):
+        raise ConfigError(
+            f"database.data_dir = {str(data_dir)!r}: the embedded server takes no folder whose path contains "
+            f"{found.group()!r}; choose another"
+        )
+
+
+def _quote_socket_folder(package: Any) -> None:
+    """Make the package quote the folder of the socket."""
+    find = package.utils.find_suitable_socket_dir
+    package.postgres_server.find_suitable_socket_dir = lambda *folders: _SocketFolder(find(*folders))
 
 
 def _keep_permissions(package: Any) -> None:
@@ -193,16 +243,24 @@ def _require_passage(path: Path) -> None:
     Only a private folder in the temporary folder of the system is opened, and only for passing through.
     """
     for folder in path.parents:
-        mode = folder.stat().st_mode
-        if mode & _PASSAGE == _PASSAGE:
-            continue
-        if not any(root in folder.parents for root in _TEMPORARY):
-            raise ConfigError(
-                f"run by root, the embedded PostgreSQL runs as the user pgserver, which may not enter {folder}; "
-                "choose a place that every user may enter, like database.data_dir=/var/lib/kosmos-rag/postgres, "
-                "or run as another user"
-            )
-        folder.chmod(mode | _PASSAGE)
+        if not _check_passage(folder):
+            folder.chmod(folder.stat().st_mode | _PASSAGE)
+
+
+def _check_passage(folder: Path) -> bool:
+    """Return whether every user may enter a folder.
+
+    Raises ConfigError unless it may be opened for that.
+    """
+    if folder.stat().st_mode & _PASSAGE == _PASSAGE:
+        return True
+    if not any(root in folder.parents for root in _TEMPORARY):
+        raise ConfigError(
+            f"run by root, the embedded PostgreSQL runs as the user pgserver, which may not enter {folder}; "
+            "choose a place that every user may enter, like database.data_dir=/var/lib/kosmos-rag/postgres, "
+            "or run as another user"
+        )
+    return False
 
 
 def _not_started(data_dir: Path, error: Exception) -> DatabaseUnavailable:

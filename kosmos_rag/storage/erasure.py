@@ -25,6 +25,7 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, ErasureKind, ErasureReport, RetainedRows, is_text, sha256_of
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.files import uploader_principal
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.uploads import abandoned_uploads, delete_uploads
@@ -32,6 +33,7 @@ from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
 TENANT_TABLES = (
+    *("vector_store_files", "file_batches", "vector_stores", "files"),
     *("jobs", "sync_runs", "uploads", "idempotency_keys", "api_keys", "feedback", "monitor_samples", "monitor_runs"),
     *("experiment_results", "experiments", "evaluation_results", "evaluations", "index_events", "postings"),
     *("segments", "indexes", "unsegmented_terms", "lexemes", "acl_statistics", "embeddings", "chunks"),
@@ -187,6 +189,8 @@ class ErasureStore:
         values = {"tenant_id": self._owner.id, "subject": selector.subject}
         counts["feedback"] += connection.execute(statement("erase_subject_feedback"), values).rowcount
         counts["monitor_samples"] += connection.execute(statement("erase_subject_samples"), values).rowcount
+        uploader = {**values, "uploader": uploader_principal(selector.text)}
+        counts["files"] += connection.execute(statement("erase_uploader"), uploader).rowcount
         return self._retained(connection, subject=selector.subject, document_ids=())
 
     def _erase_documents(
@@ -198,12 +202,7 @@ class ErasureStore:
             "key": selector.key,
             "value": selector.value,
         }
-        rows = connection.execute(statement("documents_to_erase"), values).fetchall()
-        values |= {
-            "document_ids": [document_id for document_id, _, _ in rows],
-            "keys": [str(document_id) for document_id, _, _ in rows],
-            "sources": sorted({source for _, _, source in rows}),
-        }
+        rows = self._select_documents(connection, values)
         retained = self._retained(connection, subject=None, document_ids=values["document_ids"])
         # Jobs first: a running publication has locked its job, then its collection.
         job_ids = [job_id for (job_id,) in connection.execute(statement("erase_document_jobs"), values).fetchall()]
@@ -211,6 +210,7 @@ class ErasureStore:
         counts["idempotency_keys"] += connection.execute(
             statement("erase_idempotency_keys_of_jobs"), values | {"job_ids": job_ids}
         ).rowcount
+        counts["files"] += connection.execute(statement("delete_files"), values).rowcount
         uploads = abandoned_uploads(connection, self._owner.id, age=timedelta())
         delete_uploads(connection, self._owner.id, uploads)
         counts["uploads"] += len(uploads)
@@ -232,6 +232,29 @@ class ErasureStore:
             f"{mirrors} sources are mirrored: a document that is still in one is ingested again; delete it there first"
         )
         return retained, warning if mirrors else ""
+
+    @staticmethod
+    def _select_documents(connection: psycopg.Connection, values: dict[str, Any]) -> list[tuple[uuid.UUID, str, str]]:
+        """Return id, collection and source of the documents to erase.
+
+        Adds their ids and sources to `values`, and the stored files that they were made from. What was made from such a
+        file in another collection has the same text, and is erased too.
+        """
+        rows = connection.execute(statement("documents_to_erase"), values).fetchall()
+        values["document_ids"] = [document_id for document_id, _, _ in rows]
+        values["job_files"] = [
+            file_id for (file_id,) in connection.execute(statement("files_of_jobs_to_erase"), values)
+        ]
+        values["file_ids"] = [file_id for (file_id,) in connection.execute(statement("files_to_erase"), values)]
+        rows = sorted({*rows, *connection.execute(statement("documents_of_files"), values)}, key=lambda row: row[1:])
+        ids = [document_id for document_id, _, _ in rows]
+        attached = connection.execute(statement("attachments"), {**values, "collection": None}).fetchall()
+        values |= {
+            "document_ids": ids,
+            "keys": [str(document_id) for document_id in {*ids, *(row[2] for row in attached)}],
+            "sources": sorted({source for _, _, source in rows}),
+        }
+        return rows
 
     def _retained(
         self, connection: psycopg.Connection, *, subject: str | None, document_ids: Sequence[uuid.UUID] | None

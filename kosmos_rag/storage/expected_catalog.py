@@ -18,12 +18,12 @@ _EXPIRED = "(at < kosmos.audit_expired_before())"
 
 WITH_ACL = frozenset(
     {"documents", "document_versions", "chunks", "embeddings", "lexemes", "acl_statistics", "unsegmented_terms"}
-    | {"document_permissions"}
+    | {"document_permissions", "files"}
 )
 """Tables whose rows carry the principals that may read them."""
 WITHOUT_ACL = frozenset(
     {"tenants", "embedding_spaces", "collection_presets", "collection_statistics", "indexes", "segments", "postings"}
-    | {"api_keys", "experiments"}
+    | {"api_keys", "experiments", "vector_stores", "vector_store_files", "file_batches"}
 )
 """Tables of which kosmos_app reads all rows of the tenant."""
 WORKER_ONLY = frozenset(

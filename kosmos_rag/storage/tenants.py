@@ -9,7 +9,7 @@ import numpy as np
 import psycopg
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import Space
+from kosmos_rag.core.types import Prefixes, Space
 from kosmos_rag.storage.sql import statement
 
 _NAMESPACE = uuid.UUID("6f1d7b0e-35b4-5c9e-9a0c-2f0f6b7f0c11")
@@ -127,6 +127,8 @@ def create_space(
         "dimensions": space.dimensions,
         "normalized": space.normalized,
         "probe": "[" + ",".join(f"{value:.6g}" for value in space.probe) + "]",
+        "query_prefix": space.prefixes.query,
+        "passage_prefix": space.prefixes.passage,
         "state": state,
         "now": now,
     }
@@ -150,12 +152,12 @@ def spaces_of(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Stor
     rows = connection.execute(statement("spaces_of_tenant"), {"tenant_id": tenant_id}).fetchall()
     return [
         StoredSpace(
-            space=_space(*row[:5]),
-            state=row[5],
-            live=row[6],
-            live_until=row[7],
-            truncated_tokens=row[8],
-            created_at=row[9],
+            space=_space(*row[:7]),
+            state=row[7],
+            live=row[8],
+            live_until=row[9],
+            truncated_tokens=row[10],
+            created_at=row[11],
         )
         for row in rows
     ]
@@ -169,11 +171,20 @@ def writable_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> lis
     return [stored.space for stored in spaces_of(connection, tenant_id) if stored.state != DROPPING]
 
 
-def _space(space_id: uuid.UUID, model: str, dimensions: int, normalized: bool, probe: str) -> Space:
+def _space(
+    space_id: uuid.UUID,
+    model: str,
+    dimensions: int,
+    normalized: bool,
+    probe: str,
+    query_prefix: str,
+    passage_prefix: str,
+) -> Space:
     return Space(
         id=space_id,
         model=model,
         dimensions=dimensions,
         normalized=normalized,
         probe=np.array(probe.strip("[]").split(","), dtype=np.float32),
+        prefixes=Prefixes(query_prefix, passage_prefix),
     )

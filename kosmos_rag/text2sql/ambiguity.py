@@ -3,7 +3,7 @@
 They should be resolved before SQL is written.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,7 +41,7 @@ def find_ambiguities(
     selected = [table for name in dict.fromkeys(tables) if (table := schema.table(name)) is not None]
     used = {name: {column for table, column in columns if table == name} for name, _ in columns}
     return (
-        *(ambiguity for table in selected for ambiguity in _variants(schema, table)),
+        *_variants(schema, selected, used),
         *_same_names(schema, selected, columns),
         *(ambiguity for plan in plans for ambiguity in _paths(plan)),
         *(
@@ -52,10 +52,25 @@ def find_ambiguities(
     )
 
 
-def _variants(schema: DatabaseSchema, table: TableSchema) -> Iterator[Ambiguity]:
-    for _, variant in variant_keys(schema, table):
-        about = tuple(f"{table.full_name}.{column}" for column in variant.columns)
-        yield Ambiguity(kind="variant", about=about, text=variant_note(variant.columns))
+def _variants(
+    schema: DatabaseSchema, selected: Sequence[TableSchema], used: Mapping[str, set[str]]
+) -> Iterator[Ambiguity]:
+    """Find used measures with rows per variant.
+
+    Not where the variant itself is used. Each note comes once.
+    """
+    about: dict[str, list[str]] = {}
+    for table in selected:
+        columns = used.get(table.full_name, set())
+        if not any(column.name in columns and is_measure(table, column) for column in table.columns):
+            continue
+        for _, variant in variant_keys(schema, table):
+            if not columns & set(variant.columns):
+                about.setdefault(variant_note(variant.columns), []).extend(
+                    f"{table.full_name}.{column}" for column in variant.columns
+                )
+    for text, names in about.items():
+        yield Ambiguity(kind="variant", about=tuple(dict.fromkeys(names)), text=text)
 
 
 def _same_names(

@@ -10,6 +10,7 @@ from typing import Any
 from kosmos_rag.text2sql.ambiguity import Ambiguity
 from kosmos_rag.text2sql.catalog.joins import Join, JoinPlan
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
+from kosmos_rag.text2sql.filters import ValueFilter
 from kosmos_rag.text2sql.recipes import Recipe
 from kosmos_rag.text2sql.sql.analyze import ColumnRef
 from kosmos_rag.text2sql.sql.quoting import join_condition, quote_identifier, quote_table
@@ -31,6 +32,7 @@ class Selection:
     plans: tuple[JoinPlan, ...] = ()
     further: tuple[Join, ...] = ()
     """Joins in addition to the plans, to a table that the question may need too."""
+    filters: tuple[ValueFilter, ...] = ()
     ambiguities: tuple[Ambiguity, ...] = ()
     recipes: tuple[Recipe, ...] = ()
 
@@ -60,8 +62,8 @@ class _Line:
 def prompt_block(selection: Selection, *, max_tokens: int, count: Callable[[str], int]) -> PromptBlock:
     """Render a selection within a token budget.
 
-    Tables come first, each with its keys and the columns needed; then joins, ambiguities, recipes, and with the
-    remaining budget the other columns. A line that does not fit is left out.
+    Tables come first, each with its keys and the columns needed; then joins, filters, ambiguities, recipes, and with
+    the remaining budget the other columns. A line that does not fit is left out.
 
     Args:
         selection: The parts of the schema.
@@ -94,13 +96,16 @@ def _lines_by_importance(selection: Selection) -> Iterator[_Line]:
         joins = " AND ".join(join_condition(schema, join) for join in selection.further)
         tables_of = tuple({table for join in selection.further for table in join.tables})
         yield _Line(key=("join", "further"), heading="Joins:", text=f"if needed {joins}", tables=tables_of)
+    for item in selection.filters:
+        yield _Line(key=("filter", item.condition), heading="Filters:", text=item.condition, tables=(item.table,))
     for table in tables:
         if table.comment:
             yield _Line(key=("table", table.full_name), text=_table(table, needed[table.full_name]) + _comment(table))
     for ambiguity in selection.ambiguities:
         yield _Line(key=("open", ambiguity.text), heading="To settle:", text=ambiguity.text)
+    said = {ambiguity.text for ambiguity in selection.ambiguities}
     for recipe in selection.recipes:
-        note = f" {recipe.note}" if recipe.note else ""
+        note = f" {recipe.note}" if recipe.note and recipe.note not in said else ""
         yield _Line(key=("recipe", recipe.slug), heading="Recipes:", text=f"{recipe.title}: {recipe.text}{note}")
     for table in tables:
         yield _Line(key=("table", table.full_name), text=_table(table, table.columns) + _comment(table))
@@ -169,7 +174,7 @@ def _comment(table: TableSchema) -> str:
 
 
 def selection_as_json(selection: Selection) -> dict[str, Any]:
-    """Return a selection as JSON values."""
+    """Return tables, columns and joins of a selection as JSON values."""
     tables = [table for name in selection.tables if (table := selection.schema.table(name)) is not None]
     return {
         "database": selection.schema.name,
@@ -178,14 +183,6 @@ def selection_as_json(selection: Selection) -> dict[str, Any]:
         "columns": [{"table": table, "column": column} for table, column in selection.columns],
         "joins": [_plan(selection.schema, plan) for plan in selection.plans],
         "further_joins": [join.hint for join in selection.further],
-        "ambiguities": [
-            {"kind": ambiguity.kind, "about": list(ambiguity.about), "text": ambiguity.text}
-            for ambiguity in selection.ambiguities
-        ],
-        "recipes": [
-            {"slug": recipe.slug, "title": recipe.title, "text": recipe.text, "note": recipe.note, "sql": recipe.sql}
-            for recipe in selection.recipes
-        ],
     }
 
 

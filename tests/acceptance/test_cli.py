@@ -234,7 +234,7 @@ def test_collections__are_written_read_and_emptied_one_by_one(kosmos: Run, folde
 
     def collections(*options: str) -> set[str]:
         found = json.loads(kosmos("search", "days of leave", *tenant, *options, "--json").stdout)
-        return {hit["collection"] for hit in found["hits"]}
+        return {place["collection"] for hit in found["hits"] for place in (hit, *hit["also_in"])}
 
     assert collections() == {"default", "wiki"}
     assert collections("-C", "wiki") == {"wiki"}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -85,6 +86,36 @@ def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
     (line,) = [line for line in lines if line["message"].startswith("POST /v1/search 200")]
     assert (line["request_id"], line["trace_id"], line["action"]) == ("mine", trace, "request")
     assert key.rpartition(".")[2] not in log
+
+
+@pytest.mark.model
+def test_serve__in_development_ingests_uploads_with_a_worker_of_its_own(kosmos: Run) -> None:
+    port = _free_port()
+    command = [sys.executable, "-m", "kosmos_rag.apps.cli", "serve", "--port", str(port)]
+    command += ["--set", "service.development.tenant=default", "--set", "worker.poll_s=0.2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ.copy()) as process:
+        url = f"http://127.0.0.1:{port}"
+        began = time.monotonic()
+        while not _answers(f"{url}/readyz"):
+            assert process.poll() is None
+            assert time.monotonic() - began < 90
+            time.sleep(0.2)
+        with httpx.Client(base_url=url, trust_env=False) as client:
+            content = Path("leave.md").read_bytes()
+            job = client.post("/v1/documents", params={"source": "leave.md"}, content=content).json()
+            while client.get(f"/v1/jobs/{job['id']}").json()["state"] != "done":
+                assert time.monotonic() - began < 120
+                time.sleep(0.2)
+            found = client.post("/v1/search", json={"question": "leave"}).json()
+        assert found["hits"][0]["title"] == "Leave"
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert children, "jobs run in processes of their own"
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=40)
+    assert process.returncode == 0, log
+    assert f"{url}/docs" in log
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
 
 
 def test_keys__are_made_listed_rotated_and_revoked(kosmos: Run) -> None:

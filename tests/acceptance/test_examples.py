@@ -1,9 +1,12 @@
 """The examples and the README's code, run as they are."""
 
+import ast
+import asyncio
+import json
 import re
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +55,41 @@ def test_readme__code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     exec(compile(code, "README.md", "exec"), {})
     assert re.search(r"^\[1\] knowledge_base/\w+\.md .* L\d+", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_notebook__runs_cell_by_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "examples")
+    monkeypatch.setenv("KOSMOS_DATABASE__DATA_DIR", str(tmp_path / "database"))
+    notebook = json.loads(Path("quickstart.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert all(not cell.get("outputs") for cell in notebook["cells"]), "outputs are of somebody's machine"
+    values = asyncio.run(_run_cells(cells))
+    assert values[0] == (6, ())
+    assert re.search(r"<td>knowledge_base/example_sql\.md \| Churn Calculation \| L\d+ to L\d+</td>", values[1])
+    assert values[2][1] == len(values[2][0]) == 3
+    assert re.fullmatch("[0-9a-f]{64}", values[3])
+    assert "<td>[1]</td>" in values[4]
+    found, last = values[6]
+    assert "Churn Calculation" in found[0][1]
+    assert last == "AnswerDone"
+
+
+async def _run_cells(cells: list[str]) -> list[Any]:
+    """Run cells as a notebook does, and return what each displays: HTML, or its last value."""
+    names: dict[str, Any] = {}
+    values = []
+    for number, cell in enumerate(cells):
+        tree = ast.parse(cell)
+        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        await _execute(compile(tree, f"cell {number}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        value: Any = None
+        if isinstance(last, ast.Expr):
+            expression = ast.Expression(last.value)
+            value = await _execute(compile(expression, f"cell {number}", "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        values.append(value._repr_html_() if hasattr(value, "_repr_html_") else value)
+    return values
+
+
+async def _execute(code: Any, names: dict[str, Any]) -> Any:
+    value = eval(code, names)
+    return await value if isinstance(value, Coroutine) else value

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from typer.testing import CliRunner
 
 from kosmos_rag import Settings
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config.keys import keys_of
 from kosmos_rag.core.config.loading import DELIMITER, FILE_VARIABLE, PREFIX
+from kosmos_rag.core.version import __version__
 
 ROOT = Path(__file__).parents[2]
 OURS = ("migrate", "api", "worker")
@@ -196,11 +198,56 @@ def test_dockerfile__installs_torch_first_and_runs_as_nobody() -> None:
     assert installed[0] == "torch==2.13.0"
     extras = set(re.findall(r"[\w-]+", installed[1].strip("'.")))
     # All that its routes, commands and jobs ask for, and no more.
-    assert extras == {"mcp", "minilm", "onnx", "s3", "schema", "service"}
+    assert extras == {"embedded", "mcp", "minilm", "onnx", "s3", "schema", "service"}
     pyproject = (ROOT / "pyproject.toml").read_text()
     assert all(re.search(rf"^{extra} = \[", pyproject, re.MULTILINE) for extra in extras)
     assert re.search(r"^USER 10001:10001$", DOCKERFILE, re.MULTILINE)
     assert DOCKERFILE.rindex("USER 10001") > DOCKERFILE.rindex("RUN ")
+
+
+def test_dockerfile__can_be_published() -> None:
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', DOCKERFILE))
+    assert labels.keys() == {"title", "description", "version", "licenses"}
+    assert re.search(rf"^ARG VERSION={re.escape(__version__)}$", DOCKERFILE, re.MULTILINE)
+    assert labels["licenses"] == "Apache-2.0"
+    assert "VOLUME" in DOCKERFILE
+    assert not re.search(r"(?i)(password|token|secret|key)=\S", DOCKERFILE)
+
+
+def test_dockerfile__writes_settings_for_a_container_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command of the image, in a folder of the test's, and the settings that `docker run` uses."""
+    (words,) = re.findall(r"^RUN /opt/kosmos/bin/kosmos-rag (init .+)$", DOCKERFILE, re.MULTILINE)
+    (data,) = re.findall(r"database\.data_dir=(\S+)", words)
+    assert re.search(rf"mkdir .*{Path(data).parent}\b.* chown .*{Path(data).parent}\b", DOCKERFILE)
+    here = words.replace("/app/", f"{tmp_path}/").replace(data, f"{tmp_path}/data")
+    done = CliRunner().invoke(app, here.split(), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    for name, value in _image_environment().items():
+        if name != FILE_VARIABLE:
+            monkeypatch.setenv(name, value)
+    settings = Settings.load(tmp_path / "quickstart.yaml")
+    assert settings.rag.embedding.model == "packaged:all-MiniLM-L6-v2"
+    assert (settings.service.development.tenant, settings.service.host) == (None, "0.0.0.0")
+    for text in ((ROOT / "docs" / "operate.md").read_text(), DOCKERFILE):
+        (run,) = re.findall(r"docker run .*", text)
+        assert f"--volume kosmos:{Path(data).parent} " in run
+        assert f"--publish 127.0.0.1:{settings.service.port}:{settings.service.port} " in run
+        words_run = run.partition(" kosmos-rag:latest kosmos-rag ")[2].split()
+        assert words_run == ["serve", "--worker", "--config", "/app/quickstart.yaml"]
+        assert "--worker" in {option for one in _command(["kosmos-rag", "serve"]).params for option in one.opts}
+
+
+def test_readme__begins_with_the_commands_of_a_first_minute() -> None:
+    """In this order, with an extra and commands that exist."""
+    first = re.findall(r"^```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
+    commands = [line.partition("#")[0].split() for line in first.splitlines()]
+    assert [words[:2] for words in commands] == [
+        ["pip", "install"],
+        *(["kosmos-rag", name] for name in ("init", "ingest", "ask", "serve")),
+    ]
+    extra = re.search(r"\[(\w+)\]", commands[0][2])
+    assert extra is not None
+    assert re.search(rf"^{extra[1]} = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
 
 
 def test_readme__names_commands_and_targets_that_exist() -> None:

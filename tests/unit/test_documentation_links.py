@@ -33,3 +33,8 @@ def test_index__lists_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     unlisted = [page.name for page in (ROOT / "docs").glob("*.md") if f"({page.name})" not in index]
     assert unlisted == ["README.md"]
+
+
+def test_site__has_every_page_in_its_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f": {page.name}\n" not in navigation] == []

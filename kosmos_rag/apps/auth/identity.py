@@ -60,14 +60,21 @@ def build_principals(
 class Authenticator:
     """Identifies callers by API key, by token or, in development, without credentials."""
 
-    def __init__(self, settings: Settings, keys: KeyVerifier) -> None:
+    def __init__(self, settings: Settings, keys: KeyVerifier, *, audience: str | None = None) -> None:
         """Load the public keys of tokens.
 
         Raises ConfigError, also for development on a public host.
+
+        Args:
+            settings: of the process.
+            keys: verifies API keys.
+            audience: required audience of tokens; None for `service.tokens.audience`.
         """
         self._settings = settings
         self._keys = keys
         tokens = settings.service.tokens
+        if audience is not None:
+            tokens = tokens.model_copy(update={"audience": audience})
         self._tokens = TokenVerifier(tokens) if tokens.keys is not None else None
         self._development = _development_identity(settings)
 

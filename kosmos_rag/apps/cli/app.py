@@ -3,6 +3,8 @@
 Commands import heavy modules inside their functions: --help must be fast.
 """
 
+from collections.abc import Callable, Mapping
+
 import typer
 
 from kosmos_rag.apps.cli import (
@@ -21,10 +23,12 @@ from kosmos_rag.apps.cli import (
     experiment,
     index,
     ingest,
+    init,
     jobs,
     keyword_context,
     mcp,
     migrate,
+    models,
     monitor,
     reembed,
     schema,
@@ -33,6 +37,7 @@ from kosmos_rag.apps.cli import (
     set_metadata,
     worker,
 )
+from kosmos_rag.apps.cli.help import HELP_OPTIONS, HelpGroup
 from kosmos_rag.core.version import __version__
 from kosmos_rag.ingestion.sandbox.limits import clear_dumpable
 
@@ -40,6 +45,8 @@ app = typer.Typer(
     name="kosmos-rag",
     help="Multi-tenant retrieval on PostgreSQL and pgvector: files in, cited context out.",
     no_args_is_help=True,
+    cls=HelpGroup,
+    context_settings=HELP_OPTIONS,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -60,34 +67,60 @@ def _root(
     pass
 
 
-app.command("ingest")(ingest.ingest)
-app.command("enqueue")(enqueue.enqueue)
-app.command("worker")(worker.worker)
-app.add_typer(jobs.app, name="jobs")
-app.command("search")(search.search)
-app.command("ask")(ask.ask)
-app.command("keyword-context")(keyword_context.keyword_context)
-app.command("documents")(documents.documents)
-app.command("set-metadata")(set_metadata.set_metadata)
-app.command("delete")(delete.delete)
-app.command("erase")(erase.erase)
-app.add_typer(erase.tenant_app, name="tenant")
-app.command("serve")(serve.serve)
-app.command("mcp")(mcp.mcp)
-app.add_typer(api_key.app, name="api-key")
-app.command("migrate")(migrate.migrate)
-app.command("backup")(backup.backup)
-app.command("restore")(backup.restore)
-app.command("doctor")(doctor.doctor)
-app.add_typer(collection.app, name="collection")
-app.add_typer(index.app, name="index")
-app.add_typer(monitor.app, name="monitor")
-app.add_typer(reembed.app, name="reembed")
-app.add_typer(schema.app, name="schema")
-app.add_typer(evaluation.app, name="eval")
-app.add_typer(experiment.app, name="experiment")
-app.add_typer(audit.app, name="audit")
-app.add_typer(config.app, name="config")
+_COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
+    "Start": {
+        "init": init.init,
+        "doctor": doctor.doctor,
+        "config": config.app,
+        "models": models.app,
+    },
+    "Documents": {
+        "ingest": ingest.ingest,
+        "enqueue": enqueue.enqueue,
+        "jobs": jobs.app,
+        "documents": documents.documents,
+        "set-metadata": set_metadata.set_metadata,
+        "delete": delete.delete,
+        "collection": collection.app,
+    },
+    "Questions": {
+        "search": search.search,
+        "ask": ask.ask,
+        "keyword-context": keyword_context.keyword_context,
+        "schema": schema.app,
+    },
+    "Services": {
+        "serve": serve.serve,
+        "worker": worker.worker,
+        "mcp": mcp.mcp,
+        "api-key": api_key.app,
+    },
+    "Database and indexes": {
+        "migrate": migrate.migrate,
+        "backup": backup.backup,
+        "restore": backup.restore,
+        "index": index.app,
+        "reembed": reembed.app,
+    },
+    "Tenants": {
+        "tenant": erase.tenant_app,
+        "erase": erase.erase,
+        "audit": audit.app,
+    },
+    "Quality": {
+        "eval": evaluation.app,
+        "experiment": experiment.app,
+        "monitor": monitor.app,
+    },
+}
+"""Commands and groups of commands by name, under the headings of the help."""
+
+for _panel, _members in _COMMANDS.items():
+    for _name, _member in _members.items():
+        if isinstance(_member, typer.Typer):
+            app.add_typer(_member, name=_name, cls=HelpGroup, rich_help_panel=_panel)
+        else:
+            app.command(_name, rich_help_panel=_panel)(_member)
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
 """kosmos-rag ask: a cited answer, or its evidence."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kosmos_rag.apps.cli.common import console, print_json
+from kosmos_rag.apps.cli.common import console, print_json, warm_up
 from kosmos_rag.apps.cli.options import command
 from kosmos_rag.apps.cli.search import QuestionArgument, SearchOptions
 from kosmos_rag.core.config.display import one_line
@@ -27,16 +27,17 @@ def ask(
 ) -> None:
     """Answer a question with citations, or refuse, and show the sources."""
     filter_ = options.filter()
+    extra: dict[str, Any] = {"max_tokens": max_tokens, "syntax": options.syntax}
     with options.open_engine() as engine:
         tenant = options.open_reader(engine)
-        engine.warm_up()
+        warm_up(engine)
         if show_context:
-            _show_context(tenant.context(question, options.k, filter_, max_tokens=max_tokens), as_json=options.as_json)
+            _show_context(tenant.context(question, options.k, filter_, **extra), as_json=options.as_json)
         elif options.as_json:
-            answer = tenant.answer(question, options.k, filter_, max_tokens=max_tokens)
+            answer = tenant.answer(question, options.k, filter_, **extra)
             print_json(answer.to_dict())
         else:
-            with tenant.stream_answer(question, options.k, filter_, max_tokens=max_tokens) as stream:
+            with tenant.stream_answer(question, options.k, filter_, **extra) as stream:
                 _print_answer(stream)
 
 
@@ -74,6 +75,13 @@ def _print_sources(answer: "Answer") -> None:
         out.print(f"{sentence.citation.marker} {_reference(sentence.citation)}", style="dim")
     if answer.sentences:
         out.print()
+    if answer.closest:
+        out.print("Closest sentences, which may not answer the question", style="bold")
+    for sentence in answer.closest:
+        out.print(f"{sentence.citation.marker} {_preview(sentence.text)}")
+        out.print(f"    {_reference(sentence.citation)}", style="dim")
+    if answer.closest:
+        out.print()
     out.print("Sources", style="bold")
     for passage in answer.context.passages:
         citation = passage.citation
@@ -105,9 +113,13 @@ def _show_context(context: "Context", *, as_json: bool) -> None:
 
 
 def _print_notes(context: "Context") -> None:
+    from kosmos_rag.core.types.explain import operator_lines
+
     out = console()
     if not context.passages:
         out.print(f"No evidence: {context.retrieval.incomplete_reason or 'nothing fits into the budget'}")
+    for line in operator_lines(context.retrieval):
+        out.print(line, style="dim")
     for warning in context.retrieval.warnings:
         out.print(f"note: {warning}")
     left_out = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in context.omitted.items())

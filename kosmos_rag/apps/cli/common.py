@@ -173,6 +173,14 @@ def progress(*, visible: bool) -> "Iterator[Callable[[int, int, str], None] | No
         yield advance
 
 
+def warm_up(engine: "Engine") -> None:
+    """Load the models, and show that on a terminal."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("loading the models"):
+        engine.warm_up()
+
+
 def console() -> "Console":
     """Create the console.
 

@@ -6,21 +6,29 @@ Each failed check says what to do.
 import importlib.metadata
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from kosmos_rag.apps.cli.common import print_json
 from kosmos_rag.apps.cli.options import CommonOptions, command
-from kosmos_rag.core.config import EMBEDDED, RagSettings, Settings
+from kosmos_rag.core.config import EMBEDDED, RagSettings, RerankingSettings, Settings
 from kosmos_rag.core.errors import DatabaseError, KosmosError, ModelUnavailable, ParseError
 from kosmos_rag.ingestion.sandbox.fork_server import probe_isolation
-from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, is_cached, locate
+from kosmos_rag.models.configured import ConfiguredModel, configured_models
+from kosmos_rag.models.embedding.server import ServerEmbedder
+from kosmos_rag.models.hub import find_local, resolve
+from kosmos_rag.models.reranking.server import ServerReranker
 from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.tenants import tenant as tenant_ref
 
 _MIN_FREE_BYTES = 1024**3
+_PAIRS = 20
+"""Pairs of near-duplicates that are named."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,11 +40,16 @@ class Check:
     detail: str
 
 
-def diagnose(settings: Settings) -> list[Check]:
-    """Run all checks, without loading a model. Failed checks do not raise."""
+def diagnose(settings: Settings, tenant: str | None = None) -> list[Check]:
+    """Run all checks, without loading a model. Failed checks do not raise.
+
+    With a tenant, its near-duplicate documents are named. A model that is not on this machine costs one request to the
+    hub, and a model behind a server one to that.
+    """
     return [
-        *_database(settings),
-        *(_run_check(kind, partial(_model, name, settings)) for kind, name in _models(settings.rag)),
+        *_database(settings, tenant),
+        *(_run_check(one.use, partial(_model, one, settings)) for one in configured_models(settings.rag)),
+        *_servers(settings.rag),
         _run_check("backend", lambda: _backend(settings)),
         _run_check("parser", lambda: _parser(settings)),
         _run_check("disk", lambda: _disk(settings)),
@@ -50,7 +63,7 @@ def _run_check(name: str, check: Callable[[], str]) -> Check:
         return Check(name=name, ok=False, detail=" ".join(str(error).split()))
 
 
-def _database(settings: Settings) -> Iterator[Check]:
+def _database(settings: Settings, tenant: str | None) -> Iterator[Check]:
     try:
         database = Database(settings.database)
     except KosmosError as error:
@@ -59,6 +72,8 @@ def _database(settings: Settings) -> Iterator[Check]:
     try:
         yield from _check_pool("role that reads", lambda: database.app)
         yield from _check_pool("role that writes", lambda: database.worker)
+        if tenant is not None:
+            yield _run_check("near-duplicates", lambda: _near_duplicates(database.worker, tenant))
     finally:
         database.close()
 
@@ -79,26 +94,60 @@ def _check_pool(name: str, open_pool: Callable[[], ConnectionPool]) -> Iterator[
         yield Check(name=name, ok=False, detail=problem)
 
 
-def _models(rag: RagSettings) -> Iterator[tuple[str, str]]:
-    yield "embedding model", rag.embedding.model
-    if rag.next_embedding.model is not None:
-        yield "next embedding model", rag.next_embedding.model
-    if rag.reranking.enabled:
-        yield "reranking model", rag.reranking.model
+def _near_duplicates(worker: ConnectionPool, name: str) -> str:
+    from kosmos_rag.engine.near_duplicates import find_near_duplicates
+
+    pairs = find_near_duplicates(worker, tenant_ref(name).id)
+    shown = [f"{pair.first} and {pair.second} ({pair.resemblance:.2f})" for pair in pairs[:_PAIRS]]
+    more = [f"and {len(pairs) - _PAIRS} more pairs"] if len(pairs) > _PAIRS else []
+    return "; ".join([*shown, *more]) or f"none of {name}"
 
 
-def _model(name: str, settings: Settings) -> str:
-    location = locate(name)
-    if Path(location).is_dir():
-        return f"{name} in {location}"
-    if is_cached(location, settings.models.cache_dir):
-        return f"{name} in the local cache"
-    if settings.models.offline:
-        raise ModelUnavailable(f"{name!r} is not in the local cache, and models.offline is true; {LOCAL_ALTERNATIVE}")
-    return f"{name} is not in the local cache and will be downloaded from the hub on first use"
+def _model(configured: ConfiguredModel, settings: Settings) -> str:
+    """Return where a model is.
+
+    Raises ModelUnavailable: ingestion would fail, or questions be answered without reranking.
+    """
+    name, remedy = configured.name, configured.remedy
+    try:
+        location = find_local(name, settings.models)
+        if location is None:
+            resolve(name, settings.models)
+    except ModelUnavailable as error:
+        raise ModelUnavailable(f"{error}; fetch it with kosmos-rag models pull, or {remedy}") from error
+    if location is None:
+        return f"{name} is not on this machine; the first use downloads it from the hub, or kosmos-rag models pull now"
+    return f"{name} in {location}" if Path(location).is_dir() else f"{name} in the local cache"
+
+
+def _server(embedder: ServerEmbedder) -> str:
+    """Embed a word. Raises ModelError, ConfigError."""
+    with closing(embedder):
+        embedder.embed_query("word")
+    return f"{embedder.name} of {embedder.dimensions} dimensions answers at its address"
+
+
+def _servers(rag: RagSettings) -> Iterator[Check]:
+    """Send a word to each model server that is configured."""
+    target = rag.next_embedding.embedding
+    if rag.embedding.url is not None:
+        yield _run_check("embedding server", lambda: _server(ServerEmbedder(rag.embedding)))
+    if target is not None and target.url is not None:
+        section = "rag.next_embedding"
+        yield _run_check("next embedding server", lambda: _server(ServerEmbedder(target, section=section)))
+    if rag.reranking.enabled and rag.reranking.url is not None:
+        yield _run_check("reranking server", lambda: _reranking_server(rag.reranking))
+
+
+def _reranking_server(settings: RerankingSettings) -> str:
+    with closing(ServerReranker(settings)) as reranker:
+        reranker.score("word", ["word"])
+    return f"{reranker.name} answers at its address"
 
 
 def _backend(settings: Settings) -> str:
+    if not any(configured_models(settings.rag)):
+        return "none: all models are behind servers"
     packages = ["sentence-transformers", "torch"]
     if settings.models.backend == "onnx":
         packages += ["optimum-onnx", "onnxruntime"]
@@ -107,7 +156,7 @@ def _backend(settings: Settings) -> str:
         try:
             versions.append(f"{package} {importlib.metadata.version(package)}")
         except importlib.metadata.PackageNotFoundError as error:
-            extra = "kosmos-rag[onnx]" if "onnx" in package else "kosmos-rag"
+            extra = "kosmos-rag[onnx]" if "onnx" in package else "kosmos-rag[local]"
             raise ModelUnavailable(f"package {package} is missing; pip install '{extra}'") from error
     return f"{settings.models.backend}: " + ", ".join(versions)
 
@@ -131,13 +180,20 @@ def _disk(settings: Settings) -> str:
 
 
 @command
-def doctor(*, common: CommonOptions) -> None:
+def doctor(
+    *,
+    common: CommonOptions,
+    near_duplicates: Annotated[
+        str | None,
+        typer.Option("--near-duplicates", metavar="TENANT", help="Name documents of this tenant that say the same."),
+    ] = None,
+) -> None:
     """Check database, extension, roles, revision, models, isolation of parsers, disk.
 
     Exits with 1 for a problem.
     """
     settings = common.load_settings()
-    checks = diagnose(settings)
+    checks = diagnose(settings, near_duplicates)
     healthy = all(check.ok for check in checks)
     if common.as_json:
         versions = [{"check": check.name, "ok": check.ok, "detail": check.detail} for check in checks]

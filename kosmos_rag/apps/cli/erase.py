@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kosmos_rag.core.types import ErasureReport
     from kosmos_rag.engine.engine import Engine
 
-tenant_app = typer.Typer(help="Tenants.", no_args_is_help=True)
+tenant_app = typer.Typer(help="Erase a tenant with all its data.", no_args_is_help=True)
 
 YesOption = Annotated[bool, typer.Option("--yes", help="Erase. Without it, the command shows what it would erase.")]
 PurgeOption = Annotated[

@@ -12,6 +12,7 @@ from kosmos_rag.apps.cli.common import (
     PrincipalOption,
     overrides,
     require_not_blank,
+    warm_up,
 )
 from kosmos_rag.apps.cli.options import ReadOptions
 from kosmos_rag.core.errors import RequestError
@@ -132,7 +133,7 @@ class EvaluationRunner:
             owner, database = tenant(name), engine.parts.database
             effective = engine.parts.pipelines.get(database.app, owner, self.collection).settings
             require_applied(requested, effective, changes)
-            engine.warm_up()
+            warm_up(engine)
             plan = Plan(
                 label=label(self.describe_changes(changes)),
                 settings=effective,

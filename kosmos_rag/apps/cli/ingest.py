@@ -1,8 +1,9 @@
 """kosmos-rag ingest: ingest files and folders into a collection."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
@@ -15,11 +16,11 @@ from kosmos_rag.apps.cli.common import (
 from kosmos_rag.apps.cli.options import WriteOptions, command
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import KosmosError
+from kosmos_rag.core.telemetry.metrics import INGESTION_EMBEDDED_CHUNKS, INGESTION_STAGE_SECONDS, Metric
 
 if TYPE_CHECKING:
     from kosmos_rag.core.types import IngestReport
     from kosmos_rag.engine.tenant import Tenant
-    from kosmos_rag.ingestion.pipeline import Progress
 
 
 @command
@@ -43,7 +44,8 @@ def ingest(
             report = tenant.ingest(paths, prune=not keep_missing, root=root)
         else:
             with _ProgressBar() as progress:
-                report = tenant.ingest(paths, prune=not keep_missing, root=root, on_progress=progress)
+                engine.observe(progress)
+                report = tenant.ingest(paths, prune=not keep_missing, root=root, on_progress=progress.advance)
         if common.as_json:
             print_json(_as_json(report))
         else:
@@ -54,9 +56,12 @@ def ingest(
 
 
 class _ProgressBar:
-    """A progress bar on standard error; the result goes to standard output."""
+    """A progress bar on standard error; the result goes to standard output.
 
-    def __enter__(self) -> "Progress":
+    It observes the engine: a batch of documents is stored at once, and its chunks are embedded one after another.
+    """
+
+    def __enter__(self) -> Self:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -64,17 +69,31 @@ class _ProgressBar:
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
+            TextColumn("documents"),
             TimeElapsedColumn(),
             console=Console(stderr=True),
             transient=True,
         )
         self._bar.start()
-        task = self._bar.add_task("loading the model", total=None)
+        self._task = self._bar.add_task("loading the model", total=None)
+        self._read = self._embedded = 0
+        return self
 
-        def advance(done: int, total: int, source: str) -> None:
-            self._bar.update(task, completed=done, total=total, description=Path(source).name[:40])
+    def advance(self, done: int, total: int, source: str) -> None:
+        """Show the documents that are done."""
+        self._bar.update(self._task, completed=done, total=total, description=Path(source).name[:40])
 
-        return advance
+    def record(self, metric: Metric, value: float = 1.0, *labels: str) -> None:
+        """Show the stage of the present batch, as an Observer."""
+        if metric is INGESTION_EMBEDDED_CHUNKS:
+            self._embedded += int(value)
+            self._bar.update(self._task, description=f"{self._embedded} chunks embedded")
+        elif metric is INGESTION_STAGE_SECONDS and labels == ("chunk",):
+            self._read += 1
+            self._bar.update(self._task, description=f"{self._read} documents read")
+
+    def gauge(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
+        """Ignore values that are read later, as an Observer."""
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()

@@ -38,7 +38,7 @@ def mcp(
     *,
     common: CommonOptions,
 ) -> None:
-    """Serve tools of the Model Context Protocol: search, answer, get_document, ground_schema."""
+    """Serve documents to agents by the Model Context Protocol."""
     identity = {"tenant": tenant, "principals": require_not_blank(principal, "--principal") or None, "subject": subject}
     address = {"host": host, "port": port}
     if http and any(value is not None for value in identity.values()):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from kosmos_rag.apps.cli.common import (
     EveryOption,
@@ -15,21 +16,24 @@ from kosmos_rag.apps.cli.common import (
     open_reader,
     print_json,
 )
+from kosmos_rag.apps.cli.help import HelpGroup
 from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.apps.cli.search import QuestionArgument
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
     from kosmos_rag.engine.engine import Engine
+    from kosmos_rag.text2sql.answer import SqlAnswer
     from kosmos_rag.text2sql.catalog.model import DatabaseSchema
     from kosmos_rag.text2sql.catalog.sources import SchemaSource
     from kosmos_rag.text2sql.catalog.sources.source import SourceKind
     from kosmos_rag.text2sql.linking.grounder import BuildReport
     from kosmos_rag.text2sql.linking.result import GroundingResult
+    from kosmos_rag.text2sql.sql.execute import QueryResult
 
 app = typer.Typer(help="Schemas of databases: the tables, columns and joins that a question needs.")
 synonyms_app = typer.Typer(help="Synonyms of tables and columns.")
-app.add_typer(synonyms_app, name="synonyms")
+app.add_typer(synonyms_app, name="synonyms", cls=HelpGroup)
 
 RecipesOption = Annotated[
     Path | None,
@@ -183,9 +187,9 @@ def _print_report(report: "BuildReport", *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-@app.command("ask")
+@app.command("ground")
 @command
-def ask(
+def ground(
     question: QuestionArgument,
     k: Annotated[int, typer.Option("--limit", "-k", help="Number of columns.")] = 10,
     tables: Annotated[int, typer.Option("--tables", help="Number of tables.")] = 5,
@@ -207,7 +211,7 @@ def ask(
         grounding = SchemaGrounding(open_reader(engine, common.tenant, collection, principal), synonyms=synonyms)
         result = grounding.ask(question, k, database=database, tables=tables, max_tokens=max_tokens)
     if common.as_json:
-        print_json(result.as_json())
+        print_json(result.to_dict())
     else:
         _print_grounding(result)
 
@@ -215,7 +219,8 @@ def ask(
 def _print_grounding(result: "GroundingResult") -> None:
     out = console()
     if not result.tables:
-        out.print("There is no schema: run kosmos-rag schema build")
+        for warning in result.warnings:
+            out.print(warning)
         return
     out.print(result.prompt)
     out.print()
@@ -223,6 +228,98 @@ def _print_grounding(result: "GroundingResult") -> None:
         parts = ", ".join(f"{name} {value:.2f}" for name, value in ref.parts.items())
         out.print(f"{ref.score:.2f}  {ref.name}  ({parts})", style="dim")
     out.print(f"{result.tokens} tokens, database {result.database}", style="dim")
+
+
+@app.command("query")
+@command
+def query(
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="One SELECT; values as :name.")],
+    database: Annotated[str, typer.Option("--database", help="Name of the database, as its schema has it.")],
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", metavar="NAME=VALUE", help="A value as text; may be repeated.")
+    ] = None,
+    collection: CollectionOption = "schema",
+    principal: PrincipalOption = None,
+    *,
+    common: TenantOptions,
+) -> None:
+    """Run one SELECT on a database that text2sql.databases enables."""
+    from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+    from kosmos_rag.text2sql.sql.runner import QueryRunner
+
+    with common.open_engine() as engine:
+        reader = open_reader(engine, common.tenant, collection, principal)
+        runner = QueryRunner(reader, collection)
+        runner.require(database)
+        schema = SchemaGrounding(reader).schema(database)
+        result = runner.run(schema, sql, dict(map(_parse_parameter, parameter or ())))
+    if common.as_json:
+        print_json(result.to_dict())
+    else:
+        _print_rows(result)
+
+
+def _parse_parameter(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise RequestError(f"--parameter is {text[:80]!r}; write NAME=VALUE")
+    return name, value
+
+
+def _print_rows(result: "QueryResult") -> None:
+    from rich.table import Table
+
+    table = Table(*map(escape, result.columns))
+    for row in result.to_dict()["rows"]:
+        table.add_row(*("" if value is None else escape(str(value)) for value in row))
+    out = console()
+    out.print(table)
+    if result.truncated:
+        out.print("there are more rows; see text2sql.max_rows and text2sql.max_bytes", style="dim")
+
+
+@app.command("ask")
+@command
+def ask(
+    question: QuestionArgument,
+    database: Annotated[
+        str | None, typer.Option("--database", help="Only this database; default: the likeliest.")
+    ] = None,
+    synonyms: SynonymsOption = None,
+    collection: CollectionOption = "schema",
+    principal: PrincipalOption = None,
+    *,
+    common: TenantOptions,
+) -> None:
+    """Answer a question with rows; a language model writes the SQL.
+
+    The database has to be enabled by text2sql.databases. `schema ground` shows the prompt.
+    """
+    from kosmos_rag.text2sql.answer import answer_question
+    from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+    from kosmos_rag.text2sql.sql.runner import QueryRunner
+
+    with common.open_engine() as engine:
+        reader = open_reader(engine, common.tenant, collection, principal)
+        grounding = SchemaGrounding(reader, synonyms=synonyms)
+        answer = answer_question(reader, grounding, QueryRunner(reader, collection), question, database=database)
+    if common.as_json:
+        print_json(answer.to_dict())
+    else:
+        _print_answer(answer)
+    if answer.result is None:
+        raise typer.Exit(1)
+
+
+def _print_answer(answer: "SqlAnswer") -> None:
+    out = console()
+    for attempt in answer.attempts:
+        out.print(escape(attempt.sql))
+        if attempt.error:
+            out.print(escape(f"refused: {attempt.error}"), style="dim")
+    if answer.result:
+        _print_rows(answer.result)
+        out.print(escape(f"from {', '.join(citation.id for citation in answer.citations)}"), style="dim")
 
 
 @app.command("sync")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,6 +14,7 @@ from kosmos_rag.apps.cli.common import (
     print_json,
     require_not_blank,
     source_names,
+    warm_up,
 )
 from kosmos_rag.apps.cli.options import ReadOptions, command
 from kosmos_rag.core.config.display import one_line
@@ -45,6 +46,14 @@ class SearchOptions(ReadOptions):
         str | None,
         typer.Option("--where", metavar="JSON", help='Only documents that match: {"metadata.year": {"$gte": 2024}}.'),
     ] = None
+    syntax: Annotated[
+        Literal["auto", "operators", "plain"],
+        typer.Option(
+            "--syntax",
+            help="Whether + and - before words are operators: auto: in a question of operators and terms alone; "
+            "operators: in each question; plain: in none.",
+        ),
+    ] = "auto"
     principal: PrincipalOption = None
 
     def open_reader(self, engine: "Engine") -> "Tenant":
@@ -89,14 +98,56 @@ def _conditions(where: str) -> dict[str, Any]:
     return conditions
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ResultOptions:
+    """Options of how the hits are shown: pages, groups, facets, diversity."""
+
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", help="* for the first of several pages, then the cursor that it shows.")
+    ] = None
+    group_by: Annotated[
+        Literal["document"] | None, typer.Option("--group-by", help="Show one hit for each document.")
+    ] = None
+    group_size: Annotated[
+        int | None, typer.Option("--group-size", help="Passages of a document with --group-by; default: 3.")
+    ] = None
+    facet: Annotated[
+        list[str] | None,
+        typer.Option("--facet", metavar="FIELD", help="Count the values of metadata.KEY; may be repeated."),
+    ] = None
+    mmr: Annotated[float | None, typer.Option("--mmr", help="Prefer diverse hits: weight of relevance, 0 to 1.")] = None
+
+
+AlsoOption = Annotated[
+    list[str] | None,
+    typer.Option("--also", metavar="QUESTION", help="Another question, whose hits are fused in; may be repeated."),
+]
+
+
 @command
-def search(question: QuestionArgument, options: SearchOptions, explain: ExplainOption = False) -> None:
+def search(
+    question: QuestionArgument,
+    options: SearchOptions,
+    shown: ResultOptions,
+    explain: ExplainOption = False,
+    also: AlsoOption = None,
+) -> None:
     """Show the best passages for a question."""
     filter_ = options.filter()
     with options.open_engine() as engine:
         tenant = options.open_reader(engine)
-        engine.warm_up()
-        result = tenant.search(question, options.k, filter_)
+        warm_up(engine)
+        result = tenant.search(
+            [question, *also] if also else question,
+            options.k,
+            filter_,
+            syntax=options.syntax,
+            cursor=shown.cursor,
+            group_by=shown.group_by,
+            group_size=shown.group_size,
+            facets=shown.facet or (),
+            mmr=shown.mmr,
+        )
     if options.as_json:
         print_json(result.to_dict())
     elif explain:
@@ -107,16 +158,28 @@ def search(question: QuestionArgument, options: SearchOptions, explain: ExplainO
 
 
 def _print(result: "SearchResult") -> None:
+    from kosmos_rag.core.types.explain import activity_lines, operator_lines
+
     out = console()
+    for line in (*activity_lines(result), *operator_lines(result)):
+        out.print(line, style="dim")
     for hit in result.hits:
         out.print(f"{hit.rank:>2}. {one_line(hit.source)} | {hit.location}  ({hit.score:.4f})", style="bold")
         out.print(f"    {preview(hit.text)}")
         for note in hit.notes:
             out.print(f"    note [{note.code}]: {note.message}")
+        for place in hit.also_in:
+            out.print(f"    also in {one_line(place.source)} | {place.location}")
+        for inner in hit.inner_hits:
+            out.print(f"    {inner.location}  ({inner.score:.4f}): {preview(inner.text)}")
+    for field, values in result.facets.items():
+        out.print(f"{one_line(field)}: " + ", ".join(f"{one_line(str(one.value))} ({one.count})" for one in values))
     for warning in result.warnings:
         out.print(f"note: {warning}")
     if result.incomplete_reason:
         out.print(f"{result.returned} of {result.requested} requested: {result.incomplete_reason}")
+    if result.next_cursor:
+        out.print(f"next page: --cursor {result.next_cursor}", soft_wrap=True)
     out.print(f"{result.returned} hits in {result.timings_ms['total']:.0f} ms", style="dim")
 
 

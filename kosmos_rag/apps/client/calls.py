@@ -4,10 +4,10 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
-from kosmos_rag.apps.client.transport import Call, Grounding, Page, Request
+from kosmos_rag.apps.client.transport import Call, DatabaseAnswer, Grounding, Page, QueryRows, Request
 from kosmos_rag.core.types import (
     Answer,
     CollectionInfo,
@@ -17,6 +17,7 @@ from kosmos_rag.core.types import (
     Filter,
     JobInfo,
     JobState,
+    QuerySyntax,
     Rating,
     SearchResult,
     SourceDocument,
@@ -32,29 +33,43 @@ def _body(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _query(question: str, k: int | None, filter: Filter | None, **options: Any) -> dict[str, Any]:  # noqa: A002
+def _query(question: str | Sequence[str], k: int | None, filter: Filter | None, **options: Any) -> dict[str, Any]:  # noqa: A002
     conditions = {"sources": list(filter.sources), "where": dict(filter.where)} if filter else {}
-    return _body(question=question, k=k, **conditions, **options)
+    asked = question if isinstance(question, str) else list(question)
+    return _body(question=asked, k=k, **conditions, **options)
 
 
 def search(
-    question: str,
+    question: str | Sequence[str],
     k: int | None = None,
     filter: Filter | None = None,  # noqa: A002 — the word that callers expect
     *,
+    cursor: str | None = None,
+    group_by: Literal["document"] | None = None,
+    group_size: int | None = None,
+    facets: Sequence[str] = (),
+    mmr: float | None = None,
     collection: str | None = None,
+    syntax: QuerySyntax = "auto",
     explain: bool = False,
 ) -> Call[SearchResult]:
-    """Find the best passages for a question.
+    """Find the best passages for a question, or for several.
 
     Args:
-        question: The question.
+        question: The question, or a list of 1 to 10 questions whose hits are fused.
         k: Number of passages; None for the configured number.
         filter: Search only documents that match.
+        cursor: `*` for the first of several pages, `next_cursor` of a result for the next one; None for no pages.
+        group_by: `document` for a hit for each document, with its other passages in `inner_hits`.
+        group_size: Passages of a group, the hit included; None for 3.
+        facets: Fields whose values are counted, docs/search.md.
+        mmr: Weight of relevance, 0 to 1, in maximal marginal relevance; None for no reordering.
         collection: Search only this collection; None for all.
+        syntax: Whether signs are operators: `auto`, `operators` or `plain`.
         explain: Add scores and plans; needs the scope admin.
     """
-    body = _query(question, k, filter, collection=collection, explain=explain)
+    options = {"cursor": cursor, "group_by": group_by, "group_size": group_size, "facets": list(facets), "mmr": mmr}
+    body = _query(question, k, filter, collection=collection, syntax=syntax, explain=explain, **options)
     return Call(method="POST", path="/v1/search", body=body, read=partial(from_dict, SearchResult))
 
 
@@ -65,6 +80,7 @@ def context(
     *,
     max_tokens: int | None = None,
     collection: str | None = None,
+    syntax: QuerySyntax = "auto",
     explain: bool = False,
 ) -> Call[Context]:
     """Collect numbered, cited evidence for a question within a budget of tokens.
@@ -75,9 +91,10 @@ def context(
         filter: Search only documents that match.
         max_tokens: Budget in tokens; None for the configured one.
         collection: Search only this collection; None for all.
+        syntax: Whether signs are operators: `auto`, `operators` or `plain`.
         explain: Add scores and plans; needs the scope admin.
     """
-    body = _query(question, k, filter, max_tokens=max_tokens, collection=collection, explain=explain)
+    body = _query(question, k, filter, max_tokens=max_tokens, collection=collection, syntax=syntax, explain=explain)
     return Call(method="POST", path="/v1/context", body=body, read=partial(from_dict, Context))
 
 
@@ -89,6 +106,7 @@ def answer(
     max_tokens: int | None = None,
     history: Sequence[Turn] = (),
     collection: str | None = None,
+    syntax: QuerySyntax = "auto",
     explain: bool = False,
 ) -> Call[Answer]:
     """Answer a question from the evidence, or refuse.
@@ -100,10 +118,13 @@ def answer(
         max_tokens: Budget of the evidence in tokens; None for the configured one.
         history: The conversation so far, the latest turn last.
         collection: Search only this collection; None for all.
+        syntax: Whether signs are operators: `auto`, `operators` or `plain`.
         explain: Add scores and plans; needs the scope admin.
     """
     turns = [{"question": turn.question, "answer": turn.answer} for turn in history]
-    body = _query(question, k, filter, max_tokens=max_tokens, collection=collection, history=turns, explain=explain)
+    body = _query(
+        question, k, filter, max_tokens=max_tokens, collection=collection, history=turns, syntax=syntax, explain=explain
+    )
     return Call(method="POST", path="/v1/answer", body=body, read=partial(from_dict, Answer))
 
 
@@ -115,6 +136,7 @@ def stream_answer(
     max_tokens: int | None = None,
     history: Sequence[Turn] = (),
     collection: str | None = None,
+    syntax: QuerySyntax = "auto",
 ) -> Request:
     """Stream an answer: `AnswerSources`, then `AnswerPiece`s, `AnswerDone` last.
 
@@ -125,8 +147,9 @@ def stream_answer(
         max_tokens: see `answer`.
         history: see `answer`.
         collection: see `answer`.
+        syntax: see `answer`.
     """
-    call = answer(question, k, filter, max_tokens=max_tokens, history=history, collection=collection)
+    call = answer(question, k, filter, max_tokens=max_tokens, history=history, collection=collection, syntax=syntax)
     return Request(method=call.method, path=call.path, body=call.body, headers={"accept": "text/event-stream"})
 
 
@@ -174,6 +197,17 @@ def documents(
 def document(document_id: uuid.UUID) -> Call[DocumentInfo]:
     """Return a document."""
     return Call(method="GET", path=f"/v1/documents/{document_id}", read=partial(from_dict, DocumentInfo))
+
+
+def update_metadata(document_id: uuid.UUID, changes: Mapping[str, Any]) -> Call[DocumentInfo]:
+    """Change metadata of a document without embedding it again.
+
+    Args:
+        document_id: Id of the document.
+        changes: New values by key; None removes the key.
+    """
+    path, body = f"/v1/documents/{document_id}", {"metadata": dict(changes)}
+    return Call(method="PATCH", path=path, body=body, read=partial(from_dict, DocumentInfo))
 
 
 def delete_document(document_id: uuid.UUID) -> Call[None]:
@@ -308,6 +342,37 @@ def ground_schema(
         explain=explain,
     )
     return Call(method="POST", path="/v1/schema/grounding", body=body, read=partial(from_dict, Grounding))
+
+
+def query_schema(
+    sql: str,
+    *,
+    database: str,
+    parameters: Mapping[str, str | int | float | bool | None] | None = None,
+    collection: str = "schema",
+) -> Call[QueryRows]:
+    """Run one SELECT on a described database, if the service enables it.
+
+    Args:
+        sql: The query; values as `:name`.
+        database: Name of the database, as its schema has it.
+        parameters: Values by name.
+        collection: The collection of the schemas.
+    """
+    body = _body(sql=sql, database=database, parameters=dict(parameters or {}), collection=collection)
+    return Call(method="POST", path="/v1/schema/query", body=body, read=partial(from_dict, QueryRows))
+
+
+def ask_schema(question: str, *, database: str | None = None, collection: str = "schema") -> Call[DatabaseAnswer]:
+    """Answer a question with rows of a described database.
+
+    Args:
+        question: The question.
+        database: Only this database; None for the likeliest.
+        collection: The collection of the schemas.
+    """
+    body = _body(question=question, database=database, collection=collection)
+    return Call(method="POST", path="/v1/schema/ask", body=body, read=partial(from_dict, DatabaseAnswer))
 
 
 def stats() -> Call[Stats]:

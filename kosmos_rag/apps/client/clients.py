@@ -81,6 +81,7 @@ class _Calls:
     upload = _Method(calls.upload)
     documents = _Method(calls.documents)
     document = _Method(calls.document)
+    update_metadata = _Method(calls.update_metadata)
     delete_document = _Method(calls.delete_document)
     jobs = _Method(calls.jobs)
     job = _Method(calls.job)
@@ -93,6 +94,8 @@ class _Calls:
     delete_collection = _Method(calls.delete_collection)
     feedback = _Method(calls.feedback)
     ground_schema = _Method(calls.ground_schema)
+    query_schema = _Method(calls.query_schema)
+    ask_schema = _Method(calls.ask_schema)
     stats = _Method(calls.stats)
     reload = _Method(calls.reload)
 

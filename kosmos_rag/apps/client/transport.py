@@ -151,6 +151,43 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class QueryRows:
+    """Rows of a query on a described database."""
+
+    sql: str
+    """As it was run."""
+    columns: tuple[str, ...]
+    tables: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    truncated: bool
+    """Whether there were more rows than the limits allow."""
+    milliseconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DatabaseAnswer:
+    """Rows that answer a question, with their query and its evidence.
+
+    The members of the mappings are those of docs/schema.md.
+    """
+
+    question: str
+    database: str
+    refused: bool
+    """Whether both queries of the language model were refused."""
+    attempts: tuple[Mapping[str, Any], ...]
+    """Queries of the language model: sql, code, error."""
+    result: QueryRows | None
+    citations: tuple[Mapping[str, Any], ...]
+    """Documents of the schema that the query uses: id, table, column."""
+    schema_refs: tuple[Mapping[str, Any], ...]
+    join_hints: tuple[str, ...]
+    filters: tuple[Mapping[str, Any], ...]
+    ambiguities: tuple[Mapping[str, Any], ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Grounding:
     """The tables and columns that a question needs.
 
@@ -168,9 +205,15 @@ class Grounding:
     schema_refs: tuple[Mapping[str, Any], ...]
     """Columns, best first: name, database, table, model, column, score, parts."""
     join_hints: tuple[str, ...]
+    recipes: tuple[Mapping[str, Any], ...]
+    """Recipes for questions like this one, best first."""
+    ambiguities: tuple[Mapping[str, Any], ...]
+    """Decisions to take before SQL is written: kind, about, text."""
+    filters: tuple[Mapping[str, Any], ...]
+    """Conditions for values of the question: table, column, text, value, match, condition."""
     entities: Mapping[str, Any]
     selection: Mapping[str, Any] | None
-    """Tables, columns, joins, ambiguities and recipes."""
+    """Tables, columns and joins."""
     left_out: tuple[tuple[str, str], ...]
     """Database and name of the tables that exceeded the token budget."""
     docs: tuple[Mapping[str, Any], ...]

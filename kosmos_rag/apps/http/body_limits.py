@@ -17,8 +17,8 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import PayloadTooLarge, TimedOut
 from kosmos_rag.core.problem_details import PROBLEMS, Problem
 
-UPLOADS = frozenset({"/v1/documents", "/documents"})
-"""Paths of the API and the console whose bodies may be as large as `ingestion.max_file_mb`."""
+UPLOADS = frozenset({"/v1/documents", "/documents", "/openai/v1/files"})
+"""Paths of the interfaces whose bodies may be as large as `ingestion.max_file_mb`."""
 
 _REQUEST_TIMEOUT = replace(PROBLEMS[TimedOut], status=408)
 _MIN_BYTES_PER_S = 1024
@@ -53,7 +53,7 @@ class BodyLimits:
             return
         upload = scope["method"] == "POST" and scope["path"] in UPLOADS
         limit = self._upload_limit if upload else self._limit
-        exchange = _Exchange(Headers(scope=scope), receive, send, limit=limit, timeout_s=self._timeout_s)
+        exchange = _Exchange(scope, receive, send, limit=limit, timeout_s=self._timeout_s)
         if not exchange.exceeds_limit:
             try:
                 await self._app(scope, exchange.receive, exchange.send)
@@ -71,7 +71,9 @@ class _ExchangeAborted(Exception):
 class _Exchange:
     """One request and its response; counts the bytes of the body."""
 
-    def __init__(self, headers: Headers, receive: Receive, send: Send, *, limit: int, timeout_s: float) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, limit: int, timeout_s: float) -> None:
+        headers = Headers(scope=scope)
+        self._path: str = scope["path"]
         content_length = headers.get("content-length", "0")
         self._content_length = int(content_length[:20]) if content_length.isdecimal() else 0
         self._ended = self._content_length == 0 and "transfer-encoding" not in headers
@@ -140,7 +142,7 @@ class _Exchange:
     async def refuse(self) -> None:
         """Send the problem of an aborted exchange, and close the connection."""
         if self._refusal is not None:
-            await send_problem(self._forward, *self._refusal, connection="close")
+            await send_problem(self._forward, self._path, *self._refusal, connection="close")
 
     async def _forward(self, message: Message) -> None:
         last = message["type"] == "http.response.body" and not message.get("more_body", False)

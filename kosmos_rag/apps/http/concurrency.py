@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
@@ -18,17 +18,21 @@ SEARCH, ANSWER = 1, 2
 _CHARS_OF_ONE_SLOT, _PASSAGES_OF_ONE_SLOT, _TOKENS_OF_ONE_SLOT = 1000, 100, 4000
 
 
-def question_cost(base: int, question: str, *, k: int | None = None, max_tokens: int | None = None) -> int:
+def question_cost(
+    base: int, question: str | Sequence[str], *, k: int | None = None, max_tokens: int | None = None
+) -> int:
     """Return the slots of a call about a question.
 
     Its time grows with each of the arguments.
 
     Args:
         base: `SEARCH` or `ANSWER`.
-        question: every 1,000 characters cost one slot more.
+        question: every 1,000 characters cost one slot more; several questions cost the sum.
         k: number of passages; every 100 cost one slot more.
         max_tokens: budget of the evidence; every 4,000 tokens cost one slot more.
     """
+    if not isinstance(question, str):
+        return sum(question_cost(base, one, k=k, max_tokens=max_tokens) for one in question)
     passages, tokens = (k or 0) // _PASSAGES_OF_ONE_SLOT, (max_tokens or 0) // _TOKENS_OF_ONE_SLOT
     return base + len(question) // _CHARS_OF_ONE_SLOT + passages + tokens
 

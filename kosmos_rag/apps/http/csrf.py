@@ -56,7 +56,7 @@ class SameOriginOnly:
         if detail is None:
             await self._app(scope, receive, send)
         else:
-            await send_problem(send, PROBLEMS[NotPermitted], detail)
+            await send_problem(send, scope["path"], PROBLEMS[NotPermitted], detail)
 
 
 def _refusal(method: str, headers: Headers) -> str | None:

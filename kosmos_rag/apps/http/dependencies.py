@@ -58,7 +58,7 @@ class Caller:
         Raises RequestError on a malformed collection.
         """
         identity = self.identity
-        return self.service.engine.tenant(
+        return self.service.engine.sync_engine.tenant(
             identity.tenant, principals=identity.principals, collection=collection, subject=identity.subject
         )
 

@@ -1,15 +1,18 @@
 """Maps errors of the library to problem documents (RFC 9457)."""
 
 import json
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from starlette.types import Send
 
+from kosmos_rag.apps.http.openai.errors import DIFY, OPENAI, dify_error, openai_error, openai_status
 from kosmos_rag.core import errors
 from kosmos_rag.core.problem_details import MEDIA_TYPE, PROBLEMS, Problem
 
 RETRY_AFTER_S = 1
+_JSON = "application/json"
 
 INTERNAL = Problem(status=500, name="internal", title="Something went wrong")
 INVALID = PROBLEMS[errors.RequestError]
@@ -51,12 +54,43 @@ def extension_members(error: Exception) -> dict[str, Any]:
     return {"code": error.code} if isinstance(error, errors.IngestionError | errors.QueryRefused) else {}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ErrorResponse:
+    """An error in the shape of the interface that was asked."""
+
+    status: int
+    media_type: str
+    content: bytes
+
+
+def error_response(path: str, problem: Problem, detail: str, **extensions: Any) -> ErrorResponse:
+    """Return the response of an error.
+
+    Args:
+        path: Path of the request: it decides the shape.
+        problem: The kind of problem.
+        detail: Message for people.
+        extensions: Further members of a problem document.
+    """
+    if path.startswith(OPENAI):
+        members = openai_error(problem, detail, extensions)
+        return ErrorResponse(status=openai_status(problem.status), media_type=_JSON, content=_encode(members))
+    if path.startswith(DIFY):
+        members = dify_error(problem, detail, extensions)
+        return ErrorResponse(status=problem.status, media_type=_JSON, content=_encode(members))
+    content = encode_problem(problem, detail, **extensions)
+    return ErrorResponse(status=problem.status, media_type=MEDIA_TYPE, content=content)
+
+
 def encode_problem(problem: Problem, detail: str, **extensions: Any) -> bytes:
     """Encode a problem document as JSON.
 
     Characters that UTF-8 cannot encode become `?`.
     """
-    members = problem_document(problem, detail, **extensions)
+    return _encode(problem_document(problem, detail, **extensions))
+
+
+def _encode(members: dict[str, Any]) -> bytes:
     return json.dumps(members, ensure_ascii=False, default=str).encode(errors="replace")
 
 
@@ -65,17 +99,18 @@ def problem_document(problem: Problem, detail: str, **extensions: Any) -> dict[s
     return {"type": problem.type, "title": problem.title, "status": problem.status, "detail": detail, **extensions}
 
 
-async def send_problem(send: Send, problem: Problem, detail: str, **headers: str) -> None:
+async def send_problem(send: Send, path: str, problem: Problem, detail: str, **headers: str) -> None:
     """Send a problem as the response.
 
     Args:
         send: the ASGI callable.
+        path: path of the request: it decides the shape.
         problem: the kind of problem.
         detail: message for people.
         headers: further headers of the response.
     """
-    content = encode_problem(problem, detail)
-    fields = {"content-type": MEDIA_TYPE, "content-length": str(len(content)), **headers}
+    error = error_response(path, problem, detail)
+    fields = {"content-type": error.media_type, "content-length": str(len(error.content)), **headers}
     raw = [(name.encode(), value.encode()) for name, value in fields.items()]
-    await send({"type": "http.response.start", "status": problem.status, "headers": raw})
-    await send({"type": "http.response.body", "body": content})
+    await send({"type": "http.response.start", "status": error.status, "headers": raw})
+    await send({"type": "http.response.body", "body": error.content})

@@ -187,6 +187,7 @@ EXAMPLES: dict[str, Any] = {
     "ChatRequest": {"query": QUESTION, "model": "llama3.1"},
     "CollectionRequest": {"name": "handbook", "preset": "corporate"},
     "PresetRequest": {"preset": "corporate-enforced"},
+    "MetadataRequest": {"metadata": {"approved": True, "draft": None}},
     "FeedbackRequest": {
         "rating": "down",
         "question": QUESTION,
@@ -214,12 +215,45 @@ EXAMPLES: dict[str, Any] = {
             }
         ],
         "join_hints": ["program_statistics.program_id -> programs.id"],
+        "recipes": [],
+        "ambiguities": [],
+        "filters": [],
         "entities": {"quoted": [], "values": [], "names": [], "dates": [], "numbers": [], "comparisons": ["count"]},
         "selection": None,
         "left_out": [],
         "docs": [{"id": "schema_model:app.ProgramStatistics", "kind": "schema_model", "scores": None}],
         "warnings": [],
         "milliseconds": 23.5,
+    },
+}
+_QUERY = {
+    "sql": "SELECT sum(s.success_count) FROM program_statistics AS s LIMIT :kosmos_rows",
+    "columns": ["sum"],
+    "tables": ["program_statistics"],
+    "rows": [[1204]],
+    "truncated": False,
+    "milliseconds": 3.1,
+}
+EXAMPLES |= {
+    "QueryRequest": {
+        "sql": "SELECT description FROM programs WHERE name = :name",
+        "database": "programs",
+        "parameters": {"name": "forest fire"},
+    },
+    "QueryView": _QUERY,
+    "DatabaseQuestion": {"question": "How many successes did all programs have?"},
+    "SqlAnswerView": {
+        "question": "How many successes did all programs have?",
+        "database": "programs",
+        "refused": False,
+        "attempts": [{"sql": "SELECT sum(s.success_count) FROM program_statistics s", "code": None, "error": None}],
+        "result": _QUERY,
+        "citations": [{"id": "schema_model:app.ProgramStatistics", "table": "program_statistics", "column": None}],
+        "schema_refs": EXAMPLES["GroundingView"]["schema_refs"],
+        "join_hints": [],
+        "filters": [],
+        "ambiguities": [],
+        "warnings": [],
     },
 }
 EXAMPLES |= {type(record).__name__: to_dict(record, explain=False) for record in _RECORDS}

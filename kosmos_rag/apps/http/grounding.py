@@ -1,7 +1,6 @@
 """Request and response of schema grounding, and the cache of groundings."""
 
 import threading
-from dataclasses import asdict
 from typing import Annotated, Any, Self
 
 from cachetools import LRUCache
@@ -10,27 +9,81 @@ from pydantic import BaseModel, Field
 from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.schemas import RequestBody
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.text2sql.answer import SqlAnswer, answer_question
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import GroundingResult
-from kosmos_rag.text2sql.prompt import selection_as_json
+from kosmos_rag.text2sql.sql.execute import QueryResult
+from kosmos_rag.text2sql.sql.runner import QueryRunner
 
 _CACHE_SIZE = 64
 _REFRESH_S = 30.0
 """Seconds for which a result may still name tables that the reader may no longer see."""
 
 
+_COLLECTION = "Collection of the schemas, from `kosmos-rag schema build`."
+
+
 class GroundingRequest(RequestBody):
     """A question about a database."""
 
     question: Annotated[str, Field(min_length=1, examples=["What is the success count for the forest fire program"])]
-    collection: str = Field(default="schema", description="Collection of the schemas, from `kosmos-rag schema build`.")
+    collection: str = Field(default="schema", description=_COLLECTION)
     database: str | None = Field(default=None, description="Only this database; else all.")
-    k: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(default=10, description="How many columns.")
+    k: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(default=10, description="How many columns at most.")
     tables: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(default=5, description="How many tables.")
     max_tokens: Annotated[int, Field(ge=1, le=100_000, strict=True)] = Field(
         default=700, description="Budget of the prompt."
     )
     explain: bool = Field(default=False, strict=True, description="Add the scores of documents; needs the scope admin.")
+
+
+class QueryRequest(RequestBody):
+    """A query on a database that a schema describes."""
+
+    sql: Annotated[str, Field(min_length=1, max_length=20_000, description="One SELECT; values as :name.")]
+    database: Annotated[str, Field(min_length=1, description="Name of the database, as its schema has it.")]
+    parameters: dict[str, str | int | float | bool | None] = Field(default={}, description="Values by name.")
+    collection: str = Field(default="schema", description=_COLLECTION)
+
+
+class QueryView(BaseModel):
+    """Rows of a query."""
+
+    sql: str = Field(description="As it was run.")
+    columns: list[str]
+    tables: list[str]
+    rows: list[list[Any]]
+    truncated: bool = Field(description="Whether there were more rows than the limits allow.")
+    milliseconds: float
+
+    @classmethod
+    def from_record(cls, result: QueryResult) -> Self:
+        """Serialise a result."""
+        return cls.model_validate(result.to_dict())
+
+
+class DatabaseQuestion(RequestBody):
+    """A question that rows of a database answer."""
+
+    question: Annotated[str, Field(min_length=1, max_length=20_000)]
+    database: str | None = Field(default=None, description="Only this database; else the likeliest.")
+    collection: str = Field(default="schema", description=_COLLECTION)
+
+
+class AttemptView(BaseModel):
+    """A query that the language model wrote."""
+
+    sql: str
+    code: str | None
+    error: str | None
+
+
+class SchemaCitationView(BaseModel):
+    """A document of the schema that the query uses."""
+
+    id: str
+    table: str
+    column: str | None
 
 
 class TableView(BaseModel):
@@ -52,6 +105,40 @@ class ColumnView(BaseModel):
     column: str
     score: float
     parts: dict[str, float]
+
+
+class RecipeView(BaseModel):
+    """A recipe for questions of one shape."""
+
+    slug: str
+    title: str
+    text: str
+    pattern: str
+    curated: bool
+    note: str | None
+    sql: str | None
+    tables: list[str]
+    columns: list[str]
+    join_hints: list[str]
+
+
+class AmbiguityView(BaseModel):
+    """A decision to take before SQL is written."""
+
+    kind: str
+    about: list[str]
+    text: str
+
+
+class FilterView(BaseModel):
+    """A condition for a value that the question says."""
+
+    table: str
+    column: str
+    text: str
+    value: str
+    match: str
+    condition: str
 
 
 class EntitiesView(BaseModel):
@@ -83,38 +170,42 @@ class GroundingView(BaseModel):
     tables: list[TableView]
     schema_refs: list[ColumnView]
     join_hints: list[str]
+    recipes: list[RecipeView]
+    ambiguities: list[AmbiguityView]
+    filters: list[FilterView]
     entities: EntitiesView
-    selection: dict[str, Any] | None = Field(description="Tables, columns, joins, ambiguities and recipes as JSON.")
+    selection: dict[str, Any] | None = Field(description="Tables, columns and joins as JSON.")
     left_out: list[tuple[str, str]] = Field(description="Tables over the token budget, with their database.")
     docs: list[SchemaDocumentView]
     warnings: list[str]
     milliseconds: float
+    timings_ms: dict[str, float] | None = Field(default=None, description="With `explain`.")
 
     @classmethod
     def from_record(cls, result: GroundingResult, *, explain: bool) -> Self:
         """Serialise a result; the scores of documents only with `explain`."""
-        entities = asdict(result.entities)
-        entities["dates"] = [(text, None if day is None else day.isoformat()) for text, day in result.entities.dates]
-        return cls(
-            question=result.question,
-            database=result.database,
-            prompt=result.prompt,
-            tokens=result.tokens,
-            tables=[TableView(**asdict(table)) for table in result.tables],
-            schema_refs=[ColumnView(name=ref.name, **asdict(ref)) for ref in result.schema_refs],
-            join_hints=list(result.join_hints),
-            entities=EntitiesView(**entities),
-            selection=selection_as_json(result.selection) if result.selection else None,
-            left_out=list(result.left_out),
-            docs=[_document(fields, explain=explain) for fields in result.as_json()["docs"]],
-            warnings=list(result.warnings),
-            milliseconds=round(sum(result.timings_ms[name] for name in ("total", "ground")), 1),
-        )
+        return cls.model_validate(result.to_dict(explain=explain))
 
 
-def _document(scores: dict[str, Any], *, explain: bool) -> SchemaDocumentView:
-    document_id, kind = scores.pop("id"), scores.pop("kind")
-    return SchemaDocumentView(id=document_id, kind=kind, scores=scores if explain else None)
+class SqlAnswerView(BaseModel):
+    """Rows that answer a question, with their query and its evidence."""
+
+    question: str
+    database: str
+    refused: bool = Field(description="Whether both queries of the language model were refused.")
+    attempts: list[AttemptView]
+    result: QueryView | None
+    citations: list[SchemaCitationView]
+    schema_refs: list[ColumnView]
+    join_hints: list[str]
+    filters: list[FilterView]
+    ambiguities: list[AmbiguityView]
+    warnings: list[str]
+
+    @classmethod
+    def from_record(cls, answer: SqlAnswer) -> Self:
+        """Serialise an answer."""
+        return cls.model_validate(answer.to_dict())
 
 
 class GroundingCache:
@@ -138,12 +229,45 @@ class GroundingCache:
         Raises:
             KosmosError: as `SchemaGrounding.ask`.
         """
+        return self._grounding(tenant, identity, query.collection).ask(
+            query.question, query.k, database=query.database, tables=query.tables, max_tokens=query.max_tokens
+        )
+
+    def query(self, tenant: Tenant, identity: Identity, query: QueryRequest) -> QueryResult:
+        """Run a query on a database whose schema the caller may read.
+
+        Args:
+            tenant: the tenant, opened with the caller's principals.
+            identity: the caller; part of the cache key.
+            query: the query with its parameters.
+
+        Raises:
+            KosmosError: as `QueryRunner.run`.
+        """
+        runner = QueryRunner(tenant, query.collection)
+        runner.require(query.database)
+        schema = self._grounding(tenant, identity, query.collection).schema(query.database)
+        return runner.run(schema, query.sql, query.parameters)
+
+    def answer(self, tenant: Tenant, identity: Identity, question: DatabaseQuestion) -> SqlAnswer:
+        """Answer a question with rows.
+
+        Args:
+            tenant: the tenant, opened with the caller's principals.
+            identity: the caller; part of the cache key.
+            question: the question.
+
+        Raises:
+            KosmosError: as `answer_question`.
+        """
+        grounding = self._grounding(tenant, identity, question.collection)
+        runner = QueryRunner(tenant, question.collection)
+        return answer_question(tenant, grounding, runner, question.question, database=question.database)
+
+    def _grounding(self, tenant: Tenant, identity: Identity, collection: str) -> SchemaGrounding:
         # The subject is in the key because the audit log names it.
-        key = (identity.tenant, identity.subject, query.collection, *identity.principals)
+        key = (identity.tenant, identity.subject, collection, *identity.principals)
         with self._lock:
             if key not in self._cache:
                 self._cache[key] = SchemaGrounding(tenant, refresh_s=_REFRESH_S)
-            grounding = self._cache[key]
-        return grounding.ask(
-            query.question, query.k, database=query.database, tables=query.tables, max_tokens=query.max_tokens
-        )
+            return self._cache[key]

@@ -28,7 +28,7 @@ class HeaderLimits:
         if refusal is None:
             await self._app(scope, receive, send)
         else:
-            await send_problem(send, *refusal, connection="close")
+            await send_problem(send, scope["path"], *refusal, connection="close")
 
 
 def _refusal(headers: list[tuple[bytes, bytes]]) -> tuple[Problem, str] | None:

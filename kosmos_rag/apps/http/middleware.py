@@ -72,7 +72,7 @@ class RequestMiddleware:
         except Exception:
             logger.exception("%s %s failed", scope["method"], _route(scope), extra={"action": "request_failed"})
             if not status:
-                await send_problem(send_on, INTERNAL, INTERNAL.title)
+                await send_problem(send_on, scope["path"], INTERNAL, INTERNAL.title)
         finally:
             self._record(scope, status, seconds, (time.perf_counter() - started) * 1000)
             REQUEST.reset(token)

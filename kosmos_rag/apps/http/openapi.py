@@ -9,7 +9,9 @@ from fastapi.openapi.utils import get_openapi
 
 from kosmos_rag.apps.http.errors import problem_document
 from kosmos_rag.apps.http.examples import EXAMPLES
-from kosmos_rag.core.problem_details import MEDIA_TYPE, PROBLEMS
+from kosmos_rag.apps.http.openai.errors import DIFY, OPENAI, dify_error, openai_error, openai_status
+from kosmos_rag.apps.http.openai.examples import OPENAI_EXAMPLES
+from kosmos_rag.core.problem_details import MEDIA_TYPE, PROBLEMS, Problem
 
 JsonObject = dict[str, Any]
 
@@ -36,6 +38,33 @@ _SCHEMA: JsonObject = {
     },
 }
 _REFERENCE = {"$ref": "#/components/schemas/Problem"}
+_OPENAI_SCHEMA: JsonObject = {
+    "type": "object",
+    "title": "OpenAIError",
+    "description": "An error in OpenAI's shape.",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+_DIFY_SCHEMA: JsonObject = {
+    "type": "object",
+    "title": "DifyError",
+    "description": "An error in Dify's shape.",
+    "required": ["error_code", "error_msg"],
+    "properties": {"error_code": {"type": "integer"}, "error_msg": {"type": "string"}},
+}
+_DIFY_REFERENCE = {"$ref": "#/components/schemas/DifyError"}
+_OPENAI_REFERENCE = {"$ref": "#/components/schemas/OpenAIError"}
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
 _HEADERS: dict[int, JsonObject] = {
     401: {"WWW-Authenticate": {"schema": {"const": "Bearer"}}},
@@ -45,15 +74,24 @@ _HEADERS: dict[int, JsonObject] = {
 _LOCATION = {"Location": {"description": "Path of the job.", "schema": {"type": "string"}}}
 
 # Routes with statuses that do not follow from credentials, parameters and bodies.
-_NOT_FOUND = {"/v1/feedback"}
+_NOT_FOUND = {
+    "/v1/feedback",
+    "/v1/schema/query",
+    "/v1/schema/ask",
+    "/dify/retrieval",
+    "/openai/v1/embeddings",
+    "/openai/v1/vector_stores",
+}
 _CALLS_MODELS = {
     "/v1/search",
     "/v1/context",
     "/v1/answer",
     "/api/chat",
+    "/v1/schema/ask",
     "/v1/schema/grounding",
     "/api/schema/grounding",
 }
+_CALLS_LANGUAGE_MODEL = {"/openai/v1/responses", "/openai/v1/chat/completions"}
 _WRITES = {"/v1/documents", "/v1/documents/{document_id}", "/v1/collections", "/v1/collections/{name}"}
 
 
@@ -74,13 +112,14 @@ def openapi(app: FastAPI) -> JsonObject:
     schemas = spec["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own; no route sends them
         schemas.pop(name, None)
-    schemas["Problem"] = _SCHEMA
+    schemas |= {"Problem": _SCHEMA, "OpenAIError": _OPENAI_SCHEMA, "DifyError": _DIFY_SCHEMA}
     for path, operations in spec["paths"].items():
         for method, operation in operations.items():
             responses = operation["responses"]
+            responses.pop(str(HTTPStatus.UNPROCESSABLE_ENTITY.value), None)  # FastAPI's own
             for status in _statuses(path, method, operation):
-                if str(status) not in responses or status == HTTPStatus.UNPROCESSABLE_ENTITY:
-                    responses[str(status)] = _error(status)
+                shown = openai_status(status) if path.startswith(OPENAI) else status
+                responses.setdefault(str(int(shown)), _error(path, status))
             if "202" in responses and path in _WRITES:
                 responses["202"]["headers"] = _LOCATION
             for content in _contents(operation):
@@ -97,24 +136,33 @@ def _statuses(path: str, method: str, operation: JsonObject) -> Iterator[int]:
         yield from (400, 408)
     if "requestBody" in operation or "parameters" in operation:
         yield 422
-    if "{" in path or path in _NOT_FOUND:
+    if "{" in path or path in _NOT_FOUND | _CALLS_LANGUAGE_MODEL:
         yield 404
-    if path in _CALLS_MODELS:
+    if path in _CALLS_MODELS | _CALLS_LANGUAGE_MODEL:
         yield 502
     if path in _WRITES and method != "get":
         yield 409
 
 
-def _error(status: int) -> JsonObject:
+def _error(path: str, status: int) -> JsonObject:
     phrase = HTTPStatus(status).phrase
     problem = next((problem for problem in PROBLEMS.values() if problem.status == status), None)
-    content: JsonObject = {"schema": _REFERENCE}
-    if problem is not None:
-        content["example"] = problem_document(problem, problem.title)
-    response: JsonObject = {"description": phrase, "content": {MEDIA_TYPE: content}}
+    media_type, content = MEDIA_TYPE, _error_content(problem)
+    if path.startswith((OPENAI, DIFY)):
+        problem = problem or Problem(status=status, name="bad-request", title=phrase)
+        media_type = "application/json"
+        content = {"schema": _OPENAI_REFERENCE, "example": openai_error(problem, problem.title, {})}
+        if path.startswith(DIFY):
+            content = {"schema": _DIFY_REFERENCE, "example": dify_error(problem, problem.title, {})}
+    response: JsonObject = {"description": phrase, "content": {media_type: content}}
     if headers := _HEADERS.get(status):
         response["headers"] = headers
     return response
+
+
+def _error_content(problem: Problem | None) -> JsonObject:
+    example = {} if problem is None else {"example": problem_document(problem, problem.title)}
+    return {"schema": _REFERENCE, **example}
 
 
 def _contents(operation: JsonObject) -> Iterator[JsonObject]:
@@ -126,5 +174,6 @@ def _contents(operation: JsonObject) -> Iterator[JsonObject]:
 
 def _add_example(content: JsonObject) -> None:
     name = content["schema"].get("$ref", "").rpartition("/")[2]
-    if name in EXAMPLES:
-        content["example"] = EXAMPLES[name]
+    examples = EXAMPLES | OPENAI_EXAMPLES
+    if name in examples:
+        content["example"] = examples[name]

@@ -1,11 +1,12 @@
 """Request bodies and pages of lists. Results are the records themselves (`core/types/serialize.py`)."""
 
 import uuid
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kosmos_rag.core.types import CollectionInfo, DocumentInfo, Filter, JobInfo, Rating, Stats, Turn
+from kosmos_rag.core.types import CollectionInfo, DocumentInfo, Filter, JobInfo, QuerySyntax, Rating, Stats, Turn
+from kosmos_rag.engine.query import MAX_QUESTIONS
 
 QUESTION = "How many days of annual leave do employees get?"
 
@@ -18,10 +19,9 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class SearchRequest(RequestBody):
-    """A question and a filter on documents."""
+class FilteredRequest(RequestBody):
+    """The number of hits and a filter on documents."""
 
-    question: Question
     k: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = Field(
         default=None, description="How many hits; else as configured."
     )
@@ -29,6 +29,11 @@ class SearchRequest(RequestBody):
     sources: list[str] = Field(default=[], description="Only these sources, or folders of sources.")
     where: dict[str, Any] = Field(
         default={}, description="Conditions on fields, docs/filters.md.", examples=[{"metadata.year": {"$gte": 2024}}]
+    )
+    syntax: QuerySyntax = Field(
+        default="auto",
+        description="Whether signs of the question are operators, docs/questions.md: `auto` in a question of operators "
+        "and terms alone, `operators` in each question, `plain` in none.",
     )
     explain: bool = Field(
         default=False,
@@ -42,9 +47,36 @@ class SearchRequest(RequestBody):
         return Filter(sources=tuple(self.sources), where=self.where) if self.sources or self.where else None
 
 
-class ContextRequest(SearchRequest):
+class SearchRequest(FilteredRequest):
+    """A question or several, and how their hits are returned."""
+
+    question: Question | Annotated[list[Question], Field(min_length=1, max_length=MAX_QUESTIONS)]
+    cursor: str | None = Field(
+        default=None, description="`*` for the first of several pages, then `next_cursor` of the page before."
+    )
+    group_by: Literal["document"] | None = Field(
+        default=None, description="`document`: a hit for each document, with other passages in `inner_hits`."
+    )
+    group_size: Annotated[int, Field(ge=1, le=100, strict=True)] | None = Field(
+        default=None, description="Passages of a group, the hit included; else 3."
+    )
+    facets: list[str] = Field(
+        default=[], max_length=20, description="Fields whose values are counted.", examples=[["metadata.team"]]
+    )
+    mmr: Annotated[float, Field(ge=0, le=1, strict=True)] | None = Field(
+        default=None, description="Weight of relevance in maximal marginal relevance; else no reordering."
+    )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of `Tenant.search`."""
+        return self.model_dump(include={"cursor", "group_by", "group_size", "facets", "mmr"})
+
+
+class ContextRequest(FilteredRequest):
     """A question and the token budget of its context."""
 
+    question: Question
     max_tokens: Annotated[int, Field(ge=1, strict=True)] | None = Field(
         default=None, description="Budget in tokens; else as configured."
     )
@@ -98,6 +130,14 @@ class PresetRequest(RequestBody):
     """Another preset of a collection."""
 
     preset: str = Field(description="One of docs/presets.md.", examples=["corporate-enforced"])
+
+
+class MetadataRequest(RequestBody):
+    """Changes of a document's metadata."""
+
+    metadata: dict[str, Any] = Field(
+        min_length=1, description="New values by key; null removes the key.", examples=[{"approved": True}]
+    )
 
 
 class DocumentPage(BaseModel):

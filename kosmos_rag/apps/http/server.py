@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 import uvicorn
@@ -120,12 +120,19 @@ def serve(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def open_service(settings: Settings) -> AsyncIterator[Service]:
-    """Open a service and load its models. Raises as `serve`."""
+async def open_service(
+    settings: Settings, create: Callable[[AsyncEngine], Service] = create_service
+) -> AsyncIterator[Service]:
+    """Open a service and load its models. Raises as `serve`.
+
+    Args:
+        settings: of the process.
+        create: makes the service of the open engine.
+    """
     engine = Engine.open(settings)
     async with AsyncEngine(engine) as shared:
         await shared.run(engine.warm_up)
-        yield create_service(shared)
+        yield create(shared)
 
 
 async def _serve(settings: Settings) -> None:

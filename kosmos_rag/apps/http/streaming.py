@@ -8,9 +8,10 @@ import contextvars
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.responses import Response
@@ -20,6 +21,7 @@ from kosmos_rag.answering.stream import AnswerStream
 from kosmos_rag.apps.http.errors import problem_document, public_detail, to_problem
 from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import Overloaded
+from kosmos_rag.core.problem_details import Problem
 from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
 from kosmos_rag.core.types.serialize import to_dict
 
@@ -36,6 +38,8 @@ Item = AnswerEvent | Exception | None
 """Passed from the thread of a stream to the event loop; None marks the end."""
 FinalEvent = Callable[[Answer], bytes]
 """Builds one more event from the complete answer."""
+EncodeItem = Callable[[AnswerEvent | Exception], Sequence[bytes]]
+"""Encodes a part of an answer, or the error that ended it."""
 
 
 class Streams:
@@ -150,26 +154,16 @@ class AnswerEventStream:
         """
         self._stream.close()
 
-    async def encode(
-        self, *, warning: str | None = None, final_event: FinalEvent | None = None, explain: bool = False
-    ) -> AsyncIterator[bytes]:
-        """Yield the encoded events; an error is the last one.
-
-        Args:
-            warning: added to the warnings of the sources.
-            final_event: builds one more event after the complete answer.
-            explain: include scores and plans; see `to_dict`.
-        """
+    async def encode(self, encode_item: EncodeItem) -> AsyncIterator[bytes]:
+        """Yield the encoded events; an error is the last one."""
         while (item := await self._next()) is not None:
             if isinstance(item, bytes):
                 yield item
                 continue
             if isinstance(item, Exception):
                 self.status = to_problem(item).status
-            for event in _encode_item(item, warning, explain=explain):
+            for event in encode_item(item):
                 yield event
-            if final_event is not None and isinstance(item, AnswerDone):
-                yield final_event(item.answer)
             if isinstance(item, Exception):
                 return
 
@@ -208,15 +202,23 @@ def _read_answer(stream: AnswerStream, put: Callable[[Item], None]) -> None:
         put(error)
 
 
-def _encode_item(item: AnswerEvent | Exception, warning: str | None, *, explain: bool) -> list[bytes]:
+def report_early_end(error: Exception) -> Problem:
+    """Return the problem of an answer that ended early; log server errors."""
+    problem = to_problem(error)
+    if problem.status >= 500:
+        logger.warning(
+            "an answer ended early: %s", problem.name,
+            exc_info=error if problem.name == "internal" else None,
+            extra={"action": "answer_ended_early", "texts": {"error": str(error)}},
+        )  # fmt: skip
+    return problem
+
+
+def _encode_item(
+    item: AnswerEvent | Exception, *, warning: str | None, final_event: FinalEvent | None, explain: bool
+) -> list[bytes]:
     if isinstance(item, Exception):
-        problem = to_problem(item)
-        if problem.status >= 500:
-            logger.warning(
-                "an answer ended early: %s", problem.name,
-                exc_info=item if problem.name == "internal" else None,
-                extra={"action": "answer_ended_early", "texts": {"error": str(item)}},
-            )  # fmt: skip
+        problem = report_early_end(item)
         return [format_event("error", problem_document(problem, public_detail(item, problem)))]
     if isinstance(item, AnswerSources):
         sources = to_dict(item, explain=explain)
@@ -226,7 +228,8 @@ def _encode_item(item: AnswerEvent | Exception, warning: str | None, *, explain:
     answer = to_dict(item.answer, explain=explain)
     del answer["context"]  # the first event has it
     cited = {name: answer.pop(name) for name in ("sentences", "report")}
-    return [format_event("citations", cited), format_event("done", answer)]
+    events = [format_event("citations", cited), format_event("done", answer)]
+    return events if final_event is None else [*events, final_event(item.answer)]
 
 
 def format_event(name: str, data: Mapping[str, Any]) -> bytes:
@@ -247,14 +250,24 @@ class EventStreamResponse(Response):
         warning: str | None = None,
         final_event: FinalEvent | None = None,
         explain: bool = False,
+        encode_item: EncodeItem | None = None,
     ) -> None:
+        """Prepare the response.
+
+        Args:
+            events: The events.
+            warning: Added to the warnings of the sources.
+            final_event: Builds one more event after the complete answer.
+            explain: Include scores and plans; see `to_dict`.
+            encode_item: Encodes the events of another interface, in place of all these.
+        """
         # x-accel-buffering: proxies must not buffer the stream.
         super().__init__(media_type=MEDIA_TYPE, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._events = events
-        self._warning = warning
-        self._final_event = final_event
-        self._explain = explain
+        self._encode_item = encode_item or partial(
+            _encode_item, warning=warning, final_event=final_event, explain=explain
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
@@ -264,8 +277,7 @@ class EventStreamResponse(Response):
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        events = self._events.encode(warning=self._warning, final_event=self._final_event, explain=self._explain)
-        async for event in events:
+        async for event in self._events.encode(self._encode_item):
             await send({"type": "http.response.body", "body": event, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 

@@ -41,6 +41,8 @@ class StoredUpload:
 
     id: uuid.UUID
     sha256: str
+    size: int
+    """Number of bytes."""
 
 
 class Uploads:
@@ -86,7 +88,7 @@ class Uploads:
         except BaseException:
             await self.discard(tenant, writer.id)
             raise
-        return StoredUpload(id=writer.id, sha256=writer.sha256.hexdigest())
+        return StoredUpload(id=writer.id, sha256=writer.sha256.hexdigest(), size=writer.size)
 
     async def discard(self, tenant: Tenant, upload_id: uuid.UUID) -> None:
         """Delete an upload without a job.
@@ -117,7 +119,7 @@ class _UploadWriter:
     def __init__(self, database: Database, tenant: Tenant) -> None:
         self._database, self._tenant = database, tenant
         self.id = uuid.uuid4()
-        self.chunks = 0
+        self.chunks = self.size = 0
         self.sha256 = hashlib.sha256()
 
     def write(self, data: bytes) -> None:
@@ -128,6 +130,7 @@ class _UploadWriter:
                 create_tenant(connection, tenant_record(self._tenant.name), now=datetime.now(UTC))
             store_chunk(connection, self._tenant.id, self.id, self.chunks, data)
         self.chunks += 1
+        self.size += len(data)
 
 
 def _delete(database: Database, tenant: Tenant, upload_id: uuid.UUID) -> None:

@@ -1,4 +1,7 @@
-"""The result of get_document; the other tools return records of the library."""
+"""Lines of a document as agents get them.
+
+The other tools return records of the library.
+"""
 
 import uuid
 from datetime import datetime
@@ -28,7 +31,8 @@ class DocumentText(BaseModel):
     lines: tuple[int, int] = Field(description="The first and the last one of the text, from 1.")
     total_lines: int
     next_offset: int | None = Field(description="The first line after the text; null at the end.")
-    truncated: bool = Field(description="Whether the text ends within a line that is longer than the limit.")
+    truncated: bool = Field(description="Whether the text has fewer lines than requested; `next_offset` continues it.")
+    line_truncated: bool = Field(description="Whether the text ends within a line, which is longer than the limit.")
     pages: tuple[int, int] | None = Field(
         description="First and last page; null where the format has none, or where the text is shortened."
     )
@@ -54,7 +58,8 @@ class DocumentText(BaseModel):
             lines=(lines.line_start, last),
             total_lines=lines.total_lines,
             next_offset=last + 1 if last < lines.total_lines else None,
-            truncated=not complete and lines.text[len(text)] != "\n",
+            truncated=not complete,
+            line_truncated=not complete and lines.text[len(text)] != "\n",
             pages=lines.pages if complete else None,
             quote_sha256=sha256_of(text),
         )

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 
+from mcp.server.stdio import stdio_server
+
 from kosmos_rag.apps.auth.api_keys import READ
 from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.app import create_service
-from kosmos_rag.apps.mcp.server import Server
+from kosmos_rag.apps.mcp.server import create_server
 from kosmos_rag.core.config import Settings, TokenSettings
 from kosmos_rag.core.config.service import DevelopmentSettings
 from kosmos_rag.core.errors import KosmosError
@@ -52,7 +54,9 @@ async def _serve(engine: Engine, identity: Identity) -> None:
         # In the background: clients do not wait long for the handshake.
         warming = asyncio.create_task(_warm_up(async_engine, engine))
         with _close_on_signals():
-            await Server(create_service(async_engine), lambda _: identity).run_stdio_async()
+            server = create_server(create_service(async_engine), lambda _: identity)
+            async with stdio_server() as (incoming, outgoing):
+                await server.run(incoming, outgoing, server.create_initialization_options())
         warming.cancel()
 
 

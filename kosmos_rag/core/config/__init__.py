@@ -35,6 +35,7 @@ from kosmos_rag.core.config.sections import (
 )
 from kosmos_rag.core.config.service import RateSettings, ServiceSettings, TokenSettings
 from kosmos_rag.core.config.settings import Settings, preset_keys
+from kosmos_rag.core.config.text2sql import Text2SqlSettings
 from kosmos_rag.core.config.worker import WorkerSettings
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "RetrievalSettings",
     "ServiceSettings",
     "Settings",
+    "Text2SqlSettings",
     "TokenSettings",
     "UrlSettings",
     "WorkerSettings",

@@ -4,7 +4,8 @@ import json
 import re
 from typing import Any
 
-_USERINFO = re.compile(r"^([a-z0-9+.-]*://)?+([^:@]*):.*@", re.IGNORECASE | re.DOTALL)
+# A scheme, or none: not a possessive `?+`, whose group is wrong in the first versions of Python 3.11.
+_USERINFO = re.compile(r"^([a-z0-9+.-]*://|(?![a-z0-9+.-]*://))([^:@]*):.*@", re.IGNORECASE | re.DOTALL)
 _PASSWORD_PARAMETER = re.compile(r"(password\s*=\s*)('[^']*'|[^\s&#]*)", re.IGNORECASE)
 _WEB_QUERY = re.compile(r"(https?://[^\s?#]*[?#])[^\s'\"]+", re.IGNORECASE)
 _LONGEST = 200

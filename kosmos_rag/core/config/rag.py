@@ -3,16 +3,17 @@
 Every key has its default, its range and its purpose.
 """
 
+import re
 from collections.abc import Mapping
 from string import Formatter
 from typing import Annotated, Any, Literal, Self
 
-from annotated_types import Ge, Le
-from pydantic import AfterValidator, Field, Strict, model_validator
+from annotated_types import Ge, Gt, Le
+from pydantic import AfterValidator, Field, SecretStr, Strict, model_validator
 
 from kosmos_rag.core.config.conflicts import Conflict, refuse
 from kosmos_rag.core.config.sections import HostPattern
-from kosmos_rag.core.config.values import Amount, Count, File, Section, Share, Switch, Weight
+from kosmos_rag.core.config.values import MAX_INTEGER, Amount, Count, File, Section, Share, Switch, Weight
 
 # Of the published weights; names without the organisation that sentence-transformers adds by itself.
 _KNOWN_DIMENSIONS = {
@@ -109,30 +110,95 @@ class ChunkingSettings(Section):
 Dimensions = Annotated[int, Strict(), Ge(1), Le(4000)]
 
 
-class EmbeddingSettings(Section):
+def _check_server_url(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    if scheme not in ("http", "https") or not separator or not rest or any(char.isspace() for char in url):
+        raise ValueError("it must be an address that starts with http:// or https://")
+    if "@" in re.split(r"[/?#]", rest)[0]:
+        raise ValueError("it must have no user and password: set api_key in the environment")
+    return url
+
+
+ServerUrl = Annotated[str, AfterValidator(_check_server_url)]
+Seconds = Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)]
+
+
+class _EmbeddingModelSettings(Section):
+    """The keys of an embedding model, local or behind a server."""
+
+    model: str | None = Field(default=None, min_length=1)
+    dimensions: Dimensions = Field(
+        default=768,
+        description="Dimensions of a vector; must be the model's own, or with matryoshka fewer. 4000 is the limit of a "
+        "halfvec index.",
+    )
+    batch_size: Count = Field(
+        default=32, description="Texts of a forward pass, or of a request to the server; more needs more memory."
+    )
+    normalize: Switch = Field(
+        default=True, description="Scale vectors to length one, so that inner product is cosine similarity."
+    )
+    matryoshka: Literal["none", "client", "server"] = Field(
+        default="none",
+        description="Truncation of longer vectors to dimensions, then normalised again: client does it here, server "
+        "requests it; for models that were trained for it.",
+    )
+    query_prefix: str = Field(
+        default="", max_length=2000, description='Text before each question, as the model needs it: "query: ".'
+    )
+    passage_prefix: str = Field(
+        default="", max_length=2000, description='Text before each passage, as the model needs it: "passage: ".'
+    )
+    url: ServerUrl | None = Field(
+        default=None,
+        repr=False,
+        description="Base address of a server that embeds: http://localhost:8000/v1; null loads the model here.",
+    )
+    protocol: Literal["openai", "vllm", "tei", "ollama", "cohere", "jina", "voyage"] = Field(
+        default="openai", description="Protocol of that server; tei is Text Embeddings Inference: docs/models.md."
+    )
+    api_key: SecretStr | None = Field(default=None, description="Key that is sent as a bearer token; null sends none.")
+    tokenizer: File | None = Field(
+        default=None,
+        description="tokenizer.json of the model behind url, for exact token counts; null estimates, mostly too many.",
+    )
+    max_tokens: Annotated[int, Strict(), Ge(64), Le(1_000_000)] = Field(
+        default=512, description="Tokens that the model behind url reads; the end of a longer text is not sent."
+    )
+    batch_tokens: Count = Field(default=8192, description="Tokens of a request to the server.")
+    concurrency: Count = Field(default=4, description="Requests of passages to the server at once, of a process.")
+    timeout_s: Seconds = Field(default=60.0, description="Seconds for a request of passages, retries included.")
+    query_timeout_s: Seconds = Field(
+        default=5.0, description="Seconds for the request of a question, retries included."
+    )
+
+    @model_validator(mode="after")
+    def _check_model(self) -> Self:
+        conflicts = []
+        if self.model is not None:
+            known = _KNOWN_DIMENSIONS.get(self.model.removeprefix("sentence-transformers/"), self.dimensions)
+            if self.matryoshka == "none" and known != self.dimensions:
+                remedy = f"that model gives {known} dimensions: set dimensions to {known} or name another model"
+                conflicts.append(Conflict(("dimensions", "model"), remedy))
+        if self.matryoshka == "server" and self.url is None:
+            remedy = "there is no server to request it: set matryoshka to client, or url"
+            conflicts.append(Conflict(("matryoshka", "url"), remedy))
+        refuse(self, conflicts)
+        return self
+
+
+class EmbeddingSettings(_EmbeddingModelSettings):
     """The model that turns text into vectors."""
 
     model: str = Field(
         default="sentence-transformers/all-mpnet-base-v2",
         min_length=1,
-        description="Name on the model hub, a folder, or packaged:all-MiniLM-L6-v2 (the extra minilm).",
-    )
-    dimensions: Dimensions = Field(
-        default=768,
-        description="Dimensions of a vector; must be the model's own. 4000 is the limit of a halfvec index.",
-    )
-    batch_size: Count = Field(default=32, description="Texts per forward pass; more is faster and needs more memory.")
-    normalize: Switch = Field(
-        default=True, description="Scale vectors to length one, so that inner product is cosine similarity."
+        description="Name on the model hub, a folder, packaged:all-MiniLM-L6-v2 (the extra minilm), or with url the "
+        "server's name of it.",
     )
 
-    @model_validator(mode="after")
-    def _check_dimensions(self) -> Self:
-        _check_known(self, self.model, self.dimensions)
-        return self
 
-
-class NextEmbeddingSettings(Section):
+class NextEmbeddingSettings(_EmbeddingModelSettings):
     """The target model of a migration.
 
     Embedding spaces are recognised by either section.
@@ -141,31 +207,13 @@ class NextEmbeddingSettings(Section):
     model: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="Model to re-embed into, named as rag.embedding.model is; null is none."
     )
-    dimensions: Dimensions = Field(default=768, description="Length of its vectors; must be the model's own.")
-    batch_size: Count = Field(default=32, description="Texts per forward pass of it.")
-    normalize: Switch = Field(default=True, description="Scale its vectors to length one.")
-
-    @model_validator(mode="after")
-    def _check_dimensions(self) -> Self:
-        if self.model is not None:
-            _check_known(self, self.model, self.dimensions)
-        return self
 
     @property
     def embedding(self) -> EmbeddingSettings | None:
         """The settings as those of `rag.embedding`; None without a model."""
         if self.model is None:
             return None
-        return EmbeddingSettings(
-            model=self.model, dimensions=self.dimensions, batch_size=self.batch_size, normalize=self.normalize
-        )
-
-
-def _check_known(section: Section, model: str, dimensions: int) -> None:
-    known = _KNOWN_DIMENSIONS.get(model.removeprefix("sentence-transformers/"))
-    if known not in (None, dimensions):
-        remedy = f"that model gives {known} dimensions: set dimensions to {known} or name another model"
-        refuse(section, [Conflict(("dimensions", "model"), remedy)])
+        return EmbeddingSettings(**{name: getattr(self, name) for name in EmbeddingSettings.model_fields})
 
 
 class RetrievalSettings(Section):
@@ -185,6 +233,10 @@ class RetrievalSettings(Section):
         default=0.0,
         description="Weight of pseudo-relevance feedback in the fusion: similarity to the best five; 0 is off.",
     )
+    fuzzy: bool = Field(
+        default=True,
+        description="Whether close terms of the collection replace words that no chunk contains: typos and fragments.",
+    )
     top_k: Count = Field(default=20, description="Number of fused hits for reranking.")
     default_k: Count | None = Field(
         default=None,
@@ -195,7 +247,15 @@ class RetrievalSettings(Section):
     )
     require_approved: Switch = Field(
         default=False,
-        description="Find only documents with approved: true in their metadata, and no superseded_by.",
+        description="Find only documents with approved: true in their metadata, not superseded and still valid.",
+    )
+    fold_copies: Switch = Field(
+        default=True,
+        description="Return passages with the same text under the same heading as one hit that names the other places.",
+    )
+    prefer_current: Switch = Field(
+        default=True,
+        description="Rank documents that are superseded or no longer valid lower, and new ones higher if asked for.",
     )
     rrf_k: Count = Field(
         default=15,
@@ -236,7 +296,23 @@ class RerankingSettings(Section):
     model: str = Field(
         default="cross-encoder/ms-marco-MiniLM-L-6-v2",
         min_length=1,
-        description="Cross-encoder that reads question and passage together.",
+        description="Cross-encoder that reads question and passage together; with url the server's name of it.",
+    )
+    url: ServerUrl | None = Field(
+        default=None,
+        repr=False,
+        description="Base address of a server that reranks: http://localhost:8080; null loads the model here.",
+    )
+    protocol: Literal["jina", "vllm", "tei", "cohere", "voyage"] = Field(
+        default="jina", description="Protocol of that server; jina is also that of llama.cpp: docs/models.md."
+    )
+    api_key: SecretStr | None = Field(default=None, description="Key that is sent as a bearer token; null sends none.")
+    raw_scores: Switch = Field(
+        default=False,
+        description="The server gives the model's raw scores, as llama.cpp does: the logistic function is applied.",
+    )
+    timeout_s: Seconds = Field(
+        default=5.0, description="Seconds for a request to the server, retries included; deadline_ms applies too."
     )
     precision: Literal["full", "int8"] = Field(
         default="full",
@@ -248,14 +324,20 @@ class RerankingSettings(Section):
         default=512,
         description="Tokens of question and passage together that are read; the model's own limit applies too.",
     )
-    batch_size: Count = Field(
-        default=4, description="Passages per forward pass; the deadline is checked between two of them."
+    batch_size: Count | None = Field(
+        default=None,
+        description="Passages of a forward pass or request; the deadline is checked after each. null: 4, with url 32.",
     )
     concurrency: Count = Field(default=2, description="Questions reranked at once; others wait until their deadline.")
     deadline_ms: Count = Field(
         default=500,
         description="Milliseconds from the start of the query until reranking stops; passages without a score follow.",
     )
+
+    @property
+    def passages_per_batch(self) -> int:
+        """Passages of a forward pass or request."""
+        return self.batch_size or (4 if self.url is None else 32)
 
 
 class ExpansionSettings(Section):
@@ -312,6 +394,10 @@ class AnswerSettings(Section):
     threshold: Share = Field(
         default=0.5,
         description="Confidence below which the answer is a refusal; 0 refuses only without evidence.",
+    )
+    closest_threshold: Share = Field(
+        default=0.2,
+        description="Confidence from which a refusal names the closest sentences, without a claim; 1 never does.",
     )
     template: str = Field(
         default="grounded",

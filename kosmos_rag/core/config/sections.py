@@ -82,7 +82,7 @@ class DatabaseSettings(Section):
         import platformdirs
 
         usual = platformdirs.user_data_path("kosmos-rag", appauthor=False) / "postgres"
-        # The embedded server takes no path with a space, and the usual place on a Mac has one.
+        # Once the server took no path with a space, and the usual place on a Mac has one: data are in the other.
         default = Path.home() / ".kosmos-rag" if " " in str(usual) else usual
         # Run by root, the server itself runs as another user, which may not enter the home folder of root.
         by_root = hasattr(os, "geteuid") and os.geteuid() == 0

@@ -40,6 +40,7 @@ from kosmos_rag.core.config.sections import (
     ObservabilitySettings,
 )
 from kosmos_rag.core.config.service import ServiceSettings
+from kosmos_rag.core.config.text2sql import Text2SqlSettings
 from kosmos_rag.core.config.worker import WorkerSettings
 from kosmos_rag.core.errors import ConfigError
 
@@ -68,6 +69,7 @@ class Settings(BaseSettings):
     worker: WorkerSettings = WorkerSettings()
     service: ServiceSettings = ServiceSettings()
     mcp: McpSettings = McpSettings()
+    text2sql: Text2SqlSettings = Text2SqlSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     observability: ObservabilitySettings = ObservabilitySettings()
 

@@ -95,6 +95,11 @@ INGESTION_EMBEDDED_DOCUMENTS = Metric(
     "counter",
     "Documents embedded. Seconds of the stage embed divided by this is the time per document.",
 )
+INGESTION_EMBEDDED_CHUNKS = Metric(
+    "kosmos_ingestion_embedded_chunks",
+    "counter",
+    "Chunks embedded, as the model goes on within a batch. Chunks whose text was embedded before are not counted.",
+)
 TENANT_RETRIEVALS = Metric(
     "kosmos_tenant_retrievals",
     "counter",
@@ -124,7 +129,7 @@ ENGINE = (
     CACHE_LOOKUPS, POOL_CONNECTIONS, POOL_WAITING, POOL_WAIT_SECONDS, TENANT_RETRIEVALS, TENANT_RETRIEVAL_SECONDS,
     RECALL_MONITOR_SAMPLES, EXPERIMENT_QUESTIONS,
 )  # fmt: skip
-INGESTION = (INGESTION_STAGE_SECONDS, INGESTION_EMBEDDED_DOCUMENTS)
+INGESTION = (INGESTION_STAGE_SECONDS, INGESTION_EMBEDDED_DOCUMENTS, INGESTION_EMBEDDED_CHUNKS)
 
 # Of the HTTP service and of MCP over HTTP, on `service.health_port`.
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.protocols import Observer
-from kosmos_rag.core.telemetry import tracing
+from kosmos_rag.core.telemetry import genai, tracing
 from kosmos_rag.core.telemetry.metrics import (
     ANSWER_SECONDS,
     RETRIEVAL_FAILURES,
@@ -59,18 +59,24 @@ class Telemetry:
             observer.gauge(metric, read, *labels)
 
     @contextmanager
-    def time_stage(self, metric: Metric, stage: str) -> Iterator[None]:
-        """Trace the block as a span, and record its duration by `stage`."""
+    def time_stage(self, metric: Metric, stage: str, attributes: tracing.Attributes | None = None) -> Iterator[None]:
+        """Trace the block as a span, and record its duration by `stage`.
+
+        Args:
+            metric: the histogram.
+            stage: name of the stage; the span is `kosmos.STAGE`.
+            attributes: attributes of the span.
+        """
         started = time.perf_counter()
         try:
-            with tracing.start_span(f"kosmos.{stage}"):
+            with tracing.start_span(f"kosmos.{stage}", attributes):
                 yield
         finally:
             self.record(metric, time.perf_counter() - started, stage)
 
     def time_context(self) -> AbstractContextManager[None]:
         """Time how a context is assembled."""
-        return self.time_stage(RETRIEVAL_STAGE_SECONDS, "context")
+        return self.time_stage(RETRIEVAL_STAGE_SECONDS, "context", genai.CHAIN_SPAN)
 
     @contextmanager
     def count_errors(self) -> Iterator[None]:

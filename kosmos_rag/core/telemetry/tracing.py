@@ -6,14 +6,14 @@ one too: to log lines, to exemplars of metrics, and to jobs.
 
 import secrets
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-Attributes = Mapping[str, str | int | float | bool]
+Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 
 _TRACER = trace.get_tracer("kosmos_rag")
 _PROPAGATOR = TraceContextTextMapPropagator()
@@ -62,22 +62,28 @@ def continue_trace(traceparent: object) -> Iterator[None]:
 
 
 @contextmanager
-def start_span(name: str, attributes: Attributes | None = None, links: Iterable[object] = ()) -> Iterator[None]:
+def start_span(
+    name: str,
+    attributes: Attributes | None = None,
+    links: Iterable[object] = (),
+    kind: trace.SpanKind = trace.SpanKind.INTERNAL,
+) -> Iterator[trace.Span]:
     """Make a span of the block; also a decorator.
 
     An exception that leaves the block sets the status and `error.type`; its message may quote texts and is left out.
 
     Args:
         name: name of the span.
-        attributes: attributes of the span. Texts of tenants are never among them.
+        attributes: attributes of the span. Texts of tenants are among them only where `genai.captures_texts()`.
         links: `traceparent`s of other traces that the work is for.
+        kind: CLIENT for a call of another server, INTERNAL within the process.
     """
     linked = [trace.Link(context) for link in links if (context := parse_traceparent(link))]
     with _TRACER.start_as_current_span(
-        name, attributes=attributes, links=linked, record_exception=False, set_status_on_exception=False
+        name, attributes=attributes, links=linked, kind=kind, record_exception=False, set_status_on_exception=False
     ) as current:
         try:
-            yield
+            yield current
         except Exception as error:
             set_error(current, error)
             raise
@@ -90,7 +96,7 @@ def open_span(name: str, attributes: Attributes, *, kind: trace.SpanKind) -> tra
 
     Args:
         name: name of the span.
-        attributes: attributes of the span. Texts of tenants are never among them.
+        attributes: attributes of the span. Texts of tenants are among them only where `genai.captures_texts()`.
         kind: CLIENT for a call of another server, INTERNAL within the process.
     """
     return _TRACER.start_span(name, attributes=attributes, kind=kind)
@@ -126,14 +132,18 @@ def rename_span(name: str, attributes: Attributes) -> None:
     current.set_attributes(attributes)
 
 
-def record_span(name: str, seconds: float, *, root: bool = False) -> None:
+def record_span(name: str, seconds: float, *, root: bool = False, attributes: Attributes | None = None) -> None:
     """Make a span that ends now and took `seconds`.
 
-    Outside of a trace there is one only for a `root`.
+    Args:
+        name: name of the span.
+        seconds: its duration.
+        root: whether it is made outside of a trace too.
+        attributes: attributes of the span.
     """
     if root or trace.get_current_span().is_recording():
         end = time.time_ns()
-        _TRACER.start_span(name, start_time=end - round(seconds * 1e9)).end(end)
+        _TRACER.start_span(name, start_time=end - round(seconds * 1e9), attributes=attributes).end(end)
 
 
 def _use(parent: trace.SpanContext) -> AbstractContextManager[trace.Span]:

@@ -2,9 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-
-from kosmos_rag.core.types import UnitKind
 
 _STOPS = ".!?…؟।॥۔"  # noqa: RUF001
 _CLOSERS = r"\"'”’»)\]"  # noqa: RUF001
@@ -120,59 +117,3 @@ def _is_abbreviation(text: str, start: int, stop: int, following: str) -> bool:
         # `1. Open the lid`: the number of a list item, not a sentence.
         return text[start : match.start()].isspace() or match.start() == start
     return word in _BEFORE_A_NAME or _DOTTED.fullmatch(word) is not None
-
-
-_BLOCK = re.compile(
-    r"""
-      ^[ \t]*(?P<fence>`{3,}+|~{3,}+)[^\n]*\n(?s:.*?)^[ \t]*(?P=fence)[ \t]*$  # fenced code
-    | ^\#{1,6}[ \t][^\n]*$
-    | ^[ \t]*\|[^\n]*\n[ \t]*\|[ \t:|-]*-[ \t:|-]*$                        # head of a table, and the rule below it
-    | ^[ \t]*(?P<row>\|[^\n]*)$
-    | ^[ \t]*(?P<item>(?:[-*+]|\d{1,3}[.)])[ \t]+[^\n]*(?:\n(?![ \t]*(?:[-*+]|\d{1,3}[.)])[ \t])[ \t]+\S[^\n]*)*)
-    | ^(?P<prose>[^\n]*\S[^\n]*(?:\n(?![ \t]*(?:[-*+|]|\d{1,3}[.)][ \t]|`{3}|~{3}|\#{1,6}[ \t]))[^\n]*\S[^\n]*)*)
-    """,
-    re.VERBOSE | re.MULTILINE,
-)
-_LABEL = re.compile(r"\s*\*\*[^*\n]+\*\*\s*")
-"""A bold label such as `**Symptoms.**` belongs to the sentence after it."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Unit:
-    """A sentence, list item, table row or code block.
-
-    `text` is exactly the characters from `start` to `end`.
-    """
-
-    text: str
-    kind: UnitKind
-    start: int
-    end: int
-
-
-def units(text: str) -> Iterator[Unit]:
-    """Yield the trimmed, non-blank units of a text in order."""
-    for block in _BLOCK.finditer(text):
-        if block["fence"]:
-            yield _unit(text, "code", *block.span())
-        elif block["row"]:
-            yield _unit(text, "row", *block.span("row"))
-        elif block["item"]:
-            yield _unit(text, "item", *block.span("item"))
-        elif block["prose"]:
-            for start, end in _sentences(text, *block.span("prose")):
-                yield _unit(text, "sentence", start, end)
-
-
-def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    for _, stop in sentences(text, (start, end), by_lines=False):
-        if stop == end or not _LABEL.fullmatch(text, start, stop):
-            yield start, stop
-            start = stop
-
-
-def _unit(text: str, kind: UnitKind, start: int, end: int) -> Unit:
-    piece = text[start:end]
-    start += len(piece) - len(piece.lstrip())
-    piece = piece.strip()
-    return Unit(text=piece, kind=kind, start=start, end=start + len(piece))

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import computed_field
 
+from kosmos_rag.core.types.notebook import answer_html
 from kosmos_rag.core.types.search import Citation, Context
 from kosmos_rag.core.types.serialize import Serializable, explained, explained_parts
 
@@ -65,6 +66,9 @@ class Answer(Serializable):
     """The check of a generated answer; None for a quoted one."""
     context: Annotated[Context, explained_parts("text")]
     """The passages that were considered."""
+    closest: tuple[AnswerSentence, ...] = ()
+    """Of a refusal whose confidence is not below `rag.answer.closest_threshold`: the units that come closest to an
+    answer, without a claim that they are one; else empty."""
     warnings: tuple[str, ...] = ()
     """Warnings for the caller, in addition to those of the search."""
 
@@ -81,6 +85,9 @@ class Answer(Serializable):
     def citations(self) -> tuple[Citation, ...]:
         """The citations of the sentences, in order."""
         return tuple(sentence.citation for sentence in self.sentences)
+
+    def _repr_html_(self) -> str:
+        return answer_html(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -109,6 +109,8 @@ class SourceDocument:
     """
     language: str | None = None
     """PostgreSQL text search configuration: `german`, `simple`. None: `simple` for code, else the configured one."""
+    media_type: str | None = None
+    """Type of the data: `text/plain` for a text that is kept unchanged, even if it looks like HTML. None: detected."""
 
     def __post_init__(self) -> None:
         """Sort and deduplicate the acl.

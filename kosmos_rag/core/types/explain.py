@@ -15,7 +15,8 @@ def explanation(result: "SearchResult") -> str:
 
     Without control characters.
     """
-    lines = [f"question  {result.question}", *_expansion(result)]
+    questions = list(activity_lines(result)) or [f"question  {result.question}"]
+    lines = [*questions, *operator_lines(result), *_expansion(result)]
     if result.intent is not None:
         lines.append(f"intent    {result.intent}")
     width = max([9, *map(len, result.retrievers)])
@@ -27,6 +28,23 @@ def explanation(result: "SearchResult") -> str:
     cached = "from the cache; " if result.cached else ""
     lines.append(f"ms        {cached}{_timings(result.timings_ms)}")
     return "".join(f"{_strip_control(line).rstrip()}\n" for line in lines)
+
+
+def operator_lines(result: "SearchResult") -> Iterator[str]:
+    """Yield a line for each kind of operator that the question has."""
+    found = result.operators
+    for name, terms in (("phrases", found.phrases), ("required", found.required), ("excluded", found.excluded)):
+        if terms:
+            yield f"{name:<9} {', '.join(terms)}"
+    if found.signed_text:
+        yield f"text      {', '.join(found.signed_text)} (syntax=operators makes their signs operators)"
+
+
+def activity_lines(result: "SearchResult") -> Iterator[str]:
+    """Yield a line for each of several questions, with what it gave."""
+    for asked in result.activity:
+        ranks = ", ".join(map(str, asked.ranks)) or "none"
+        yield f"question  {_strip_control(asked.question)} ({asked.returned} hits; ranks {ranks})"
 
 
 def _expansion(result: "SearchResult") -> Iterator[str]:

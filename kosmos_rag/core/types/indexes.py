@@ -4,10 +4,21 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # the client has these records, and no NumPy
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Prefixes(NamedTuple):
+    """Texts that are put before questions and passages."""
+
+    query: str = ""
+    passage: str = ""
+
+
+NO_PREFIXES = Prefixes()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,8 +29,9 @@ class Space:
     model: str
     dimensions: int
     normalized: bool
-    probe: NDArray[np.float32]
+    probe: "NDArray[np.float32]"
     """The vector of a fixed sentence, of shape (dimensions,): distinguishes two models of one size."""
+    prefixes: Prefixes = NO_PREFIXES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

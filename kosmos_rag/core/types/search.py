@@ -3,11 +3,12 @@
 Fields in `Annotated[…, explained(…)]` are shown only where `explain` is asked for (see serialize.py).
 """
 
+import datetime
 import math
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, GetJsonSchemaHandler, computed_field, model_validator
 from pydantic_core import CoreSchema
@@ -15,6 +16,7 @@ from pydantic_core import CoreSchema
 from kosmos_rag.core.types.documents import Note, sha256_of
 from kosmos_rag.core.types.experiments import ExperimentAssignment
 from kosmos_rag.core.types.explain import explanation
+from kosmos_rag.core.types.notebook import context_html, search_result_html
 from kosmos_rag.core.types.serialize import Located, Offset, Page, Paged, Serializable, explained, explained_parts
 
 
@@ -29,6 +31,54 @@ class Filter:
     """Sources, or folders of sources: `docs` matches `docs/a.md`."""
     where: Mapping[str, Any] = field(default_factory=dict)
     """Conditions on fields: `{"metadata.year": {"$gte": 2024}, "title": "Churn"}`; docs/filters.md lists them all."""
+
+
+QuerySyntax = Literal["auto", "operators", "plain"]
+"""Which signs of a question are operators: those of a question of operators and terms alone, all, or none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operators(Serializable):
+    """What of a question was taken as an operator."""
+
+    phrases: tuple[str, ...] = ()
+    """Quoted phrases: hits with them come first."""
+    required: tuple[str, ...] = ()
+    """Terms that each hit contains."""
+    excluded: tuple[str, ...] = ()
+    """Terms that no hit contains."""
+    signed_text: tuple[str, ...] = ()
+    """Words with a sign that were read as text, since the question is a sentence or a command line."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResultOptions:
+    """How a search returns its hits: in pages, grouped, diverse, with facets.
+
+    Hits are then of the whole ranking: all fused candidates, not only the first `k`.
+    """
+
+    cursor: str | None = None
+    """`*` for the first page, `next_cursor` of a result for the next one; None: no pages."""
+    group_by: Literal["document"] | None = None
+    """`document`: a hit for each document, with its other passages in `inner_hits`."""
+    group_size: int | None = None
+    """Passages of a group at most, the hit included; None for 3."""
+    facets: tuple[str, ...] = ()
+    """Fields whose values are counted: `collection`, `department`, `media_type`, `source`, `metadata.KEY`."""
+    mmr: float | None = None
+    """Weight of relevance in maximal marginal relevance, 0 to 1; the rest is that of diversity. None: no reordering."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FacetValue:
+    """A value of a field and the number of documents with it.
+
+    Of documents in the ranking of the search.
+    """
+
+    value: str | bool | int | float
+    count: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,8 +112,38 @@ class Citation(Located):
     page_end: Page
     quote_sha256: str
     """SHA-256 of the cited text, hexadecimal."""
+    date: datetime.date | None = None
+    """Date of the content, by `updated` or `date` of the metadata; None without one."""
+    outdated: str | None = None
+    """Why the document is out of date: superseded by another one, or no longer valid; None where it is not."""
     table_context: tuple[str, ...] = ()
     """Caption and names of the columns of the table that the cited text begins within."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Occurrence(Located):
+    """Another place of a hit's text.
+
+    In a document that the reader may read.
+    """
+
+    chunk_id: uuid.UUID
+    document_id: uuid.UUID
+    version_id: uuid.UUID
+    version: int
+    source: str
+    title: str
+    media_type: str
+    metadata: Mapping[str, Any]
+    collection: str
+    department: str | None = None
+    section: tuple[str, ...]
+    start: Offset
+    end: Offset
+    line_start: Offset
+    line_end: Offset
+    page_start: Page
+    page_end: Page
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,6 +195,15 @@ class Passage(Located):
     """What of the document's file was guessed or could not be read."""
     table_context: tuple[str, ...] = ()
     """Caption and names of the columns of the table that the text begins within."""
+    also_in: tuple[Occurrence, ...] = ()
+    """Other places with the same text under the same heading, which are no hits of their own."""
+    inner_hits: tuple["Passage", ...] = ()
+    """Other passages of the document in a result grouped by document, best first."""
+
+    @property
+    def places(self) -> "tuple[Passage | Occurrence, ...]":
+        """The place of this hit, then the other places of its text."""
+        return (self, *self.also_in)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -157,10 +246,30 @@ class Expansion(Serializable):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class QuestionActivity(Serializable):
+    """What one of several questions gave to the result of a search."""
+
+    question: str
+    returned: int
+    """How many hits the question has by itself."""
+    ranks: tuple[int, ...]
+    """Ranks of the hits of the result that it found."""
+    milliseconds: float
+    cached: Annotated[bool, explained(False)]
+    """Whether its result was in the result cache."""
+    warnings: tuple[str, ...]
+    incomplete_reason: str | None
+    """Why it has fewer hits than requested; None where it has as many."""
+    operators: Operators = Operators()
+    """What of the question was taken as an operator."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SearchResult(Serializable):
     """The result of one search: the hits, and what each stage did."""
 
     question: str
+    """The question; of several questions, one a line."""
     expansion: Annotated[Expansion, explained(Expansion())]
     requested: int
     """Number of requested hits."""
@@ -180,8 +289,16 @@ class SearchResult(Serializable):
     """Whether the result was in the result cache."""
     incomplete_reason: str | None
     """Why there are fewer hits than requested; None where there are as many."""
+    next_cursor: str | None = None
+    """The `cursor` of the next page; None on the last one, and without pages."""
+    facets: Mapping[str, tuple[FacetValue, ...]] = field(default_factory=dict)
+    """By field: values of the documents in the ranking, the most frequent first."""
+    activity: tuple[QuestionActivity, ...] = ()
+    """What each of several questions gave, in their order; empty where one question was asked."""
     intent: Annotated[str | None, explained()] = None
     """The kind of question by the rules of `rag.intents`; None where no rule matches."""
+    operators: Operators = Operators()
+    """What of the question was taken as an operator."""
     id: Annotated[uuid.UUID | None, Field(alias="retrieval_id")] = field(default=None, compare=False)
     """Its record in the audit log, for feedback; None where no log is kept."""
     experiment: ExperimentAssignment | None = field(default=None, compare=False)
@@ -221,6 +338,33 @@ class SearchResult(Serializable):
     def explain(self) -> str:
         """Return a readable table of how hits were ranked."""
         return explanation(self)
+
+    def __iter__(self) -> Iterator[Passage]:
+        """Iterate over the hits, best first."""
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        """Return the number of hits; a result without hits is false."""
+        return len(self.hits)
+
+    def _repr_html_(self) -> str:
+        return search_result_html(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentSection(Serializable):
+    """A section of a live document: consecutive lines under the same headings."""
+
+    section: tuple[str, ...]
+    """Its headings, the outermost first; empty before the first one."""
+    line_start: Offset
+    line_end: Offset
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def lines(self) -> tuple[int, int]:
+        """First and last line, from 1."""
+        return self.line_start, self.line_end
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -289,3 +433,14 @@ class Context(Serializable):
     def citations(self) -> tuple[Citation, ...]:
         """The citations in the order of their numbers."""
         return tuple(passage.citation for passage in self.passages)
+
+    def __iter__(self) -> Iterator[ContextPassage]:
+        """Iterate over the passages in the order of their numbers."""
+        return iter(self.passages)
+
+    def __len__(self) -> int:
+        """Return the number of passages; a context without any is false."""
+        return len(self.passages)
+
+    def _repr_html_(self) -> str:
+        return context_html(self)

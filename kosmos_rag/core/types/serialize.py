@@ -92,7 +92,11 @@ def _shape(kind: type[Any]) -> _Shape:
     return _SHAPES[kind]
 
 
-def _hidden(kind: type[Any]) -> dict[str, Any]:
+def _hidden(kind: type[Any], within: tuple[type[Any], ...] = ()) -> dict[str, Any]:
+    """Return the hidden fields of a record and of those in it.
+
+    A record that contains its own kind does so one level deep.
+    """
     hidden: dict[str, Any] = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         mark: Any = next(_marks(hint), ())
@@ -101,7 +105,8 @@ def _hidden(kind: type[Any]) -> dict[str, Any]:
             continue
         parts: dict[str, Any] = {}
         for nested in _records(hint):
-            parts |= _hidden(nested)
+            if within.count(nested) < 1:
+                parts |= _hidden(nested, (*within, kind))
         parts |= dict.fromkeys(mark, True)
         if parts:
             hidden[name] = {"__all__": parts} if _is_sequence(hint) else parts
@@ -137,6 +142,10 @@ class Serializable:
         Without `explain`, what every reader of it may be shown.
         """
         return to_dict(self, explain=explain)
+
+    def model_dump(self) -> dict[str, Any]:
+        """Return `to_dict()`: the name of the method in pydantic's models."""
+        return self.to_dict()
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

@@ -17,7 +17,7 @@ from psycopg import Connection, sql
 
 from kosmos_rag.core.config import MonitorSettings
 from kosmos_rag.core.errors import DatabaseUnavailable, StatementFailed
-from kosmos_rag.core.types import Filter
+from kosmos_rag.core.types import Filter, Operators
 from kosmos_rag.indexing.recall import DEPTH, Recall, nearest_neighbours, summarise_recall
 from kosmos_rag.retrieval.filters import compile_filter
 from kosmos_rag.retrieval.fusion import DENSE, CandidateList
@@ -30,7 +30,7 @@ from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
-_NO_TEXT = ParsedQuery(text="", phrases=(), required=(), excluded=())
+_NO_TEXT = ParsedQuery(text="", operators=Operators())
 """Dense retrieval reads no text."""
 
 
@@ -127,6 +127,7 @@ def _compare(app: ConnectionPool, owner: TenantRef, sample: Sample, settings: Mo
     None if no index covers it any more.
     """
     query = RetrieverQuery(
+        fuzzy=False,
         scope={"tenant_id": owner.id, "collection": sample.collection, **compile_filter(Filter())},
         principals=sample.principals,
         parsed=_NO_TEXT,

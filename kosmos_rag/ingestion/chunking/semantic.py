@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kosmos_rag.core.errors import ModelError
+from kosmos_rag.core.errors import ModelError, ModelUnavailable
 from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.text.sentences import sentences
 from kosmos_rag.core.types import Chunk, ParsedDocument
@@ -110,6 +110,8 @@ class SemanticChunker:
     def _embed(self, texts: list[str]) -> Vectors:
         try:
             vectors = self._embedder.embed(texts)
+        except ModelUnavailable:
+            raise  # that passes: other chunks than those of the configured strategy would stay
         except ModelError as error:
             raise _CannotSplitError(f"sentences could not be embedded: {error}") from error
         if not np.isfinite(vectors).all():

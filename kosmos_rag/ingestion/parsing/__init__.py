@@ -118,7 +118,7 @@ class _FileParser:
 
     def parse(self, document: SourceDocument, depth: int = 0) -> ParsedDocument:
         """Parse a document that is `depth` files deep in others. Raises ParseError."""
-        media_type = detect(document.data, document.source)
+        media_type = document.media_type or detect(document.data, document.source)
         data, notes = _in_utf8(document.data, media_type)
         name = media_types.NAMES[media_type]
         parser = self._parser(media_type, depth)

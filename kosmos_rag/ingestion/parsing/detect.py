@@ -130,10 +130,15 @@ def detect(data: bytes, source: str) -> str:
     return _type_of_text(decode(data), _extension(source))
 
 
-def is_small_text(data: bytes, source: str) -> bool:
+def is_small_text(data: bytes, source: str, media_type: str | None = None) -> bool:
     """Return whether a document is small plain text in UTF-8.
 
     Plain text, Markdown or source code, of at most 64 KB.
+
+    Args:
+        data: The document.
+        source: Its name.
+        media_type: Its type, where it is declared.
     """
     if len(data) > _SNIFFED or b"\0" in data or _is_pdf(data) or data.startswith(_ZIP):
         return False
@@ -143,7 +148,7 @@ def is_small_text(data: bytes, source: str) -> bool:
         return False
     if has_escapes(data):
         return False
-    return _type_of_text(text, _extension(source)) in _PLAIN
+    return (media_type or _type_of_text(text, _extension(source))) in _PLAIN
 
 
 def _is_pdf(data: bytes) -> bool:

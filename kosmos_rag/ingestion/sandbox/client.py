@@ -85,6 +85,7 @@ def _request(document: SourceDocument, limits: "ParsingSettings") -> Request:
     return Request(
         source=document.source,
         title=document.title,
+        media_type=document.media_type,
         memory_bytes=limits.memory_mb * _MEGABYTE,
         cpu_s=limits.cpu_s,
         text_bytes=limits.text_mb * _MEGABYTE,

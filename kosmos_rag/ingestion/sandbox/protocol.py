@@ -36,6 +36,7 @@ class Request:
 
     source: str
     title: str | None
+    media_type: str | None
     memory_bytes: int
     cpu_s: int
     text_bytes: int
@@ -81,7 +82,7 @@ def receive_request(connection: socket.socket) -> Request:
 
 def document_of(request: Request, data: bytes) -> SourceDocument:
     """Rebuild the document of a request for the parser."""
-    return SourceDocument(source=request.source, title=request.title, data=data)
+    return SourceDocument(source=request.source, title=request.title, media_type=request.media_type, data=data)
 
 
 def encode_reply(reply: ParsedDocument | Failure) -> bytes:

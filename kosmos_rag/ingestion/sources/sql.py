@@ -118,8 +118,6 @@ def connect(engine: "Engine", variable: str, name: str) -> Iterator["Connection"
 
     Raises SourceError for errors that the database reports.
 
-    Raises SourceError for errors that the database reports.
-
     Args:
         engine: from `read_only_engine`.
         variable: variable of the environment that holds the URL, for the message.

@@ -7,10 +7,11 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kosmos_rag.core.config import Settings
+from kosmos_rag.core.config import EmbeddingSettings, ModelsSettings, NextEmbeddingSettings, Settings
 from kosmos_rag.core.protocols import Embedder
-from kosmos_rag.core.types import Space
+from kosmos_rag.core.types import NO_PREFIXES, Prefixes, Space
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.models.embedding.server import ServerEmbedder
 from kosmos_rag.models.embedding.space import check_compatible, describe_space, find_difference, space_id
 
 
@@ -21,6 +22,8 @@ class EmbeddingModel:
     embedder: Embedder
     normalized: bool
     """Whether its vectors are scaled to length one."""
+    prefixes: Prefixes = NO_PREFIXES
+    """What it puts before texts."""
 
 
 class EmbedderRegistry:
@@ -109,20 +112,40 @@ class EmbedderRegistry:
             return cached
         # The model of the same name first: the other one may not have to be loaded.
         for model in sorted(self._models, key=lambda model: model.embedder.name != space.model):
-            same_shape = (model.embedder.dimensions, model.normalized) == (space.dimensions, space.normalized)
+            shape = (model.embedder.dimensions, model.normalized, model.prefixes)
+            same_shape = shape == (space.dimensions, space.normalized, space.prefixes)
             if same_shape and find_difference(space, self._describe(model)) is None:
                 self._by_space[space.id] = model.embedder
                 return model.embedder
         return None
 
     def _describe_for(self, tenant_id: uuid.UUID, model: EmbeddingModel) -> Space:
-        return replace(self._describe(model), id=space_id(tenant_id, model.embedder, normalized=model.normalized))
+        identity = space_id(tenant_id, model.embedder, normalized=model.normalized, prefixes=model.prefixes)
+        return replace(self._describe(model), id=identity)
 
     def _describe(self, model: EmbeddingModel) -> Space:
         key = id(model)
         if key not in self._descriptions:  # it takes an embedding of the probe sentence
-            self._descriptions[key] = describe_space(uuid.UUID(int=0), model.embedder, normalized=model.normalized)
+            self._descriptions[key] = describe_space(
+                uuid.UUID(int=0), model.embedder, normalized=model.normalized, prefixes=model.prefixes
+            )
         return self._descriptions[key]
+
+
+def create_embedder(settings: EmbeddingSettings, models: ModelsSettings, section: str) -> Embedder:
+    """Create the configured model: behind a server, or loaded here.
+
+    Args:
+        settings: the model.
+        models: where models on this machine run.
+        section: the section of the configuration that names it.
+
+    Raises:
+        ConfigError: the address, key or tokenizer of a server is invalid.
+    """
+    if settings.url is not None:
+        return ServerEmbedder(settings, section=section)
+    return SentenceTransformerEmbedder(settings, models, section=section)
 
 
 def create_registry(settings: Settings, embedder: Embedder, next_embedder: Embedder | None) -> EmbedderRegistry:
@@ -131,12 +154,15 @@ def create_registry(settings: Settings, embedder: Embedder, next_embedder: Embed
     Args:
         settings: configuration of the models.
         embedder: the model of `rag.embedding`.
-        next_embedder: the target of a migration; None for the model that `rag.next_embedding` names, if any.
+        next_embedder: the model of `rag.next_embedding`, the target of a migration; None without one.
     """
     current, target = settings.rag.embedding, settings.rag.next_embedding
-    if next_embedder is None and target.embedding is not None:
-        next_embedder = SentenceTransformerEmbedder(target.embedding, settings.models, section="rag.next_embedding")
     return EmbedderRegistry(
-        EmbeddingModel(embedder=embedder, normalized=current.normalize),
-        EmbeddingModel(embedder=next_embedder, normalized=target.normalize) if next_embedder is not None else None,
+        _describe_model(embedder, current),
+        _describe_model(next_embedder, target) if next_embedder is not None else None,
     )
+
+
+def _describe_model(embedder: Embedder, settings: EmbeddingSettings | NextEmbeddingSettings) -> EmbeddingModel:
+    prefixes = Prefixes(settings.query_prefix, settings.passage_prefix)
+    return EmbeddingModel(embedder=embedder, normalized=settings.normalize, prefixes=prefixes)

@@ -12,15 +12,19 @@ from numpy.typing import NDArray
 from kosmos_rag.core.config import EmbeddingSettings, ModelsSettings
 from kosmos_rag.core.errors import ConfigError, ModelError, ModelUnavailable, first_line
 from kosmos_rag.core.protocols import Tokenizer, Vectors
-from kosmos_rag.core.telemetry import tracing
-from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, resolve
+from kosmos_rag.core.telemetry import genai
+from kosmos_rag.models.embedding.tokenizer import FastTokenizer
+from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, resolve, silence_loading
 from kosmos_rag.models.onnx import hub_options, load_onnx, require_runtime
+
+_PROVIDER = "sentence_transformers"
 
 
 class SentenceTransformerEmbedder:
     """An embedding model, loaded on first use.
 
-    Thread-safe: one encoding at a time, each using all cores.
+    Thread-safe. Passages are encoded by one thread at a time. A question does not wait for them, nor for other
+    questions: one long question would delay all short ones by its whole encoding.
     """
 
     def __init__(self, settings: EmbeddingSettings, models: ModelsSettings, *, section: str = "rag.embedding") -> None:
@@ -50,14 +54,15 @@ class SentenceTransformerEmbedder:
 
     @cached_property
     def max_tokens(self) -> int:
-        """Maximum input length in tokens, special tokens not included."""
+        """Maximum length of a text in tokens, without prefix and special tokens."""
         model = self._model()
-        return int(model.max_seq_length) - int(model.tokenizer.num_special_tokens_to_add())
+        limit = int(model.max_seq_length) - int(model.tokenizer.num_special_tokens_to_add())
+        return limit - max(self.tokenizer.count([self._settings.query_prefix, self._settings.passage_prefix]))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The model's own tokenizer."""
-        return FastTokenizer(self._model().tokenizer)
+        return FastTokenizer.copy_of(self._model().tokenizer)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Embed texts in batches; shape (len(texts), dimensions).
@@ -66,10 +71,20 @@ class SentenceTransformerEmbedder:
         """
         if not texts:
             return np.empty((0, self.dimensions), dtype=np.float32)
+        self._model()
+        with self._encoding:
+            return self._encode([self._settings.passage_prefix + text for text in texts])
+
+    def embed_query(self, question: str) -> NDArray[np.float32]:
+        """Embed a question; shape (dimensions,). Raises as `embed` does."""
+        vector: NDArray[np.float32] = self._encode([self._settings.query_prefix + question])[0]
+        return vector
+
+    def _encode(self, texts: list[str]) -> Vectors:
         model = self._model()
-        with tracing.start_span(f"embeddings {self.name}", self._span_attributes), self._encoding:
+        with genai.start_embeddings(self.name, self.dimensions, _PROVIDER, texts):
             vectors = model.encode(
-                list(texts),
+                texts,
                 batch_size=self._settings.batch_size,
                 normalize_embeddings=self._settings.normalize,
                 convert_to_numpy=True,
@@ -79,19 +94,6 @@ class SentenceTransformerEmbedder:
         if not np.isfinite(vectors).all():
             raise ModelError(f"model {self.name} returned vectors that are not finite; choose another backend or model")
         return vectors
-
-    def embed_query(self, question: str) -> NDArray[np.float32]:
-        """Embed a question; shape (dimensions,)."""
-        vector: NDArray[np.float32] = self.embed([question])[0]
-        return vector
-
-    @property
-    def _span_attributes(self) -> dict[str, str | int]:
-        return {
-            "gen_ai.operation.name": "embeddings",
-            "gen_ai.request.model": self.name,
-            "gen_ai.embeddings.dimension.count": self.dimensions,
-        }
 
     def _model(self) -> Any:
         if self._loaded is None:
@@ -119,46 +121,20 @@ class SentenceTransformerEmbedder:
         location = resolve(self.name, self._models)
         from sentence_transformers import SentenceTransformer
 
+        silence_loading()
         if self._models.backend == "onnx":
-            return load_onnx(SentenceTransformer, location, self._models)
-        return SentenceTransformer(location, device=self._models.device, **hub_options(self._models))
+            model = load_onnx(SentenceTransformer, location, self._models)
+        else:
+            model = SentenceTransformer(location, device=self._models.device, **hub_options(self._models))
+        if self._settings.matryoshka != "none":
+            model.truncate_dim = self.dimensions  # of vectors before they are normalised
+        return model
 
     def _check_dimensions(self, model: Any) -> None:
+        # This first encoding sets truncation and padding on the tokenizer: from then on threads only read it.
         actual = model.encode(["probe"], show_progress_bar=False).shape[1]
         if actual != self.dimensions:
             raise ConfigError(
                 f"{self._section}.dimensions = {self.dimensions}, and model {self.name} has {actual}; "
                 f"set {self._section}.dimensions to {actual}"
             )
-
-
-class FastTokenizer:
-    """A copy of a model's tokenizer without truncation or padding.
-
-    Thread-safe: nothing on it changes. Counting tokens must not depend on what an encoding sets on the model's own
-    tokenizer.
-    """
-
-    def __init__(self, pretrained: Any) -> None:
-        """Copy the tokenizer of a loaded model.
-
-        Raises ModelUnavailable where it is not a fast tokenizer.
-        """
-        from tokenizers import Tokenizer
-
-        backend = getattr(pretrained, "backend_tokenizer", None)
-        if backend is None:
-            raise ModelUnavailable(
-                "the model has no fast tokenizer, and exact token counts need one; choose another model"
-            )
-        self._tokenizer = Tokenizer.from_str(backend.to_str())
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-
-    def count(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of tokens of each text, special tokens not included."""
-        return [len(entry.ids) for entry in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
-
-    def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Return the character span of each token, special tokens not included."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False).offsets)

@@ -7,17 +7,20 @@ no proof (a folder can hold any model), so a space stores the vector of a probe 
 import uuid
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kosmos_rag.core.errors import EmbeddingSpaceMismatch
 from kosmos_rag.core.protocols import Embedder
-from kosmos_rag.core.types import Space
+from kosmos_rag.core.types import NO_PREFIXES, Prefixes, Space
 
 PROBE = "The quarterly report explains how revenue is recognised when a customer cancels a yearly contract."
 MIN_COSINE = 0.95
 """Smallest cosine of the probe vectors. Half precision, another backend and 8-bit weights stay above .98."""
 
 
-def space_id(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> uuid.UUID:
+def space_id(
+    tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool, prefixes: Prefixes = NO_PREFIXES
+) -> uuid.UUID:
     """Return the id of the space of an embedder for a tenant.
 
     The same model gives the same id.
@@ -26,11 +29,15 @@ def space_id(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> u
         tenant_id: The tenant's id.
         embedder: The embedding model.
         normalized: Whether its vectors are scaled to length one.
+        prefixes: What it puts before texts.
     """
-    return uuid.uuid5(tenant_id, f"space:{embedder.name}:{embedder.dimensions}:{normalized}")
+    suffix = f":{prefixes.query!r}:{prefixes.passage!r}" if any(prefixes) else ""
+    return uuid.uuid5(tenant_id, f"space:{embedder.name}:{embedder.dimensions}:{normalized}{suffix}")
 
 
-def describe_space(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool) -> Space:
+def describe_space(
+    tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool, prefixes: Prefixes = NO_PREFIXES
+) -> Space:
     """Describe the space of an embedder for a tenant.
 
     Embeds the probe sentence.
@@ -39,13 +46,15 @@ def describe_space(tenant_id: uuid.UUID, embedder: Embedder, *, normalized: bool
         tenant_id: The tenant's id.
         embedder: The embedding model.
         normalized: Whether its vectors are scaled to length one.
+        prefixes: What it puts before texts.
     """
     return Space(
-        id=space_id(tenant_id, embedder, normalized=normalized),
+        id=space_id(tenant_id, embedder, normalized=normalized, prefixes=prefixes),
         model=embedder.name,
         dimensions=embedder.dimensions,
         normalized=normalized,
         probe=embedder.embed_query(PROBE),
+        prefixes=prefixes,
     )
 
 
@@ -58,8 +67,16 @@ def find_difference(stored: Space, configured: Space) -> str | None:
         return f"its vectors have {stored.dimensions} dimensions, the configured ones {configured.dimensions}"
     if stored.normalized != configured.normalized:
         return f"its vectors were made with rag.embedding.normalize = {str(stored.normalized).lower()}"
-    cosine = float(stored.probe @ configured.probe / (np.linalg.norm(stored.probe) * np.linalg.norm(configured.probe)))
-    return None if cosine >= MIN_COSINE else f"the two embed one sentence differently (cosine {cosine:.2f})"
+    for key, before, now in zip(("query_prefix", "passage_prefix"), stored.prefixes, configured.prefixes, strict=True):
+        if before != now:
+            return f"its vectors were made with rag.embedding.{key} = {before!r}, and {now!r} is configured"
+    similarity = cosine(stored.probe, configured.probe)
+    return None if similarity >= MIN_COSINE else f"the two embed one sentence differently (cosine {similarity:.2f})"
+
+
+def cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
+    """Return the cosine of the angle between two vectors."""
+    return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
 
 
 def check_compatible(stored: Space, configured: Space, tenant: str) -> None:

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry import trace
 
 from kosmos_rag.core.config import LanguageModelSettings
-from kosmos_rag.core.errors import ModelError, ModelUnavailable, first_line
+from kosmos_rag.core.errors import ConfigError, ModelError, ModelUnavailable
 from kosmos_rag.core.protocols import Message
-from kosmos_rag.core.telemetry import tracing
-from kosmos_rag.models.llm.background import BackgroundLoop, BackgroundStream, Write
-from kosmos_rag.models.llm.endpoint import BUSY, Endpoint
+from kosmos_rag.core.telemetry import genai, tracing
+from kosmos_rag.models.http.background import BackgroundLoop, BackgroundStream, Write
+from kosmos_rag.models.http.client import read_start
+from kosmos_rag.models.http.endpoint import BUSY, Endpoint
+from kosmos_rag.models.http.retry import Retry, RetryPolicy, parse_retry_after, request_with_retry
 from kosmos_rag.models.llm.protocols import PROTOCOLS, ChatProtocol, ProtocolError, ServerError
 
 if TYPE_CHECKING:
     import httpx
 
-_RETRY_DELAY_S = 0.5
+_RETRY = RetryPolicy(attempts=2, statuses=frozenset(BUSY))
 # An answer has some hundred words; without a limit a server could fill the memory until the deadline.
 _MAX_RESPONSE_BYTES = 4_000_000
 _MAX_ERROR_BYTES = 10_000
@@ -42,7 +44,20 @@ class ChatModel:
 
         self._settings = settings
         self._protocol = PROTOCOLS[settings.protocol]
-        self._endpoint = Endpoint(settings, self._protocol)
+        if settings.url is None:
+            raise ConfigError(
+                f"language_model.url is null: set it to the address of a server, such as {self._protocol.example}, "
+                "or set rag.expansion.queries=0, rag.expansion.hyde=false and rag.answer.mode=extractive"
+            )
+        self._endpoint = Endpoint(
+            kind="language model server",
+            section="language_model",
+            url=settings.url,
+            path=self._protocol.path,
+            api_key=settings.api_key,
+            model=settings.model,
+            example=self._protocol.example,
+        )
         # No limit of connections: callers have limits of their own, and httpx would queue a stream without a sign.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
         self._client = httpx.AsyncClient(headers=self._endpoint.headers, limits=limits)
@@ -63,40 +78,35 @@ class ChatModel:
         body = self._protocol.build_request(messages, self._settings, max_tokens)
         completion = _Completion(self._client, self._endpoint, self._protocol, self._settings, body)
         answer = self._background.start(completion.run)
-        span = self._open_span(max_tokens)
-        answer.on_end(lambda task: _end_span(span, task))
+        span = self._open_span(messages, max_tokens)
+        answer.on_end(lambda task: _end_span(span, task, completion))
         return answer
 
-    def _open_span(self, max_tokens: int) -> trace.Span:
-        return tracing.open_span(
-            f"chat {self.name}",
-            {
-                "gen_ai.operation.name": "chat",
-                "gen_ai.provider.name": self._settings.protocol,
-                "gen_ai.request.model": self.name,
-                "gen_ai.request.max_tokens": max_tokens,
-                "gen_ai.request.temperature": 0.0,
-                "server.address": self._endpoint.url.host,
-            },
-            kind=trace.SpanKind.CLIENT,
-        )
+    def _open_span(self, messages: Sequence[Message], max_tokens: int) -> trace.Span:
+        url = self._endpoint.url
+        port = url.port or (443 if url.scheme == "https" else 80)
+        attributes = genai.chat_attributes(self.name, self._settings.protocol, url.host, port, max_tokens)
+        span = tracing.open_span(f"chat {self.name}", attributes, kind=trace.SpanKind.CLIENT)
+        if span.is_recording() and genai.captures_texts():
+            span.set_attributes(genai.input_messages((message.role, message.text) for message in messages))
+        return span
 
     def close(self) -> None:
         """Cancel all answers and close the connections."""
         self._background.close(self._client.aclose)
 
 
-def _end_span(span: trace.Span, task: "Future[bool]") -> None:
+def _end_span(span: trace.Span, task: "Future[bool]", completion: "_Completion") -> None:
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
     if error is not None:
         tracing.set_error(span, error)
     else:
-        span.set_attribute("gen_ai.response.finish_reasons", ["length" if task.result() else "stop"])
+        reason = "length" if task.result() else "stop"
+        span.set_attribute("gen_ai.response.finish_reasons", [reason])
+        if span.is_recording() and genai.captures_texts():
+            span.set_attributes(genai.output_message("".join(completion.written), reason))
+    span.set_attributes(genai.chat_usage(completion.input_tokens, completion.output_tokens))
     span.end()
-
-
-class _Retry(Exception):
-    """The request failed before the first token, and a retry may succeed."""
 
 
 class _Completion:
@@ -117,6 +127,12 @@ class _Completion:
         self._body = body
         self._started = False
         """Whether the first token has come."""
+        self._keeps_text = genai.captures_texts()
+        self.written: list[str] = []
+        """The pieces of the answer so far, where its span shall have them."""
+        self.input_tokens: int | None = None
+        self.output_tokens: int | None = None
+        """Token counts that the server reported; None where it reported none."""
 
     async def run(self, write: Write) -> bool:
         """Write the answer and return whether it was truncated. Raises ModelError, ModelUnavailable."""
@@ -131,9 +147,13 @@ class _Completion:
                         self._started = True
                         first_token.reschedule(None)
                     if self._started:
+                        if self._keeps_text:
+                            self.written.append(token_text)
                         write(token_text)
 
-                truncated = await self._request_with_retry(write_started)
+                limit_s = min(self._settings.first_token_s, self._settings.timeout_s)
+                until = asyncio.get_running_loop().time() + limit_s
+                truncated = await request_with_retry(lambda: self._request(write_started), _RETRY, until=until)
         except TimeoutError:
             raise self._timeout_error() from None
         if not self._started:
@@ -156,34 +176,25 @@ class _Completion:
             "language_model.model"
         )
 
-    async def _request_with_retry(self, write: Write) -> bool:
-        try:
-            return await self._request(write, last=False)
-        except _Retry:
-            await asyncio.sleep(_RETRY_DELAY_S)
-            return await self._request(write, last=True)
-
-    async def _request(self, write: Write, *, last: bool) -> bool:
+    async def _request(self, write: Write) -> bool:
         import httpx
 
         try:
             async with self._client.stream("POST", self._endpoint.url, json=self._body, timeout=None) as response:
-                if response.status_code in BUSY and not last:
-                    raise _Retry
                 if response.status_code != 200:
-                    raise self._endpoint.refusal(response.status_code, await _read_error(response))
+                    refusal = self._endpoint.refusal(response.status_code, await read_start(response, _MAX_ERROR_BYTES))
+                    if response.status_code in _RETRY.statuses:
+                        raise Retry(refusal, after_s=parse_retry_after(response.headers))
+                    raise refusal
                 return await self._read_answer(response, write)
         except httpx.TransportError as error:
             if self._started:
                 raise self._endpoint.error(
                     "ended the connection during its answer: see its log, and ask again"
                 ) from error
-            if not last:
-                raise _Retry from error
-            raise self._endpoint.unreachable(error) from error
+            raise Retry(self._endpoint.unreachable(error)) from error
         except httpx.DecodingError as error:
-            reason = self._endpoint.excerpt(first_line(error))
-            raise self._endpoint.error(f"sent an unreadable response: {reason}") from error
+            raise self._endpoint.unreadable(error) from error
 
     async def _read_answer(self, response: "httpx.Response", write: Write) -> bool:
         async for line in self._read_lines(response):
@@ -201,6 +212,7 @@ class _Completion:
             if chunk.text:
                 write(chunk.text)
             if chunk.ended:
+                self.input_tokens, self.output_tokens = chunk.input_tokens, chunk.output_tokens
                 return chunk.truncated
         raise self._endpoint.error("ended before its answer was complete: look into its log, and ask again")
 
@@ -220,12 +232,3 @@ class _Completion:
                 yield line.decode(errors="replace").rstrip("\r")
         if remainder:
             yield remainder.decode(errors="replace")
-
-
-async def _read_error(response: "httpx.Response") -> bytes:
-    content = b""
-    async for data in response.aiter_bytes():
-        content += data
-        if len(content) > _MAX_ERROR_BYTES:
-            break
-    return content

@@ -6,7 +6,7 @@ prompts without an error.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from kosmos_rag.core.config import LanguageModelSettings
@@ -33,6 +33,10 @@ class StreamChunk:
     """Whether the answer ends here."""
     truncated: bool = False
     """Whether it ends here because of its maximum length."""
+    input_tokens: int | None = None
+    """Tokens of the conversation; None where the line does not report them."""
+    output_tokens: int | None = None
+    """Tokens of the answer; None where the line does not report them."""
 
 
 class ChatProtocol(Protocol):
@@ -87,14 +91,17 @@ class OpenAI:
             raise ProtocolError
         if value.strip() == "[DONE]":
             return StreamChunk(ended=True)
-        choices = _parse_object(value).get("choices")
+        event = _parse_object(value)
+        choices = event.get("choices")
         if choices == []:  # some servers report token counts in a last event
             return StreamChunk()
         try:
             choice = choices[0]  # type: ignore[index]  # any other shape raises below
             reason = choice.get("finish_reason")
             text = _parse_text(choice["delta"].get("content"))
-            return StreamChunk(text=text, ended=reason is not None, truncated=reason == "length")
+            counts = _parse_counts(event.get("usage"), "prompt_tokens", "completion_tokens")
+            chunk = StreamChunk(text=text, ended=reason is not None, truncated=reason == "length")
+            return replace(chunk, **counts)
         except (LookupError, TypeError, AttributeError):
             raise ProtocolError from None
 
@@ -119,11 +126,13 @@ class Ollama:
         event = _parse_object(line)
         ended = event.get("done") is True
         truncated = event.get("done_reason") == "length"
+        counts = _parse_counts(event, "prompt_eval_count", "eval_count")
         try:
-            return StreamChunk(text=_parse_text(event["message"].get("content")), ended=ended, truncated=truncated)
+            text = _parse_text(event["message"].get("content"))
+            return replace(StreamChunk(text=text, ended=ended, truncated=truncated), **counts)
         except (LookupError, TypeError, AttributeError):
             if ended:
-                return StreamChunk(ended=True, truncated=truncated)
+                return replace(StreamChunk(ended=True, truncated=truncated), **counts)
             raise ProtocolError from None
 
 
@@ -145,6 +154,14 @@ def _parse_object(text: str) -> dict[str, Any]:
     if error is not None:
         raise ServerError(error.get("message") or error if isinstance(error, dict) else error)
     return value
+
+
+def _parse_counts(usage: object, input_name: str, output_name: str) -> dict[str, Any]:
+    """Return the token counts that a server reports, as fields of StreamChunk."""
+    if not isinstance(usage, dict):
+        return {}
+    reported = {"input_tokens": usage.get(input_name), "output_tokens": usage.get(output_name)}
+    return {name: count for name, count in reported.items() if isinstance(count, int)}
 
 
 def _parse_text(content: object) -> str:

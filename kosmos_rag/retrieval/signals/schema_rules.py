@@ -7,7 +7,8 @@ them like any other signal, and retrieval does not import text2sql.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from pydantic import Field
@@ -42,6 +43,17 @@ def _mentions_name(query: QueryContext, passage: Passage, key: str) -> bool:
     return bool(name) and name <= query.words
 
 
+def _target_column(passage: Passage) -> tuple[str, str]:
+    """Return table and column that a document is about.
+
+    Empty names if there is none.     A recipe is about the first of its columns, the one that it returns.
+    """
+    if _kind(passage) == _RECIPE:
+        table, _, column = next(iter(passage.metadata.get("columns", ())), "").rpartition(".")
+        return table, column
+    return str(passage.metadata.get("table", "")), str(passage.metadata.get("column", ""))
+
+
 def _mentions_any(query: QueryContext, passage: Passage) -> bool:
     """Return whether the query contains a word of names or keywords."""
     of = passage.metadata.get
@@ -73,8 +85,41 @@ _NUMBER_WORD = re.compile(r"(?<![\w-])\d+(?:\.\d+)?(?![\w-])|\b(?:more|less|fewe
 _EVENT_WORDS = ("created", "updated", "executed", "started", "finished", "completed")
 
 
+_TOTALS = re.compile(r"\b(?:how many|number of|count|total|sum|average|mean)\b", re.IGNORECASE)
+_TOKEN = re.compile(r"[^\W_]+|[.?!,;:]")
+_ROW_WORDS = 2
+"""Words next to a table's noun that name a row; a single one is too often part of a column's name."""
+_NO_NAMES = word_prefixes(
+    "average total count number sum mean duration time size status state date latest last statistics run runs variant"
+)
+
+
+def _names_row(query: QueryContext, passage: Passage, table: str) -> bool:
+    """Return whether the query names a row of a table.
+
+    By quotes, capital letters, a known value, or two words next to the table's noun: `the forest fire program`.
+    """
+    text = query.text.lower()
+    if _NAMED_ENTITY.search(query.text) or any(
+        re.search(rf"(?<!\w){re.escape(str(value).lower())}(?!\w)", text)
+        for value in passage.metadata.get("values", ())
+    ):
+        return True
+    noun = re.split(r"[._]", table.lower())[-1].removesuffix("s")
+    tokens = _TOKEN.findall(text)
+    positions = [at for at, token in enumerate(tokens) if noun and token == noun]
+    return any(
+        _is_name(tokens[at + 1 : at + 1 + _ROW_WORDS]) or _is_name(tokens[max(at - _ROW_WORDS, 0) : at])
+        for at in positions
+    )
+
+
+def _is_name(tokens: Sequence[str]) -> bool:
+    return len(tokens) == _ROW_WORDS and all(word_prefixes(token) - _NO_NAMES for token in tokens)
+
+
 class SchemaEntities(ScoreSignal):
-    """Score columns that contain an entity of the query.
+    """Score columns and recipes for the entities of the query.
 
     Entities are names, times and numbers.
     """
@@ -83,17 +128,30 @@ class SchemaEntities(ScoreSignal):
     names: Number = Field(default=3.0, description="For the name of a row, where the question names one.")
     temporal: Number = Field(default=2.0, description="For times, where it asks for or names one.")
     moment: Number = Field(default=2.0, description="On top, where it says the event: created, updated, executed.")
-    numeric: Number = Field(default=1.0, description="For numbers, where it compares.")
+    numeric: Number = Field(
+        default=1.0, description="For numbers, where it compares; for recipes of numbers, where it asks for a total."
+    )
 
     def value(self, query: QueryContext, passage: Passage) -> float:
         """Return the sum of bonuses.
 
-        0 for other documents and columns that the query does not mention.
+        0 for other documents and for those that the query does not mention.
         """
-        if _kind(passage) != _COLUMN or not _mentions_any(query, passage):
+        if _kind(passage) not in (_COLUMN, _RECIPE) or not _mentions_any(query, passage):
             return 0.0
-        column, type_ = str(passage.metadata.get("column", "")), str(passage.metadata.get("type", ""))
-        total = self.names if _ROW_NAME.search(column) and _NAMED_ENTITY.search(query.text) else 0.0
+        return self._of_recipe(query, passage) if _kind(passage) == _RECIPE else self._of_column(query, passage)
+
+    def _of_recipe(self, query: QueryContext, passage: Passage) -> float:
+        """Score filters by the name of a row, and totals."""
+        filters = [str(name).rpartition(".") for name in passage.metadata.get("columns", ())[1:]]
+        named = any(_ROW_NAME.search(column) and _names_row(query, passage, table) for table, _, column in filters)
+        counted = passage.metadata.get("pattern") == "aggregation" and _TOTALS.search(query.text)
+        return (self.names if named else 0.0) + (self.numeric if counted else 0.0)
+
+    def _of_column(self, query: QueryContext, passage: Passage) -> float:
+        table, column = _target_column(passage)
+        type_ = str(passage.metadata.get("type", ""))
+        total = self.names if _ROW_NAME.search(column) and _names_row(query, passage, table) else 0.0
         if _TIME_COLUMN.search(type_) or _TIME_COLUMN.search(column):
             events = [event for event in _EVENT_WORDS if event in column.lower() and event in query.text.lower()]
             total += self.temporal if events or _TIME_WORD.search(query.text) else 0.0
@@ -104,7 +162,10 @@ class SchemaEntities(ScoreSignal):
 
 
 class SchemaExact(ScoreSignal):
-    """Score columns named in full, with a word of their model."""
+    """Score columns named in full, with a word of their model.
+
+    Recipes for such columns too.
+    """
 
     weight: Number = 6.0
 
@@ -113,14 +174,19 @@ class SchemaExact(ScoreSignal):
 
         Words that the column name shares with its model do not count twice.
         """
-        if _kind(passage) != _COLUMN or not _mentions_name(query, passage, "column"):
+        table, column = _target_column(passage)
+        column_words = _name_words(column)
+        if _kind(passage) not in (_COLUMN, _RECIPE) or not column_words or not column_words <= query.words:
             return 0.0
-        column_words = _name_words(str(passage.metadata["column"]))
-        return float(bool((_name_words(str(passage.metadata.get("model", ""))) - column_words) & query.words))
+        owner = str(passage.metadata.get("model", table))
+        return float(bool((_name_words(owner) - column_words) & query.words))
 
 
 class SchemaLexical(ScoreSignal):
-    """Score column, model and table names that the query contains."""
+    """Score column, model and table names that the query contains.
+
+    A recipe has the column that it returns.
+    """
 
     weight: Number = 1.0
     column: Number = Field(default=3.0, description="For the name of the column.")
@@ -129,8 +195,10 @@ class SchemaLexical(ScoreSignal):
 
     def value(self, query: QueryContext, passage: Passage) -> float:
         """Return the sum of bonuses; 0 for documents outside a schema."""
-        bonuses = {"column": self.column, "model": self.model, "table": self.table}
-        return sum(value for key, value in bonuses.items() if _mentions_name(query, passage, key))
+        bonuses = {"model": self.model, "table": self.table}
+        total = sum(value for key, value in bonuses.items() if _mentions_name(query, passage, key))
+        column = _name_words(_target_column(passage)[1]) if _kind(passage) in (_COLUMN, _RECIPE) else frozenset()
+        return total + (self.column if column and column <= query.words else 0.0)
 
 
 class SchemaPenalty(ScoreSignal):
@@ -207,6 +275,32 @@ class SchemaStatus(ScoreSignal):
         return self.base + min(self.values, named * self.values / 2)
 
 
+class SchemaTargets(SelectionSignal):
+    """Add the score of a column's best recipe to the column.
+
+    A column and the recipes that return it are documents of one target. Their points add up, as if they were one.
+    """
+
+    def select(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:  # noqa: ARG002
+        """Return all passages, columns with their recipe's score, best first."""
+        best: dict[tuple[str, str, str], float] = {}
+        for passage in passages:
+            if _kind(passage) == _RECIPE:
+                target = (str(passage.metadata.get("database", "")), *_target_column(passage))
+                best[target] = max(best.get(target, 0.0), passage.score)
+        scored = [
+            replace(passage, score=passage.score + best.get(_column_target(passage), 0.0)) for passage in passages
+        ]
+        ordered = sorted(scored, key=lambda passage: -passage.score)
+        return [replace(passage, rank=rank) for rank, passage in enumerate(ordered, start=1)]
+
+
+def _column_target(passage: Passage) -> tuple[str, str, str]:
+    if _kind(passage) != _COLUMN:
+        return "", "", ""
+    return str(passage.metadata.get("database", "")), *_target_column(passage)
+
+
 SCHEMA_RULES: Mapping[str, type[ScoreSignal | SelectionSignal]] = {
     "schema_entities": SchemaEntities,
     "schema_exact": SchemaExact,
@@ -214,4 +308,5 @@ SCHEMA_RULES: Mapping[str, type[ScoreSignal | SelectionSignal]] = {
     "schema_penalty": SchemaPenalty,
     "schema_recipe": SchemaRecipe,
     "schema_status": SchemaStatus,
+    "schema_targets": SchemaTargets,
 }

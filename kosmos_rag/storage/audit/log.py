@@ -24,6 +24,7 @@ from kosmos_rag.core.types import (
     Context,
     ContextPassage,
     DocumentLines,
+    Occurrence,
     Passage,
     SearchResult,
     sha256_of,
@@ -34,7 +35,18 @@ from kosmos_rag.storage.publish import text_hash
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
-AuditedResult = SearchResult | Context | Answer | AnswerSources | DocumentLines
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DatabaseQuery:
+    """A query on a described database; it has no passages."""
+
+    question: str
+    """Name of the database and the SQL."""
+    outcome: AuditOutcome
+    milliseconds: float
+
+
+AuditedResult = SearchResult | Context | Answer | AnswerSources | DocumentLines | DatabaseQuery
 """A result for a reader; a streamed answer starts with its sources."""
 
 _RANDOM_BITS = 74
@@ -85,11 +97,13 @@ def record_event(
     Raises:
         DatabaseError: the record is not stored, and the reader must not get the result.
     """
-    search = None if isinstance(result, DocumentLines) else _search_result(result)
-    search_id = search.id if search and follows is None else None
+    search = None if isinstance(result, DocumentLines | DatabaseQuery) else _search_result(result)
+    # `is not None`: a result without hits is false.
+    search_id = search.id if search is not None and follows is None else None
     record_id = search_id or new_event_id(datetime.now(UTC))
     # A character that a text column refuses must not hold back the answer.
     question = storable(_question(result))
+    rewritten = search.question if search is not None and search.question != question else None
     values = {
         "tenant_id": reader.tenant.id,
         "id": record_id,
@@ -100,10 +114,10 @@ def record_event(
         "principals": list(reader.principals),
         "question": question if settings.questions else None,
         "question_sha256": sha256_of(question),
-        "search_query": search.question if settings.questions and search and search.question != question else None,
+        "search_query": rewritten if settings.questions else None,
         "settings_hash": settings_hash,
         "cached": search is not None and search.cached,
-        "milliseconds": search.timings_ms["total"] if search else 0.0,
+        "milliseconds": search.timings_ms["total"] if search is not None else getattr(result, "milliseconds", 0.0),
         "follows": follows,
     }
     passages = _passages(result)
@@ -139,7 +153,7 @@ def _milliseconds(at: datetime) -> int:
 
 
 def _kind(result: AuditedResult) -> AuditKind:
-    if isinstance(result, SearchResult | DocumentLines):
+    if isinstance(result, SearchResult | DocumentLines | DatabaseQuery):
         return AuditKind.SEARCH
     return AuditKind.CONTEXT if isinstance(result, Context) else AuditKind.ANSWER
 
@@ -160,6 +174,8 @@ def _context(result: Context | Answer | AnswerSources) -> Context:
 
 
 def _outcome(result: AuditedResult, passages: Sequence[AuditPassage]) -> AuditOutcome:
+    if isinstance(result, DatabaseQuery):
+        return result.outcome
     if not any(passage.shown for passage in passages):
         return AuditOutcome.NONE
     return AuditOutcome.REFUSED if isinstance(result, Answer | AnswerSources) and result.refused else AuditOutcome.HITS
@@ -170,18 +186,37 @@ def _passages(result: AuditedResult) -> list[AuditPassage]:
 
     Those of a context that it does not show have `shown` false.
     """
+    if isinstance(result, DatabaseQuery):
+        return []
     if isinstance(result, DocumentLines):
         return [_from_lines(result)]
     if isinstance(result, SearchResult):
-        return [_from_hit(hit, rank=hit.rank, shown=True) for hit in result.hits]
+        hits = [_from_hit(hit, hit.score, rank=hit.rank, shown=True) for hit in result.hits]
+        return hits + _from_places(result.hits, after=hits[-1].rank if hits else 0, shown=True)
     context = _context(result)
     shown = [_from_context(rank, passage) for rank, passage in enumerate(context.passages, start=1)]
     shown_ids = {chunk_id for passage in shown for chunk_id in passage.chunk_ids}
     omitted = [hit for hit in context.retrieval.hits if hit.chunk_id not in shown_ids]
-    return shown + [_from_hit(hit, rank=rank, shown=False) for rank, hit in enumerate(omitted, start=len(shown) + 1)]
+    shown += [
+        _from_hit(hit, hit.score, rank=rank, shown=False) for rank, hit in enumerate(omitted, start=len(shown) + 1)
+    ]
+    return shown + _from_places(context.retrieval.hits, after=len(shown), shown=False)
 
 
-def _from_hit(hit: Passage, *, rank: int, shown: bool) -> AuditPassage:
+def _from_places(hits: Sequence[Passage], *, after: int, shown: bool) -> list[AuditPassage]:
+    """Return the passages that hits carry.
+
+    They are inner hits and the other places of a text.
+    """
+    inner_hits = [inner for hit in hits for inner in hit.inner_hits]
+    carried: list[tuple[Passage | Occurrence, float]] = [(inner, inner.score) for inner in inner_hits]
+    carried += [(place, hit.score) for hit in (*hits, *inner_hits) for place in hit.also_in]
+    return [
+        _from_hit(place, score, rank=rank, shown=shown) for rank, (place, score) in enumerate(carried, start=after + 1)
+    ]
+
+
+def _from_hit(hit: Passage | Occurrence, score: float, *, rank: int, shown: bool) -> AuditPassage:
     return AuditPassage(
         rank=rank,
         shown=shown,
@@ -190,7 +225,7 @@ def _from_hit(hit: Passage, *, rank: int, shown: bool) -> AuditPassage:
         version=hit.version,
         source=hit.source,
         chunk_ids=(hit.chunk_id,),
-        score=hit.score,
+        score=score,
     )
 
 

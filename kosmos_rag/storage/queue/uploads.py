@@ -69,8 +69,11 @@ def delete_uploads(connection: psycopg.Connection, tenant_id: uuid.UUID, upload_
 
 
 def abandoned_uploads(connection: psycopg.Connection, tenant_id: uuid.UUID, *, age: timedelta) -> list[uuid.UUID]:
-    """Return the uploads older than `age` that no job refers to."""
+    """Return the uploads older than `age` that nothing refers to."""
     values = {"tenant_id": tenant_id, "before": datetime.now(UTC) - age}
     old = {key for (key,) in connection.execute(statement("uploads_before"), values).fetchall()}
     used = {key for (key,) in connection.execute(statement("uploads_in_use"), values).fetchall()} if old else set()
-    return sorted(old - used)
+    if waiting := old - used:
+        stored = connection.execute(statement("stored_files"), {"tenant_id": tenant_id, "file_ids": list(waiting)})
+        waiting -= {key for (key,) in stored.fetchall()}
+    return sorted(waiting)

@@ -30,11 +30,17 @@ ON CONFLICT (tenant_id, collection) DO UPDATE SET name = excluded.name, content 
 DELETE FROM kosmos.collection_presets WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 
 -- name: list_collections
--- Collections with a preset, with documents that this reader may read, or both.
-SELECT coalesce(p.collection, s.collection), p.name, coalesce(s.chunks, 0), p.created_at
-  FROM (SELECT q.collection, q.name, q.created_at FROM kosmos.collection_presets q WHERE q.tenant_id = %(tenant_id)s) p
-  FULL JOIN (SELECT c.collection, sum(c.chunks)::bigint AS chunks
+-- Collections with a preset, created as a vector store, or with documents that this reader may read.
+SELECT n.collection, p.name, coalesce(s.chunks, 0), coalesce(p.created_at, v.created_at)
+  FROM (SELECT q.collection FROM kosmos.collection_presets q WHERE q.tenant_id = %(tenant_id)s
+         UNION
+        SELECT w.collection FROM kosmos.vector_stores w WHERE w.tenant_id = %(tenant_id)s
+         UNION
+        SELECT b.collection FROM kosmos.acl_statistics b WHERE b.tenant_id = %(tenant_id)s AND b.chunks > 0) n
+  LEFT JOIN kosmos.collection_presets p ON p.tenant_id = %(tenant_id)s AND p.collection = n.collection
+  LEFT JOIN kosmos.vector_stores v ON v.tenant_id = %(tenant_id)s AND v.collection = n.collection
+  LEFT JOIN (SELECT c.collection, sum(c.chunks)::bigint AS chunks
                FROM kosmos.acl_statistics c
               WHERE c.tenant_id = %(tenant_id)s AND c.chunks > 0
-              GROUP BY c.collection) s ON s.collection = p.collection
+              GROUP BY c.collection) s ON s.collection = n.collection
  ORDER BY 1

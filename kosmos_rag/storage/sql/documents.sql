@@ -12,6 +12,9 @@ SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.versio
    AND (%(ids)s::uuid[] IS NULL OR d.id = ANY (%(ids)s))
    AND (%(after_source)s::text IS NULL
         OR (d.source, d.collection) > (%(after_source)s::text, %(after_collection)s::text))
+   AND (NOT %(filtered)s::boolean
+        OR kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s::jsonb,
+                                 %(sources)s::text[], %(folders)s::text[]))
  ORDER BY d.source, d.collection
  LIMIT %(limit)s
 
@@ -25,6 +28,15 @@ SELECT s.collection, max(s.epoch)::bigint, count(*)
 
 -- name: count_documents
 SELECT count(*) FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s
+
+-- name: count_filtered_documents
+SELECT count(*)
+  FROM kosmos.documents d
+ WHERE d.tenant_id = %(tenant_id)s
+   AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
+   AND (NOT %(filtered)s::boolean
+        OR kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s::jsonb,
+                                 %(sources)s::text[], %(folders)s::text[]))
 
 -- name: chunks_by_folder
 -- Groups by what tells a department: collection, metadata, folder of the source, and the reader's own principals.
@@ -52,6 +64,19 @@ SELECT d.source, v.text
  WHERE d.tenant_id = %(tenant_id)s
    AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
  ORDER BY d.source, d.collection
+
+-- name: newest_texts
+-- The beginning of each text; characters and documents are limited.
+SELECT d.collection, d.source, left(v.text, %(characters)s::integer)
+  FROM kosmos.documents d
+ CROSS JOIN LATERAL (
+       SELECT n.text
+         FROM kosmos.document_versions n
+        WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
+       OFFSET 0) v
+ WHERE d.tenant_id = %(tenant_id)s
+ ORDER BY d.updated_at DESC, d.collection, d.source
+ LIMIT %(limit)s
 
 -- name: texts_of_documents
 SELECT d.id, v.text
@@ -86,6 +111,20 @@ SELECT v.id, s.text, s.start, cardinality(l.lines),
               CASE WHEN %(first)s > 1 THEN length(array_to_string(l.lines[: %(before)s], E'\n')) + 1 ELSE 0 END AS start
        OFFSET 0) s
  WHERE d.tenant_id = %(tenant_id)s AND d.id = %(document_id)s
+
+-- name: sections_of_document
+-- Runs of consecutive chunks under the same headings, in the order of the document.
+SELECT r.section, min(r.line_start), max(r.line_end)
+  FROM (SELECT c.section, c.line_start, c.line_end, c.chunk_index,
+               c.chunk_index - row_number() OVER (PARTITION BY c.section ORDER BY c.chunk_index) AS run
+          FROM kosmos.documents d
+          JOIN kosmos.document_versions v
+            ON v.tenant_id = %(tenant_id)s AND v.document_id = d.id AND v.number = d.version
+          JOIN kosmos.chunks c ON c.tenant_id = %(tenant_id)s AND c.version_id = v.id
+         WHERE d.tenant_id = %(tenant_id)s AND d.id = %(document_id)s
+           AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)) r
+ GROUP BY r.section, r.run
+ ORDER BY min(r.chunk_index)
 
 -- name: fingerprints
 -- Fingerprints identify unchanged documents without a second parse.

@@ -12,6 +12,15 @@ DELETE FROM kosmos.jobs j
         OR j.key = ANY (%(keys)s::text[]))
 RETURNING j.id
 
+-- name: files_of_jobs_to_erase
+-- Files whose jobs have the metadata, or the source, and no document yet.
+SELECT (j.payload ->> 'file')::uuid
+  FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s AND j.kind = 'document' AND j.payload ? 'file'
+   AND (j.payload #>> '{document,source}' LIKE %(pattern)s
+        OR j.payload #>> ARRAY['document', 'metadata', %(key)s] = %(value)s
+        OR j.payload #> ARRAY['document', 'metadata', %(key)s] @> to_jsonb(%(value)s::text))
+
 -- name: documents_to_erase
 SELECT d.id, d.collection, d.source
   FROM kosmos.documents d

@@ -251,6 +251,12 @@ SELECT j.id, j.collection, j.kind, j.key, j.payload, j.state, j.priority, j.run_
  ORDER BY j.id DESC
  LIMIT %(limit)s
 
+-- name: unfinished_file_jobs
+SELECT j.id
+  FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s AND j.collection = ANY (%(collections)s) AND j.payload ? 'file'
+   AND j.state IN ('scheduled', 'queued', 'running')
+
 -- name: count_jobs
 -- By kind and state, with the age of the oldest due job.
 SELECT j.kind, j.state, count(*),

@@ -80,6 +80,37 @@ SELECT a.collection, a.lexeme, l.id, l.chunks, a.weight
        OFFSET 0) l ON true
  ORDER BY a.collection, l.id
 
+-- name: close_terms
+-- Words and variants of them after analysis in the languages of each collection: those that are in chunks that this
+-- reader may read, and each word itself. Sent only for words that seem to be in no chunk.
+SELECT a.collection, a.word, a.lexeme, min(a.variant), l.id, l.chunks
+  FROM (SELECT g.collection, w.word, w.variant, u.lexeme COLLATE "C" AS lexeme
+          FROM (SELECT DISTINCT s.collection, unnest(s.languages) AS language
+                  FROM kosmos.acl_statistics s
+                 WHERE s.tenant_id = %(tenant_id)s
+                   AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) g,
+               unnest(%(words)s::text[], %(variants)s::text[]) AS w (word, variant),
+               unnest(to_tsvector(g.language::regconfig, w.variant)) AS u (lexeme, positions, weights)) a
+  LEFT JOIN LATERAL (
+       SELECT n.id, sum(n.chunks)::bigint AS chunks
+         FROM kosmos.lexemes n
+        WHERE n.tenant_id = %(tenant_id)s AND n.collection = a.collection AND n.lexeme = a.lexeme
+        GROUP BY n.id
+       OFFSET 0) l ON true
+ WHERE l.id IS NOT NULL OR a.variant = a.word
+ GROUP BY a.collection, a.word, a.lexeme, a.variant = a.word, l.id, l.chunks
+ ORDER BY a.collection, a.word, a.lexeme, min(a.variant)
+
+-- name: lexemes_by_prefix
+-- The most frequent lexemes with a prefix, of chunks that this reader may read: a range of the primary key.
+SELECT n.lexeme, n.id, sum(n.chunks)::bigint AS chunks
+  FROM kosmos.lexemes n
+ WHERE n.tenant_id = %(tenant_id)s AND n.collection = %(collection)s
+   AND n.lexeme >= %(prefix)s COLLATE "C" AND n.lexeme < %(above)s COLLATE "C"
+ GROUP BY n.lexeme, n.id
+ ORDER BY chunks DESC, n.lexeme
+ LIMIT 1000
+
 -- name: required_terms
 -- Phrases and required and excluded words as one tsquery: each analysed in every language that may answer.
 -- Words that one of the languages does not index, its stop words, ask for nothing.
@@ -303,6 +334,15 @@ SELECT e.chunk_id, -(e.embedding <#> m.mean) AS score
                 WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = u.id AND n.space_id IS NOT DISTINCT FROM %(space_id)s
                OFFSET 0) b) m,
        unnest(%(candidates)b::uuid[]) AS u (id)
+ CROSS JOIN LATERAL (
+       SELECT n.chunk_id, n.embedding
+         FROM kosmos.embeddings n
+        WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = u.id AND n.space_id IS NOT DISTINCT FROM %(space_id)s
+       OFFSET 0) e
+
+-- name: vectors_of_chunks
+SELECT e.chunk_id, e.embedding
+  FROM unnest(%(chunk_ids)b::uuid[]) AS u (id)
  CROSS JOIN LATERAL (
        SELECT n.chunk_id, n.embedding
          FROM kosmos.embeddings n

@@ -15,15 +15,16 @@ VALUES (%(tenant_id)s, %(collection)s, 0, 0, 1, 1, %(epoch)s)
 ON CONFLICT (tenant_id, collection) DO NOTHING
 
 -- name: live_space
-SELECT s.id, s.model, s.dimensions, s.normalized, s.probe::text
+SELECT s.id, s.model, s.dimensions, s.normalized, s.probe::text, s.query_prefix, s.passage_prefix
   FROM kosmos.tenants t
   JOIN kosmos.embedding_spaces s ON s.tenant_id = t.tenant_id AND s.id = t.live_space_id
  WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s
 
 -- name: create_space
 INSERT INTO kosmos.embedding_spaces (tenant_id, id, model, dimensions, normalized, probe, created_at, state,
-                                     truncated_tokens)
-VALUES (%(tenant_id)s, %(space_id)s, %(model)s, %(dimensions)s, %(normalized)s, %(probe)s, %(now)s, %(state)s, 0)
+                                     truncated_tokens, query_prefix, passage_prefix)
+VALUES (%(tenant_id)s, %(space_id)s, %(model)s, %(dimensions)s, %(normalized)s, %(probe)s, %(now)s, %(state)s, 0,
+        %(query_prefix)s, %(passage_prefix)s)
 ON CONFLICT (tenant_id, id) DO NOTHING
 
 -- name: make_space_live

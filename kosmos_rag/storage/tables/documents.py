@@ -48,6 +48,8 @@ embedding_spaces = Table(
     column("state", Text),  # ready: has been live
     time("live_until", null=True),  # when another became live: the latest is what a rollback goes back to
     column("truncated_tokens", BigInteger),  # of chunks too long for the model, while it was filled
+    column("query_prefix", Text),  # what the model puts before questions
+    column("passage_prefix", Text),  # and before passages
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("dimensions BETWEEN 1 AND 4000"),
     CheckConstraint("state IN ('building', 'ready', 'dropping')"),

@@ -2,8 +2,6 @@
 
 Each is small enough for one chunk.
 
-Each is small enough for one chunk.
-
 They are ingested like any document. Their ids, which are their sources, follow from names alone, so that what has not
 changed is found unchanged.
 """
@@ -43,9 +41,8 @@ def schema_documents(
     """
     incoming = _incoming_keys(schema)
     for table in schema.tables:
-        owner = _owner(schema, table)
         yield _document(
-            f"schema_model:{owner}",
+            table_source(schema, table),
             [*_table_lines(table, incoming.get(table.full_name, ())), _columns_line(table)],
             title=table.full_name,
             metadata={
@@ -60,7 +57,7 @@ def schema_documents(
         )
         for position, column in enumerate(table.columns):
             yield _document(
-                f"schema_column:{owner}.{column.name}",
+                column_source(schema, table, column.name),
                 _column_lines(table, column),
                 title=f"{table.full_name}.{column.name}",
                 metadata={
@@ -75,13 +72,30 @@ def schema_documents(
             )
     for recipe in recipes:
         yield _document(
-            f"query_recipe:{recipe.slug}",
+            # Two databases of a collection may have recipes of the same slug; derived slugs begin with the database.
+            f"query_recipe:{f'{schema.name}.' if recipe.curated else ''}{recipe.slug}",
             _recipe_lines(recipe),
             title=recipe.title,
             metadata={"kind": "query_recipe", "database": schema.name, **_recipe_metadata(recipe)},
             acl=acl,
             language=language,
         )
+
+
+def table_source(schema: DatabaseSchema, table: TableSchema) -> str:
+    """Return the id of a table's document."""
+    return storable(f"schema_model:{_owner(schema, table)}")
+
+
+def column_source(schema: DatabaseSchema, table: TableSchema, column: str) -> str:
+    """Return the id of a column's document.
+
+    Args:
+        schema: The schema of the database.
+        table: The column's table.
+        column: Name of the column.
+    """
+    return storable(f"schema_column:{_owner(schema, table)}.{column}")
 
 
 def _owner(schema: DatabaseSchema, table: TableSchema) -> str:

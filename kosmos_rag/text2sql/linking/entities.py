@@ -1,7 +1,7 @@
 """Entities of a question: quoted and known values, names, dates, numbers, comparisons."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 
@@ -51,7 +51,7 @@ class Entities:
     values: tuple[str, ...]
     """Known column values, in the question's order."""
     names: tuple[str, ...]
-    """Capitalised words within a sentence."""
+    """Capitalised words within a sentence, and unknown words next to the name of a table."""
     dates: tuple[tuple[str, date | None], ...]
     """Text and date; None if it is not one day, or dateparser cannot parse it."""
     numbers: tuple[str, ...]
@@ -59,12 +59,15 @@ class Entities:
     """Of `>`, `<`, `between`, `max`, `min`, `average`, `sum`, `count`."""
 
 
-def find_entities(question: str, *, known_values: Collection[str] = (), today: date) -> Entities:
+def find_entities(
+    question: str, *, known_values: Collection[str] = (), row_names: Sequence[str] = (), today: date
+) -> Entities:
     """Extract the entities of a question.
 
     Args:
         question: The question.
         known_values: Values of columns, in lower case.
+        row_names: Names of rows that the schema's words reveal.
         today: Reference date of relative dates.
     """
     quoted = tuple(next(filter(None, match.groups())) for match in QUOTED.finditer(question))
@@ -76,7 +79,7 @@ def find_entities(question: str, *, known_values: Collection[str] = (), today: d
     return Entities(
         quoted=quoted,
         values=_match_values(question, known_values),
-        names=tuple(dict.fromkeys(_NAMES.findall(without_dates))),
+        names=tuple(dict.fromkeys([*_NAMES.findall(without_dates), *row_names])),
         dates=tuple((text, _parse_date(text, today)) for text in dates),
         numbers=tuple(number for number in _NUMBER.findall(without_dates) if number not in dates),
         comparisons=tuple(name for name, pattern in _COMPILED.items() if pattern.search(unquoted)),

@@ -1,7 +1,7 @@
 """Evaluate grounding against the SQL of questions."""
 
 import statistics
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from kosmos_rag.core.errors import RequestError
@@ -35,8 +35,21 @@ class GroundingMetrics:
     r_precision: float
     """In the question's database, the mean share of the SQL's n tables among the first n."""
     columns_in_5: float | None
-    """In the question's database, of questions whose SQL names columns."""
+    """In the question's database, of questions whose SQL names columns: all of them are among the first five of what is
+    returned, references first and then the keys of joins."""
     columns_in_10: float | None
+    asked_first: float | None
+    """In the question's database, of questions whose SQL names columns that do not only join: the first reference is
+    one of those asked columns."""
+    asked_in_5: float | None
+    """All asked columns are among the first five references."""
+    asked_in_10: float | None
+    reference_precision: float | None
+    """Mean share of the returned references that the SQL uses."""
+    reference_recall: float | None
+    """Mean share of the asked columns that are returned as references."""
+    references: float
+    """Mean number of returned references, over all questions."""
     joins: float | None
     """In the question's database, of questions whose SQL joins: the hints contain all of its keys."""
     joins_needed: float | None
@@ -68,6 +81,18 @@ def r_precision(ranked: Sequence[object], expected: Collection[object]) -> float
     return len(set(expected) & set(ranked[: len(expected)])) / len(expected)
 
 
+def overlap(items: Collection[object], others: Collection[object]) -> float:
+    """Return the share of items that are among others."""
+    return len(set(items) & set(others)) / len(set(items))
+
+
+def _key_columns(plans: Iterable[JoinPlan]) -> Iterator[ColumnRef]:
+    """Yield the key columns of each plan's first path."""
+    for join in (join for plan in plans for join in plan.paths[0].joins):
+        yield from ((join.table, column) for column in join.key.columns)
+        yield from ((join.key.table, column) for column in join.key.target)
+
+
 def join_column_pairs(plans: Iterable[JoinPlan], further: Iterable[Join] = ()) -> set[frozenset[ColumnRef]]:
     """Return the pairs of columns that join plans and further joins equate."""
     joins = (join for plan in plans for path in plan.paths for join in path.joins)
@@ -89,11 +114,18 @@ class QuestionScore:
     prompt_tables: bool
     prompt_tokens: int
     r_precision: float
-    columns_in_5: bool
-    columns_in_10: bool
+    references: tuple[ColumnRef, ...]
+    """As returned, best first."""
+    keys: tuple[ColumnRef, ...]
+    """Key columns of the returned joins."""
     joins: bool
     joins_needed: bool
     join_hints: int
+
+    def columns_within(self, cutoff: int) -> bool:
+        """Return whether the first references and keys contain all columns."""
+        returned = list(dict.fromkeys((*self.references, *self.keys)))
+        return contains_all(returned, self.gold.columns, cutoff)
 
 
 def evaluate(
@@ -122,7 +154,7 @@ def score_question(grounding: SchemaGrounding, gold: GoldQuestion, *, max_tokens
     """
     all_databases = grounding.ask(gold.question, _COLUMNS, tables=_TABLES, max_tokens=max_tokens)
     own_database = grounding.ask(gold.question, _COLUMNS, database=gold.database, tables=_TABLES)
-    ranked_all, ranked_own, columns = _tables(all_databases), _tables(own_database), _columns(own_database)
+    ranked_all, ranked_own = _tables(all_databases), _tables(own_database)
     plans, further = (
         (own_database.selection.plans, own_database.selection.further) if own_database.selection else ((), ())
     )
@@ -134,8 +166,8 @@ def score_question(grounding: SchemaGrounding, gold: GoldQuestion, *, max_tokens
         prompt_tables=prompt_contains_tables(all_databases, gold),
         prompt_tokens=all_databases.tokens,
         r_precision=r_precision(ranked_own, _gold_tables(gold)),
-        columns_in_5=contains_all(columns, gold.columns, 5),
-        columns_in_10=contains_all(columns, gold.columns, 10),
+        references=tuple((ref.table, ref.column) for ref in own_database.schema_refs),
+        keys=tuple(_key_columns(plans)),
         joins=contains_joins(plans, gold, further),
         joins_needed=contains_joins(plans, gold),
         join_hints=len(own_database.join_hints),
@@ -151,6 +183,7 @@ def aggregate(scores: Sequence[QuestionScore]) -> GroundingMetrics:
     if not scores:
         raise RequestError("there is no question whose SQL uses a table; give some")
     with_columns = [score for score in scores if score.gold.columns]
+    asking = [score for score in scores if score.gold.asked]
     joining = [score for score in scores if score.gold.joins]
     return GroundingMetrics(
         questions=len(scores),
@@ -160,8 +193,16 @@ def aggregate(scores: Sequence[QuestionScore]) -> GroundingMetrics:
         prompt_tables=statistics.fmean(score.prompt_tables for score in scores),
         prompt_tokens=statistics.fmean(score.prompt_tokens for score in scores),
         r_precision=statistics.fmean(score.r_precision for score in scores),
-        columns_in_5=_mean_or_none(score.columns_in_5 for score in with_columns),
-        columns_in_10=_mean_or_none(score.columns_in_10 for score in with_columns),
+        columns_in_5=_mean_or_none(score.columns_within(5) for score in with_columns),
+        columns_in_10=_mean_or_none(score.columns_within(10) for score in with_columns),
+        asked_first=_mean_or_none(bool(set(score.references[:1]) & set(score.gold.asked)) for score in asking),
+        asked_in_5=_mean_or_none(contains_all(score.references, score.gold.asked, 5) for score in asking),
+        asked_in_10=_mean_or_none(contains_all(score.references, score.gold.asked, 10) for score in asking),
+        reference_precision=_mean_or_none(
+            overlap(score.references, score.gold.columns) for score in asking if score.references
+        ),
+        reference_recall=_mean_or_none(overlap(score.gold.asked, score.references) for score in asking),
+        references=statistics.fmean(len(score.references) for score in scores),
         joins=_mean_or_none(score.joins for score in joining),
         joins_needed=_mean_or_none(score.joins_needed for score in joining),
         join_hints=statistics.fmean(score.join_hints for score in scores),
@@ -179,9 +220,9 @@ def contains_joins(plans: Iterable[JoinPlan], gold: GoldQuestion, further: Itera
     return {frozenset(pair) for pair in gold.joins} <= join_column_pairs(plans, further)
 
 
-def _mean_or_none(flags: Iterable[bool]) -> float | None:
-    """Return the share of True; None without values."""
-    values = list(flags)
+def _mean_or_none(shares: Iterable[float]) -> float | None:
+    """Return the mean; None without values."""
+    values = list(shares)
     return statistics.fmean(values) if values else None
 
 
@@ -191,10 +232,6 @@ def _gold_tables(gold: GoldQuestion) -> set[tuple[str, str]]:
 
 def _tables(result: GroundingResult) -> list[tuple[str, str]]:
     return [(table.database, table.table) for table in result.tables]
-
-
-def _columns(result: GroundingResult) -> list[ColumnRef]:
-    return [(ref.table, ref.column) for ref in result.schema_refs]
 
 
 def prompt_contains_tables(result: GroundingResult, gold: GoldQuestion) -> bool:

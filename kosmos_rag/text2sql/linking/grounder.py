@@ -20,10 +20,11 @@ from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.linking.catalog import parse_curated_recipes, parse_schemas
 from kosmos_rag.text2sql.linking.entities import find_entities
-from kosmos_rag.text2sql.linking.linking import Evidence, Linker, Weights
+from kosmos_rag.text2sql.linking.linking import Evidence, Linker
 from kosmos_rag.text2sql.linking.name_index import NameIndex
-from kosmos_rag.text2sql.linking.result import GroundingResult, SchemaRef
+from kosmos_rag.text2sql.linking.result import NO_SCHEMA, GroundingResult, SchemaRef
 from kosmos_rag.text2sql.linking.select import build_prompt, column_references, get_schema, join_hints, select_parts
+from kosmos_rag.text2sql.linking.weights import Weights
 from kosmos_rag.text2sql.recipes import Recipe, template_recipes
 
 _TOKEN_CACHE_LINES = 5_000
@@ -183,6 +184,13 @@ class SchemaGrounding:
         """
         return list(self._load_snapshot().schemas.values())
 
+    def schema(self, database: str) -> DatabaseSchema:
+        """Return one of these schemas.
+
+        Raises RequestError if there is no such database that the reader may read, and DatabaseError.
+        """
+        return get_schema(self._load_snapshot().schemas, database)
+
     def ask(
         self,
         question: str,
@@ -199,7 +207,7 @@ class SchemaGrounding:
 
         Args:
             question: The question in natural language.
-            k: Number of columns.
+            k: Maximum number of columns; fewer are returned where the evidence ends.
             database: Restricts the result to one database; None is all.
             tables: Number of tables.
             max_tokens: Token budget of the prompt.
@@ -212,7 +220,12 @@ class SchemaGrounding:
         started = time.perf_counter()
         snapshot = self._refresh(search_result.hits)
         linker = snapshot.linker(database)
-        entities = find_entities(question, known_values=linker.known_values, today=datetime.now(UTC).date())
+        entities = find_entities(
+            question,
+            known_values=linker.known_values,
+            row_names=linker.row_names(question),
+            today=datetime.now(UTC).date(),
+        )
         linked = linker.link(question, entities, Evidence.of(search_result.hits), tables=tables, columns=k)
         selection = None
         refs: tuple[SchemaRef, ...] = ()
@@ -221,7 +234,7 @@ class SchemaGrounding:
         if linked.tables:
             schema = snapshot.schemas[linked.tables[0].database]
             refs = column_references(schema.name, schema, linked, k)
-            selection = select_parts(schema, linker, linked, refs, search_result.hits)
+            selection = select_parts(schema, linker, linked, refs, entities=entities, docs=search_result.hits)
             count = self._count
             prompt, tokens, omitted = build_prompt(
                 selection, linked, snapshot.schemas, max_tokens=max_tokens, count=count
@@ -238,7 +251,7 @@ class SchemaGrounding:
             prompt=prompt,
             tokens=tokens,
             left_out=omitted,
-            warnings=search_result.warnings,
+            warnings=(*search_result.warnings, *(() if snapshot.schemas else (NO_SCHEMA,))),
             timings_ms={**search_result.timings_ms, "ground": (time.perf_counter() - started) * 1000},
         )
 

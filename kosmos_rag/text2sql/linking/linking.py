@@ -6,51 +6,27 @@ interaction of ColBERT, Khattab and Zaharia 2020, with words in place of vectors
 if its database matches all words of the question.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import reduce
 from typing import Self
 
 import numpy as np
 
 from kosmos_rag.core.types import Passage
 from kosmos_rag.text2sql.catalog.joins import JoinGraph
-from kosmos_rag.text2sql.catalog.model import ColumnSchema, TableSchema
-from kosmos_rag.text2sql.catalog.roles import is_temporal, label_column
+from kosmos_rag.text2sql.linking.columns import ColumnRanker, LinkedColumn, TableRanking, add_parts, best_first
 from kosmos_rag.text2sql.linking.entities import Entities
 from kosmos_rag.text2sql.linking.name_index import Floats, NameIndex, Word, total_weight
+from kosmos_rag.text2sql.linking.weights import Weights
+from kosmos_rag.text2sql.linking.words import stem, stem_name
 
 _MAX_SELECTED = 4
+_NAMED = 2 / 3
+"""Share of a table's name from which a question names it."""
+_COUNTED = re.compile(r"\b(?:how many|number of|count of)\s+(\w+(?:\s+\w+)?)")
 _MATCH_STRENGTH = 0.6
 """Strength from which a word matches a name."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Weights:
-    """Weights of the parts of a score."""
-
-    words: float = 1.0
-    """Share of the question's words, weighted by idf, that match the table or one of its columns."""
-    in_columns: float = 0.8
-    """Weight of a word that only a column matches, relative to one that the table's name matches."""
-    named: float = 0.5
-    """Share of the table's name in the question."""
-    database: float = 1.0
-    """Share of the question's words that any name of the database matches."""
-    meaning: float = 1.0
-    """Cosine of the table's document, and that of the best of its columns'."""
-    database_meaning: float = 1.0
-    """The best of the two together in the database."""
-    table: float = 0.5
-    """Weight of the table's score in the score of a column."""
-    chosen: float = 0.5
-    """For tables that the question needs, and for their columns."""
-    joined: float = 1.0
-    """For the join columns of those tables."""
-    entity: float = 0.5
-    """For columns that may hold names or times, if the question has any."""
-    value: float = 1.0
-    """For columns with a known value that the question contains."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,21 +64,13 @@ class LinkedTable:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LinkedColumn:
-    """A column of the first database, with its score and parts."""
-
-    table: str
-    column: str
-    score: float
-    parts: Mapping[str, float]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Linked:
     """Tables of all databases and columns of the first, best first."""
 
     tables: tuple[LinkedTable, ...]
     columns: tuple[LinkedColumn, ...]
+    supported: int
+    """Number of columns that the question's words, values or entities support; the others only fit its tables."""
     chosen: tuple[str, ...]
     """Selected tables of the first database: those that the question names, and those that its words need."""
 
@@ -114,17 +82,16 @@ class Linker:
         self._index = index
         self._weights = weights or Weights()
         self._graphs = {name: JoinGraph(schema) for name, schema in index.schemas.items()}
-        self._labels = _labels(index)
-        self._moments = _flags(index, lambda _, column: is_temporal(column) or column.name.lower().endswith("year"))
-        self._values: dict[str, list[int]] = {}
-        for at, (_, column) in enumerate(index.columns):
-            for value in (*column.enum, *column.samples):
-                self._values.setdefault(value.lower(), []).append(at)
+        self._columns = ColumnRanker(index, self._weights)
 
     @property
     def known_values(self) -> Mapping[str, Sequence[int]]:
         """Known values of columns, in lower case."""
-        return self._values
+        return self._columns.known_values
+
+    def row_names(self, question: str) -> list[str]:
+        """Return likely names of rows; see `NameIndex.row_names`."""
+        return self._index.row_names(question)
 
     def graph(self, database: str) -> JoinGraph:
         """Return the join graph of a database."""
@@ -144,7 +111,7 @@ class Linker:
         """
         index = self._index
         if not index.tables:
-            return Linked(tables=(), columns=(), chosen=())
+            return Linked(tables=(), columns=(), supported=0, chosen=())
         words = index.words(question)
         word_shares = np.array([word.weight for word in words]) / total_weight(words)
         in_names, name_coverage = index.tables_named(words)
@@ -154,27 +121,37 @@ class Linker:
         meaning = table_cosines + index.best_of_tables(column_cosines)
         database_strengths = index.best_of_databases(in_tables)
         parts = self._table_parts(word_shares @ in_tables, name_coverage, word_shares @ database_strengths, meaning)
-        order = _best_first(_sum(parts))
+        order = best_first(add_parts(parts))
         selected = self._select_tables(
             words, name_coverage, np.maximum(in_names, index.best_of_tables(in_columns)), order
         )
         needed = np.zeros(len(index.tables))
         needed[selected] = 1.0
         parts["chosen"] = self._weights.chosen * needed
-        scores = _sum(parts)
+        scores = add_parts(parts)
+        # A word of a row's name asks for no column, even where a comment has it as an example.
+        row_names = {stem(part) for name in entities.names if name.islower() for part in name.split()}
+        counted = {stem(word) for match in _COUNTED.finditer(question.lower()) for word in match[1].split()}
+        ranking = TableRanking(
+            word_shares=word_shares * np.array([word.text not in row_names for word in words]),
+            in_names=in_names,
+            in_columns=in_columns,
+            coverage=column_coverage,
+            scores=scores,
+            selected=selected,
+            named=[at for at in selected if name_coverage[at] >= _NAMED and not self._counted(at, counted)],
+        )
+        ranked, supported = self._columns.rank(ranking, entities, column_cosines, columns or len(index.columns))
         return Linked(
-            tables=tuple(self._table(at, scores, parts) for at in _best_first(scores, tables)),
-            columns=self._columns(
-                word_shares @ in_columns,
-                column_coverage,
-                scores,
-                selected,
-                entities,
-                column_cosines,
-                columns or len(index.columns),
-            ),
+            tables=tuple(self._table(at, scores, parts) for at in best_first(scores, tables)),
+            columns=ranked,
+            supported=supported,
             chosen=tuple(index.tables[at][1].full_name for at in selected),
         )
+
+    def _counted(self, at: int, counted: Set[str]) -> bool:
+        """Return whether a question counts the rows of a table."""
+        return not counted.isdisjoint(stem_name(self._index.tables[at][1].name)[-1:])
 
     def _table_parts(self, words: Floats, named: Floats, database: Floats, meaning: Floats) -> dict[str, Floats]:
         weights = self._weights
@@ -218,98 +195,10 @@ class Linker:
         """
         databases = self._index.database_of_table[order]
         candidates = np.asarray(order)[databases == databases[0]].tolist()
-        selected = [candidates[0], *(at for at in candidates[1:] if named[at] >= 2 / 3)][:_MAX_SELECTED]
+        selected = [candidates[0], *(at for at in candidates[1:] if named[at] >= _NAMED)][:_MAX_SELECTED]
         for row in sorted(range(len(words)), key=lambda row: -words[row].weight):
             if len(selected) == _MAX_SELECTED:
                 break
             if strengths[row, selected].max() < _MATCH_STRENGTH:
                 selected += [at for at in candidates if strengths[row, at] >= _MATCH_STRENGTH][:1]
         return selected
-
-    def _columns(
-        self,
-        words: Floats,
-        named: Floats,
-        table_scores: Floats,
-        selected: Sequence[int],
-        entities: Entities,
-        cosines: Floats,
-        limit: int,
-    ) -> tuple[LinkedColumn, ...]:
-        """Rank the columns of the selected tables' database."""
-        index, weights = self._index, self._weights
-        column_range = index.columns_of_database(index.database_of_table[selected[0]])
-        tables = index.table_of_column[column_range]
-        needed = np.zeros(len(index.tables))
-        needed[list(selected)] = 1.0
-        parts: dict[str, Floats] = {
-            "words": words[column_range],
-            "named": named[column_range],
-            "table": weights.table * table_scores[tables],
-            "chosen": weights.chosen * needed[tables],
-            "joined": weights.joined * self._join_columns(selected)[column_range],
-            "entity": weights.entity * self._entity_matches(entities)[column_range],
-            "value": weights.value * self._value_matches(entities)[column_range],
-            "meaning": weights.meaning * cosines[column_range],
-        }
-        scores = _sum(parts)
-        return tuple(
-            LinkedColumn(
-                table=index.tables[tables[at]][1].full_name,
-                column=index.columns[column_range.start + at][1].name,
-                score=float(scores[at]),
-                parts={part: float(values[at]) for part, values in parts.items() if values[at]},
-            )
-            for at in _best_first(scores, limit)
-        )
-
-    def _entity_matches(self, entities: Entities) -> Floats:
-        """Return 1 for each column that may hold the question's entities."""
-        matches = np.zeros(len(self._index.columns))
-        if entities.quoted or entities.names:
-            matches = np.maximum(matches, self._labels)
-        if entities.dates:
-            matches = np.maximum(matches, self._moments)
-        return matches
-
-    def _value_matches(self, entities: Entities) -> Floats:
-        """Return 1 for each column that holds a value of the question."""
-        matches = np.zeros(len(self._index.columns))
-        for value in entities.values:
-            matches[self._values[value]] = 1.0
-        return matches
-
-    def _join_columns(self, selected: Sequence[int]) -> Floats:
-        """Return 1 for each column in the first join paths of tables."""
-        index = self._index
-        name = index.tables[selected[0]][0]
-        matches = np.zeros(len(index.columns))
-        for plan in self._graphs[name].plans([index.tables[at][1].full_name for at in selected]):
-            for join in plan.paths[0].joins:
-                for table, columns in ((join.table, join.key.columns), (join.key.table, join.key.target)):
-                    for column in columns:
-                        matches[index.of_column[index.of_table[name, table], column]] = 1.0
-        return matches
-
-
-def _sum(parts: Mapping[str, Floats]) -> Floats:
-    # One after the other: NumPy's sum would copy them into one array first.
-    return reduce(np.add, parts.values())
-
-
-def _best_first(scores: Floats, limit: int | None = None) -> list[int]:
-    """Return positions by descending score; ties by position."""
-    candidates = np.arange(len(scores))
-    if limit is not None and limit < len(scores):
-        candidates = np.flatnonzero(scores >= np.partition(scores, -limit)[-limit])
-    order: list[int] = candidates[np.argsort(-scores[candidates], kind="stable")][:limit].tolist()
-    return order
-
-
-def _labels(index: NameIndex) -> Floats:
-    labels = [label_column(table) for _, table in index.tables]
-    return np.array([float(labels[table] is column) for table, column in index.columns])
-
-
-def _flags(index: NameIndex, predicate: Callable[[TableSchema, ColumnSchema], bool]) -> Floats:
-    return np.array([float(predicate(index.tables[table][1], column)) for table, column in index.columns])

@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ _SYNONYM = 0.6
 _IN_COMMENT = 0.6
 _IN_COMPOUND = 0.6
 _SHARED_PREFIX = 0.7
+_ROW_NAME_WORDS = 2
+"""Minimum words of a row's name without quotes or capitals; a single unknown word is often a verb."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +56,7 @@ class _Vocabulary:
                 self.by_ending[word[start:]].append(word)
         return self.numbers[word]
 
-    def like(self, word: str) -> dict[int, float]:
+    def like(self, word: str, *, misspelt: bool = True) -> dict[int, float]:
         """Return the words that a stem may match, with strengths."""
         matches = {self.numbers[word]: 1.0} if word in self.numbers else {}
         if len(word) >= _PREFIX:
@@ -63,7 +65,7 @@ class _Vocabulary:
                     matches[self.numbers[other]] = strength
             for other in self.by_ending.get(word, ()):
                 matches.setdefault(self.numbers[other], _IN_COMPOUND)
-        return matches or self._misspelt(word)
+        return matches or (self._misspelt(word) if misspelt else {})
 
     def _misspelt(self, word: str) -> dict[int, float]:
         if len(word) <= _PREFIX:
@@ -153,6 +155,7 @@ class NameIndex:
         self._tables = _NameList.of([self._numbers(table.name, table.aliases) for _, table in self.tables])
         self._columns = _NameList.of([self._numbers(column.name, column.aliases) for _, column in self.columns])
         self._comments = _NameList.of([self._numbers_of_comment(column.comment or "") for _, column in self.columns])
+        self._in_names = self._tables.holders.keys() | self._columns.holders.keys()
         self._weights = self._compute_idf()
 
     def _numbers(self, name: str, aliases: Sequence[str]) -> list[int]:
@@ -193,6 +196,31 @@ class NameIndex:
             if self._vocabulary.numbers[text] not in known:
                 entries.append(self._word("", {self._vocabulary.numbers[text]: _SYNONYM}))
         return [word for word in entries if word.weight > 0]
+
+    def row_names(self, question: str) -> list[str]:
+        """Return likely names of rows: unknown words next to a table's name.
+
+        Two words or more: in `the forest fire program` and `was forest fire run` no name of the schema has them.
+        """
+        tokens = question_words(question)
+        tables = set(self._tables.holders)
+        known = [self._known(token) for token in tokens]
+        names = []
+        for unknown, group in groupby(range(len(tokens)), key=lambda at: known[at] is None):
+            positions = list(group)
+            start, stop = positions[0], positions[-1] + 1
+            neighbours = {number for at in (start - 1, stop) if 0 <= at < len(tokens) for number in known[at] or ()}
+            if unknown and len(positions) >= _ROW_NAME_WORDS and neighbours & tables:
+                names.append(" ".join(tokens[start:stop]))
+        return names
+
+    def _known(self, token: str) -> Mapping[int, float] | None:
+        """Return the name words of a token; None for an unknown word."""
+        if not is_content_word(token) or self._synonyms.expand(token):
+            return {}
+        matches = self._vocabulary.like(stem(token), misspelt=False)
+        # A comment may give the name of a row as an example.
+        return {number: strength for number, strength in matches.items() if number in self._in_names} or None
 
     def _synonym_matches(self, word: str) -> dict[int, float]:
         """Return the name words that the synonyms of a word match."""

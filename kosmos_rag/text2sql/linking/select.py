@@ -7,7 +7,9 @@ from kosmos_rag.core.types import Passage
 from kosmos_rag.text2sql.ambiguity import find_ambiguities
 from kosmos_rag.text2sql.catalog.joins import Join, JoinGraph, JoinPlan
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
+from kosmos_rag.text2sql.filters import find_filters
 from kosmos_rag.text2sql.linking.catalog import parse_recipe
+from kosmos_rag.text2sql.linking.entities import Entities
 from kosmos_rag.text2sql.linking.linking import Linked, Linker
 from kosmos_rag.text2sql.linking.result import SchemaRef
 from kosmos_rag.text2sql.prompt import Selection, prompt_block
@@ -17,13 +19,13 @@ _MAX_RECIPES = 3
 
 
 def column_references(database: str, schema: DatabaseSchema, linked: Linked, k: int) -> tuple[SchemaRef, ...]:
-    """Return references to the k best columns.
+    """Return references to the columns that the question supports, at most k.
 
     Args:
         database: Name of the database.
         schema: Its schema.
         linked: The ranked tables and columns.
-        k: Number of columns.
+        k: Maximum number of columns.
     """
     return tuple(
         SchemaRef(
@@ -34,7 +36,7 @@ def column_references(database: str, schema: DatabaseSchema, linked: Linked, k: 
             score=column.score,
             parts=column.parts,
         )
-        for column in linked.columns[:k]
+        for column in linked.columns[: min(k, linked.supported)]
     )
 
 
@@ -45,7 +47,13 @@ def _model(schema: DatabaseSchema, full_name: str) -> str:
 
 
 def select_parts(
-    schema: DatabaseSchema, linker: Linker, linked: Linked, refs: Sequence[SchemaRef], docs: Sequence[Passage]
+    schema: DatabaseSchema,
+    linker: Linker,
+    linked: Linked,
+    refs: Sequence[SchemaRef],
+    *,
+    entities: Entities,
+    docs: Sequence[Passage] = (),
 ) -> Selection:
     """Select what a prompt about the likeliest database contains.
 
@@ -56,6 +64,7 @@ def select_parts(
         linker: The linker, for its join graph.
         linked: The ranked tables and columns.
         refs: References to the best columns.
+        entities: Entities of the question, for filters.
         docs: Retrieved documents, for recipes.
     """
     ranked = [table.table for table in linked.tables if table.database == schema.name]
@@ -70,6 +79,7 @@ def select_parts(
         columns=columns,
         plans=plans,
         further=_further_joins(graph, linked.chosen, ranked, plans),
+        filters=find_filters(schema, [(column.table, column.column) for column in linked.columns], entities.values),
         ambiguities=find_ambiguities(schema, tables, columns, plans),
         recipes=_recipes(schema.name, tables, docs),
     )

@@ -8,7 +8,7 @@ question for data and carry meaning in a text. Names are short: the stemmer of `
 import re
 from functools import lru_cache
 
-from kosmos_rag.text2sql.catalog.naming import humanize, singular
+from kosmos_rag.text2sql.catalog.naming import abbreviations, humanize, singular
 
 QUOTED = re.compile(r"\"([^\"]+)\"|(?<!\w)'([^']{2,})'(?!\w)|“([^”]+)”")
 """A quoted value: its words are content of a row, not names of tables."""
@@ -49,7 +49,14 @@ def question_words(question: str) -> list[str]:
     text = QUOTED.sub(" ", question)
     for name in _NAME.findall(text):
         text = text.replace(name, humanize(name))
-    return [word.lower() for word in _WORD.findall(text)]
+    found = [word.lower() for word in _WORD.findall(text)]
+    return [part for word in found for part in _expand(word)]
+
+
+def _expand(word: str) -> list[str]:
+    """Return a word as names have it: `ids` is identifier."""
+    full = abbreviations().get(singular(word)) if is_content_word(word) else None
+    return full.split() if full else [word]
 
 
 def is_content_word(word: str) -> bool:

@@ -1,18 +1,22 @@
 """Run validated queries in a read-only transaction.
 
-They have a time limit and a row limit.
+They have limits of time, rows and bytes.
 """
 
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json, to_json
 
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import DatabaseNotReady, QueryRefused, RequestError
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT, connect_read_only, create_read_only_engine
+from kosmos_rag.text2sql.sql.analyze import ColumnRef
 from kosmos_rag.text2sql.sql.exposure import check_exposure
 from kosmos_rag.text2sql.sql.quoting import quote_table
 from kosmos_rag.text2sql.sql.validate import CheckedQuery, check_query
@@ -73,11 +77,13 @@ class Limits:
 
     timeout_ms: int = 5_000
     max_rows: int = 1_000
+    max_bytes: int = 1_000_000
+    """Size of the returned rows as JSON in UTF-8."""
 
     def __post_init__(self) -> None:
         """Raise RequestError on a limit below one."""
-        if self.timeout_ms < 1 or self.max_rows < 1:
-            raise RequestError("limits of a query: timeout_ms and max_rows are at least 1")
+        if min(self.timeout_ms, self.max_rows, self.max_bytes) < 1:
+            raise RequestError("limits of a query: timeout_ms, max_rows and max_bytes are at least 1")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,10 +93,35 @@ class QueryResult:
     sql: str
     """As it was run, parameters as `:name`."""
     columns: tuple[str, ...]
+    """Names of the result's columns."""
+    tables: tuple[str, ...]
+    """Full names of the tables that the query uses, inner queries first."""
+    used: tuple[ColumnRef, ...]
+    """Columns of those tables that the query names."""
     rows: tuple[tuple[Any, ...], ...]
     truncated: bool
-    """Whether there were more rows than the cap."""
+    """Whether there were more rows than the limits of rows and bytes allow."""
     seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as values for JSON.
+
+        Binary values are in base64, values of unknown types are text.
+        """
+        return {
+            "sql": self.sql,
+            "columns": list(self.columns),
+            "tables": list(self.tables),
+            "rows": [json_row(row) for row in self.rows],
+            "truncated": self.truncated,
+            "milliseconds": round(self.seconds * 1000, 1),
+        }
+
+
+def json_row(row: Sequence[Any]) -> list[Any]:
+    """Return a row as values for JSON."""
+    values: list[Any] = from_json(to_json(list(row), bytes_mode="base64", inf_nan_mode="strings", fallback=str))
+    return values
 
 
 class ReadOnlyDatabase:
@@ -107,7 +138,7 @@ class ReadOnlyDatabase:
         Args:
             url: URL of the database.
             schema: The tables and columns that queries may use.
-            limits: Time limit and row cap.
+            limits: Limits of time, rows and bytes.
             functions: Names of functions allowed in addition to functions.txt, as in `check_query`.
 
         Raises:
@@ -150,16 +181,29 @@ class ReadOnlyDatabase:
                 columns_of = self._prepare_sqlite(connection, query)
             check_exposure(query.analysis, self._schema, columns_of)
             self._check_plan(connection, query)
-            result = connection.execute(text(query.sql), dict(query.parameters))
-            columns = tuple(result.keys())
-            rows = [tuple(row) for row in result]
+            with closing(connection.execute(text(query.sql), dict(query.parameters))) as result:
+                columns = tuple(result.keys())
+                rows, truncated = self._fetch(tuple(row) for row in result)
         return QueryResult(
             sql=query.sql,
             columns=columns,
-            rows=tuple(rows[: self._limits.max_rows]),
-            truncated=len(rows) > self._limits.max_rows,
+            tables=query.analysis.tables,
+            used=query.analysis.columns,
+            rows=rows,
+            truncated=truncated,
             seconds=time.monotonic() - started,
         )
+
+    def _fetch(self, rows: Iterable[tuple[Any, ...]]) -> tuple[tuple[tuple[Any, ...], ...], bool]:
+        """Return the rows within the limits, and whether there were more."""
+        fetched: list[tuple[Any, ...]] = []
+        size = 0
+        for row in rows:
+            size += len(to_json(json_row(row)))
+            if len(fetched) == self._limits.max_rows or size > self._limits.max_bytes:
+                return tuple(fetched), True
+            fetched.append(row)
+        return tuple(fetched), False
 
     def _prepare_postgresql(self, connection: "Connection", query: CheckedQuery) -> dict[str, set[str]]:
         """Set limits, check the role, and return the tables' columns."""

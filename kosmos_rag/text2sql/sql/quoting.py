@@ -1,4 +1,4 @@
-"""Quote SQL identifiers."""
+"""Quote SQL identifiers and texts."""
 
 import re
 
@@ -27,6 +27,12 @@ def quote_identifier(name: str) -> str:
         return name
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
+
+
+def quote_literal(text: str) -> str:
+    """Return a text as an SQL literal, in plain quotes."""
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"
 
 
 def quote_table(table: TableSchema) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag import Engine, Filter, Settings, SourceDocument, Tenant
+from kosmos_rag import Context, Engine, Filter, Settings, SourceDocument, Tenant
 from kosmos_rag.core.errors import RequestError
 from tests.integration.variants import opened
 
@@ -17,8 +17,10 @@ STATES: dict[str, dict[str, Any]] = {
     "unknown.md": {},
     "text.md": {"approved": "true"},
     "superseded.md": {"approved": True, "superseded_by": "replaces.md"},
+    "valid.md": {"approved": True, "valid_until": "2999-12-31"},
+    "expired.md": {"approved": True, "valid_until": "2020-12-31"},
 }
-APPROVED = {"approved.md", "replaces.md"}
+APPROVED = {"approved.md", "replaces.md", "valid.md"}
 
 
 @pytest.fixture
@@ -81,6 +83,7 @@ def test_context_and_answer__have_only_what_is_approved(policies: Tenant) -> Non
     assert {sentence.text for sentence in answer.sentences} <= {
         "Employees get 20 days of annual leave.",
         "Employees get 21 days of annual leave.",
+        "Employees get 26 days of annual leave.",
     }
 
 
@@ -121,16 +124,16 @@ def test_update_metadata__approves_without_embedding_and_at_once(policies: Tenan
         assert scope.update_metadata(["draft.md", "approved.md"], {"approved": True}) == 1
         assert _sources(scope) == APPROVED | {"draft.md"}
         assert scope.update_metadata("approved.md", {"superseded_by": "draft.md", "year": None}) == 1
-        assert _sources(scope) == {"replaces.md", "draft.md"}
+        assert _sources(scope) == {"replaces.md", "valid.md", "draft.md"}
         assert {document.source: document.version for document in scope.documents()} == before
         (changed,) = (document for document in scope.documents() if document.source == "approved.md")
         assert changed.metadata == {"approved": True, "superseded_by": "draft.md"}
         # A pass over the same content leaves it; other content is to be approved again.
         assert scope.ingest(_documents()).unchanged == len(STATES)
-        assert _sources(scope) == {"replaces.md", "draft.md"}
+        assert _sources(scope) == {"replaces.md", "valid.md", "draft.md"}
         draft = SourceDocument(source="draft.md", data=b"Employees get 40 days of annual leave.")
         assert scope.ingest(draft).changed == 1
-        assert _sources(scope) == {"replaces.md"}
+        assert _sources(scope) == {"replaces.md", "valid.md"}
 
 
 def test_update_metadata__refuses_what_decides_who_may_read_and_what_is_no_json(
@@ -148,3 +151,50 @@ def test_update_metadata__refuses_what_decides_who_may_read_and_what_is_no_json(
     assert engine.tenant(tenant_name, collection="none").update_metadata("hr/leave.md", {"approved": True}) == 0
     (document,) = engine.tenant(tenant_name, principals=("department:hr",)).documents()
     assert document.metadata == {"approved": True}
+
+
+def test_documents_out_of_date__come_after_those_in_force(settings: Settings, tenant_name: str) -> None:
+    texts = {
+        "old.md": ("Employees get 20 days of annual leave.", {"superseded_by": "new.md", "date": "2020-01-31"}),
+        "expired.md": ("Employees had 21 days of holidays.", {"valid_until": "2021-12-31"}),
+        "new.md": ("Employees are given 30 days of annual leave.", {"updated": "2026-01-31"}),
+        "copy.md": ("Employees are given 30 days of annual leave.", {"superseded_by": "new.md"}),
+    }
+    with opened(settings, {}) as engine:
+        scope = engine.tenant(tenant_name)
+        scope.ingest(
+            SourceDocument(source=source, data=text.encode(), title="Leave", metadata=metadata)
+            for source, (text, metadata) in texts.items()
+        )
+        found = scope.search(QUESTION)
+        assert found.hits[0].source == "new.md"
+        assert [place.source for place in found.hits[0].also_in] == ["copy.md"]
+        assert all(hit.signals["outdated"] < 0 for hit in found.hits[1:])
+        assert "outdated" in found.explain()
+        # One hit is enough for it to be the right one.
+        assert [hit.source for hit in scope.search(QUESTION, 1).hits] == ["new.md"]
+        context = scope.context(QUESTION)
+        cited = {citation.source: (str(citation.date), citation.outdated) for citation in context.citations}
+        assert cited == {
+            "new.md": ("2026-01-31", None),
+            "old.md": ("2020-01-31", "superseded by new.md"),
+            "expired.md": ("None", "valid until 2021-12-31"),
+        }
+        assert "| old.md | 2020-01-31 | superseded by new.md\n" in context.text
+        assert Context.from_dict(context.to_dict()) == context
+    with opened(settings, {"rag.retrieval.prefer_current": False}) as engine:
+        plain = engine.tenant(tenant_name).search(QUESTION)
+        assert plain.hits[0].source == "old.md"
+        assert [hit.signals for hit in plain.hits] == [{}] * 3
+
+
+def test_latest__is_asked_for(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
+    for year in range(2019, 2026):
+        text = f"The price list of {year}: a licence costs {year - 1900} euros a month."
+        scope.ingest(
+            SourceDocument(source=f"{year}.md", data=text.encode(), metadata={"date": f"{year}-01-31"}), prune=False
+        )
+    assert scope.search("What does a licence cost at present?", 1).hits[0].source == "2025.md"
+    dated = scope.search("What did the latest licence cost in 2019?")
+    assert [hit.signals for hit in dated.hits] == [{}] * 7

@@ -15,12 +15,13 @@ from psycopg import sql
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.core.types import EVERYONE, FileInfo
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES
 from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.queue.uploads import abandoned_uploads, store_upload
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tables import metadata
 from tests.integration.variants import opened
@@ -137,6 +138,52 @@ def test_subject__leaves_no_table_but_the_audit_log(acme: Tenant, database: Data
     assert report.erased == {"feedback": 1}
     assert _rows(database, "lovelace", tenant=acme).keys() == {"audit_events"}
     assert acme.erase(subject="nobody").erased == {}
+
+
+def _attach(tenant: Tenant, filename: str, attributes: dict[str, Any]) -> FileInfo:
+    """Store a file about the person, and put it into a vector store; its job waits."""
+    data = f"# Salary\n\n{SECRET} is paid 4,711 a month.".encode()
+    with tenant._parts.database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+        upload_id = store_upload(connection, tenant.id, data)
+    stored = tenant.files().create(upload_id, filename, size=len(data), purpose="assistants")
+    stores = tenant.vector_stores()
+    stores.attach(stores.create("pay", description=None, metadata={}).collection, {stored.id: attributes})
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("filename", "attributes", "selector"),
+    [
+        (f"people/{SECRET}.md", {}, {"source": f"people/{SECRET}.md"}),
+        ("people/notes.md", {"employee": SECRET}, {"metadata": ("employee", SECRET)}),
+    ],
+)
+def test_stored_files__are_erased_with_their_bytes_jobs_and_documents(
+    acme: Tenant, logged: Engine, database: DatabaseSettings, filename: str, attributes: dict[str, Any], selector: Any
+) -> None:
+    kept = _attach(acme, "rules.md", {})
+    stored = _attach(acme, filename, attributes)
+    # What was made from the file in another collection does not match the selector by itself.
+    logged.tenant("acme", collection="copy").ingest(SourceDocument(source=stored.source, data=DOCUMENT.data))
+    acme.vector_stores().attach("copy", {stored.id: {}})
+    with acme._parts.database.worker.transaction(acme.id, [EVERYONE]) as connection:
+        assert not {kept.id, stored.id} & set(abandoned_uploads(connection, acme.id, age=timedelta()))
+    report = acme.erase(**selector)
+    assert report.erased["files"] == 1
+    assert report.erased["documents"] == 3
+    assert [info.id for info in acme.files().find()] == [kept.id]
+    found = _rows(database, SECRET, tenant=acme)
+    assert found.keys() == {"audit_passages", "uploads"}
+    assert found["uploads"] == 1  # of the file that is kept
+    assert _rows(database, str(stored.id), tenant=acme) == {}
+
+
+def test_subject__is_no_longer_the_uploader_of_a_file(acme: Tenant, database: DatabaseSettings) -> None:
+    stored = _attach(acme, "notes.md", {})
+    assert acme.erase(subject="lovelace").erased == {"feedback": 1, "files": 1}
+    assert _rows(database, "lovelace", tenant=acme).keys() == {"audit_events"}
+    assert acme.files().find() == []
+    assert [info.id for info in acme.files(administrator=True).find()] == [stored.id]
 
 
 def test_evaluations_and_sync_runs__lose_the_name_and_keep_their_figures(

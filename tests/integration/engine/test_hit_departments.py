@@ -25,7 +25,8 @@ def test_hits__carry_the_department_of_their_document(engine: Engine, tenant_nam
             "general",
         }
     everywhere = engine.tenant(tenant_name, principals=reader).search("annual leave", 9).hits
-    assert {(hit.collection, hit.source.split("/")[1], hit.department) for hit in everywhere} == {
+    places = [place for hit in everywhere for place in hit.places]
+    assert {(place.collection, place.source.split("/")[1], place.department) for place in places} == {
         ("corporate", "hr", "hr"),
         ("corporate", "general", "general"),
         ("corporate-enforced", "hr", "hr"),

@@ -59,7 +59,7 @@ def test_schema_classic__weighs_as_its_document_says_and_schema_at_a_tenth_of_th
     assert classic.signals["schema_recipe"] == {"curated": 4.0, "pattern": 2.0}
     assert classic.signals["schema_entities"] == {"names": 3.0, "temporal": 2.0, "moment": 2.0, "numeric": 1.0}
     assert classic.signals["schema_penalty"] == {"nothing": -3.0, "elsewhere": -2.0}
-    assert list(tenth.signals) == list(classic.signals)
+    assert [*tenth.signals, "schema_targets"] == list(classic.signals), "points add up in the classic preset alone"
     assert tenth.chunking == classic.chunking
     assert tenth.retrieval == classic.retrieval.model_copy(update={"top_k": 30})
     columns = (ColumnSchema(name="status", type="text", enum=("failed", "passed")),)
@@ -84,7 +84,7 @@ def test_extends__lays_a_file_over_what_it_extends(tmp_path: Path) -> None:
     )
     rag = load(mine, Settings(), validate=build_signal_rules).apply_to(Settings()).rag
     assert rag.retrieval.top_k == 7
-    assert rag.chunking.strategy == "markdown"
+    assert rag.chunking.strategy == "hierarchical"
     assert list(rag.signals) == ["intro_penalty", "header_match", "word_overlap", "keyword_gate", "exact_phrase"]
     assert rag.signals["header_match"] == {"weight": 0.9}
 

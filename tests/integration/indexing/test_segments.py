@@ -24,8 +24,10 @@ TABLES = ("indexes", "segments", "postings", "unsegmented_terms")
 
 @pytest.fixture
 def keyword_settings(settings: Settings) -> Settings:
-    """The lexical retriever alone, as deep as the answer is long; every chunk is packed."""
-    retrieval = settings.rag.retrieval.model_copy(update={"semantic_weight": 0.0, "candidates": 1, "top_k": 1})
+    """The lexical retriever alone, as deep as the answer is long; every chunk is packed, and equal texts stay apart."""
+    retrieval = settings.rag.retrieval.model_copy(
+        update={"semantic_weight": 0.0, "candidates": 1, "top_k": 1, "fold_copies": False}
+    )
     indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1, "vector": "none"})
     rag = settings.rag.model_copy(update={"retrieval": retrieval})
     return settings.model_copy(update={"rag": rag, "indexes": indexes})

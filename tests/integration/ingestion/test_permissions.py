@@ -138,7 +138,7 @@ def _epochs(database: DatabaseSettings, name: str) -> list[tuple[Any, ...]]:
 
 def test_document__is_readable_by_nobody_until_a_feed_names_it(engine: Engine, write: Write, tenant_name: str) -> None:
     scope = engine.tenant(tenant_name)
-    scope.ingest([_document("known", "churn report"), _document("unknown", "churn report")])
+    scope.ingest([_document("known", "churn report"), _document("unknown", "another churn report")])
     for principals in ((EVERYONE,), (PERMISSION_FEED,), ("",), ("ann",)):
         assert _sources(engine, tenant_name, *principals) == set()
     assert scope.sources() == ["known", "unknown"]
@@ -146,7 +146,7 @@ def test_document__is_readable_by_nobody_until_a_feed_names_it(engine: Engine, w
     assert (report.documents, report.changed, report.unknown_containers) == (2, 1, ("gone",))
     assert _sources(engine, tenant_name, "ann") == {"known"}
     # A document that the feed named before it was ingested is readable at once.
-    scope.ingest([_document("later", "churn report")])
+    scope.ingest([_document("later", "a later churn report")])
     assert _sources(engine, tenant_name, "ann") == {"known", "later"}
     assert _sources(engine, tenant_name, EVERYONE, PERMISSION_FEED) == set()
 

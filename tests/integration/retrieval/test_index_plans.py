@@ -181,12 +181,15 @@ FILTERED = {
 REQUIRED = {"required": "'third'"}
 CORPUS = {"collection": "default"}
 TEXTS = {"texts": ["what says topic3 of common words", "usual words", "chunk7"], "weights": [1.0, 0.5, 0.5]}
+CLOSE = {"words": ["commmon"] * 2_000, "variants": ["common", *(f"co{number}mon" for number in range(1_999))]}
 # Rows that a statement may read: by its keys, in a few tables; with those that an index is searched through; all of
 # the tenant's, once or twice in each table.
 BY_KEY, BY_INDEX, WHOLE = 1_000, 2 * LARGE, 4 * LARGE
 CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
     "search_snapshot": [({}, 200)],
     "query_terms": [(TEXTS, 200)],
+    "close_terms": [(CLOSE, len(CLOSE["words"]) + 200)],
+    "lexemes_by_prefix": [({**CORPUS, "prefix": "topic3", "above": "topic3\U0010ffff"}, 200)],
     "required_terms": [({}, 200)],
     "ready_indexes": [({}, 200)],
     "unsegmented_scan": [({**CORPUS, **also}, BY_KEY) for also in ({}, REQUIRED)]
@@ -194,6 +197,7 @@ CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
     "postings": [({}, 200)],
     "segment_chunks": [({}, 200)],
     "query_routing": [({}, 10), (CORPUS, 10)],
+    "vectors_of_chunks": [({}, 200)],
     "visible_chunks": [({**CORPUS, **also}, BY_KEY) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
     "sequences_of_documents": [({}, BY_KEY)],
     "filtered_documents": [(FILTERED, 4 * DOCUMENTS)],

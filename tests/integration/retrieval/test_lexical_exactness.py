@@ -44,7 +44,14 @@ def _changed(settings: Settings, *, tail: int = 1) -> Settings:
     """Settings for the lexical retriever alone, as deep as the answer is long; every paragraph of a text is a chunk."""
     chunking = settings.rag.chunking.model_copy(update={"min_size": 1, "max_size": 40_000})
     retrieval = settings.rag.retrieval.model_copy(
-        update={"semantic_weight": 0.0, "candidates": 1, "top_k": 1, "max_question_chars": 100_000}
+        update={
+            "semantic_weight": 0.0,
+            "candidates": 1,
+            "top_k": 1,
+            "max_question_chars": 100_000,
+            "fold_copies": False,
+            "fuzzy": False,
+        }
     )
     indexes = settings.indexes.model_copy(update={"unsegmented_chunks": tail, "vector": "none"})
     rag = settings.rag.model_copy(update={"chunking": chunking, "retrieval": retrieval})

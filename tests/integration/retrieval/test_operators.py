@@ -8,6 +8,9 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import Operators, SearchResult
+from kosmos_rag.core.types.serialize import from_dict
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 LANGUAGES = {"prose": "english", "code": "simple"}
@@ -96,7 +99,9 @@ def test_operators__bind_both_retrievers_before_and_after_packing(
     words = ("revenue", "revenues", "net", "the", "runs", "running", "car", "of")
     documents = {
         where: [
-            _document(where, f"{where}{n}.txt", " ".join(dice.choices(words, k=dice.randint(2, 8)))) for n in range(40)
+            # Equal texts would be one hit.
+            _document(where, f"{where}{n}.txt", " ".join([*dice.choices(words, k=dice.randint(2, 8)), f"{where}{n}"]))
+            for n in range(40)
         ]
         for where in LANGUAGES
     }
@@ -118,7 +123,7 @@ def test_operators__bind_both_retrievers_before_and_after_packing(
                     asked = [document for name in names for document in documents[name]]
                     languages = [LANGUAGES[name] for name in names]
                     expected = _allowed(admin, asked, languages, conditions)
-                    found = both.tenant(tenant_name, collection=where).search(question, 1000)
+                    found = both.tenant(tenant_name, collection=where).search(question, 1000, syntax="operators")
                     kept += len(expected)
                     if conditions != without_quotes:
                         # Those that hold what is in quotes come first: all other hits after the last of them.
@@ -162,8 +167,25 @@ def test_quotes__that_few_hits_hold_put_those_first(both: Engine, tenant_name: s
     assert found.warnings == (
         '1 chunks contain "fair, net", the other hits do not; put + before the quotes to have no others',
     )
+    assert found.operators == Operators(phrases=("fair, net",), excluded=("trial",))
     assert [hit.source for hit in scope.search('gain "fair, net"', 1).hits] == ["c.txt"]
     assert not scope.search('gain "fair, net"', 1).warnings
     assert [hit.source for hit in scope.search('gain +"fair, net"', 3).hits] == ["c.txt"]
     assert scope.search('the "fair gain"', 3).warnings[0].startswith('no chunk contains "fair gain"')
     assert not scope.search('"fair gain" +absent', 10).hits
+
+
+def test_signs__in_a_sentence_exclude_nothing_unless_the_syntax_says_so(both: Engine, tenant_name: str) -> None:
+    scope = both.tenant(tenant_name, collection="prose")
+    texts = {"a.txt": "The flag -web.port sets the port.", "b.txt": "Ports are open."}
+    scope.ingest(_document("prose", source, text) for source, text in texts.items())
+    for question in ("What does -web.port set?", "server run -web.port 80:80"):
+        found = scope.search(question, 2)
+        assert found.hits[0].source == "a.txt"
+        assert found.operators == Operators(signed_text=("-web.port",))
+        assert "text      -web.port (" in found.explain()
+        assert from_dict(SearchResult, found.to_dict()).operators == found.operators
+        assert [hit.source for hit in scope.search(question, 2, syntax="operators").hits] == ["b.txt"]
+    assert {hit.source for hit in scope.context('port -"web.port"', syntax="plain").retrieval.hits} == set(texts)
+    with pytest.raises(RequestError, match="syntax is 'lucene'; give one of auto, operators, plain"):
+        scope.search("port", syntax="lucene")  # type: ignore[arg-type]

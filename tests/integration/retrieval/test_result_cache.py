@@ -147,7 +147,7 @@ def test_result__of_before_a_change_is_not_served(kept: Engine, settings: Settin
 
 def test_result__over_all_collections_knows_of_a_new_one(kept: Engine, tenant_name: str) -> None:
     before = _ask(kept, tenant_name, k=100)
-    kept.tenant(tenant_name, collection="new").ingest(_document(1))
+    kept.tenant(tenant_name, collection="new").ingest(_document(99))
     found = _ask(kept, tenant_name, k=100)
     assert (found.cached, found.returned) == (False, before.returned + 1)
 

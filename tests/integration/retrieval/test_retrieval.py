@@ -15,6 +15,7 @@ from kosmos_rag import Engine, Filter, KosmosError, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.text import bm25
+from kosmos_rag.core.text.analysis import index_text, query_text
 from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
@@ -113,11 +114,14 @@ def test_lexical_retriever__equals_the_oracle_on_every_cranfield_query(
         rows = connection.execute(
             "SELECT c.id, c.text FROM kosmos.chunks c WHERE tenant_id = %s ORDER BY c.id", [tenant(tenant_name).id]
         ).fetchall()
-    oracle = Oracle(_analysed(database.admin_url or "", [text for _, text in rows]))
+    oracle = Oracle(_analysed(database.admin_url or "", [index_text(text) for _, text in rows]))
     place = {key: number for number, (key, _) in enumerate(rows)}
-    for question, terms in zip(questions, _analysed(database.admin_url or "", questions), strict=True):
+    analysed = _analysed(database.admin_url or "", [query_text(question) for question in questions])
+    for question, terms in zip(questions, analysed, strict=True):
         expected = oracle.get_scores(terms)
         found = engine.tenant(tenant_name).search(question, 100)
+        if any(warning.startswith("no chunk contains") for warning in found.warnings):
+            continue  # close terms have scores, and the oracle does not know them
         lexical = [hit for hit in found.hits if hit.lexical_rank is not None]
         assert lexical
         for hit in lexical:
@@ -284,8 +288,9 @@ def test_retrieve__gives_the_same_order_every_time(library: Engine, tenant_name:
 def test_equal_chunks__are_ordered_by_id(engine: Engine, tenant_name: str) -> None:
     scope = engine.tenant(tenant_name)
     scope.ingest(SourceDocument(source=f"s{n}", title="same", data=b"the same words") for n in range(20))
-    found = scope.search("words", 20)
-    ids = [hit.chunk_id for hit in found.hits]
+    (hit,) = scope.search("words", 20).hits
+    ids = [hit.chunk_id, *(place.chunk_id for place in hit.also_in)]
+    assert len(ids) == 20
     assert ids == sorted(ids)
 
 

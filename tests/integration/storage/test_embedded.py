@@ -1,6 +1,7 @@
 """The embedded server: started once however many ask, and not lost to a killed process."""
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -74,6 +75,19 @@ def test_processes_that_start_it_at_once_share_one_server_until_the_last_leaves(
     assert _gone(folder)
 
 
+def test_socket__is_closed_to_other_users(tmp_path: Path) -> None:
+    long = tmp_path / ("long" * 30) / "data"
+    long.parent.mkdir()
+    user = _user(long)
+    assert _ready(user)
+    socket_folder = Path((long / "postmaster.pid").read_text().splitlines()[4])
+    assert socket_folder != long
+    (found,) = [path for path in socket_folder.iterdir() if path.is_socket()]
+    assert stat.S_IMODE(found.stat().st_mode) == 0o700
+    _leave(user)
+    assert _gone(long)
+
+
 @pytest.fixture
 def closed_folder() -> Iterator[Path]:
     """A folder that only root may enter, outside of the temporary folder."""
@@ -94,6 +108,17 @@ def test_folders_above_the_data__keep_their_permissions(closed_folder: Path, tmp
     assert _ready(user)
     _leave(user)
     assert stat.S_IMODE(private.stat().st_mode) == 0o711
+
+
+def test_check_folder__takes_data_of_the_servers_user(closed_folder: Path) -> None:
+    closed_folder.chmod(0o711)
+    data = closed_folder / "data"
+    data.mkdir(mode=0o700)
+    (data / "PG_VERSION").write_text("18")
+    embedded.check_folder(data)
+    closed_folder.chmod(0o700)
+    with pytest.raises(ConfigError, match="may not enter"):
+        embedded.check_folder(data)
 
 
 def test_a_killed_user_keeps_the_server_neither_broken_nor_alive(tmp_path: Path) -> None:
@@ -177,6 +202,18 @@ def test_first_use__prepares_the_database_and_serves_as_the_app_role(tmp_path: P
     assert any("plan_cache_mode=force_custom_plan" in mode for (mode,) in modes)
 
 
-def test_a_folder_with_a_space_is_refused_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="takes no folder whose path contains spaces"):
-        embedded.start(tmp_path / "my data")
+def test_a_folder__may_have_spaces_and_signs(tmp_path: Path) -> None:
+    folder = tmp_path / "it's my data (new) & more; #1 ünï"
+    user = _user(folder)
+    assert _ready(user)
+    with psycopg.connect(embedded.start(folder).conninfo("postgres", "postgres")) as connection:
+        assert connection.execute("SHOW data_directory").fetchone() == (str(folder),)
+    _leave(user)
+
+
+@pytest.mark.parametrize("sign", ['"', "$", "`", "\\", ",", "\n"])
+def test_a_folder__with_a_sign_that_a_shell_interprets_is_refused(sign: str, tmp_path: Path) -> None:
+    folder = tmp_path / f"my{sign}data"
+    with pytest.raises(ConfigError, match=re.escape(f"whose path contains {sign!r}; choose another")):
+        embedded.start(folder)
+    assert not folder.exists()

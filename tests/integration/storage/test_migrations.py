@@ -49,6 +49,8 @@ PUBLISHED = {
     "0009_empty_acl_statistics.py": "a51dd093398ef0f31a08a50c135038faf38a1e161ab5d160d75ce47159fa4e2c",
     "0010_table_context.py": "3361c522abb285fb46c4dffd48d476fc06ff5e0bd53f4f64bfc6f66546db2905",
     "0011_cancelled_documents.py": "2a337af1b0499db7e820709e745d841d04a7df989f3f8f1b5639007616fa9bad",
+    "0012_files.py": "59778c41bdefa323730837a18d19bfd69f0d93ca2e6d18a36cb761e85e9b45c7",
+    "0013_space_prefixes.py": "be3ccfa60cf2e1ef1470a9147ae768dada646be473bcf4924b8f7b2f9f4b9b0f",
 }
 
 

@@ -102,7 +102,7 @@ class Leases:
 def test_publish__notes_are_in_lists_and_hits_until_the_next_version(publisher: Publisher, settings: Settings) -> None:
     note = Note(code="page_unreadable", message="page 2 of 10 cannot be read")
     plain = _chunked("a")
-    _publish(publisher, replace(plain, parsed=replace(plain.parsed, notes=(note,))), _chunked("b"))
+    _publish(publisher, replace(plain, parsed=replace(plain.parsed, notes=(note,))), _chunked("b", "alpha gamma"))
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         acme = engine.tenant("acme")
         found = {hit.source: hit for hit in acme.search("alpha").hits}

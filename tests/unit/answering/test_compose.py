@@ -7,7 +7,7 @@ import numpy as np
 
 from kosmos_rag.answering.compose import render, select, sentence
 from kosmos_rag.answering.evidence import Evidence
-from kosmos_rag.core.text.sentences import units
+from kosmos_rag.core.text.units import units
 from kosmos_rag.core.types import Citation, ContextPassage
 from tests.unit.answering.passages import passage
 

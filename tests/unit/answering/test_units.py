@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.core.text.sentences import units
+from kosmos_rag.core.text.units import units
 
 
 def _kinds(text: str) -> list[tuple[str, str]]:
@@ -29,6 +29,34 @@ def _kinds(text: str) -> list[tuple[str, str]]:
         ("```\nselect 1.\n\nfrom t;\n```\nText.", [
             ("code", "```\nselect 1.\n\nfrom t;\n```"), ("sentence", "Text."),
         ]),
+        ("Options\n=======\n\nText of it.\n\nNext\n----\nMore.", [
+            ("sentence", "Text of it."), ("sentence", "More."),
+        ]),
+        ("=====\nTitle\n=====\n\nText.", [("sentence", "Text.")]),
+        ("Title\n---\nText. Two\nlines", [("sentence", "Text."), ("sentence", "Two\nlines")]),
+        ("Run it::\n\n    pip install x\n\n    run\n\nThen go.", [
+            ("sentence", "Run it::"), ("code", "pip install x\n\n    run"), ("sentence", "Then go."),
+        ]),
+        (".. code-block:: sql\n   :linenos:\n\n   select 1\n   from t\n\nText.", [
+            ("code", "select 1\n   from t"), ("sentence", "Text."),
+        ]),
+        (".. _label:\n\n.. note:: Take care.\n\n.. toctree::\n   :maxdepth: 2\n\n.. comment\n\nText.", [
+            ("sentence", "Take care."), ("sentence", "Text."),
+        ]),
+        ("```{note}\n:class: a\nText.\n```\n\n:::{tip}\nMore.\n:::\n(label)=\nEnd.", [
+            ("sentence", "Text."), ("sentence", "More."), ("sentence", "End."),
+        ]),
+        ("```{code-block} sql\nselect 1\n```", [("code", "```{code-block} sql\nselect 1\n```")]),
+        ("---\ntitle: A page\ntags:\n  - one\n---\nText.", [("sentence", "Text.")]),
+        ("{% if a %}\nText.\n{% endif %}\n<!-- note -->\n<div class='a'>\nMore.\n</div>", [
+            ("sentence", "Text."), ("sentence", "More."),
+        ]),
+        ("===  ====\nA    B\n===  ====\n1    x\n2    y\n===  ====\n\nText.", [
+            ("row", "1    x"), ("row", "2    y"), ("sentence", "Text."),
+        ]),
+        ("+---+---+\n| A | B |\n+===+===+\n| 1 | 2 |\n+---+---+", [("row", "| 1 | 2 |")]),
+        ("One\n***\nTwo", [("sentence", "Two")]),
+        ("from t;\n```\nText.", [("sentence", "from t;"), ("sentence", "Text.")]),
         ("第一句。第二句。", [("sentence", "第一句。"), ("sentence", "第二句。")]),
         (" \n\t\n", []),
     ],
@@ -37,7 +65,7 @@ def test_units__are_whole(text: str, expected: list[tuple[str, str]]) -> None:
     assert _kinds(text) == expected
 
 
-@given(st.text(alphabet="aB1 .!?\n|-#`*~。", max_size=120))
+@given(st.text(alphabet="aB1 .!?\n|-#`*~。=:{%<>", max_size=120))
 def test_units__are_spans_in_order_without_overlap(text: str) -> None:
     end = 0
     for unit in units(text):
@@ -52,7 +80,7 @@ def test_units__of_a_long_text_take_linear_time() -> None:
     assert len(list(units(text))) == 12_000
 
 
-@pytest.mark.parametrize("sign", ["`", "~", "#", "|", "-"])
+@pytest.mark.parametrize("sign", ["`", "~", "#", "|", "-", "=", ":", "<", "{%", "= ", "=== ===\n", "a\n", ".. "])
 def test_units__of_a_long_line_of_signs_take_linear_time(sign: str) -> None:
     begun = time.process_time()
     list(units(sign * 40_000))

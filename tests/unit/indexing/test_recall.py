@@ -216,6 +216,7 @@ def _snapshot(readers: dict[str, int], *, chunks: int = 100) -> Snapshot:
         space_id=uuid.uuid4(),
         collections=(corpus,),
         terms=frozenset(),
+        warnings=(),
         required=None,
         vector_index=index,
         total_chunks_unfiltered=corpus.chunks,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag.core.types import Expansion, Filter, SearchResult
+from kosmos_rag.core.types import Expansion, Filter, QuerySyntax, SearchResult
 from kosmos_rag.retrieval.cache import ResultCache, result_key
 from kosmos_rag.retrieval.query import parse_query
 from kosmos_rag.retrieval.snapshot import NO_ROUTING, CollectionStats, Segment, Snapshot, VectorIndex
@@ -40,6 +40,7 @@ class Asked:
     principals: tuple[str, ...] = ("everyone", "board")
     collection: str | None = None
     question: str = "churn +rate"
+    syntax: QuerySyntax = "auto"
     k: int = 5
     filter: Filter = field(default_factory=Filter)
     expansion: Expansion = field(default_factory=Expansion)
@@ -58,12 +59,14 @@ class Asked:
             collection=self.collection,
             k=self.k,
             filter=self.filter,
+            syntax=self.syntax,
             max_chars=1000,
         )
         snapshot = Snapshot(
             space_id=self.space,
             collections=self.collections,
             terms=frozenset(["churn", "rate"]),
+            warnings=(),
             required="'rate'",
             vector_index=self.index,
             total_chunks_unfiltered=sum(stats.chunks for stats in self.collections),
@@ -84,6 +87,7 @@ OTHERS: dict[str, Callable[[Asked], Asked]] = {
     "the collection asked for": lambda asked: replace(asked, collection="default"),
     "question": lambda asked: replace(asked, question="churn rate"),
     "case of the question": lambda asked: replace(asked, question="Churn +rate"),
+    "syntax": lambda asked: replace(asked, syntax="plain"),
     "k": lambda asked: replace(asked, k=6),
     "sources": lambda asked: replace(asked, filter=Filter(sources=("/kb",))),
     "where": lambda asked: replace(asked, filter=_where(year=2025)),

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from kosmos_rag.apps.auth.api_keys import ADMIN
 from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.console.answers import build_reply
+from kosmos_rag.apps.http.console.api_reference import build_reference
 from kosmos_rag.apps.http.console.inspector import inspect_result
 from kosmos_rag.apps.http.console.links import parse_span, parse_spans
 from kosmos_rag.apps.http.console.pages import PageRoute, home_path, read_form, redirect, render_page
@@ -43,6 +44,13 @@ async def asset(version_hash: str, name: str) -> Response:
         raise NotFound("there is no such asset")
     content, media_type = assets()[name]
     return Response(content, media_type=media_type, headers={"cache-control": _CACHE_FOREVER})
+
+
+@router.get("/docs")
+async def api_reference(request: Request) -> Response:
+    """Show the OpenAPI document as a page, without a sign-in."""
+    reference = build_reference(request.app.openapi(), str(request.base_url).rstrip("/"))
+    return render_page(request, "api.html", reference=reference)
 
 
 @router.get("/sign-in")

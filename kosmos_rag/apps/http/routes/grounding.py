@@ -1,11 +1,18 @@
-"""Routes of schema grounding, for agents that write SQL."""
+"""Routes of schema grounding, queries, and questions about databases."""
 
 from fastapi import APIRouter
 
 from kosmos_rag.apps.auth.api_keys import ADMIN
-from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
+from kosmos_rag.apps.http.concurrency import ANSWER, SEARCH, question_cost
 from kosmos_rag.apps.http.dependencies import Reader
-from kosmos_rag.apps.http.grounding import GroundingRequest, GroundingView
+from kosmos_rag.apps.http.grounding import (
+    DatabaseQuestion,
+    GroundingRequest,
+    GroundingView,
+    QueryRequest,
+    QueryView,
+    SqlAnswerView,
+)
 from kosmos_rag.core.extras import needed
 
 router = APIRouter(tags=["schema"])
@@ -21,3 +28,25 @@ async def ground(query: GroundingRequest, caller: Reader) -> GroundingView:
     cost = question_cost(SEARCH, query.question)
     result = await caller.run_at_cost(cost, caller.service.groundings.search, tenant, caller.identity, query)
     return GroundingView.from_record(result, explain=query.explain)
+
+
+@router.post("/v1/schema/query")
+async def query(body: QueryRequest, caller: Reader) -> QueryView:
+    """Run one SELECT on a described database, if `text2sql.databases` enables it."""
+    needed("sqlglot", extra="schema")
+    tenant = caller.tenant(body.collection)
+    result = await caller.run(caller.service.groundings.query, tenant, caller.identity, body)
+    return QueryView.from_record(result)
+
+
+@router.post("/v1/schema/ask")
+async def ask(body: DatabaseQuestion, caller: Reader) -> SqlAnswerView:
+    """Answer a question with rows.
+
+    The language model writes the query. A refused query is repaired once.
+    """
+    needed("dateparser", "rapidfuzz", "sqlglot", extra="schema")
+    tenant = caller.tenant(body.collection)
+    cost = question_cost(ANSWER, body.question)
+    answer = await caller.run_at_cost(cost, caller.service.groundings.answer, tenant, caller.identity, body)
+    return SqlAnswerView.from_record(answer)

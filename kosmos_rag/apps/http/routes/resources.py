@@ -2,12 +2,16 @@
 
 import json
 import uuid
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Self
 
 from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 
 from kosmos_rag.apps.auth.api_keys import ADMIN
 from kosmos_rag.apps.http.dependencies import Administrator, Caller, Reader, Writer
+from kosmos_rag.apps.http.multipart import FileForm
 from kosmos_rag.apps.http.pagination import decode_cursor, encode_cursor
 from kosmos_rag.apps.http.schemas import (
     CollectionList,
@@ -15,6 +19,7 @@ from kosmos_rag.apps.http.schemas import (
     DocumentPage,
     JobPage,
     JobsChanged,
+    MetadataRequest,
     PresetRequest,
 )
 from kosmos_rag.apps.http.uploads import StoredUpload, enqueue_once
@@ -43,6 +48,7 @@ Cursor = Annotated[
 _MAX_RELOADED = 1000
 """Recurring sources that one call queues."""
 
+_TEXT = {"type": "string"}
 _UPLOAD = {
     "requestBody": {
         "required": True,
@@ -50,10 +56,65 @@ _UPLOAD = {
             "application/octet-stream": {
                 "schema": {"type": "string", "format": "binary"},
                 "example": "# Leave\n\nAll employees receive 20 days of annual leave.\n",
-            }
+            },
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary"},
+                        "source": {**_TEXT, "description": "Default: the name of the file."},
+                        "collection": _TEXT,
+                        "title": _TEXT,
+                        "language": _TEXT,
+                        "reader": {"type": "array", "items": _TEXT},
+                        "metadata": {**_TEXT, "description": "A JSON object."},
+                    },
+                },
+                "example": {"file": "# Leave\n", "source": "leave.md", "metadata": '{"year": 2026}'},
+            },
         },
     }
 }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _UploadFields:
+    """What a request says of the document that it uploads."""
+
+    source: str | None
+    collection: str | None = None
+    title: str | None = None
+    language: str | None = None
+    reader: Sequence[str] = ()
+    metadata: str | None = None
+
+    def with_form(self, form: FileForm) -> Self:
+        """Add the fields of a form.
+
+        Raises RequestError where one is given twice.
+        """
+        fields = form.fields("source", "collection", "title", "language", "reader", "metadata")
+        for name, values in fields.items():
+            if getattr(self, name):
+                raise RequestError(f"{name} is given in the query and in the form; give it once")
+            if name != "reader" and len(values) > 1:
+                raise RequestError(f"the form has the field {name} twice; give it once")
+        given: dict[str, Any] = {name: values if name == "reader" else values[0] for name, values in fields.items()}
+        return replace(self, **({"source": self.source or form.filename} | given))
+
+    def document(self) -> SourceDocument:
+        """Return the document without its bytes. Raises RequestError."""
+        if not self.source:
+            raise RequestError("the document has no source; name it")
+        return SourceDocument(
+            source=self.source,
+            data=b"",
+            title=self.title,
+            language=self.language,
+            acl=tuple(self.reader) or (EVERYONE,),
+            metadata=_metadata(self.metadata),
+        )
 
 
 @router.post("/v1/documents", status_code=202, tags=["documents"], openapi_extra=_UPLOAD)
@@ -61,7 +122,10 @@ async def upload(
     request: Request,
     response: Response,
     caller: Writer,
-    source: Annotated[str, Query(min_length=1, description="Stable name; an existing document is replaced.")],
+    source: Annotated[
+        str | None,
+        Query(min_length=1, description="Stable name; an existing document is replaced. Required without a form."),
+    ] = None,
     collection: str | None = None,
     title: str | None = None,
     language: str | None = None,
@@ -69,41 +133,52 @@ async def upload(
     metadata: Annotated[str | None, Query(description="A JSON object.")] = None,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
 ) -> JobInfo:
-    """Queue a document, the bytes of the body.
+    """Queue a document, from the body or the file of a form.
 
     A worker ingests it, and the job has its state.
     """
-    if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        # Boundaries and headers of the form would be ingested with it.
-        raise RequestError("the body is a form; send the document's bytes alone, as curl --data-binary @FILE does")
-    collection = caller.collection(collection) or DEFAULT_COLLECTION
-    tenant = caller.tenant(collection)
-    document = SourceDocument(
-        source=source,
-        data=b"",
-        title=title,
-        language=language,
-        acl=tuple(reader or (EVERYONE,)),
-        metadata=_metadata(metadata),
+    given = _UploadFields(
+        source=source, collection=collection, title=title, language=language, reader=reader or (), metadata=metadata
     )
+    form = _form(request)
+    if form is None:
+        # Faults are found before the body is read.
+        if source is None:
+            raise RequestValidationError([{"loc": ("query", "source"), "msg": "Field required", "type": "missing"}])
+        given.document()
+        caller.scope(collection)
     uploads = caller.service.uploads
     with uploads.reserve(caller.identity.tenant):
-        stored = await uploads.store(tenant, request.stream())
+        stored = await uploads.store(caller.tenant(), request.stream() if form is None else form.file())
         try:
-            info = await uploads.run(_enqueue_upload, caller, tenant, document, stored, collection, idempotency_key)
+            fields = given if form is None else given.with_form(form)
+            info = await uploads.run(_enqueue_upload, caller, fields, stored, idempotency_key)
         except KosmosError:
-            await uploads.discard(tenant, stored.id)
+            await uploads.discard(caller.tenant(), stored.id)
             raise
     response.headers["location"] = f"/v1/jobs/{info.id}"
     return info
 
 
-def _enqueue_upload(
-    caller: Caller, tenant: Tenant, document: SourceDocument, stored: StoredUpload, collection: str, key: str | None
-) -> JobInfo:
-    database = caller.service.engine.parts.database
-    subject = caller.identity.subject
-    job_id = enqueue_once(database, tenant, document, stored, collection=collection, subject=subject, key=key)
+def _form(request: Request) -> FileForm | None:
+    content_type = request.headers.get("content-type", "")
+    if not content_type.lower().startswith("multipart/"):
+        return None
+    return FileForm(content_type, request.stream())
+
+
+def _enqueue_upload(caller: Caller, fields: _UploadFields, stored: StoredUpload, key: str | None) -> JobInfo:
+    collection = caller.collection(fields.collection) or DEFAULT_COLLECTION
+    tenant = caller.tenant(collection)
+    job_id = enqueue_once(
+        caller.service.engine.parts.database,
+        tenant,
+        fields.document(),
+        stored,
+        collection=collection,
+        subject=caller.identity.subject,
+        key=key,
+    )
     rows = tenant.jobs.find(ids=[job_id])
     if not rows:
         raise NotFound("there is no such job")  # an earlier call with the key created it, and it is deleted
@@ -144,6 +219,17 @@ async def _get_document(document_id: uuid.UUID, caller: Caller) -> DocumentInfo:
     if not rows:
         raise NotFound("there is no such document, or none that you may read")
     return rows[0]
+
+
+@router.patch("/v1/documents/{document_id}", tags=["documents"])
+async def update(document_id: uuid.UUID, body: MetadataRequest, caller: Writer) -> DocumentInfo:
+    """Change metadata of a document that you may read, and return it.
+
+    Nothing is embedded. The change holds until the source has other content or metadata.
+    """
+    info = await _get_document(document_id, caller)
+    await caller.run(caller.tenant(info.collection).update_metadata, info.source, body.metadata)
+    return await _get_document(document_id, caller)
 
 
 @router.delete("/v1/documents/{document_id}", status_code=204, tags=["documents"])

@@ -12,12 +12,14 @@ from kosmos_rag.apps.http.schemas import (
     AnswerRequest,
     ContextRequest,
     FeedbackRequest,
+    FilteredRequest,
     SearchRequest,
     to_turns,
 )
 from kosmos_rag.apps.http.streaming import MEDIA_TYPE, AnswerEventStream, EventStreamResponse
 from kosmos_rag.core.types import Answer, Context, Feedback, SearchResult
 from kosmos_rag.core.types.serialize import to_json
+from kosmos_rag.engine.tenant import Tenant
 
 router = APIRouter(tags=["questions"])
 
@@ -38,7 +40,7 @@ def _respond(record: SearchResult | Context | Answer, *, explain: bool) -> Respo
     return Response(to_json(record, explain=explain), media_type="application/json")
 
 
-def _check_scope(query: SearchRequest, caller: Caller) -> None:
+def _check_scope(query: FilteredRequest, caller: Caller) -> None:
     """Raise NotPermitted where an explanation is asked for without the scope admin."""
     if query.explain:
         caller.identity.require(ADMIN)
@@ -46,11 +48,13 @@ def _check_scope(query: SearchRequest, caller: Caller) -> None:
 
 @router.post("/v1/search", responses={200: {"model": SearchResult}})
 async def search(query: SearchRequest, caller: Reader) -> Response:
-    """Find the best passages for a question."""
+    """Find the best passages for a question, or for several."""
     _check_scope(query, caller)
     tenant = caller.scope(query.collection)
     cost = question_cost(SEARCH, query.question, k=query.k)
-    result = await caller.run_at_cost(cost, tenant.search, query.question, query.k, query.filter)
+    result = await caller.run_at_cost(
+        cost, tenant.search, query.question, query.k, query.filter, syntax=query.syntax, **query.options
+    )
     return _respond(result, explain=query.explain)
 
 
@@ -61,7 +65,13 @@ async def context(query: ContextRequest, caller: Reader) -> Response:
     tenant = caller.scope(query.collection)
     cost = question_cost(SEARCH, query.question, k=query.k, max_tokens=query.max_tokens)
     result = await caller.run_at_cost(
-        cost, tenant.context, query.question, query.k, query.filter, max_tokens=query.max_tokens
+        cost,
+        tenant.context,
+        query.question,
+        query.k,
+        query.filter,
+        max_tokens=query.max_tokens,
+        syntax=query.syntax,
     )
     return _respond(result, explain=query.explain)
 
@@ -78,6 +88,7 @@ async def answer(query: AnswerRequest, caller: Reader, request: Request) -> Resp
         "filter": query.filter,
         "max_tokens": query.max_tokens,
         "history": to_turns(query.history),
+        "syntax": query.syntax,
     }
     events = await start_answer(caller, query.collection, query.question, options)
     if MEDIA_TYPE in request.headers.get("accept", ""):
@@ -89,10 +100,7 @@ async def answer(query: AnswerRequest, caller: Reader, request: Request) -> Resp
 async def start_answer(
     caller: Caller, collection: str | None, question: str, options: Mapping[str, Any]
 ) -> AnswerEventStream:
-    """Search for an answer's sources and start its stream.
-
-    Only the search and the scores of its evidence hold slots, because a language model may write for long.
-    Raises Overloaded.
+    """Start an answer from a collection.
 
     Args:
         caller: the identity, with the service.
@@ -100,11 +108,26 @@ async def start_answer(
         question: the question.
         options: further arguments of `Tenant.stream_answer`.
     """
+    return await stream_answer(caller, caller.scope(collection), question, options)
+
+
+async def stream_answer(caller: Caller, scope: Tenant, question: str, options: Mapping[str, Any]) -> AnswerEventStream:
+    """Search for an answer's sources and start its stream.
+
+    Only the search and the scores of its evidence hold slots, because a language model may write for long.
+    Raises Overloaded.
+
+    Args:
+        caller: the identity, with the service.
+        scope: the collection, or the tenant with all of them.
+        question: the question.
+        options: further arguments of `Tenant.stream_answer`.
+    """
     streams, tenant = caller.service.streams, caller.identity.tenant
     cost = question_cost(ANSWER, question, k=options.get("k"), max_tokens=options.get("max_tokens"))
     streams.reserve(tenant)
     try:
-        stream = await caller.run_at_cost(cost, caller.scope(collection).stream_answer, question, **options)
+        stream = await caller.run_at_cost(cost, scope.stream_answer, question, **options)
     except BaseException:
         streams.release(tenant)
         raise

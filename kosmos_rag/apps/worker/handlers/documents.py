@@ -284,10 +284,11 @@ class DocumentHandler:
         self._threads.close()
 
     def _load(self, job: Job) -> SourceDocument:
-        if "upload" in job.payload:
+        # An upload is deleted with its job; a stored file stays.
+        if stored := job.payload.get("upload") or job.payload.get("file"):
             fields = job.payload["document"]
             with self._database.worker.transaction(job.tenant_id, [EVERYONE]) as connection:
-                data = read_upload(connection, job.tenant_id, uuid.UUID(job.payload["upload"]))
+                data = read_upload(connection, job.tenant_id, uuid.UUID(stored))
             return SourceDocument(**{**fields, "acl": tuple(fields["acl"])}, data=data)
         return self._source(job.payload["spec"]).load(Entry(**job.payload["entry"]))
 

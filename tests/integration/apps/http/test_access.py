@@ -181,7 +181,7 @@ def _documents(running: Running, **claims: Any) -> list[str]:
 
 
 def test_tokens__say_what_may_be_read(running: Running) -> None:
-    running.service.engine.tenant("acme").ingest(
+    running.service.engine.sync_engine.tenant("acme").ingest(
         [
             SourceDocument(source="all", data=b"For all."),
             SourceDocument(source="anna", data=b"For Anna.", acl=("user:anna",)),
@@ -196,8 +196,10 @@ def test_tokens__say_what_may_be_read(running: Running) -> None:
     assert _documents(running, sub="user:anna", tenant="globex") == []
 
 
+OPENAI = "/openai/v1"
 FOREIGN = [
     ("GET", "/v1/documents/{document}"),
+    ("PATCH", "/v1/documents/{document}"),
     ("DELETE", "/v1/documents/{document}"),
     ("GET", "/v1/jobs/{job}"),
     ("POST", "/v1/jobs/{job}/cancel"),
@@ -205,25 +207,60 @@ FOREIGN = [
     ("GET", "/v1/collections/{collection}"),
     ("PUT", "/v1/collections/{collection}/preset"),
     ("DELETE", "/v1/collections/{collection}"),
+    ("GET", f"{OPENAI}/files/{{file}}"),
+    ("GET", f"{OPENAI}/files/{{file}}/content"),
+    ("DELETE", f"{OPENAI}/files/{{file}}"),
+    ("GET", f"{OPENAI}/vector_stores/{{store}}"),
+    ("POST", f"{OPENAI}/vector_stores/{{store}}"),
+    ("DELETE", f"{OPENAI}/vector_stores/{{store}}"),
+    ("POST", f"{OPENAI}/vector_stores/{{store}}/search"),
+    ("POST", f"{OPENAI}/vector_stores/{{store}}/files"),
+    ("GET", f"{OPENAI}/vector_stores/{{store}}/files"),
+    ("GET", f"{OPENAI}/vector_stores/{{store}}/files/{{file}}"),
+    ("POST", f"{OPENAI}/vector_stores/{{store}}/files/{{file}}"),
+    ("DELETE", f"{OPENAI}/vector_stores/{{store}}/files/{{file}}"),
+    ("GET", f"{OPENAI}/vector_stores/{{store}}/files/{{file}}/content"),
+    ("POST", f"{OPENAI}/vector_stores/{{store}}/file_batches"),
+    ("GET", f"{OPENAI}/vector_stores/{{store}}/file_batches/{{batch}}"),
+    ("POST", f"{OPENAI}/vector_stores/{{store}}/file_batches/{{batch}}/cancel"),
+    ("GET", f"{OPENAI}/vector_stores/{{store}}/file_batches/{{batch}}/files"),
 ]
+BODIES: dict[str, dict[str, Any]] = {
+    "{collection}/preset": {"preset": "corporate"},
+    "{document}": {"metadata": {"year": 1}},
+    "{store}": {"name": "mine"},
+    "{store}/search": {"query": "secret"},
+    "{store}/files": {"file_id": f"file-{'0' * 32}"},
+    "{file}": {"attributes": {}},
+    "{store}/file_batches": {"file_ids": [f"file-{'0' * 32}"]},
+}
+"""Of requests that change or search, by the end of their paths."""
 
 
 def test_routes__tell_absent_and_foreign_things_apart_for_nobody(running: Running) -> None:
-    acme = running.service.engine.tenant("acme", collection="secret")
+    acme = running.service.engine.sync_engine.tenant("acme", collection="secret")
     acme.ingest([SourceDocument(source="a", data=b"A secret of Acme.", acl=("department:board",))])
-    (info,) = running.service.engine.tenant("acme", principals=["department:board"]).documents()
+    (info,) = running.service.engine.sync_engine.tenant("acme", principals=["department:board"]).documents()
     job = acme.jobs.enqueue(SourceDocument(source="b", data=b"Another."))
-    foreign = {"document": str(info.id), "job": str(job), "collection": "secret"}
-    absent = {"document": str(uuid.uuid4()), "job": str(uuid.uuid4()), "collection": "nothing"}
+    stored = _store_file(running)
+    foreign = {"document": str(info.id), "job": str(job), "collection": "secret", "store": "secret", "file": stored}
+    absent = {"document": str(uuid.uuid4()), "job": str(uuid.uuid4()), "collection": "nothing", "store": "nothing"}
+    foreign["batch"] = absent["batch"] = f"vsfb_{uuid.uuid4().hex}"
+    absent["file"] = f"file-{uuid.uuid4().hex}"
     strangers: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
         ({"tenant": "globex", "scope": "admin"}, FOREIGN),
-        # Jobs belong to the tenant: who may ingest sees them all.
-        ({"sub": "berta", "scope": "admin"}, [one for one in FOREIGN if "{job}" not in one[1]]),
+        # Jobs belong to the tenant: who may ingest sees them all. An administrator sees all stored files.
+        (
+            {"sub": "berta", "scope": "admin"},
+            [one for one in FOREIGN if "{job}" not in one[1] and "/files/{file" not in one[1]],
+        ),
+        ({"sub": "berta", "scope": "read ingest"}, [one for one in FOREIGN if one[1].startswith(f"{OPENAI}/files")]),
     ]
     for claims, routes in strangers:
         with running.client(**claims) as client:
             for method, path in routes:
-                body = {"preset": "corporate"} if method == "PUT" else None
+                needs_body = method in ("POST", "PUT", "PATCH")
+                body = next((BODIES[end] for end in BODIES if needs_body and path.endswith(end)), None)
                 forbidden = client.request(method, path.format(**foreign), json=body)
                 missing = client.request(method, path.format(**absent), json=body)
                 assert forbidden.status_code == missing.status_code == 404, (method, path, claims)
@@ -232,11 +269,21 @@ def test_routes__tell_absent_and_foreign_things_apart_for_nobody(running: Runnin
         assert client.get(f"/v1/documents/{info.id}").status_code == 200
 
 
+def _store_file(running: Running) -> str:
+    """Store a file of Carla's, and return its id."""
+    with running.client(sub="carla", scope="read ingest") as client:
+        form = {"purpose": "assistants"}
+        answer = client.post(f"{OPENAI}/files", data=form, files={"file": ("a.md", b"A secret of Acme.")})
+    return str(answer.json()["id"])
+
+
 def test_every_route_with_an_id_is_tried_with_foreign_ones(running: Running) -> None:
     with running.client("") as client:
         paths = client.get("/openapi.json").json()["paths"]
     with_ids = {(method.upper(), path) for path, methods in paths.items() if "{" in path for method in methods}
+    with_ids.remove(("GET", f"{OPENAI}/models/{{model}}"))  # of the service, not of a tenant
     names = {"document": "document_id", "job": "job_id", "collection": "name"}
+    names |= {"store": "vector_store_id", "file": "file_id", "batch": "batch_id"}
     tried = {(method, path.format(**{k: f"{{{v}}}" for k, v in names.items()})) for method, path in FOREIGN}
     assert tried == with_ids
 
@@ -265,7 +312,9 @@ def test_scopes__are_asked_for(running: Running) -> None:
 def test_key__is_good_until_it_is_revoked(running: Running) -> None:
     keys, acme = ApiKeys(running.service.engine.parts.database), tenant("acme")
     made = running.key("pipeline", "read", "ingest", principals=("department:hr",))
-    running.service.engine.tenant("acme").ingest([SourceDocument(source="hr", data=b"For HR.", acl=("department:hr",))])
+    running.service.engine.sync_engine.tenant("acme").ingest(
+        [SourceDocument(source="hr", data=b"For HR.", acl=("department:hr",))]
+    )
     with running.client(made) as client:
         assert len(client.get("/v1/documents").json()["documents"]) == 1
         assert client.get("/v1/jobs").status_code == 200
@@ -409,7 +458,7 @@ def test_rates__are_of_each_subject_and_tenant(
 
 
 def test_default_collection__holds_for_uploads_lists_and_jobs(running: Running) -> None:
-    engine = running.service.engine
+    engine = running.service.engine.sync_engine
     for collection in ("handbook", "tickets"):
         document = SourceDocument(source=f"{collection}.md", data=b"How to ask for annual leave.")
         engine.tenant("acme", collection=collection).ingest(document)

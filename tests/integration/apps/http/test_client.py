@@ -5,6 +5,7 @@ import math
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -19,9 +20,10 @@ from kosmos_rag.apps.client import AsyncClient, Client
 from kosmos_rag.apps.http.errors import encode_problem
 from kosmos_rag.core import errors
 from kosmos_rag.core.problem_details import PROBLEMS
-from kosmos_rag.core.types import AnswerDone, AnswerPiece, AnswerSources, Filter, JobState, Turn
+from kosmos_rag.core.types import AnswerDone, AnswerPiece, AnswerSources, Filter, JobState, Operators, Turn
 from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+from kosmos_rag.text2sql.linking.result import NO_SCHEMA
 from tests.integration.apps.http.serving import Running
 
 ROOT = Path(__file__).parents[4]
@@ -39,7 +41,7 @@ def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def served(running: Running) -> Running:
     documents = [SourceDocument(source="leave.md", data=LEAVE), SourceDocument(source="travel.md", data=TRAVEL)]
-    running.service.engine.tenant("acme").ingest(documents)
+    running.service.engine.sync_engine.tenant("acme").ingest(documents)
     return running
 
 
@@ -57,7 +59,7 @@ def connect(served: Running) -> Iterator[Callable[..., Client]]:
 
 
 def test_search__gives_what_the_library_gives(served: Running, connect: Callable[..., Client]) -> None:
-    scope = served.service.engine.tenant("acme")
+    scope = served.service.engine.sync_engine.tenant("acme")
     known, response = scope.search(QUESTION, 1), connect(scope="admin").search(QUESTION, 1, explain=True)
     assert response.hits == known.hits
     assert (response.retrievers, response.stages, response.requested, response.incomplete_reason) == (
@@ -67,13 +69,16 @@ def test_search__gives_what_the_library_gives(served: Running, connect: Callable
         known.incomplete_reason,
     )
     assert response.explain().splitlines()[0] == f"question  {QUESTION}"
+    required = scope.search("+travel expenses")
+    assert connect().search("+travel expenses").operators == required.operators == Operators(required=("travel",))
+    assert not any(asdict(connect().search("+travel expenses", syntax="plain").operators).values())
     plain = connect().search(QUESTION, filter=Filter(sources=("travel.md",)))
     assert [(hit.source, math.isnan(hit.score), hit.dense_rank) for hit in plain.hits] == [("travel.md", True, None)]
     assert plain.hits[0].location == scope.search(QUESTION, filter=Filter(sources=("travel.md",))).hits[0].location
 
 
 def test_context_and_answer__cite_as_the_library_does(served: Running, connect: Callable[..., Client]) -> None:
-    scope, client = served.service.engine.tenant("acme"), connect()
+    scope, client = served.service.engine.sync_engine.tenant("acme"), connect()
     known, response = scope.context(QUESTION, max_tokens=300), client.context(QUESTION, max_tokens=300)
     assert (response.text, response.citations, response.tokens, response.omitted) == (
         known.text,
@@ -110,7 +115,7 @@ def test_documents_and_jobs__from_upload_to_deletion(served: Running, connect: C
     job = client.upload(document, collection="handbook", key="once")
     assert client.upload(document, collection="handbook", key="once").id == job.id
     assert (job.state, job.payload) == (JobState.QUEUED, {"document": {"source": "new.md"}})
-    (known,) = served.service.engine.tenant("acme").jobs.find(ids=[job.id])
+    (known,) = served.service.engine.sync_engine.tenant("acme").jobs.find(ids=[job.id])
     assert known.payload["document"]["metadata"] == {"year": 2026}
     assert client.job(job.id).run_at == known.run_at
     assert job.id in [one.id for one in client.jobs(states=[JobState.QUEUED]).items]
@@ -118,9 +123,12 @@ def test_documents_and_jobs__from_upload_to_deletion(served: Running, connect: C
 
     first = client.documents(limit=1)
     second = client.documents(limit=1, cursor=first.next)
-    known_documents = served.service.engine.tenant("acme").documents()
+    known_documents = served.service.engine.sync_engine.tenant("acme").documents()
     assert (*first.items, *second.items, second.next) == (*known_documents, None)
     assert client.document(known_documents[0].id) == known_documents[0]
+    changed = client.update_metadata(known_documents[0].id, {"approved": True})
+    assert changed.metadata == {**known_documents[0].metadata, "approved": True}
+    assert client.update_metadata(changed.id, {"approved": None}) == known_documents[0]
     client.delete_document(known_documents[0].id)
     with pytest.raises(errors.NotFound, match="no such document"):
         client.document(known_documents[0].id)
@@ -131,7 +139,7 @@ def test_collections__are_made_and_removed(served: Running, connect: Callable[..
     client = connect(scope="admin")
     made = client.create_collection("handbook", preset="corporate")
     assert [made] == [info for info in client.collections() if info.preset] == [client.collection("handbook")]
-    assert served.service.engine.tenant("acme").collections.infos() == client.collections()
+    assert served.service.engine.sync_engine.tenant("acme").collections.infos() == client.collections()
     assert client.set_preset("handbook", preset="adr").preset == "adr"
     client.delete_collection("handbook")
     with pytest.raises(errors.NotFound):
@@ -139,7 +147,7 @@ def test_collections__are_made_and_removed(served: Running, connect: Callable[..
 
 
 def test_sources__are_looked_at_now(served: Running, connect: Callable[..., Client], tmp_path: Path) -> None:
-    mirror = served.service.engine.tenant("acme").jobs.enqueue(str(tmp_path), every=timedelta(hours=1))
+    mirror = served.service.engine.sync_engine.tenant("acme").jobs.enqueue(str(tmp_path), every=timedelta(hours=1))
     with psycopg.connect(served.service.settings.database.admin_url or "") as connection:  # as it is between two looks
         connection.execute("UPDATE kosmos.jobs SET state = 'scheduled', run_at = now() + '1 hour' WHERE kind = 'sync'")
     assert connect(scope="admin").reload() == [mirror]
@@ -161,7 +169,7 @@ def test_feedback__is_of_a_passage(connect: Callable[..., Client]) -> None:
 
 
 def test_schema__is_grounded_for_its_readers(served: Running, connect: Callable[..., Client]) -> None:
-    engine = served.service.engine
+    engine = served.service.engine.sync_engine
     engine.tenant("acme").collections.create("schema", preset="schema")
     grounding = SchemaGrounding(engine.tenant("acme", collection="schema"))
     grounding.build(from_json(ROOT / "examples" / "schema" / "programs.json"))
@@ -176,6 +184,13 @@ def test_schema__is_grounded_for_its_readers(served: Running, connect: Callable[
     assert connect(tenant="globex").ground_schema(question).tables == ()
     with pytest.raises(errors.RequestError, match="no database 'shop'"):
         connect().ground_schema(question, database="shop")
+    assert [found["kind"] for found in response.ambiguities].count("variant") == 1
+    assert [recipe["slug"] for recipe in response.recipes] == [recipe.slug for recipe in known.recipes]
+    assert connect(tenant="globex").ground_schema(question).warnings == (NO_SCHEMA,)
+    with pytest.raises(errors.NotFound, match="not enabled"):
+        connect().query_schema("SELECT name FROM programs", database="programs")
+    with pytest.raises(errors.NotFound, match="not enabled"):
+        connect().ask_schema(question)
 
 
 def test_asynchronous_client__does_the_same(served: Running) -> None:

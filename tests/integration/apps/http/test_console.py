@@ -32,7 +32,7 @@ BOARD = ("department:board",)
 
 @pytest.fixture
 def served(running: Running) -> Running:
-    acme = running.service.engine.tenant("acme")
+    acme = running.service.engine.sync_engine.tenant("acme")
     acme.ingest(
         [
             SourceDocument(source="leave.md", data=HANDBOOK),
@@ -177,7 +177,7 @@ def test_texts__are_never_markup(served: Running) -> None:
 
 
 def test_documents__of_others_are_not_there(served: Running) -> None:
-    engine = served.service.engine
+    engine = served.service.engine.sync_engine
     engine.tenant("other").ingest(SourceDocument(source="theirs.md", data=b"Their secret.\n"))
     (theirs,) = engine.tenant("other").documents()
     (board,) = [one for one in engine.tenant("acme", principals=BOARD).documents() if one.source == "board.md"]
@@ -218,14 +218,14 @@ def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Run
         client.post(f"/jobs/{job}/retry")
         assert state(job) == ["queued"]
         assert client.post(f"/jobs/{uuid.uuid4()}/retry").status_code == 404
-    (job_info,) = served.service.engine.tenant("acme").jobs.find(ids=[job])
+    (job_info,) = served.service.engine.sync_engine.tenant("acme").jobs.find(ids=[job])
     assert job_info.payload["document"]["acl"] == ["department:board", "department:hr"]
     with _visitor(served, "read") as client:
         assert client.post("/documents", files=[("files", ("new.md", b"New."))]).status_code == 403
 
 
 def test_default_collection_of_a_key__holds_in_the_console(served: Running) -> None:
-    served.service.engine.tenant("acme", collection="hr").ingest(
+    served.service.engine.sync_engine.tenant("acme", collection="hr").ingest(
         SourceDocument(source="rules.md", data=b"Rules of HR.")
     )
     with _visitor(served, "admin", default_collection="hr") as client:
@@ -239,7 +239,7 @@ def test_default_collection_of_a_key__holds_in_the_console(served: Running) -> N
         for path in ("/", "/inspector"):
             assert "<option selected>hr" in client.get(path).text
             assert "rules.md" in client.post(path, data={"question": "Which rules of HR?"}).text
-    (job,) = served.service.engine.tenant("acme").jobs.find(collection="hr", states=[JobState.QUEUED])
+    (job,) = served.service.engine.sync_engine.tenant("acme").jobs.find(collection="hr", states=[JobState.QUEUED])
     assert job.source == "new.md"
 
 
@@ -271,7 +271,7 @@ def test_visitors__land_where_they_may_go_and_can_leave_from_anywhere(served: Ru
 
 
 def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served: Running) -> None:
-    acme = served.service.engine.tenant("acme")
+    acme = served.service.engine.sync_engine.tenant("acme")
     acme.ingest(SourceDocument(source="long.md", data=b"A line of the handbook.\n\n" * 200))
     acme.ingest(SourceDocument(source="long.md", data=b"A line.\n"))
     (document,) = [one for one in acme.documents() if one.source == "long.md"]

@@ -200,7 +200,7 @@ def _work(served: Running) -> None:
     ours, theirs = multiprocessing.Pipe()
     _KEPT.append(ours)  # the channel takes the end of its pipe for the end of its supervisor, and exits
     queue = Queue.open(parts.database, parts.settings.worker)
-    work = EngineJobRunner(served.service.engine._engine)
+    work = EngineJobRunner(served.service.engine.sync_engine)
     while queue.count_unfinished([kinds.DOCUMENT]):
         work.run(queue.claim(8, kinds=[kinds.DOCUMENT], worker="test"), SupervisorChannel(theirs, queue))
     SyncRuns(parts.database.worker).finish_completed()

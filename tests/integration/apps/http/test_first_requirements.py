@@ -54,7 +54,7 @@ def _sources(running: Running, body: dict[str, str], **claims: Any) -> list[str]
 
 
 def test_chat__uses_the_corporate_settings_of_the_process(corporate: Running) -> None:
-    corporate.service.engine.tenant("acme").ingest(_policies())
+    corporate.service.engine.sync_engine.tenant("acme").ingest(_policies())
     anybody = _sources(corporate, CHAT)
     assert len(anybody) == 5
     mine = _sources(corporate, CHAT, departments=["security"])
@@ -65,8 +65,8 @@ def test_chat__uses_the_corporate_settings_of_the_process(corporate: Running) ->
 
 
 def test_chat__of_a_collection_uses_its_preset_over_that_of_the_process(corporate: Running) -> None:
-    acme = corporate.service.engine.tenant("acme", collection="wide")
-    corporate.service.engine.tenant("acme").collections.create("wide", preset="adr")
+    acme = corporate.service.engine.sync_engine.tenant("acme", collection="wide")
+    corporate.service.engine.sync_engine.tenant("acme").collections.create("wide", preset="adr")
     acme.ingest(_policies())
     hits = acme.search(QUERY).hits
     assert not any(hit.signals for hit in hits)
@@ -75,8 +75,10 @@ def test_chat__of_a_collection_uses_its_preset_over_that_of_the_process(corporat
 
 def test_chat__of_a_collection_that_requires_approval_gets_only_that(corporate: Running, tmp_path: Path) -> None:
     (tmp_path / "approved.yaml").write_text("extends: corporate\nrag: {retrieval: {require_approved: true}}")
-    corporate.service.engine.tenant("acme").collections.create("policies", preset=tmp_path / "approved.yaml")
-    acme = corporate.service.engine.tenant("acme", collection="policies")
+    corporate.service.engine.sync_engine.tenant("acme").collections.create(
+        "policies", preset=tmp_path / "approved.yaml"
+    )
+    acme = corporate.service.engine.sync_engine.tenant("acme", collection="policies")
     acme.ingest(_policies())
     assert _sources(corporate, CHAT | {"collection": "policies"}) == []
     acme.update_metadata(["hr/leave_0.txt", "it/leave_1.txt"], {"approved": True})
@@ -92,7 +94,7 @@ def _stats(running: Running, **claims: Any) -> dict[str, Any]:
 
 
 def test_stats__count_all_departments_where_they_are_preferred(corporate: Running) -> None:
-    acme = corporate.service.engine.tenant("acme")
+    acme = corporate.service.engine.sync_engine.tenant("acme")
     acme.ingest(_policies())
     acme.ingest(SourceDocument(source="canteen.txt", data=b"The canteen of the company opens at eleven every day."))
     assert _stats(corporate, departments=["hr"]) == {
@@ -104,7 +106,7 @@ def test_stats__count_all_departments_where_they_are_preferred(corporate: Runnin
 
 
 def test_stats__count_what_the_reader_may_read_where_departments_are_enforced(corporate: Running) -> None:
-    engine = corporate.service.engine
+    engine = corporate.service.engine.sync_engine
     engine.tenant("acme").collections.create("policies", preset="corporate-enforced")
     scope = engine.tenant("acme", collection="policies")
     scope.ingest(_policies())
@@ -127,7 +129,7 @@ def test_stats__count_what_the_reader_may_read_where_departments_are_enforced(co
 
 
 def test_chat__of_a_key_asks_its_default_collection(corporate: Running) -> None:
-    engine = corporate.service.engine
+    engine = corporate.service.engine.sync_engine
     engine.tenant("acme").ingest(_policies())
     policy = SourceDocument(source="handbook.txt", data=b"By the handbook employees get 30 days of annual leave.")
     engine.tenant("acme", collection="handbook").ingest(policy)

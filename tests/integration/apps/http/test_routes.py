@@ -24,7 +24,7 @@ QUESTION = "How many days of paid annual leave do full-time employees receive?"
 
 @pytest.fixture
 def served(running: Running) -> Running:
-    engine = running.service.engine
+    engine = running.service.engine.sync_engine
     engine.tenant("acme").ingest(SourceDocument(source=name, data=data) for name, data in HANDBOOK.items())
     return running
 
@@ -61,8 +61,14 @@ def test_search__filters(served: Running) -> None:
         found = _ok(client.post("/v1/search", json=asked))
         assert [hit["source"] for hit in found["hits"]] == ["expenses.md"]
         refused = client.post("/v1/search", json={"question": QUESTION, "where": {"nothing": {"$like": 1}}})
-    assert refused.status_code == 422
+        signed = _ok(client.post("/v1/search", json={"question": "leave -annual"}))
+        plain = _ok(client.post("/v1/context", json={"question": "leave -annual", "syntax": "plain"}))["retrieval"]
+        unknown = client.post("/v1/answer", json={"question": "leave", "syntax": "lucene"})
+    assert refused.status_code == unknown.status_code == 422
     assert refused.json()["type"] == "urn:kosmos-rag:problem:request-invalid"
+    assert signed["operators"] == {"phrases": [], "required": [], "excluded": ["annual"], "signed_text": []}
+    assert [hit["source"] for hit in signed["hits"]] == ["expenses.md"]
+    assert not any(plain["operators"].values())
 
 
 def test_context__is_numbered(served: Running) -> None:
@@ -127,6 +133,25 @@ def test_body__of_another_type_is_refused(running: Running, wrong: dict[str, obj
         assert next(iter(wrong)) in refused.text
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cursor": "x"},
+        {"cursor": 1},
+        {"group_by": "source"},
+        {"group_size": 2},
+        {"mmr": "1"},
+        {"mmr": 2},
+        {"facets": ["acl"]},
+    ],
+)
+def test_search__refuses_options_that_are_malformed(running: Running, wrong: dict[str, object]) -> None:
+    with running.client() as client:
+        refused = client.post("/v1/search", json={"question": QUESTION, **wrong})
+        assert refused.status_code == 422
+        assert next(iter(wrong)).removesuffix("s") in refused.text
+
+
 @pytest.mark.parametrize("cursor", ["x", "bnVsbA", "WzFd", "WyJhIiwgImIiLCAiYyJd", "é"])
 def test_documents__refuse_a_cursor_that_is_none(running: Running, cursor: str) -> None:
     with running.client() as client:
@@ -160,17 +185,9 @@ def test_upload__becomes_a_job_once(running: Running) -> None:
             params = {"source": "other.md"}
             of_another = other.post("/v1/documents", params=params, content=b"text", headers=again)
             assert _ok(of_another, 202)["id"] != job["id"]
-        stored = running.service.engine.tenant("acme").jobs.find(ids=[job["id"]])[0].payload
+        stored = running.service.engine.sync_engine.tenant("acme").jobs.find(ids=[job["id"]])[0].payload
         assert stored["document"]["acl"] == ["department:hr"]
         assert stored["document"]["metadata"] == {"year": 2026}
-
-
-def test_upload__as_a_form_is_refused(running: Running) -> None:
-    with running.client(scope="ingest") as client:
-        refused = client.post("/v1/documents", params={"source": "a"}, files={"file": ("a.md", b"text")})
-        assert refused.status_code == 422
-        assert "curl --data-binary" in refused.json()["detail"]
-        assert client.get("/v1/jobs").json()["jobs"] == []
 
 
 @pytest.mark.parametrize("wrong", [{"title": "a\0"}, {"metadata": r'{"a": "\u0000"}'}, {"metadata": r'{"\u0000": 1}'}])
@@ -259,7 +276,7 @@ def test_query_parameters__of_another_name_are_refused(running: Running) -> None
 
 
 def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
-    acme = running.service.engine.tenant("acme")
+    acme = running.service.engine.sync_engine.tenant("acme")
     acme.ingest(
         [
             SourceDocument(source="a", data=b"Some words for all."),
@@ -279,7 +296,7 @@ def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
 
 
 def test_reload__has_mirrors_looked_at_now(running: Running, tmp_path: Path) -> None:
-    jobs = running.service.engine.tenant("acme", collection="mirrors").jobs
+    jobs = running.service.engine.sync_engine.tenant("acme", collection="mirrors").jobs
     mirror = jobs.enqueue(str(tmp_path), every=timedelta(hours=1), prune=False)
     admin = running.service.settings.database.admin_url or ""
     with psycopg.connect(admin) as connection:  # as it is between two looks

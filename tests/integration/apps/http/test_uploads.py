@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Any
 
 import psutil
 import psycopg
@@ -138,6 +139,53 @@ def test_upload__with_a_used_key_leaves_one_copy(narrow: Running) -> None:
     assert len(jobs) == 1
     assert other.status_code == 422
     assert _rows(narrow) == 1
+
+
+def test_upload__as_a_form_is_that_of_its_file(narrow: Running) -> None:
+    file = {"file": ("leave.md", b"# Leave\n\nTwenty days.\n", "text/markdown")}
+    with narrow.client(scope="ingest") as client:
+        plain = client.post("/v1/documents", files=file)
+        assert (plain.status_code, plain.json()["source"]) == (202, "leave.md")
+        assert plain.headers["location"] == f"/v1/jobs/{plain.json()['id']}"
+        fields = {"source": "hr/leave", "collection": "hr", "title": "Leave", "metadata": '{"year": 2026}'}
+        named = client.post("/v1/documents", files=file, data={**fields, "reader": ["department:hr", "role:auditor"]})
+        assert (named.status_code, named.json()["source"], named.json()["collection"]) == (202, "hr/leave", "hr")
+        mixed = client.post("/v1/documents?source=other&reader=role:auditor", files=file)
+        assert mixed.json()["source"] == "other"
+    tenant = narrow.service.engine.sync_engine.tenant("acme")
+    payloads = {job.source: job.payload for job in tenant.jobs.find(limit=10) if job.source}
+    assert payloads["leave.md"]["document"]["acl"] == [EVERYONE]
+    assert payloads["other"]["document"]["acl"] == ["role:auditor"]
+    payload = payloads["hr/leave"]
+    assert payload["document"] == {
+        "source": "hr/leave", "title": "Leave", "metadata": {"year": 2026}, "language": None,
+        "acl": ["department:hr", "role:auditor"],
+    }  # fmt: skip
+    with narrow.service.engine.parts.database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+        assert read_upload(connection, tenant.id, payload["upload"]) == file["file"][1]
+
+
+def test_upload__as_a_wrong_form_is_refused_and_leaves_nothing(narrow: Running) -> None:
+    file = {"file": ("leave.md", b"Words.")}
+    form = "multipart/form-data; boundary=b"
+    cut = b'--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\nWords'
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("", {"files": {"document": ("leave.md", b"Words.")}}, "there is no field 'document'"),
+        ("", {"files": [("file", ("a", b"1")), ("file", ("b", b"2"))]}, "more than one file"),
+        ("", {"files": file, "data": {"readers": "hr"}}, "there is no field 'readers'; use file, source"),
+        ("?title=A", {"files": file, "data": {"title": "B"}}, "title is given in the query and in the form"),
+        ("", {"files": file, "data": {"title": ["A", "B"]}}, "the form has the field title twice"),
+        ("", {"files": file, "data": {"metadata": "[]"}}, "metadata is no JSON object"),
+        ("", {"content": cut, "headers": {"content-type": form}}, "the form ends before its last part does"),
+        ("", {"content": b"Words.", "headers": {"content-type": "multipart/form-data"}}, "no multipart form"),
+        ("", {"content": b"Words."}, "values are missing or invalid"),
+    ]
+    with narrow.client(scope="ingest") as client:
+        for query, request, message in cases:
+            refused = client.post(f"/v1/documents{query}", **request)
+            assert refused.status_code == 422, message
+            assert message in refused.json()["detail"]
+    assert _rows(narrow) == 0
 
 
 def test_upload__of_nothing_is_a_document_without_bytes(narrow: Running) -> None:

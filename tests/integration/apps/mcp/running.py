@@ -1,6 +1,7 @@
 """An MCP server over real sockets, and the SDK's own client of it."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -12,9 +13,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
 from kosmos_rag import AsyncEngine, Engine
-from kosmos_rag.apps.http.app import create_service
 from kosmos_rag.apps.http.server import Server
-from kosmos_rag.apps.mcp.http import PATH, create_app, create_server
+from kosmos_rag.apps.mcp.http import PATH, create_app, create_server, create_service
 from tests.integration.apps.http.serving import Signer, eventually, listen
 
 
@@ -50,13 +50,13 @@ class Running:
 
 
 @contextmanager
-def serving(engine: Engine, signer: Signer) -> Iterator[Running]:
+def serving(engine: Engine, signer: Signer, listening: socket.socket | None = None) -> Iterator[Running]:
     """Serve an engine until the block ends; the engine stays open."""
     shared = AsyncEngine(engine)
     service = create_service(shared)
     protocol = create_server(service)
     server = Server(service, create_app(service, protocol))
-    listening = listen()
+    listening = listen() if listening is None else listening
 
     async def serve() -> None:
         async with protocol.session_manager.run():

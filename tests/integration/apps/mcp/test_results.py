@@ -3,14 +3,19 @@
 import asyncio
 
 import pytest
-from mcp.server.mcpserver.exceptions import UnexpectedToolError
+from mcp_types import CallToolRequestParams, CallToolResult
 from pydantic import BaseModel
 
 from kosmos_rag import AsyncEngine, Engine
+from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.app import create_service
+from kosmos_rag.apps.http.dependencies import Caller
+from kosmos_rag.apps.mcp import budget
+from kosmos_rag.apps.mcp.registry import Tool
 from kosmos_rag.apps.mcp.schemas import DocumentText
-from kosmos_rag.apps.mcp.server import Server
+from kosmos_rag.apps.mcp.server import Handlers
 from tests.document_lines import lines_of
+from tests.integration.apps.mcp.running import error_of
 
 MOST = 50_000
 
@@ -28,22 +33,25 @@ MOST = 50_000
 )
 def test_document__is_told_in_whole_lines(text: str, lines: tuple[int, int], truncated: bool, length: int) -> None:
     result = DocumentText.from_record(lines_of(text))
-    assert (result.lines, result.truncated, len(result.text)) == (lines, truncated, length)
+    assert (result.lines, result.line_truncated, len(result.text)) == (lines, truncated, length)
+    assert result.truncated == (len(text) > MOST)
     assert result.next_offset == (lines[1] + 1 if text.count("\n") >= lines[1] else None)
 
 
-def test_crash__over_a_value_of_ours_is_not_laid_at_the_door_of_the_agent(engine: Engine) -> None:
+def test_crash__over_a_value_of_ours_is_not_laid_at_the_door_of_the_agent(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
     class Ours(BaseModel):
         number: int
 
-    def crashes() -> int:
-        return Ours.model_validate({"number": "none"}).number
+    async def crashes(caller: Caller, max_tokens: int | None = None) -> dict[str, int]:
+        return {"number": Ours.model_validate({"number": "none"}).number}
 
-    async def call() -> None:
-        server = Server(create_service(AsyncEngine(engine)), lambda _: None)  # type: ignore[arg-type,return-value]
-        server.add_tool(crashes)
-        await server.call_tool("crashes", {})
+    async def call() -> CallToolResult:
+        tool = Tool.from_method(crashes, is_useful=lambda _: True, shorten=budget.shorten_search)
+        identity = Identity(tenant="acme", subject="a", principals=("everyone",), scopes=frozenset({"read"}))
+        handlers = Handlers(create_service(AsyncEngine(engine)), lambda _: identity, (tool,))
+        return await handlers.call_tool(None, CallToolRequestParams(name="crashes"))  # type: ignore[arg-type]
 
-    with pytest.raises(UnexpectedToolError) as failed:
-        asyncio.run(call())
-    assert "arguments" not in str(failed.value)
+    assert error_of(asyncio.run(call())) == "Something went wrong"
+    assert any("crashes failed" in record.message for record in caplog.records)

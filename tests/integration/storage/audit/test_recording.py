@@ -56,6 +56,22 @@ def test_context__records_the_hits_that_it_carries_and_does_not_show(acme: Tenan
     assert given == {hit.chunk_id for hit in context.retrieval.hits}
 
 
+def test_search__records_inner_hits_and_the_places_of_copies(audited: Engine) -> None:
+    scope = audited.tenant("copies")
+    text = "\n\n".join(f"## Part {part}\n\n{'Churn of accounts. ' * 8}" for part in range(2)).encode()
+    scope.ingest(SourceDocument(source=f"{name}.md", data=text) for name in "ab")
+    (hit,) = scope.search("churn of accounts", group_by="document").hits
+    (inner,) = hit.inner_hits
+    given = {hit.chunk_id, inner.chunk_id, *(place.chunk_id for one in (hit, inner) for place in one.also_in)}
+    assert len(given) == 4
+    scope.context("churn of accounts")
+    context, search = scope.audit.find()
+    for record in (search, context):
+        assert {chunk_id for passage in record.passages for chunk_id in passage.chunk_ids} == given
+    assert {passage.source for passage in search.passages} == {"a.md", "b.md"}
+    assert all(passage.shown for passage in search.passages)
+
+
 def test_kept_result__is_recorded_as_well(acme: Tenant) -> None:
     assert not acme.search("churn").cached
     assert acme.search("churn").cached

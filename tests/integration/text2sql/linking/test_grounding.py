@@ -11,6 +11,7 @@ from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+from kosmos_rag.text2sql.linking.result import NO_SCHEMA
 from kosmos_rag.text2sql.recipes import Recipe, read_recipes, template_recipes
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "schema"
@@ -66,12 +67,21 @@ def test_a_question__is_given_references_joins_recipes_and_what_is_open(
     assert len(names) == len(set(names)) <= 10
     assert [ref.score for ref in result.schema_refs] == sorted((ref.score for ref in result.schema_refs), reverse=True)
     assert "program_statistics.program_id -> programs.id" in result.join_hints
-    assert result.selection is not None
-    assert "variant" in {found.kind for found in result.selection.ambiguities}
-    assert result.selection.recipes[0].curated
+    assert names[0] == "ProgramStatistics.success_count", "what is asked for, before the keys of joins"
+    assert "ProgramStatistics.program_id" not in names
+    assert [found.kind for found in result.ambiguities].count("variant") == 1
+    assert result.recipes[0].curated
+    assert result.prompt.count("depending on requested semantics") == 1, "the note of the recipe is not repeated"
+    shown = result.to_dict()
+    assert [recipe["slug"] for recipe in shown["recipes"]] == [recipe.slug for recipe in result.recipes]
+    assert {"ambiguities", "filters", "recipes"} <= result.to_dict(explain=False).keys()
+    assert "variant" not in {found.kind for found in grounding.ask("Which programs are active?").ambiguities}
+    (found,) = grounding.ask("Which programs are retired?").filters
+    assert (found.condition, found.match) == ("programs.lifecycle = 'retired'", "exact")
+    assert "programs.lifecycle = 'retired'" in grounding.ask("Which programs are retired?").prompt
     assert "program_statistics" in result.prompt
     assert 0 < result.tokens <= 600
-    assert result.as_json()["selection"]["database"] == schema.name
+    assert result.to_dict()["selection"]["database"] == schema.name
     assert all(doc.signals or doc.score_contributions for doc in result.docs), "each score is accounted for"
 
 
@@ -144,7 +154,7 @@ def test_another_process__sees_a_change_with_the_next_question(scope: Tenant) ->
     SchemaGrounding(scope).build(_small("colour"))
     assert len(asked.ask("colour of things").schema_refs) == 1
     SchemaGrounding(scope).build(_small("colour", "weight"))
-    assert {ref.column for ref in asked.ask("weight of things").schema_refs} == {"colour", "weight"}
+    assert [ref.column for ref in asked.ask("weight of things").schema_refs] == ["weight"]
 
 
 def test_databases_of_one_collection__are_kept_apart(scope: Tenant, schema: DatabaseSchema) -> None:
@@ -166,7 +176,7 @@ def test_readers__see_what_they_may_read_and_no_more(engine: Engine, tenant_name
     SchemaGrounding(both).build(hidden, acl=("role:hr",))
     outside = SchemaGrounding(engine.tenant(tenant_name, collection="schema")).ask("salary of things")
     assert {table.database for table in outside.tables} == {"small"}
-    assert "hidden" not in str(outside.as_json())
+    assert "hidden" not in str(outside.to_dict())
     assert SchemaGrounding(both).ask("salary of things").database == "hidden"
 
 
@@ -201,12 +211,13 @@ def test_the_joins_to_the_next_table__come_after_those_between_the_needed_ones(
     assert further
     assert all("programs." in hint for hint in further)
     assert result.join_hints == further
-    assert result.as_json()["selection"]["further_joins"] == list(further)
+    assert result.to_dict()["selection"]["further_joins"] == list(further)
 
 
 def test_an_empty_collection__answers_with_nothing(scope: Tenant) -> None:
     result = SchemaGrounding(scope).ask("anything")
     assert (result.database, result.tables, result.prompt, result.tokens) == (None, (), "", 0)
+    assert result.warnings == (NO_SCHEMA,)
 
 
 def test_a_database_that_is_not_there__is_named(scope: Tenant) -> None:

@@ -105,11 +105,11 @@ def test_recipes_written_by_hand__stay_where_a_schedule_names_none(
     enqueue_sync(scope.jobs, SHOP)
     work()
     assert _columns(scope) == {"id", "colour", "weight"}
-    assert "query_recipe:red" in scope.sources()
+    assert "query_recipe:shop.red" in scope.sources()
     written.write_text("recipes: []")
     enqueue_sync(scope.jobs, replace(SHOP, recipes=str(written)))
     work()
-    assert "query_recipe:red" not in scope.sources()
+    assert "query_recipe:shop.red" not in scope.sources()
 
 
 def test_a_database_that_is_away__leaves_what_was_there_and_is_asked_again(

@@ -98,3 +98,25 @@ def test_client__needs_no_engine() -> None:
     code = f"import sys, kosmos_rag.apps.client; print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_client__imports_httpx_and_pydantic_alone() -> None:
+    """Of other packages only what these two need can be imported."""
+    allowed = {
+        *("httpx", "httpcore", "h11", "anyio", "sniffio", "certifi", "idna"),
+        *("pydantic", "pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"),
+    }
+    code = f"""
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name[0] != "_" and name.partition(".")[0] not in {{*sys.stdlib_module_names, "kosmos_rag", *{allowed!r}}}:
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Refuse())
+from kosmos_rag.apps.client import AsyncClient, Client
+Client("http://127.0.0.1:8000", "kosmos.acme.key").close()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

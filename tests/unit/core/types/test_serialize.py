@@ -26,7 +26,7 @@ PASSAGE = LOCATION | {
         "department",
         "parent_span",
     ),
-    *("quote_sha256", "notes", "table_context"),
+    *("quote_sha256", "notes", "table_context", "also_in", "inner_hits"),
 }
 SCORES = {
     *("score", "dense_rank", "dense_score", "lexical_rank", "lexical_score", "fused_rank", "fused_score"),
@@ -34,15 +34,15 @@ SCORES = {
 }
 RESULT = {
     *("question", "requested", "hits", "stages", "warnings", "degraded_stages", "incomplete_reason", "retrieval_id"),
-    *("experiment", "returned", "milliseconds"),
+    *("experiment", "returned", "milliseconds", "next_cursor", "facets", "operators", "activity"),
 }
 PLANS = {"expansion", "timings_ms", "retrievers", "cached", "intent"}
-CITATION = LOCATION | {"index", "marker", "quote_sha256", "table_context"}
+CITATION = LOCATION | {"index", "marker", "quote_sha256", "table_context", "date", "outdated"}
 EVIDENCE = {"citation", "text", "span", "pages", "page_breaks", "tokens", "chunk_ids"}
 CONTEXT = {"question", "text", "passages", "tokens", "max_tokens", "omitted", "retrieval"}
 ANSWER = {
     *("question", "search_query", "text", "mode", "refused", "verified", "confidence", "sentences", "report"),
-    *("context", "warnings"),
+    *("context", "warnings", "closest"),
 }
 RECORDS = {
     name: kind
@@ -56,7 +56,7 @@ def _with_unknown(values: Any) -> Any:
     if isinstance(values, list):
         return [_with_unknown(one) for one in values]
     if isinstance(values, dict):
-        data = ("metadata", "departments", "entities", "parts", "tables", "schema_refs", "docs", "omitted")
+        data = ("metadata", "departments", "entities", "parts", "tables", "schema_refs", "docs", "omitted", "facets")
         return {name: one if name in data else _with_unknown(one) for name, one in values.items()} | {"later": 1}
     return values
 
@@ -127,3 +127,29 @@ def test_schema__marks_what_explain_adds(kind: type[Any]) -> None:
 def test_from_dict__refuses_anything_else(wrong: Any) -> None:
     with pytest.raises(ValueError, match="validation error"):
         SearchResult.from_dict(wrong)
+
+
+def test_results__iterate_and_count_their_hits() -> None:
+    result = SearchResult.from_dict(EXAMPLES["SearchResult"])
+    assert (list(result), len(result)) == (list(result.hits), len(result.hits))
+    context = Context.from_dict(EXAMPLES["Context"])
+    assert (list(context), len(context)) == (list(context.passages), len(context.passages))
+    assert len(result) >= 1 <= len(context)
+    assert result.model_dump() == result.to_dict()
+
+
+@pytest.mark.parametrize("name", ["SearchResult", "Context", "Answer"])
+def test_html__escapes_every_text(name: str) -> None:
+    def with_markup(values: Any) -> Any:
+        if isinstance(values, dict):
+            return {key: with_markup(value) for key, value in values.items()}
+        if isinstance(values, list):
+            return [with_markup(value) for value in values]
+        is_prose = isinstance(values, str) and " " in values
+        return f"<script>{values}</script>" if is_prose else values
+
+    record: Any = from_dict(RECORDS[name], with_markup(EXAMPLES[name]))
+    shown = record._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "<script>" not in shown
+    assert record.question.removeprefix("<script>").removesuffix("</script>") in shown

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kosmos_rag.core.errors import EmbeddingSpaceMismatch
-from kosmos_rag.core.types import Space
+from kosmos_rag.core.types import Prefixes, Space
 from kosmos_rag.models.embedding.registry import EmbedderRegistry, EmbeddingModel
 from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -90,3 +90,18 @@ def test_target_space__is_of_the_model_that_is_not_live() -> None:
         assert found is not None
         assert (found[0].id, found[1]) == (_space(other).id, other)
     assert EmbedderRegistry(_model(SMALL), None).target_space(_space(SMALL), TENANT, "acme") is None
+
+
+def test_space__with_other_prefixes_is_another_one() -> None:
+    """The vectors of one model with another prefix are close, and yet not comparable."""
+    prefixes = Prefixes("query: ", "passage: ")
+    stored = describe_space(TENANT, SMALL, normalized=True, prefixes=prefixes)
+    with_prefixes = EmbeddingModel(embedder=SMALL, normalized=True, prefixes=prefixes)
+    assert EmbedderRegistry(with_prefixes, None).get(stored, "acme") is SMALL
+    assert stored.id == EmbedderRegistry(with_prefixes, None).default_space(TENANT).id != _space(SMALL).id
+    with pytest.raises(EmbeddingSpaceMismatch, match=r"made with rag\.embedding\.query_prefix = 'query: ', and '' is"):
+        EmbedderRegistry(_model(SMALL), None).get(stored, "acme")
+    following = EmbeddingModel(embedder=HashingEmbedder(dimensions=64), normalized=True, prefixes=prefixes)
+    target = EmbedderRegistry(_model(SMALL), following).target_space(_space(SMALL), TENANT, "acme")
+    assert target is not None
+    assert target[0].prefixes == prefixes

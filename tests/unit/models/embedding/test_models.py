@@ -1,6 +1,7 @@
 """The real all-MiniLM-L6-v2, on both backends, and models that cannot be had."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,16 @@ def test_embed__gives_unit_vectors_in_the_order_of_the_texts(minilm: SentenceTra
     assert minilm.embed([]).shape == (0, 384)
     near, far = minilm.embed(["How many customers left us?", "The pipeline of the aircraft wing."])
     assert vectors[0] @ near > vectors[0] @ far + 0.2
+
+
+@pytest.mark.model
+def test_embed_query__does_not_wait_for_passages(minilm: SentenceTransformerEmbedder) -> None:
+    questions = ["short", "How many days of leave do I have? " * 40, "ein Wort", "x " * 700]
+    expected = [minilm.embed_query(question) for question in questions]
+    with ThreadPoolExecutor(8) as threads, minilm._encoding:
+        vectors = list(threads.map(minilm.embed_query, questions * 4, timeout=60))
+    for number, vector in enumerate(vectors):
+        assert np.allclose(vector, expected[number % len(questions)], atol=1e-6)
 
 
 @pytest.mark.model

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kosmos_rag import Settings
 from kosmos_rag.core.errors import ModelError, ModelUnavailable
-from kosmos_rag.models.reranker import CrossEncoderReranker
+from kosmos_rag.models.reranking.cross_encoder import CrossEncoderReranker
 
 QUESTION = "How much notice does a customer give?"
 LONG = "The plan renews every year unless it is cancelled. " * 60

@@ -32,8 +32,8 @@ def test_signals__are_those_that_the_presets_need() -> None:
     assert set(SIGNALS) == {
         "contains_sql", "department_match", "diversity", "exact_phrase", "header_match", "intro_penalty",
         "keyword_gate", "minimum_score", "one_per_source", "recency", "role_preference", "schema_entities",
-        "schema_exact", "schema_lexical", "schema_penalty", "schema_recipe", "schema_status", "source_bonus",
-        "sql_keywords", "word_overlap",
+        "schema_exact", "schema_lexical", "schema_penalty", "schema_recipe", "schema_status", "schema_targets",
+        "source_bonus", "sql_keywords", "word_overlap",
     }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def test_documents__have_the_ids_and_metadata_of_the_seed(example: DatabaseSchem
     }  # fmt: skip
     assert wanted.items() <= column.metadata.items()
     assert {"success", "count"} <= set(column.metadata["keywords"])
-    recipe = documents["query_recipe:success-count-for-program-name"]
+    recipe = documents["query_recipe:programs.success-count-for-program-name"]
     assert recipe.metadata["join_hints"] == ["program_statistics.program_id -> programs.id"]
     assert recipe.metadata["curated"] is True
     assert "variant_id IS NULL" in recipe.data.decode()

@@ -20,7 +20,8 @@ def _gold(question: str = "songs of singers", *, database: str = "music", joins:
         database=database,
         sql="",
         tables=("singers", "songs"),
-        columns=(("songs", "title"),) if joins else (),
+        columns=(("songs", "title"), *_KEY) if joins else (),
+        asked=(("songs", "title"),) if joins else (),
         joins=(_KEY,) if joins else (),
     )
 
@@ -34,8 +35,8 @@ def _judged(gold: GoldQuestion, *, held: bool, tokens: int = 100, hints: int = 1
         prompt_tables=held,
         prompt_tokens=tokens,
         r_precision=1.0 if held else 0.5,
-        columns_in_5=held,
-        columns_in_10=held,
+        references=(("songs", "title"), ("songs", "year")) if held else (("songs", "year"),),
+        keys=_KEY,
         joins=held,
         joins_needed=False,
         join_hints=hints,
@@ -51,6 +52,8 @@ def test_figures__are_shares_of_the_questions_that_they_are_about() -> None:
     assert found.tables_in_10 == 1.0
     assert found.r_precision == pytest.approx(2 / 3)
     assert (found.columns_in_5, found.joins, found.joins_needed) == (0.5, 0.5, 0.0), "without the plain question"
+    assert (found.asked_first, found.asked_in_5, found.asked_in_10) == (0.5, 0.5, 0.5)
+    assert (found.reference_precision, found.reference_recall, found.references) == (0.25, 0.5, 4 / 3)
     assert found.prompt_tokens == pytest.approx(400 / 3)
     assert found.join_hints == 2.0
 

@@ -9,8 +9,9 @@ import kosmos_rag.text2sql.linking
 from kosmos_rag.retrieval.expansion.synonyms import Rule, Synonyms
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
 from kosmos_rag.text2sql.linking.entities import find_entities
-from kosmos_rag.text2sql.linking.linking import Evidence, Linked, Linker, Weights
+from kosmos_rag.text2sql.linking.linking import Evidence, Linked, Linker
 from kosmos_rag.text2sql.linking.name_index import NameIndex
+from kosmos_rag.text2sql.linking.weights import Weights
 
 NOTHING = Evidence(tables={}, columns={})
 HINTS = Synonyms.load(Path(kosmos_rag.text2sql.linking.__file__).parent / "hints.yaml")
@@ -80,11 +81,23 @@ def test_a_database__gains_where_it_has_words_for_the_whole_question() -> None:
     )
 
 
-def test_columns__of_a_join_that_the_question_needs_come_first() -> None:
+def _returned(linked: Linked) -> list[str]:
+    return [f"{column.table}.{column.column}" for column in linked.columns[: linked.supported]]
+
+
+def test_asked_columns__come_before_the_keys_of_their_joins() -> None:
     linked = _linked("singers and the year of their concert", _music())
     assert {"singer", "concert"} <= set(linked.chosen)
-    first = {f"{column.table}.{column.column}" for column in linked.columns[:7]}
-    assert {"singer_in_concert.singer_id", "singer_in_concert.concert_id", "concert.year"} <= first
+    assert _returned(linked) == ["concert.year"]
+    assert (linked.columns[1].column, linked.columns[1].parts["label"]) == ("name", 0.5)
+    assert _returned(_linked("id of each singer", _music()))[0] == "singer.id"
+
+
+def test_columns__are_cut_where_the_evidence_ends() -> None:
+    assert _returned(_linked("capacity of the stadiums", _music())) == ["stadium.capacity"]
+    assert set(_returned(_linked("name and age of the singers", _music()))) == {"singer.name", "singer.age"}
+    counted = _linked("how many singers are there", _music())
+    assert "label" not in counted.columns[0].parts, "rows are counted, not named"
 
 
 def test_a_table__is_chosen_for_a_word_that_no_other_has() -> None:

@@ -1,4 +1,4 @@
-"""Text streams produced by one event loop in the background.
+"""Requests and text streams on one event loop in the background.
 
 The timeouts of a blocking HTTP client bound each read and not their sum, and no other thread can end its wait. A task
 of an event loop has a total deadline and can be cancelled at any moment.
@@ -7,9 +7,9 @@ of an event loop has a total deadline and can be cancelled at any moment.
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from kosmos_rag.core.errors import ModelError
 
@@ -17,14 +17,15 @@ Write = Callable[[str], None]
 Producer = Callable[[Write], Coroutine[Any, Any, bool]]
 """Writes the pieces of a text as they come. Returns whether the text was truncated."""
 
+T = TypeVar("T")
 _END = object()
-_CANCELLED = "the answer of the language model was cancelled: ask again"
+_CANCELLED = "the answer of the model was cancelled: ask again"
 
 
 class BackgroundLoop:
     """An event loop in a background thread. Thread-safe.
 
-    It starts with the first stream.
+    It starts with the first request.
     """
 
     def __init__(self) -> None:
@@ -35,19 +36,33 @@ class BackgroundLoop:
 
     def start(self, producer: Producer) -> "BackgroundStream":
         """Start a producer and return its text. Raises ModelError after `close`."""
+        queue: SimpleQueue[object] = SimpleQueue()
+        return BackgroundStream(queue, self._submit(producer(queue.put)))
+
+    def run(self, task: Coroutine[Any, Any, T]) -> T:
+        """Wait for a task and return its result. Raises ModelError after `close`."""
+        future = self._submit(task)
+        try:
+            return future.result()
+        except CancelledError:
+            raise ModelError(_CANCELLED) from None
+        finally:
+            future.cancel()  # where the waiting thread was interrupted
+
+    def _submit(self, task: Coroutine[Any, Any, T]) -> "Future[T]":
         with self._lock:
             if self._closed:
-                raise ModelError("the language model is closed: open another engine")
+                task.close()
+                raise ModelError("the model is closed: open another engine")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 # A daemon: a server that hangs must not keep the process from ending.
-                self._thread = threading.Thread(target=self._loop.run_forever, name="kosmos-rag-chat", daemon=True)
+                self._thread = threading.Thread(target=self._loop.run_forever, name="kosmos-rag-models", daemon=True)
                 self._thread.start()
-            queue: SimpleQueue[object] = SimpleQueue()
-            return BackgroundStream(queue, asyncio.run_coroutine_threadsafe(producer(queue.put), self._loop))
+            return asyncio.run_coroutine_threadsafe(task, self._loop)
 
     def close(self, cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Cancel all streams, run `cleanup` on the loop, and end the thread.
+        """Cancel all requests, run `cleanup` on the loop, and end the thread.
 
         A second call does nothing.
         """

@@ -57,7 +57,7 @@ class CrossEncoderReranker:
         """
         scores = model.predict(
             pairs,
-            batch_size=self._settings.batch_size,
+            batch_size=self._settings.passages_per_batch,
             activation_fn=_identity,
             show_progress_bar=False,
             convert_to_numpy=True,

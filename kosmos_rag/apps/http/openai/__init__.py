@@ -1,0 +1,1 @@
+"""OpenAI's interface under `/openai/v1`."""

@@ -1,0 +1,15 @@
+"""What the caller of a route sees of files and vector stores."""
+
+from kosmos_rag.apps.auth.api_keys import ADMIN
+from kosmos_rag.apps.http.dependencies import Caller
+from kosmos_rag.engine.files import TenantFiles, TenantVectorStores
+
+
+def files_of(caller: Caller) -> TenantFiles:
+    """Return the files that a caller sees; all for the scope admin."""
+    return caller.tenant().files(administrator=caller.identity.has(ADMIN))
+
+
+def stores_of(caller: Caller) -> TenantVectorStores:
+    """Return the vector stores with the files that a caller sees."""
+    return caller.tenant().vector_stores(administrator=caller.identity.has(ADMIN))

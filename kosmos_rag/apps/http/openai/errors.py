@@ -1,0 +1,64 @@
+"""Errors in OpenAI's shape, and in that of Dify's external knowledge API."""
+
+from http import HTTPStatus
+from typing import Any
+
+from kosmos_rag.core.problem_details import Problem
+
+OPENAI, DIFY = "/openai/", "/dify/"
+"""What the paths of both interfaces begin with."""
+
+_CODES = {
+    HTTPStatus.UNAUTHORIZED: "invalid_api_key",
+    HTTPStatus.NOT_FOUND: "not_found",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_exceeded",
+}
+_TYPES = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+}
+_DIFY_CODES = {HTTPStatus.UNAUTHORIZED: 1002, HTTPStatus.FORBIDDEN: 1002, HTTPStatus.NOT_FOUND: 2001}
+
+
+def openai_status(status: int) -> int:
+    """Return OpenAI's status of a problem.
+
+    It is 400 for every invalid request.
+    """
+    return HTTPStatus.BAD_REQUEST if status == HTTPStatus.UNPROCESSABLE_ENTITY else status
+
+
+def openai_error(problem: Problem, detail: str, extensions: dict[str, Any]) -> dict[str, Any]:
+    """Return the body of an error in OpenAI's shape.
+
+    Args:
+        problem: The kind of problem.
+        detail: Message for people.
+        extensions: Further members of the problem; the first of `errors` names the parameter.
+    """
+    faults = extensions.get("errors") or [{}]
+    location = [str(part) for part in faults[0].get("location", ()) if part not in ("body", "query", "path")]
+    param = ".".join(location) or None
+    if reason := faults[0].get("message"):
+        detail = f"{param or 'the request'}: {reason}"
+    kind = "server_error" if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    status = HTTPStatus(problem.status)
+    return {
+        "error": {
+            "message": detail,
+            "type": _TYPES.get(status, kind),
+            "param": param,
+            "code": extensions.get("code") or _CODES.get(status, problem.name.replace("-", "_")),
+        }
+    }
+
+
+def dify_error(problem: Problem, detail: str, extensions: dict[str, Any]) -> dict[str, Any]:
+    """Return the body of an error in Dify's shape.
+
+    Args: see `openai_error`.
+    """
+    if faults := extensions.get("errors"):
+        detail = "; ".join(f"{'.'.join(map(str, fault['location'][1:]))}: {fault['message']}" for fault in faults)
+    return {"error_code": _DIFY_CODES.get(HTTPStatus(problem.status), problem.status), "error_msg": detail}

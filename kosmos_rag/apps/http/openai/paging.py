@@ -1,0 +1,55 @@
+"""Pages of lists by cursor: `after`, `before`, `limit` and `order`."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.storage.files import Page
+
+
+class _Entry(Protocol):
+    @property
+    def created_at(self) -> datetime: ...
+
+
+E = TypeVar("E", bound=_Entry)
+
+
+def read_page(
+    find: Callable[..., Sequence[E]],
+    identify: Callable[[E], uuid.UUID | str],
+    parse: Callable[[str], Any],
+    *,
+    after: str | None,
+    before: str | None,
+    limit: int,
+    order: str,
+) -> tuple[list[E], bool]:
+    """Return a page of a list, and whether there is another.
+
+    Args:
+        find: Lists entries by `ids` or by `page`.
+        identify: Returns the id that the list is sorted by.
+        parse: Reads such an id from a cursor.
+        after: Id of the entry before the page.
+        before: Id of the entry after the page.
+        limit: Entries of the page.
+        order: `asc` or `desc` by time of creation.
+
+    Raises:
+        RequestError: the cursor is no id of an entry that the caller sees.
+    """
+    if after is not None and before is not None:
+        raise RequestError("after and before exclude each other; give one of them")
+    cursor, position = after if after is not None else before, None
+    if cursor is not None:
+        entries = find(ids=[parse(cursor)])
+        if not entries:
+            raise RequestError(f"there is no entry {cursor[:60]!r} in the list; start at its first page")
+        position = (entries[0].created_at, identify(entries[0]))
+    page = Page(limit=limit + 1, descending=order == "desc", position=position)
+    found = list(find(page=page if before is None else page.backward()))
+    has_more = len(found) > limit
+    return (found[:limit] if before is None else found[:limit][::-1]), has_more

@@ -1,0 +1,215 @@
+"""Units of an answer: sentences, list items, table rows and code blocks.
+
+The text is Markdown, reStructuredText or plain.
+
+Headings, rules, directives, labels, template tags, HTML tags, comments and front matter belong to no unit. The grammars
+are those of CommonMark 0.31, MyST and docutils, as far as they decide where a unit ends.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice, takewhile
+
+from kosmos_rag.core.text.sentences import sentences
+from kosmos_rag.core.types import UnitKind
+
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,}|:{3,})[ \t]*(?P<info>[^`\n]*)$")
+_TEXT_DIRECTIVE = re.compile(r"\{(?!(?:code|sourcecode|literalinclude|highlight|math|parsed-literal)\b)[^}]*\}")
+_ITEM = re.compile(r"[ \t]*(?:[-*+•]|\d{1,3}[.)]|#\.)[ \t]+")
+_ROW = re.compile(r"[ \t]*\|.*")
+_ROW_RULE = re.compile(r"[ \t]*(?:\|[ \t]*[-:]+[ \t:|-]*|\+[-=+]+\+)[ \t]*")
+_TABLE_RULE = re.compile(r"[ \t]*={2,}(?:[ \t]+={2,})+[ \t]*")
+"""Of a simple table of reStructuredText."""
+_RULE = re.compile(r"""[ \t]*([=\-~^"'#*+.:_])\1{2,}[ \t]*""")
+"""A thematic break, or a line below or above a heading."""
+_NO_TEXT = re.compile(
+    r"""
+    [ \t]*(?:
+        \#{1,6}(?:[ \t].*)?                          # a heading
+      | (?:\{%.*%\}|\{\{.*\}\}|\{\#.*\#\})[ \t]*       # a template tag
+      | <!--.*-->[ \t]* | </?[a-zA-Z][^<>]*>[ \t]*   # an HTML comment or tag
+      | \([\w.:-]+\)=[ \t]*                          # a label of MyST
+      | \.\.(?:[ \t]+(?:_.*:|\[.*|\|.*|[^:]*))?      # a label, a footnote, a substitution or a comment
+    )
+    """,
+    re.VERBOSE,
+)
+_DIRECTIVE = re.compile(r"(?P<indent>[ \t]*)\.\.[ \t]+(?P<name>[\w:.+-]+)::[ \t]*(?P<rest>.*)")
+_CODE_DIRECTIVES = frozenset(("code", "code-block", "sourcecode", "parsed-literal", "prompt", "doctest", "math"))
+_OPTION = re.compile(r"[ \t]+:[\w-]+:.*")
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(?:(?:[\w.-]+[ \t]*:|[ \t]+|-[ \t]|\#)[^\n]*\n)+(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
+_LABEL = re.compile(r"\s*\*\*[^*\n]+\*\*\s*")
+"""A bold label such as `**Symptoms.**` belongs to the sentence after it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unit:
+    """A sentence, list item, table row or code block.
+
+    `text` is exactly the characters from `start` to `end`.
+    """
+
+    text: str
+    kind: UnitKind
+    start: int
+    end: int
+
+
+def units(text: str) -> Iterator[Unit]:
+    """Yield the trimmed, non-blank units of a text in order."""
+    front = _FRONT_MATTER.match(text)
+    scanner = _Scanner(text, front.end() if front else 0)
+    for kind, start, end in scanner.blocks():
+        spans = _sentences(text, start, end) if kind == "sentence" else ((start, end),)
+        for first, last in spans:
+            piece = text[first:last]
+            begin = first + len(piece) - len(piece.lstrip())
+            if stripped := piece.strip():
+                yield Unit(text=stripped, kind=kind, start=begin, end=begin + len(stripped))
+
+
+def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    for _, stop in sentences(text, (start, end), by_lines=False):
+        if stop == end or not _LABEL.fullmatch(text, start, stop):
+            yield start, stop
+            start = stop
+
+
+_Block = tuple[UnitKind, int, int]
+
+
+class _Scanner:
+    """Splits a text into blocks, line by line."""
+
+    def __init__(self, text: str, start: int) -> None:
+        self._lines: list[str] = text[start:].split("\n")
+        self._starts: list[int] = []
+        for line in self._lines:
+            self._starts.append(start)
+            start += len(line) + 1
+        self._at = 0
+
+    def blocks(self) -> Iterator[_Block]:
+        """Yield kind, start and end of each block."""
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if not line or line.isspace():
+                self._at += 1
+            elif fence := _FENCE.fullmatch(line):
+                yield from self._fence(fence)
+            elif directive := _DIRECTIVE.fullmatch(line):
+                yield from self._directive(directive)
+            elif (heading := self._heading_lines()) or self._is_no_text(self._at):
+                self._at += heading or 1
+            elif _ROW_RULE.fullmatch(line):
+                self._at += 1
+            elif _TABLE_RULE.fullmatch(line):
+                yield from self._simple_table()
+            elif _ROW.fullmatch(line):
+                yield from self._row()
+            else:
+                yield from self._paragraph()
+
+    def _block(self, kind: UnitKind, first: int, last: int) -> _Block:
+        """Return the block of the lines before `last`."""
+        return kind, self._starts[first], self._starts[last - 1] + len(self._lines[last - 1])
+
+    def _fence(self, fence: re.Match[str]) -> Iterator[_Block]:
+        first, closing = self._at, fence[1]
+        self._at += 1
+        # The fence of a note has text in it, and one that is never closed was cut.
+        if closing[0] == ":" or _TEXT_DIRECTIVE.match(fence["info"]):
+            self._skip_options()
+            return
+        for last in range(first + 1, len(self._lines)):
+            if self._lines[last].strip() == closing:
+                self._at = last + 1
+                yield self._block("code", first, last + 1)
+                return
+
+    def _directive(self, directive: re.Match[str]) -> Iterator[_Block]:
+        first, indent = self._at, len(directive["indent"])
+        self._at += 1
+        self._skip_options()
+        if directive["name"] in _CODE_DIRECTIVES:
+            yield from self._indented_code(indent)
+        elif directive["name"].endswith(("note", "warning", "tip", "hint", "important", "added", "changed")):
+            end = self._starts[first] + len(self._lines[first])
+            yield "sentence", end - len(directive["rest"]), end
+
+    def _skip_options(self) -> None:
+        while self._at < len(self._lines) and _OPTION.fullmatch(f" {self._lines[self._at].strip()}"):
+            self._at += 1
+
+    def _indented_code(self, indent: int) -> Iterator[_Block]:
+        """Yield the block of lines that are indented more than `indent`."""
+        first = last = self._at
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if line.strip():
+                if len(line) - len(line.lstrip()) <= indent:
+                    break
+                last = self._at + 1
+            self._at += 1
+        self._at = last
+        if last > first:
+            yield self._block("code", first, last)
+
+    def _heading_lines(self) -> int:
+        """Return the number of lines of the heading that begins here.
+
+        0 where none begins.
+        """
+        line, following = self._lines[self._at], self._lines[self._at + 1 : self._at + 3]
+        if _RULE.fullmatch(line):
+            overlined = len(following) == 2 and following[0].strip() and following[1].rstrip() == line.rstrip()
+            return 3 if overlined else 1
+        after_blank = self._at == 0 or not self._lines[self._at - 1].strip()
+        if after_blank and following and not line[0].isspace() and not _ITEM.match(line) and not _ROW.match(line):
+            return 2 if _RULE.fullmatch(following[0]) else 0
+        return 0
+
+    def _is_no_text(self, at: int) -> bool:
+        return _NO_TEXT.fullmatch(self._lines[at]) is not None
+
+    def _simple_table(self) -> Iterator[_Block]:
+        """Yield the rows of a simple table.
+
+        These are the lines after its second rule, or after the first of two.
+        """
+        length = sum(1 for _ in takewhile(str.strip, islice(self._lines, self._at, None)))
+        rules = [at for at in range(self._at, self._at + length) if _TABLE_RULE.fullmatch(self._lines[at])]
+        begin, end = rules[1 if len(rules) > 2 else 0] + 1, rules[-1]
+        for at in range(begin, end):
+            yield self._block("row", at, at + 1)
+        self._at = end + 1
+
+    def _row(self) -> Iterator[_Block]:
+        """Yield a row of a table, unless it is its head."""
+        following = self._lines[self._at + 1 : self._at + 2]
+        self._at += 1
+        is_head = following and _ROW_RULE.fullmatch(following[0]) and not following[0].lstrip().startswith("+-")
+        if not is_head:
+            yield self._block("row", self._at - 1, self._at)
+
+    def _paragraph(self) -> Iterator[_Block]:
+        """Yield an item or a paragraph, and its literal block."""
+        first, is_item = self._at, _ITEM.match(self._lines[self._at]) is not None
+        indent = len(self._lines[first]) - len(self._lines[first].lstrip())
+        self._at += 1
+        while self._at < len(self._lines) and self._continues(self._lines[self._at], is_item=is_item):
+            self._at += 1
+        yield self._block("item" if is_item else "sentence", first, self._at)
+        if self._lines[self._at - 1].rstrip().endswith("::"):
+            while self._at < len(self._lines) and not self._lines[self._at].strip():
+                self._at += 1
+            yield from self._indented_code(indent)
+
+    def _continues(self, line: str, *, is_item: bool) -> bool:
+        """Return whether a line belongs to the paragraph before it."""
+        if not line.strip() or (is_item and not line[0].isspace()):
+            return False
+        return not any(
+            pattern.fullmatch(line) for pattern in (_FENCE, _DIRECTIVE, _NO_TEXT, _ROW, _RULE, _TABLE_RULE)
+        ) and not _ITEM.match(line)

@@ -1,0 +1,136 @@
+"""Records of stored files, vector stores and the files in them.
+
+A vector store is a collection with a name of its own. A stored file keeps its original bytes; a collection that it is
+attached to has a document made from it.
+"""
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from posixpath import split
+from typing import Any
+
+_SOURCE = re.compile(r"(?P<folder>(?:.*/)?)file-(?P<id>[0-9a-f]{32})-(?P<name>[^/]+)", re.DOTALL)
+
+
+class FileStatus(StrEnum):
+    """State of a file in a vector store."""
+
+    IN_PROGRESS = "in_progress"
+    """Its job waits or runs."""
+    COMPLETED = "completed"
+    """The collection has its document."""
+    FAILED = "failed"
+    """Its job failed permanently; `code` and `message` say why."""
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileInfo:
+    """A stored file."""
+
+    id: uuid.UUID
+    filename: str
+    """As it was uploaded; it may begin with folders."""
+    bytes: int
+    purpose: str
+    readers: tuple[str, ...]
+    """Principals that may read the documents that are made from it."""
+    created_at: datetime
+
+    @property
+    def source(self) -> str:
+        """Source of the documents that are made from it."""
+        return source_of_file(self.id, self.filename)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileCounts:
+    """Number of files by status."""
+
+    in_progress: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def total(self) -> int:
+        """Number of all files."""
+        return self.in_progress + self.completed + self.failed + self.cancelled
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VectorStoreInfo:
+    """A collection as a vector store, as its reader sees it."""
+
+    collection: str
+    name: str
+    description: str | None
+    metadata: Mapping[str, str]
+    created_at: datetime
+    bytes: int
+    """Of the readable documents."""
+    counts: FileCounts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VectorStoreFileInfo:
+    """A file of a vector store.
+
+    It is a document, or an attached file whose job has not made one.
+    """
+
+    id: uuid.UUID
+    """Of the stored file; of the document where it was not made from one."""
+    document_id: uuid.UUID
+    collection: str
+    source: str
+    attributes: Mapping[str, Any]
+    bytes: int
+    status: FileStatus
+    created_at: datetime
+    code: str | None = None
+    """Why it failed; stable."""
+    message: str | None = None
+
+    @property
+    def filename(self) -> str:
+        """Name of the file, without the id that its source has."""
+        return file_of(self.source, self.document_id)[1]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileBatchInfo:
+    """Files that were attached together, with their present states."""
+
+    id: uuid.UUID
+    collection: str
+    file_ids: tuple[uuid.UUID, ...]
+    created_at: datetime
+    counts: FileCounts
+
+
+def file_name(file_id: uuid.UUID) -> str:
+    """Return the id of a file as interfaces and sources write it."""
+    return f"file-{file_id.hex}"
+
+
+def source_of_file(file_id: uuid.UUID, filename: str) -> str:
+    """Return the source of the documents that are made from a file.
+
+    The folder and the end of its name stay: departments and types follow from them.
+    """
+    folder, name = split(filename)
+    return f"{folder.rstrip('/')}/{file_name(file_id)}-{name}" if folder else f"{file_name(file_id)}-{name}"
+
+
+def file_of(source: str, document_id: uuid.UUID) -> tuple[uuid.UUID, str]:
+    """Return id and name of the file of a document.
+
+    Of a document without a stored file, they are its own id and its source.
+    """
+    found = _SOURCE.fullmatch(source)
+    return (document_id, source) if found is None else (uuid.UUID(found["id"]), found["folder"] + found["name"])

@@ -1,0 +1,440 @@
+"""Stored files of one tenant, and its collections as vector stores."""
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from kosmos_rag.core.errors import NotFound, RequestError
+from kosmos_rag.core.types import (
+    EVERYONE,
+    FileBatchInfo,
+    FileCounts,
+    FileInfo,
+    FileStatus,
+    JobInfo,
+    JobState,
+    SourceDocument,
+    VectorStoreFileInfo,
+    VectorStoreInfo,
+)
+from kosmos_rag.core.types.files import file_name, source_of_file
+from kosmos_rag.engine.components import EngineComponents
+from kosmos_rag.engine.jobs import TenantJobs
+from kosmos_rag.ingestion.document import check_document
+from kosmos_rag.storage.files import (
+    ALL,
+    FILE_ADMINISTRATOR,
+    Page,
+    PendingFile,
+    list_files,
+    list_vector_store_files,
+    list_vector_stores,
+    pending_attachments,
+    uploader_principal,
+)
+from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.queue.uploads import delete_uploads
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import TenantRef, create_tenant, server_time, validate_name
+
+_NO_STORE = "there is no such vector store, or none with a document that you may read"
+_STATES = {
+    JobState.DONE: FileStatus.COMPLETED,
+    JobState.DEAD: FileStatus.FAILED,
+    JobState.CANCELLED: FileStatus.CANCELLED,
+}
+
+
+class TenantFiles:
+    """The stored files of a tenant that one subject sees.
+
+    These are its own ones, those that name it as a reader and, for an administrator, all.
+    """
+
+    def __init__(
+        self,
+        parts: EngineComponents,
+        owner: TenantRef,
+        principals: Sequence[str],
+        subject: str | None,
+        *,
+        administrator: bool,
+    ) -> None:
+        self._parts = parts
+        self._owner = owner
+        self._subject = subject
+        own = () if subject is None else (uploader_principal(subject),)
+        self.principals = (*principals, *own, *((FILE_ADMINISTRATOR,) if administrator else ()))
+
+    def create(
+        self, upload_id: uuid.UUID, filename: str, *, size: int, purpose: str, readers: Sequence[str] = ()
+    ) -> FileInfo:
+        """Keep an upload as a file.
+
+        Args:
+            upload_id: The stored bytes; also the id of the file.
+            filename: Its name.
+            size: Number of bytes.
+            purpose: What it is for, as its uploader says.
+            readers: Who may read the file and its documents. Without any, the file is its uploader's, and the readers
+                of its documents follow from the settings, as of any document.
+
+        Raises:
+            SourceError: The name or the readers cannot be stored.
+            DatabaseError: It is not stored.
+        """
+        source = source_of_file(upload_id, filename)
+        document = SourceDocument(source=source, data=b"", acl=tuple(readers or (EVERYONE,)))
+        check_document(document, max_bytes=self._parts.settings.ingestion.max_file_bytes)
+        uploader = () if self._subject is None else (uploader_principal(self._subject),)
+        values = {
+            "tenant_id": self._owner.id,
+            "file_id": upload_id,
+            "filename": filename,
+            "bytes": size,
+            "purpose": purpose,
+            "readers": list(document.acl),
+            "acl": [FILE_ADMINISTRATOR, *uploader, *readers],
+        }
+        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            now = server_time(connection)
+            create_tenant(connection, self._owner, now=now)
+            connection.execute(statement("insert_file"), {**values, "now": now})
+        return FileInfo(
+            id=upload_id, filename=filename, bytes=size, purpose=purpose, readers=document.acl, created_at=now
+        )
+
+    def find(
+        self, *, ids: Collection[uuid.UUID] | None = None, purpose: str | None = None, page: Page = ALL
+    ) -> list[FileInfo]:
+        """List files. Raises DatabaseError.
+
+        Args:
+            ids: Only these.
+            purpose: Only those of this purpose.
+            page: Order and position.
+        """
+        with self._parts.database.app.transaction(self._owner.id, self.principals) as connection:
+            return list_files(connection, self._owner.id, ids=ids, purpose=purpose, page=page)
+
+    def get(self, file_id: uuid.UUID) -> FileInfo:
+        """Return a file. Raises NotFound, DatabaseError."""
+        for info in self.find(ids=[file_id]):
+            return info
+        raise NotFound("there is no such file, or none that you may see")
+
+    def read_chunk(self, file_id: uuid.UUID, number: int) -> bytes | None:
+        """Return a chunk of a file by its position from 0.
+
+        None after the last.
+
+        The caller has seen the file with `get`. Raises DatabaseError.
+        """
+        values = {"tenant_id": self._owner.id, "upload_id": file_id, "number": number}
+        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            row = connection.execute(statement("read_upload_chunk"), values).fetchone()
+        return None if row is None else row[0]
+
+    def delete(self, file_id: uuid.UUID) -> None:
+        """Delete a file, and its documents in all collections.
+
+        Raises NotFound, DatabaseError.
+        """
+        info = self.get(file_id)
+        values = {"tenant_id": self._owner.id, "file_ids": [file_id], "collection": None}
+        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            rows = connection.execute(statement("attachments"), values).fetchall()
+        # First the jobs: a running one publishes nothing then.
+        Queue.open(self._parts.database, self._parts.settings.worker).cancel(self._owner, [row[3] for row in rows])
+        for collection, *_ in rows:
+            self._parts.ingest_pipeline.delete(self._owner, collection, [info.source])
+        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            connection.execute(statement("delete_files"), values)
+            delete_uploads(connection, self._owner.id, [file_id])
+
+
+class TenantVectorStores:
+    """The collections of a tenant as vector stores."""
+
+    def __init__(self, parts: EngineComponents, owner: TenantRef, files: TenantFiles) -> None:
+        self._parts = parts
+        self._owner = owner
+        self._files = files
+        self._queue = Queue.open(parts.database, parts.settings.worker)
+
+    def create(self, name: str | None, *, description: str | None, metadata: Mapping[str, str]) -> VectorStoreInfo:
+        """Create an empty collection with a name of its own. Raises DatabaseError.
+
+        Args:
+            name: Name for people; None for that of the collection.
+            description: What it is for.
+            metadata: Texts by key.
+        """
+        collection = f"vs_{uuid.uuid4().hex}"
+        self._write(collection, name=name or collection, description=description, metadata=metadata)
+        return self.get(collection)
+
+    def update(self, collection: str, **changes: Any) -> VectorStoreInfo:
+        """Change `name`, `description` or `metadata` of a vector store. Raises NotFound, DatabaseError."""
+        info = self.get(collection)
+        fields = {"name": info.name, "description": info.description, "metadata": info.metadata}
+        self._write(collection, **(fields | changes))
+        return self.get(collection)
+
+    def _write(self, collection: str, *, name: str, description: str | None, metadata: Mapping[str, str]) -> None:
+        values = {
+            "tenant_id": self._owner.id,
+            "collection": collection,
+            "name": name,
+            "description": description,
+            "metadata": Jsonb(dict(metadata)),
+        }
+        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            now = server_time(connection)
+            create_tenant(connection, self._owner, now=now)
+            connection.execute(statement("insert_vector_store"), {**values, "now": now})
+
+    def find(self, *, ids: Collection[str] | None = None, page: Page = ALL) -> list[VectorStoreInfo]:
+        """List the vector stores. Raises DatabaseError.
+
+        Args:
+            ids: Only these collections.
+            page: Order and position.
+        """
+        with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
+            stores = list_vector_stores(connection, self._owner.id, ids=ids, page=page)
+        pending = self._pending([store.collection for store in stores])
+        return [replace(store, counts=_add_pending(store, pending)) for store in stores]
+
+    def get(self, collection: str) -> VectorStoreInfo:
+        """Return a vector store. Raises NotFound, DatabaseError."""
+        for info in self.find(ids=[collection]):
+            return info
+        raise NotFound(_NO_STORE)
+
+    def require(self, collection: str) -> None:
+        """Raise NotFound unless the reader may know of the vector store."""
+        values = {"tenant_id": self._owner.id, "collection": collection}
+        with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
+            if connection.execute(statement("vector_store_exists"), values).fetchone() != (True,):
+                raise NotFound(_NO_STORE)
+
+    def delete(self, collection: str) -> None:
+        """Delete a collection with its documents; stored files stay. Raises NotFound, DatabaseError."""
+        self.require(collection)
+        self._parts.collections.delete(self._owner, validate_name("collection", collection))
+
+    def attach(self, collection: str, files: Mapping[uuid.UUID, Mapping[str, Any]]) -> None:
+        """Enqueue documents made from stored files.
+
+        A file that is attached already is ingested again. All or none are enqueued.
+
+        Args:
+            collection: The collection.
+            files: Attributes of each file: the metadata of its document.
+
+        Raises:
+            NotFound: There is no such collection or file.
+            SourceError: The attributes cannot be stored.
+            DatabaseError: Nothing is enqueued.
+        """
+        self.require(collection)
+        found = self.require_files(files)
+        jobs = self._jobs(collection)
+        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            now = server_time(connection)
+            locked = {"tenant_id": self._owner.id, "file_ids": list(files)}
+            if len(connection.execute(statement("lock_file"), locked).fetchall()) < len(files):
+                raise NotFound("a file was deleted meanwhile; leave it out")
+            # Sorted, as the queue locks its rows: two batches with the same files do not deadlock.
+            for file_id in sorted(files):
+                document = SourceDocument(
+                    source=found[file_id].source, data=b"", metadata=files[file_id], acl=found[file_id].readers
+                )
+                values = {
+                    "tenant_id": self._owner.id,
+                    "collection": collection,
+                    "file_id": file_id,
+                    "document_id": jobs.document_id(document.source),
+                    "job_id": jobs.enqueue_file(document, file_id, connection),
+                    "now": now,
+                }
+                connection.execute(statement("attach_file"), values)
+
+    def require_files(self, file_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, FileInfo]:
+        """Return stored files by id.
+
+        Raises NotFound where the subject does not see one of them.
+        """
+        found = {info.id: info for info in self._files.find(ids=file_ids)}
+        if missing := [file_id for file_id in file_ids if file_id not in found]:
+            raise NotFound(f"there is no {file_name(missing[0])}, or none that you may see")
+        return found
+
+    def files(
+        self,
+        collection: str,
+        *,
+        ids: Collection[uuid.UUID] | None = None,
+        status: FileStatus | None = None,
+        page: Page = ALL,
+    ) -> list[VectorStoreFileInfo]:
+        """List the files of a vector store. Raises NotFound, DatabaseError.
+
+        Args:
+            collection: The collection.
+            ids: Only these.
+            status: Only those in this state.
+            page: Order and position.
+        """
+        self.require(collection)
+        pending = self._pending([collection], ids)
+        with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
+            return list_vector_store_files(
+                connection, self._owner.id, collection, pending, ids=ids, status=status, page=page
+            )
+
+    def file(self, collection: str, file_id: uuid.UUID) -> VectorStoreFileInfo:
+        """Return a file of a vector store. Raises NotFound, DatabaseError."""
+        for info in self.files(collection, ids=[file_id]):
+            return info
+        raise NotFound("there is no such file in the vector store, or none that you may see")
+
+    def set_attributes(self, collection: str, file_id: uuid.UUID, attributes: Mapping[str, Any]) -> VectorStoreFileInfo:
+        """Replace the attributes of a file's document.
+
+        Raises RequestError for a file without a document and for the key that decides who may read, NotFound,
+        DatabaseError.
+        """
+        info = self.file(collection, file_id)
+        if info.status is not FileStatus.COMPLETED:
+            raise RequestError(
+                f"the file is {info.status}; set its attributes once it is completed, or attach it again"
+            )
+        # What the parser found of a file is no attribute, and stays.
+        before = scalars(info.attributes)
+        removed = {key: None for key in before if key not in attributes}
+        changed = {key: value for key, value in attributes.items() if key not in before or before[key] != value}
+        pipeline = self._parts.ingest_pipeline
+        pipeline.update_metadata(self._owner, collection, [info.source], {**removed, **changed})
+        return self.file(collection, file_id)
+
+    def detach(self, collection: str, file_id: uuid.UUID) -> None:
+        """Remove a file with its document; the stored file stays.
+
+        Raises NotFound, DatabaseError.
+        """
+        info = self.file(collection, file_id)
+        self._cancel(collection, [file_id])
+        self._parts.ingest_pipeline.delete(self._owner, collection, [info.source])
+        values = {"tenant_id": self._owner.id, "collection": collection, "file_ids": [file_id]}
+        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            connection.execute(statement("detach_files"), values)
+
+    def create_batch(self, collection: str, files: Mapping[uuid.UUID, Mapping[str, Any]]) -> FileBatchInfo:
+        """Attach files, and record them as a batch.
+
+        Args and errors: see `attach`.
+        """
+        self.attach(collection, files)
+        batch_id = uuid.uuid4()
+        values = {
+            "tenant_id": self._owner.id,
+            "batch_id": batch_id,
+            "collection": collection,
+            "file_ids": list(files),
+        }
+        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            connection.execute(statement("insert_file_batch"), {**values, "now": server_time(connection)})
+        return self.batch(collection, batch_id)
+
+    def batch(self, collection: str, batch_id: uuid.UUID) -> FileBatchInfo:
+        """Return a batch with the present states of its files.
+
+        Raises NotFound, DatabaseError.
+        """
+        values = {"tenant_id": self._owner.id, "batch_id": batch_id, "collection": collection}
+        with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
+            row = connection.execute(statement("file_batch"), values).fetchone()
+        if row is None:
+            raise NotFound("there is no such batch of files in the vector store")
+        file_ids = tuple(row[0])
+        states = [info.status for info in self.files(collection, ids=file_ids)]
+        counts = FileCounts(**{str(state): states.count(state) for state in FileStatus})
+        return FileBatchInfo(id=batch_id, collection=collection, file_ids=file_ids, created_at=row[1], counts=counts)
+
+    def cancel_batch(self, collection: str, batch_id: uuid.UUID) -> FileBatchInfo:
+        """Cancel the unfinished jobs of a batch. Raises NotFound, DatabaseError."""
+        visible = self.files(collection, ids=self.batch(collection, batch_id).file_ids)
+        self._cancel(collection, [info.id for info in visible])
+        return self.batch(collection, batch_id)
+
+    def _cancel(self, collection: str, file_ids: Sequence[uuid.UUID]) -> None:
+        values = {"tenant_id": self._owner.id, "file_ids": list(file_ids), "collection": collection}
+        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            rows = connection.execute(statement("attachments"), values).fetchall()
+        self._queue.cancel(self._owner, [row[3] for row in rows])
+
+    def _jobs(self, collection: str) -> TenantJobs:
+        parts = self._parts
+        return TenantJobs(parts.database, parts.settings, self._queue, self._owner, collection)
+
+    def _pending(self, collections: Sequence[str], ids: Collection[uuid.UUID] | None = None) -> list[PendingFile]:
+        """Return the attached files without a readable document."""
+        if not collections:
+            return []
+        scope = {"tenant_id": self._owner.id, "collections": list(collections)}
+        with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
+            unfinished = [job_id for (job_id,) in connection.execute(statement("unfinished_file_jobs"), scope)]
+            rows = pending_attachments(connection, self._owner.id, collections, unfinished=unfinished, ids=ids)
+        if not rows:
+            return []
+        jobs = {job.id: job for job in self._queue.jobs(self._owner, ids=[row[1] for row in rows], limit=len(rows))}
+        known = [(document_id, jobs[job_id], replaces) for document_id, job_id, replaces in rows if job_id in jobs]
+        done = self._existing([document_id for document_id, job, _ in known if job.state is JobState.DONE])
+        return [
+            _pending_file(document_id, job, replaces=replaces)
+            for document_id, job, replaces in known
+            if job.state is not JobState.DONE or document_id in done
+        ]
+
+    def _existing(self, document_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
+        """Return which documents exist, readable or not.
+
+        An uploader may not be among the readers.
+        """
+        if not document_ids:
+            return set()
+        values = {"tenant_id": self._owner.id, "document_ids": list(document_ids)}
+        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            return {row[0] for row in connection.execute(statement("acl_of_documents"), values)}
+
+
+def scalars(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata that are attributes: texts, numbers, true and false."""
+    return {key: value for key, value in metadata.items() if isinstance(value, str | int | float)}
+
+
+def _pending_file(document_id: uuid.UUID, job: JobInfo, *, replaces: bool) -> PendingFile:
+    fields = job.payload["document"]
+    return PendingFile(
+        collection=job.collection,
+        document_id=document_id,
+        source=fields["source"],
+        attributes=fields["metadata"],
+        status=_STATES.get(job.state, FileStatus.IN_PROGRESS),
+        code=job.code if job.state is JobState.DEAD else None,
+        message=job.error if job.state is JobState.DEAD else None,
+        replaces=replaces,
+    )
+
+
+def _add_pending(store: VectorStoreInfo, pending: Sequence[PendingFile]) -> FileCounts:
+    entries = [entry for entry in pending if entry.collection == store.collection]
+    states = [entry.status for entry in entries]
+    counts = {str(state): states.count(state) for state in FileStatus}
+    counts["completed"] += store.counts.completed - sum(entry.replaces for entry in entries)
+    return FileCounts(**counts)

@@ -1,0 +1,1 @@
+"""Model servers over HTTP: address and key, deadlines, retries."""

@@ -1,0 +1,1 @@
+"""Reranking models: cross-encoders on this machine, and servers."""

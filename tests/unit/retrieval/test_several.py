@@ -1,0 +1,59 @@
+"""The fusion of the results of several questions."""
+
+import uuid
+from typing import Any
+
+import pytest
+
+from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
+from kosmos_rag.retrieval.several import fuse_results
+
+A, B, C, D = (uuid.UUID(int=number) for number in range(1, 5))
+
+
+def _passage(chunk_id: uuid.UUID, rank: int, score: float) -> Passage:
+    return Passage(
+        rank=rank, score=score, chunk_id=chunk_id, document_id=uuid.UUID(int=9), version_id=uuid.UUID(int=8), version=1,
+        source="a.md", title="A", media_type="text/markdown", metadata={}, chunk_index=0, section=(), start=0, end=1,
+        line_start=1, line_end=1, page_start=None, page_end=None, text=str(chunk_id), chunker="paragraph",
+        collection="default", dense_rank=rank, dense_score=score, lexical_rank=None, lexical_score=None,
+        fused_rank=rank, fused_score=score, score_contributions={}, rerank_score=score,
+    )  # fmt: skip
+
+
+def _result(question: str, *hits: tuple[uuid.UUID, float], **fields: Any) -> SearchResult:
+    passages = tuple(_passage(chunk_id, rank, score) for rank, (chunk_id, score) in enumerate(hits, start=1))
+    stats = RetrieverStats(requested=3, returned=len(hits), plan="exact scan", read={}, reason=None)
+    values: dict[str, Any] = {
+        "question": question, "expansion": Expansion(), "requested": 3, "hits": passages, "stages": ("dense", "fetch"),
+        "timings_ms": {"dense": 1.5, "total": 2.0}, "retrievers": {"dense": stats}, "warnings": (),
+        "degraded_stages": (), "cached": False, "incomplete_reason": None,
+    }  # fmt: skip
+    return SearchResult(**(values | fields))
+
+
+def test_hits__are_fused_by_rank_and_a_passage_of_two_questions_is_one_hit() -> None:
+    fused = fuse_results([_result("one", (A, 0.9), (B, 0.8), (C, 0.7)), _result("two", (C, 0.2), (D, 0.1))], rrf_k=60)
+    # C has rank 3 and rank 1; A rank 1; B and D rank 2, in the order of their ids.
+    assert [hit.chunk_id for hit in fused.hits] == [C, A, B]
+    assert [hit.rank for hit in fused.hits] == [1, 2, 3]
+    assert [hit.score for hit in fused.hits] == pytest.approx([1 / 63 + 1 / 61, 1 / 61, 1 / 62])
+    assert fused.hits[0].rerank_score == 0.2, "of the question where its rank is best"
+    assert [(asked.question, asked.returned, asked.ranks) for asked in fused.activity] == [
+        ("one", 3, (1, 2, 3)),
+        ("two", 2, (1,)),
+    ]
+    assert fused.question == "one\ntwo"
+    assert fused.timings_ms == {"dense": 3.0, "total": 4.0}
+    assert fused.retrievers.keys() == {"question 1 dense", "question 2 dense"}
+    assert fused.incomplete_reason is None
+
+
+def test_result__repeats_each_warning_and_reason_once() -> None:
+    values: dict[str, Any] = {"warnings": ("late",), "degraded_stages": ("rerank",), "incomplete_reason": "no more"}
+    fused = fuse_results([_result("one", (A, 0.9), **values), _result("two", (A, 0.9), cached=True, **values)], rrf_k=1)
+    assert (fused.warnings, fused.degraded_stages, fused.incomplete_reason) == (("late",), ("rerank",), "no more")
+    assert [asked.cached for asked in fused.activity] == [False, True]
+    assert not fused.cached
+    assert SearchResult.from_dict(fused.to_dict()) == fused
+    assert "one (1 hits; ranks 1)" in fused.explain()
