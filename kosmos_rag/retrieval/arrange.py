@@ -162,8 +162,15 @@ def _count_facets(
         ordered = sorted(counts.items(), key=lambda entry: (-entry[1], str(entry[0][1])))
         if len(ordered) > _MAX_FACET_VALUES:
             warnings.append(f"{field} has {len(ordered)} values; its facet shows the first {_MAX_FACET_VALUES}")
-        facets[field] = tuple(FacetValue(value=value, count=count) for (_, value), count in ordered[:_MAX_FACET_VALUES])
+        facets[field] = tuple(
+            FacetValue(value=_plain(value), count=count) for (_, value), count in ordered[:_MAX_FACET_VALUES]
+        )
     return facets, warnings
+
+
+def _plain(value: str | bool | int | float) -> str | bool | int | float:
+    """Return a whole number as an integer: 1 and 1.0 are one value, whichever ranks first."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _values(place: Passage | Occurrence, field: str) -> Iterator[str | bool | int | float]:

@@ -207,7 +207,7 @@ def test_rerank__that_hangs_costs_its_deadline_and_no_more(
         late = "the deadline of 1000 ms passed"
         reason = late if number < 2 else "2 earlier calls are past their deadline and have not ended"
         assert found.warnings == (f"not reranked, in fused order: {reason}",)
-        assert number < 2 or found.timings_ms["rerank"] < 100
+        assert number < 2 or found.timings_ms["rerank"] < 500
         _assert_fused(found, settings, tenant_name)
 
 

@@ -1,7 +1,6 @@
 """What a language model writes, made safe to show while it comes."""
 
 import re
-import time
 
 import pytest
 from hypothesis import given
@@ -112,17 +111,15 @@ def test_cleaned__leaves_reasoning_out(pieces: list[str], left: str) -> None:
     assert _clean(*pieces) == left
 
 
+@pytest.mark.timeout(20)
 def test_cleaned__of_reasoning_that_never_ends_takes_linear_time() -> None:
-    begun = time.process_time()
-    assert _clean("<think>", *(["word"] * 40_000)) == ""
-    assert time.process_time() - begun < 3
+    assert _clean("<think>", *(["word"] * 100_000)) == ""
 
 
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize("shape", ["a.", "_", "a@", "//a", "//[", "a.b?[1]", "a.bb:", "a+", "-", "https:"])
 def test_cleaned__of_a_long_word_takes_linear_time(shape: str) -> None:
-    begun = time.process_time()
-    _clean("x.yz?" + shape * (9_000 // len(shape)), shape * (9_000 // len(shape)))
-    assert time.process_time() - begun < 1
+    _clean("x.yz?" + shape * (60_000 // len(shape)), shape * (60_000 // len(shape)))
 
 
 def test_cleaned__of_a_word_without_end_does_not_grow() -> None:

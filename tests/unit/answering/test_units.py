@@ -1,7 +1,5 @@
 """Texts cut into what an answer is made of."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,8 +78,7 @@ def test_units__of_a_long_text_take_linear_time() -> None:
     assert len(list(units(text))) == 12_000
 
 
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize("sign", ["`", "~", "#", "|", "-", "=", ":", "<", "{%", "= ", "=== ===\n", "a\n", ".. "])
 def test_units__of_a_long_line_of_signs_take_linear_time(sign: str) -> None:
-    begun = time.process_time()
-    list(units(sign * 40_000))
-    assert time.process_time() - begun < 1
+    list(units(sign * 100_000))

@@ -74,10 +74,8 @@ def test_model__is_let_go_when_the_client_is_gone(writing: Running, chat: ChatSe
     with writing.client() as client:
         _, events = _first_event(client)
         assert next(events)[0] == "token"
-    gone = time.monotonic()
     assert chat.given_up.wait(5)
-    assert time.monotonic() - gone < 1
-    eventually(lambda: writing.service.streams.in_flight == 0, within_s=1)
+    eventually(lambda: writing.service.streams.in_flight == 0)
 
 
 def test_model__is_let_go_when_the_client_of_a_whole_answer_is_gone(writing: Running, chat: ChatServer) -> None:
@@ -85,7 +83,7 @@ def test_model__is_let_go_when_the_client_of_a_whole_answer_is_gone(writing: Run
     with writing.post("/v1/answer", json.dumps({"question": QUESTION["query"]}).encode()):
         eventually(lambda: bool(chat.requests), within_s=30)
     assert chat.given_up.wait(5)
-    eventually(lambda: writing.service.streams.in_flight == 0, within_s=1)
+    eventually(lambda: writing.service.streams.in_flight == 0)
 
 
 def test_streams__hold_no_turn_and_no_connection(writing: Running, chat: ChatServer) -> None:

