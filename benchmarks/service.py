@@ -251,7 +251,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)
-    given = parse(parser, rounds=1, clients=4, seconds=1.0)
+    given = parse(parser, rounds=1, clients=4, seconds=0.3)
     questions = [
         entry["question"] for entry in yaml.safe_load((EXAMPLES / "questions.yaml").read_text(encoding="utf-8"))
     ][:: 10 if given.quick else 1]

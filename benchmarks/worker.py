@@ -249,7 +249,7 @@ def main() -> None:
         return Settings.load(overrides={**MODEL, **changed, **(more or {})})
 
     quick = arguments.quick
-    of_queue = {"processes": 1, "jobs": 200, "finished": 1000, "times": 30} if quick else {}
+    of_queue = {"processes": 1, "jobs": 100, "finished": 200, "times": 10} if quick else {}
     of_documents: dict[str, Any] = {"count": 4, "rounds": 1, "quick": True} if quick else {}
     of_many = {"count": 40} if quick else {}
     markdown = {"rag.chunking.strategy": "markdown"}

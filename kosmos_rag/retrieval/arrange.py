@@ -169,7 +169,8 @@ def _count_facets(
 
 
 def _plain(value: str | bool | int | float) -> str | bool | int | float:
-    """Return a whole number as an integer: 1 and 1.0 are one value, whichever ranks first."""
+    """Return a whole number as an integer."""
+    # 1 and 1.0 are one value: what is shown must not depend on which of them ranks first.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
