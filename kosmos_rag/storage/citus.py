@@ -15,7 +15,6 @@ from kosmos_rag.core.errors import DatabaseNotReady
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.lint import QUEUE
 from kosmos_rag.storage.migrate import SCHEMA
-from kosmos_rag.storage.provision import OWNER
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tables import metadata
 
@@ -28,11 +27,8 @@ DISTRIBUTED = (
 )
 """Tables distributed by tenant; referenced tables come first."""
 
-LOCAL = tuple(table.name for table in metadata.sorted_tables if table.name in QUEUE)
-"""Tables of the coordinator. Citus knows them, so a job and its document commit in two phases: both or neither."""
-
-UNREGISTERED = ("alembic_version",)
-"""Tables that only the coordinator reads."""
+LOCAL = (*(table.name for table in metadata.sorted_tables if table.name in QUEUE), "alembic_version")
+"""Tables of the coordinator, unknown to Citus: it would refuse what the statements of the queue compute."""
 
 POLICY_FUNCTIONS = ("kosmos.current_tenant()", "kosmos.current_principals()", "kosmos.audit_expired_before()")
 """Functions that policies call; they are distributed before the tables."""
@@ -46,12 +42,12 @@ ROW_FUNCTIONS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CitusState:
-    """State of Citus: tables by name, functions by signature, and preparations."""
+    """State of Citus: tables by name, and functions by signature."""
 
     tables: frozenset[str] = frozenset()
     functions: frozenset[str] = frozenset()
-    propagates: bool = False
-    owner_logs_in: bool = False
+    left_behind: frozenset[str] = frozenset()
+    """Distributed tables of which the coordinator still has the rows from before."""
 
 
 def plan(connection: psycopg.Connection) -> list[sql.Composed]:
@@ -63,7 +59,8 @@ def plan(connection: psycopg.Connection) -> list[sql.Composed]:
         raise DatabaseNotReady(["the database has no kosmos schema yet; run `kosmos-rag migrate`"])
     known = _known(connection)
     missing = [*_functions(POLICY_FUNCTIONS, known), *_tables(connection, known), *_functions(ROW_FUNCTIONS, known)]
-    return [*_preparations(connection, known), *(_MODES if missing else ()), *missing]
+    steps = [*missing, *_truncations(known)]
+    return [*_MODES, *steps] if steps else []
 
 
 def distribute(admin_conninfo: str) -> list[str]:
@@ -117,13 +114,11 @@ def _known(connection: psycopg.Connection) -> CitusState:
     row = connection.execute(statement("citus_nodes")).fetchone()
     if row is None or not row[0]:
         return CitusState()
-    prepared = connection.execute(statement("prepared_for_citus")).fetchone()
-    assert prepared is not None
+    tables = connection.execute(statement("citus_tables")).fetchall()
     return CitusState(
-        tables=frozenset(name for name, _ in connection.execute(statement("citus_tables"))),
+        tables=frozenset(name for name, _ in tables),
         functions=frozenset(name for (name,) in connection.execute(statement("citus_functions"))),
-        propagates=prepared[0],
-        owner_logs_in=prepared[1],
+        left_behind=frozenset(name for name, own_bytes in tables if own_bytes),
     )
 
 
@@ -132,17 +127,6 @@ _MODES = (
     sql.SQL("SET LOCAL citus.multi_shard_modify_mode = {}").format(sql.Literal("sequential")),
     sql.SQL("SET LOCAL citus.shard_replication_factor = {}").format(sql.Literal(1)),
 )
-
-
-def _preparations(connection: psycopg.Connection, known: CitusState) -> Iterator[sql.Composed]:
-    if not known.propagates:
-        # Tenant and reader are set by SET LOCAL, and policies on the shards read them.
-        yield sql.SQL("ALTER DATABASE {} SET citus.propagate_set_commands = {}").format(
-            sql.Identifier(connection.info.dbname), sql.Literal("local")
-        )
-    if not known.owner_logs_in:
-        # The coordinator connects to workers as who runs the statement. Without a password nobody else comes in by it.
-        yield sql.SQL("ALTER ROLE {} LOGIN").format(sql.Identifier(OWNER))
 
 
 def _functions(signatures: tuple[str, ...], known: CitusState) -> Iterator[sql.Composed]:
@@ -164,9 +148,15 @@ def _tables(connection: psycopg.Connection, known: CitusState) -> Iterator[sql.C
             )
     for constraint in circular:
         yield sql.SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(*_names(constraint), definitions[constraint])
-    for table in LOCAL:
-        if table not in known.tables:
-            yield sql.SQL("SELECT citus_add_local_table_to_metadata({})").format(sql.Literal(f"{SCHEMA}.{table}"))
+
+
+def _truncations(known: CitusState) -> Iterator[sql.Composed]:
+    """Yield what removes the coordinator's copy of rows that the workers have now: no deletion would reach it."""
+    for table in DISTRIBUTED:
+        if table not in known.tables or table in known.left_behind:
+            yield sql.SQL("SELECT truncate_local_data_after_distributing_table({})").format(
+                sql.Literal(f"{SCHEMA}.{table}")
+            )
 
 
 def _circular() -> list[ForeignKeyConstraint]:

@@ -30,6 +30,7 @@ _FORBIDDEN = (
 )
 _VOLATILE = re.compile(r"\b(?:now\(\)|clock_timestamp\(\)|current_timestamp)", re.IGNORECASE)
 _WRITE = re.compile(r"(?:^|\(\s*)(?:INSERT INTO|UPDATE|DELETE FROM)\s+kosmos\.(\w+)")
+_SUBQUERY = re.compile(r"\bFROM \(SELECT.*?OFFSET 0\) \w+", re.DOTALL)
 _CHANGES_TENANT = re.compile(r"\bSET\s+(?:(?!\bWHERE\b|\bFROM\b)[^;])*?(?<![.\w])tenant_id\s*=")
 _DDL = (
     (re.compile(r"\bAS RESTRICTIVE\b"), "a RESTRICTIVE policy turns permissive on the shards"),
@@ -126,8 +127,10 @@ def _lint_write(name: str, text: str) -> Iterator[str]:
         yield f"{name}: changes tenant_id, which cannot move a row to another shard"
     if re.search(r"\bINSERT INTO kosmos\.\w+(?: AS \w+)? \((?!tenant_id,)", text):
         yield f"{name}: does not insert tenant_id first"
-    if "INSERT INTO" in text and "unnest(" in text and not re.search(r"\b(?:RETURNING|ON CONFLICT)\b", text):
-        yield f"{name}: INSERT … SELECT unnest without RETURNING or ON CONFLICT becomes a COPY"
+    if "INSERT INTO" in text and "unnest(" in text and not re.search(r"\b(?:FROM|JOIN) kosmos\.", text):
+        yield f"{name}: INSERT … SELECT from unnest alone is run by the coordinator; join the tenant's row"
+    if re.match(r"UPDATE\b", text) and re.search(r"\b\w+\.\w+::text\[\]", _SUBQUERY.sub("", text)):
+        yield f"{name}: casts a column to an array, which Citus refuses in an UPDATE; cast it in a subquery"
 
 
 def lint_ddl(name: str, text: str) -> list[str]:

@@ -78,6 +78,7 @@ def provision(admin_conninfo: str, *, app_url: str | None = None, worker_url: st
             _create_role(connection, WORKER, sql.SQL("LOGIN"), _password(worker_url, WORKER))
             _create_extension(connection)
             _create_schema(connection)
+            _prepare_citus(connection)
         except psycopg.errors.InsufficientPrivilege as error:
             message = (
                 f"the role of database.admin_url may not prepare the database ({error.diag.message_primary}); use a "
@@ -107,3 +108,26 @@ def _create_schema(connection: psycopg.Connection) -> None:
             sql.Identifier(APP), database, sql.Identifier(name), sql.Literal(value)
         )
     )
+
+
+def _prepare_citus(connection: psycopg.Connection) -> None:
+    """Prepare a database with the extension `citus` for the migrations, which create objects on every node."""
+    row = connection.execute(statement("citus_nodes")).fetchone()
+    assert row is not None
+    if not row[0]:
+        return
+    # Functions of the migrations need it on every node, and only a superuser may tell Citus of it.
+    connection.execute(sql.SQL("CREATE EXTENSION IF NOT EXISTS plpgsql"))
+    prepared = connection.execute(statement("prepared_for_citus")).fetchone()
+    assert prepared is not None
+    propagates, owner_logs_in = prepared
+    if not propagates:
+        # Tenant and reader are set by SET LOCAL, and policies on the shards read them.
+        connection.execute(
+            sql.SQL("ALTER DATABASE {} SET citus.propagate_set_commands = {}").format(
+                sql.Identifier(connection.info.dbname), sql.Literal("local")
+            )
+        )
+    if not owner_logs_in:
+        # The coordinator connects to workers as who runs the statement. Without a password nobody else comes in by it.
+        connection.execute(sql.SQL("ALTER ROLE {} LOGIN").format(sql.Identifier(OWNER)))

@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 
 from kosmos_rag.core.config import AuditSettings
+from kosmos_rag.core.errors import StatementFailed
 from kosmos_rag.core.types import (
     Answer,
     AnswerSources,
@@ -122,11 +123,15 @@ def record_event(
     }
     passages = _passages(result)
     values["outcome"] = _outcome(result, passages)
+    inserted = None
     with app.transaction(reader.tenant.id, reader.principals, append_only=True) as connection:
         connection.execute(statement("lock_audit_log_shared"), values)
         connection.execute(statement("insert_audit_event"), values)
         if passages and follows is None:
-            connection.execute(statement("insert_audit_passages"), values | _columns(passages))
+            inserted = connection.execute(statement("insert_audit_passages"), values | _columns(passages))
+    # Statements travel in a pipeline, which knows the number of rows at its end.
+    if inserted is not None and inserted.rowcount != len(passages):
+        raise StatementFailed(f"the tenant {reader.tenant.name} was erased meanwhile; ask again")
     return record_id
 
 

@@ -24,16 +24,18 @@ VALUES (%(tenant_id)s, %(id)s, %(at)s, nextval('kosmos.audit_event_positions'), 
         %(milliseconds)s, %(follows)s)
 
 -- name: insert_audit_passages
--- No conflict is possible, the id is new. The clause keeps a distributed server from using COPY.
+-- The row of the tenant is for Citus, as in insert_lexemes. A tenant that was erased meanwhile has none: the caller
+-- counts the rows.
 INSERT INTO kosmos.audit_passages (tenant_id, event_id, at, rank, shown, document_id, version_id, version,
                                        source, source_hash, chunk_ids, score)
-SELECT %(tenant_id)s, %(id)s, %(at)s, p.rank, p.shown, p.document_id, p.version_id, p.version, p.source, p.source_hash,
+SELECT t.tenant_id, %(id)s, %(at)s, p.rank, p.shown, p.document_id, p.version_id, p.version, p.source, p.source_hash,
        p.chunk_ids::uuid[], p.score
-  FROM unnest(%(ranks)s::integer[], %(shown)s::boolean[], %(document_ids)s::uuid[], %(version_ids)s::uuid[],
-              %(versions)s::integer[], %(sources)s::text[], %(source_hashes)s::uuid[], %(chunk_ids)s::text[],
-              %(scores)s::double precision[])
+  FROM kosmos.tenants t
+ CROSS JOIN unnest(%(ranks)s::integer[], %(shown)s::boolean[], %(document_ids)s::uuid[], %(version_ids)s::uuid[],
+                   %(versions)s::integer[], %(sources)s::text[], %(source_hashes)s::uuid[], %(chunk_ids)s::text[],
+                   %(scores)s::double precision[])
        AS p (rank, shown, document_id, version_id, version, source, source_hash, chunk_ids, score)
-ON CONFLICT DO NOTHING
+ WHERE t.tenant_id = %(tenant_id)s
 
 -- name: list_audit_events
 -- Ids are in the order of time: they bound the index scan. Times select the partitions.

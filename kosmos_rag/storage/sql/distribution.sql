@@ -9,8 +9,9 @@ SELECT count(*) FILTER (WHERE n.groupid = 0), count(*) FILTER (WHERE n.groupid <
   FROM pg_catalog.pg_dist_node n
 
 -- name: citus_tables
--- Tables of the schema that Citus knows; the method is h for distributed ones and n for local ones.
-SELECT c.relname::text, p.partmethod::text
+-- Tables of the schema that Citus knows, with the bytes of rows that the coordinator has of its own.
+SELECT c.relname::text,
+       (SELECT coalesce(sum(pg_relation_size(t.relid)), 0) FROM pg_partition_tree(c.oid) t WHERE t.isleaf)::bigint
   FROM pg_catalog.pg_dist_partition p
   JOIN pg_catalog.pg_class c ON c.oid = p.logicalrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -30,7 +31,7 @@ SELECT pg_get_constraintdef(c.oid)
  WHERE c.conname = %(name)s AND c.connamespace = 'kosmos'::regnamespace
 
 -- name: prepared_for_citus
--- True if the database setting, and the owner's attribute, are as the plan sets them.
+-- True if the database setting, and the owner's attribute, are as provisioning sets them.
 SELECT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s
                  JOIN pg_catalog.pg_database d ON d.oid = s.setdatabase
                 WHERE d.datname = current_database() AND s.setrole = 0

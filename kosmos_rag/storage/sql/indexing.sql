@@ -61,10 +61,11 @@ VALUES (%(tenant_id)s, %(id)s, %(sequences)b, %(lengths)b)
 
 -- name: insert_postings
 INSERT INTO kosmos.postings (tenant_id, index_id, lexeme_id, offsets, frequencies)
-SELECT %(tenant_id)s, %(id)s, u.lexeme_id, u.offsets, u.frequencies
-  FROM unnest(%(lexeme_ids)b::integer[], %(offsets)b::bytea[], %(frequencies)b::bytea[])
+SELECT t.tenant_id, %(id)s, u.lexeme_id, u.offsets, u.frequencies
+  FROM kosmos.tenants t
+ CROSS JOIN unnest(%(lexeme_ids)b::integer[], %(offsets)b::bytea[], %(frequencies)b::bytea[])
        AS u (lexeme_id, offsets, frequencies)
-RETURNING lexeme_id
+ WHERE t.tenant_id = %(tenant_id)s
 
 -- name: chunks_of_segments
 SELECT i.id, s.sequences, s.lengths

@@ -39,8 +39,10 @@ SELECT p.document_id, p.acl
 
 -- name: upsert_permissions
 INSERT INTO kosmos.document_permissions AS p (tenant_id, document_id, collection, feed, acl)
-SELECT %(tenant_id)s, u.document_id, %(collection)s, %(feed)s, u.acl::text[]
-  FROM unnest(%(document_ids)b::uuid[], %(acls)b::text[]) AS u (document_id, acl)
+SELECT t.tenant_id, u.document_id, %(collection)s, %(feed)s, u.acl::text[]
+  FROM kosmos.tenants t
+ CROSS JOIN unnest(%(document_ids)b::uuid[], %(acls)b::text[]) AS u (document_id, acl)
+ WHERE t.tenant_id = %(tenant_id)s
 ON CONFLICT (tenant_id, document_id) DO UPDATE
    SET feed = excluded.feed, acl = excluded.acl
 
@@ -72,37 +74,48 @@ SELECT u.number, v.id, d.language, d.acl
  ORDER BY u.number
 
 -- name: update_document_acls
--- Here and below: the condition with ANY stays, as in update_lexemes.
+-- Here and below: the condition with ANY stays, as in update_lexemes, and the cast in a subquery, as in
+-- update_acl_languages.
 UPDATE kosmos.documents d
-   SET acl = u.acl::text[]
-  FROM unnest(%(document_ids)b::uuid[], %(acls)b::text[]) AS u (id, acl)
+   SET acl = u.acls
+  FROM (SELECT n.id, n.acl::text[] AS acls
+          FROM unnest(%(document_ids)b::uuid[], %(acls)b::text[]) AS n (id, acl)
+        OFFSET 0) u
  WHERE d.tenant_id = %(tenant_id)s AND d.id = u.id AND d.id = ANY (%(document_ids)b::uuid[])
 
 -- name: update_version_acls
 UPDATE kosmos.document_versions v
-   SET acl = u.acl::text[]
-  FROM unnest(%(version_ids)b::uuid[], %(acls)b::text[]) AS u (id, acl)
+   SET acl = u.acls
+  FROM (SELECT n.id, n.acl::text[] AS acls
+          FROM unnest(%(version_ids)b::uuid[], %(acls)b::text[]) AS n (id, acl)
+        OFFSET 0) u
  WHERE v.tenant_id = %(tenant_id)s AND v.id = u.id AND v.id = ANY (%(version_ids)b::uuid[])
 
 -- name: update_chunk_acls
 UPDATE kosmos.chunks c
-   SET acl = u.acl::text[]
-  FROM unnest(%(version_ids)b::uuid[], %(acls)b::text[]) AS u (version_id, acl)
+   SET acl = u.acls
+  FROM (SELECT n.version_id, n.acl, n.acl::text[] AS acls
+          FROM unnest(%(version_ids)b::uuid[], %(acls)b::text[]) AS n (version_id, acl)
+        OFFSET 0) u
  WHERE c.tenant_id = %(tenant_id)s AND c.version_id = u.version_id AND c.version_id = ANY (%(version_ids)b::uuid[])
 RETURNING c.id, c.sequence, u.acl
 
 -- name: update_unsegmented_acls
 UPDATE kosmos.unsegmented_terms t
-   SET acl = u.acl::text[]
-  FROM unnest(%(sequences)b::integer[], %(acls)b::text[]) AS u (sequence, acl)
+   SET acl = u.acls
+  FROM (SELECT n.sequence, n.acl::text[] AS acls
+          FROM unnest(%(sequences)b::integer[], %(acls)b::text[]) AS n (sequence, acl)
+        OFFSET 0) u
  WHERE t.tenant_id = %(tenant_id)s AND t.collection = %(collection)s AND t.sequence = u.sequence
    AND t.sequence = ANY (%(sequences)b::integer[])
 
 -- name: update_embedding_acls
 -- Of all spaces.
 UPDATE kosmos.embeddings e
-   SET acl = u.acl::text[]
-  FROM unnest(%(chunk_ids)b::uuid[], %(acls)b::text[]) AS u (id, acl)
+   SET acl = u.acls
+  FROM (SELECT n.id, n.acl::text[] AS acls
+          FROM unnest(%(chunk_ids)b::uuid[], %(acls)b::text[]) AS n (id, acl)
+        OFFSET 0) u
  WHERE e.tenant_id = %(tenant_id)s AND e.chunk_id = u.id AND e.chunk_id = ANY (%(chunk_ids)b::uuid[])
 
 -- name: lexemes_of_moves
@@ -131,9 +144,11 @@ SELECT m.number, count(*), sum(c.length)::bigint
 
 -- name: upsert_lexemes
 INSERT INTO kosmos.lexemes AS l (tenant_id, collection, lexeme, acl_hash, acl, id, chunks)
-SELECT %(tenant_id)s, %(collection)s, u.lexeme, u.acl_hash, u.acl::text[], u.id, u.chunks
-  FROM unnest(%(lexemes)b::text[], %(acl_hashes)b::uuid[], %(acls)b::text[], %(ids)b::integer[], %(counts)b::integer[])
-       AS u (lexeme, acl_hash, acl, id, chunks)
+SELECT t.tenant_id, %(collection)s, u.lexeme, u.acl_hash, u.acl::text[], u.id, u.chunks
+  FROM kosmos.tenants t
+ CROSS JOIN unnest(%(lexemes)b::text[], %(acl_hashes)b::uuid[], %(acls)b::text[], %(ids)b::integer[],
+                   %(counts)b::integer[]) AS u (lexeme, acl_hash, acl, id, chunks)
+ WHERE t.tenant_id = %(tenant_id)s
 ON CONFLICT (tenant_id, collection, lexeme, acl_hash) DO UPDATE SET chunks = l.chunks + excluded.chunks
 
 -- name: acl_sizes

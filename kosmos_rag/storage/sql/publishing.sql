@@ -31,11 +31,14 @@ SELECT DISTINCT l.lexeme, l.id
  WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s AND l.lexeme = ANY (%(lexemes)b::text[])
 
 -- name: insert_lexemes
+-- Here and below: the row of the tenant is for Citus, which runs the whole INSERT on the tenant's node because of it.
+-- From `unnest` alone the coordinator would make the rows, and send them there.
 INSERT INTO kosmos.lexemes (tenant_id, collection, lexeme, acl_hash, acl, id, chunks)
-SELECT %(tenant_id)s, %(collection)s, u.lexeme, u.acl_hash, u.acl::text[], u.id, u.chunks
-  FROM unnest(%(lexemes)b::text[], %(acl_hashes)b::uuid[], %(acls)b::text[], %(ids)b::integer[], %(counts)b::integer[])
-       AS u (lexeme, acl_hash, acl, id, chunks)
-RETURNING id
+SELECT t.tenant_id, %(collection)s, u.lexeme, u.acl_hash, u.acl::text[], u.id, u.chunks
+  FROM kosmos.tenants t
+ CROSS JOIN unnest(%(lexemes)b::text[], %(acl_hashes)b::uuid[], %(acls)b::text[], %(ids)b::integer[],
+                   %(counts)b::integer[]) AS u (lexeme, acl_hash, acl, id, chunks)
+ WHERE t.tenant_id = %(tenant_id)s
 
 -- name: delete_lexemes
 -- Deletes lexemes that no chunk contains any more: a deleted document leaves no word behind.
@@ -71,9 +74,11 @@ RETURNING epoch
 -- name: update_acl_statistics
 -- Updates the counts of each access control list.
 INSERT INTO kosmos.acl_statistics AS s (tenant_id, collection, acl_hash, acl, chunks, length, languages, epoch)
-SELECT %(tenant_id)s, %(collection)s, u.acl_hash, u.acl::text[], u.chunks, u.length, '{}', %(epoch)s
-  FROM unnest(%(acl_hashes)s::uuid[], %(acls)s::text[], %(chunks)s::bigint[], %(lengths)s::bigint[])
+SELECT t.tenant_id, %(collection)s, u.acl_hash, u.acl::text[], u.chunks, u.length, '{}', %(epoch)s
+  FROM kosmos.tenants t
+ CROSS JOIN unnest(%(acl_hashes)s::uuid[], %(acls)s::text[], %(chunks)s::bigint[], %(lengths)s::bigint[])
        AS u (acl_hash, acl, chunks, length)
+ WHERE t.tenant_id = %(tenant_id)s
 ON CONFLICT (tenant_id, collection, acl_hash) DO UPDATE
    SET chunks = s.chunks + excluded.chunks, length = s.length + excluded.length, epoch = excluded.epoch
 
@@ -84,25 +89,30 @@ DELETE FROM kosmos.acl_statistics s
 
 -- name: update_acl_languages
 -- Adds the languages of new documents: a query is analysed in each language. If all chunks of the list are new, their
--- languages replace the old ones.
+-- languages replace the old ones. The cast is in a subquery: Citus refuses one of a column in the UPDATE itself.
 UPDATE kosmos.acl_statistics s
-   SET languages = CASE WHEN s.chunks = u.added THEN u.languages::text[]
+   SET languages = CASE WHEN s.chunks = u.added THEN u.languages
                         ELSE s.languages || ARRAY(
-                            SELECT unnest(u.languages::text[]) EXCEPT SELECT unnest(s.languages) ORDER BY 1)
+                            SELECT unnest(u.languages) EXCEPT SELECT unnest(s.languages) ORDER BY 1)
                    END
-  FROM unnest(%(acl_hashes)s::uuid[], %(added)s::bigint[], %(languages)s::text[]) AS u (acl_hash, added, languages)
+  FROM (SELECT n.acl_hash, n.added, n.languages::text[] AS languages
+          FROM unnest(%(acl_hashes)s::uuid[], %(added)s::bigint[], %(languages)s::text[])
+               AS n (acl_hash, added, languages)
+        OFFSET 0) u
  WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s AND s.acl_hash = u.acl_hash
-   AND (NOT s.languages @> u.languages::text[] OR s.chunks = u.added AND s.languages <> u.languages::text[])
+   AND (NOT s.languages @> u.languages OR s.chunks = u.added AND s.languages <> u.languages)
 
 -- name: upsert_documents
 INSERT INTO kosmos.documents (tenant_id, id, source, title, media_type, language, metadata, acl, version,
                               created_at, updated_at, collection, source_etag, notes)
-SELECT %(tenant_id)s, u.id, u.source, u.title, u.media_type, u.language, u.metadata, u.acl::text[], u.number,
+SELECT t.tenant_id, u.id, u.source, u.title, u.media_type, u.language, u.metadata, u.acl::text[], u.number,
        %(now)s, %(now)s, %(collection)s, u.source_etag, u.notes
-  FROM unnest(%(id)b::uuid[], %(source)b::text[], %(title)b::text[], %(media_type)b::text[], %(language)b::text[],
-              %(metadata)b::jsonb[], %(acl)b::text[], %(number)b::integer[], %(source_etag)b::text[],
-              %(notes)b::jsonb[])
+  FROM kosmos.tenants t
+ CROSS JOIN unnest(%(id)b::uuid[], %(source)b::text[], %(title)b::text[], %(media_type)b::text[], %(language)b::text[],
+                   %(metadata)b::jsonb[], %(acl)b::text[], %(number)b::integer[], %(source_etag)b::text[],
+                   %(notes)b::jsonb[])
        AS u (id, source, title, media_type, language, metadata, acl, number, source_etag, notes)
+ WHERE t.tenant_id = %(tenant_id)s
 ON CONFLICT (tenant_id, id) DO UPDATE
    SET title = excluded.title, media_type = excluded.media_type, language = excluded.language,
        metadata = excluded.metadata, acl = excluded.acl, version = excluded.version,
@@ -120,50 +130,54 @@ DELETE FROM kosmos.unsegmented_terms t
         WHERE c.tenant_id = %(tenant_id)s AND c.version_id = ANY (%(version_ids)s)))
 
 -- name: insert_versions
--- RETURNING is for Citus: it turns a plain INSERT … SELECT into a COPY, which row-level security refuses.
 INSERT INTO kosmos.document_versions (tenant_id, id, document_id, number, content_hash, fingerprint, bytes, text,
                                       pages, chunks, acl, created_at)
-SELECT %(tenant_id)s, u.version_id, u.id, u.number, u.content_hash, u.fingerprint, u.bytes, u.text,
+SELECT t.tenant_id, u.version_id, u.id, u.number, u.content_hash, u.fingerprint, u.bytes, u.text,
        u.pages::integer[], u.chunks, u.acl::text[], %(now)s
-  FROM unnest(%(version_id)b::uuid[], %(id)b::uuid[], %(number)b::integer[], %(content_hash)b::text[],
-              %(fingerprint)b::text[], %(bytes)b::bigint[], %(text)b::text[], %(pages)b::text[], %(chunks)b::integer[],
-              %(acl)b::text[])
+  FROM kosmos.tenants t
+ CROSS JOIN unnest(%(version_id)b::uuid[], %(id)b::uuid[], %(number)b::integer[], %(content_hash)b::text[],
+                   %(fingerprint)b::text[], %(bytes)b::bigint[], %(text)b::text[], %(pages)b::text[],
+                   %(chunks)b::integer[], %(acl)b::text[])
        AS u (version_id, id, number, content_hash, fingerprint, bytes, text, pages, chunks, acl)
-RETURNING id
+ WHERE t.tenant_id = %(tenant_id)s
 
 -- name: insert_chunks
 INSERT INTO kosmos.chunks (tenant_id, id, document_id, version_id, chunk_index, start_offset, end_offset, line_start,
                            line_end, page_start, page_end, section, text, tokens, chunker, fallback_reason, acl,
                            tsv, length, collection, sequence, parent_start, parent_end, table_context)
-SELECT %(tenant_id)s, u.id, u.document_id, u.version_id, u.chunk_index, u.start_offset, u.end_offset, u.line_start,
+SELECT t.tenant_id, u.id, u.document_id, u.version_id, u.chunk_index, u.start_offset, u.end_offset, u.line_start,
        u.line_end, nullif(u.page_start, 0), nullif(u.page_end, 0), string_to_array(u.section, chr(31)), u.text,
        u.tokens, u.chunker, nullif(u.fallback_reason, ''), u.acl::text[], u.tsv, u.length, %(collection)s, u.sequence,
        CASE WHEN u.parent_end > 0 THEN u.parent_start END, nullif(u.parent_end, 0),
        string_to_array(u.table_context, chr(31))
-  FROM unnest(%(id)b::uuid[], %(document_id)b::uuid[], %(version_id)b::uuid[], %(chunk_index)b::integer[],
-              %(start_offset)b::integer[], %(end_offset)b::integer[], %(line_start)b::integer[],
-              %(line_end)b::integer[], %(page_start)b::integer[], %(page_end)b::integer[], %(section)b::text[],
-              %(text)b::text[], %(tokens)b::integer[], %(chunker)b::text[], %(fallback_reason)b::text[],
-              %(acl)b::text[], %(tsv)b::tsvector[], %(length)b::integer[], %(sequence)b::integer[],
-              %(parent_start)b::integer[], %(parent_end)b::integer[], %(table_context)b::text[])
+  FROM kosmos.tenants t
+ CROSS JOIN unnest(%(id)b::uuid[], %(document_id)b::uuid[], %(version_id)b::uuid[], %(chunk_index)b::integer[],
+                   %(start_offset)b::integer[], %(end_offset)b::integer[], %(line_start)b::integer[],
+                   %(line_end)b::integer[], %(page_start)b::integer[], %(page_end)b::integer[], %(section)b::text[],
+                   %(text)b::text[], %(tokens)b::integer[], %(chunker)b::text[], %(fallback_reason)b::text[],
+                   %(acl)b::text[], %(tsv)b::tsvector[], %(length)b::integer[], %(sequence)b::integer[],
+                   %(parent_start)b::integer[], %(parent_end)b::integer[], %(table_context)b::text[])
        AS u (id, document_id, version_id, chunk_index, start_offset, end_offset, line_start, line_end, page_start,
              page_end, section, text, tokens, chunker, fallback_reason, acl, tsv, length, sequence, parent_start,
              parent_end, table_context)
-RETURNING id
+ WHERE t.tenant_id = %(tenant_id)s
 
 -- name: insert_unsegmented_terms
 INSERT INTO kosmos.unsegmented_terms (tenant_id, collection, sequence, chunk_id, document_id, acl, length, pivot, terms)
-SELECT %(tenant_id)s, %(collection)s, u.sequence, u.chunk_id, u.document_id, u.acl::text[], u.length, %(pivot)s, u.terms
-  FROM unnest(%(sequence)b::integer[], %(id)b::uuid[], %(document_id)b::uuid[], %(acl)b::text[], %(length)b::integer[],
-              %(terms)b::sparsevec[]) AS u (sequence, chunk_id, document_id, acl, length, terms)
-RETURNING sequence
+SELECT t.tenant_id, %(collection)s, u.sequence, u.chunk_id, u.document_id, u.acl::text[], u.length, %(pivot)s, u.terms
+  FROM kosmos.tenants t
+ CROSS JOIN unnest(%(sequence)b::integer[], %(id)b::uuid[], %(document_id)b::uuid[], %(acl)b::text[],
+                   %(length)b::integer[], %(terms)b::sparsevec[])
+       AS u (sequence, chunk_id, document_id, acl, length, terms)
+ WHERE t.tenant_id = %(tenant_id)s
 
 -- name: insert_embeddings
 INSERT INTO kosmos.embeddings (tenant_id, chunk_id, space_id, acl, embedding, collection, text_hash)
-SELECT %(tenant_id)s, u.chunk_id, %(space_id)s, u.acl::text[], u.embedding, %(collection)s, u.text_hash
-  FROM unnest(%(id)b::uuid[], %(acl)b::text[], %(embedding)b::halfvec[], %(text_hash)b::uuid[])
+SELECT t.tenant_id, u.chunk_id, %(space_id)s, u.acl::text[], u.embedding, %(collection)s, u.text_hash
+  FROM kosmos.tenants t
+ CROSS JOIN unnest(%(id)b::uuid[], %(acl)b::text[], %(embedding)b::halfvec[], %(text_hash)b::uuid[])
        AS u (chunk_id, acl, embedding, text_hash)
-RETURNING chunk_id
+ WHERE t.tenant_id = %(tenant_id)s
 
 -- name: vectors_of_texts
 -- Returns one row for each text, even if several chunks have it.

@@ -21,7 +21,6 @@ from kosmos_rag.storage.citus import (
     LOCAL,
     POLICY_FUNCTIONS,
     ROW_FUNCTIONS,
-    UNREGISTERED,
     plan,
     preview,
     render,
@@ -54,8 +53,8 @@ CREATE FUNCTION public.create_distributed_table(t regclass, k text, colocate_wit
     AS $$ INSERT INTO public.calls (call) VALUES (format('%s by %s with %s', t, k, colocate_with)) $$;
 CREATE FUNCTION public.create_distributed_function(f regprocedure) RETURNS void LANGUAGE sql
     AS $$ INSERT INTO public.calls (call) VALUES (format('%s', f)) $$;
-CREATE FUNCTION public.citus_add_local_table_to_metadata(t regclass) RETURNS void LANGUAGE sql
-    AS $$ INSERT INTO public.calls (call) VALUES (format('%s local', t)) $$;
+CREATE FUNCTION public.truncate_local_data_after_distributing_table(t regclass) RETURNS void LANGUAGE sql
+    AS $$ INSERT INTO public.calls (call) VALUES (format('%s truncated', t)) $$;
 """
 
 
@@ -68,7 +67,7 @@ def admin(database: DatabaseSettings) -> Iterator[psycopg.Connection]:
 
 
 def test_tables__are_each_in_one_class(admin: psycopg.Connection) -> None:
-    classes = [*DISTRIBUTED, *LOCAL, *UNREGISTERED]
+    classes = [*DISTRIBUTED, *LOCAL]
     assert len(set(classes)) == len(classes)
     assert set(classes) == {name for (name,) in admin.execute(_TABLES)}
 
@@ -87,7 +86,7 @@ def test_references__are_ones_that_citus_takes(admin: psycopg.Connection) -> Non
 
 def test_unique_keys__hold_the_tenant(admin: psycopg.Connection) -> None:
     for table, columns in admin.execute(_UNIQUE):
-        assert "tenant_id" in columns or table in UNREGISTERED, table
+        assert "tenant_id" in columns or table in LOCAL, table
 
 
 def test_functions__of_the_plan_are_those_of_policies_and_rows(admin: psycopg.Connection) -> None:
@@ -140,8 +139,10 @@ def test_plan__can_be_run_and_leaves_the_references_as_they_were(admin: psycopg.
     calls = [call for (call,) in admin.execute("SELECT call FROM public.calls ORDER BY number")]
     assert calls[: len(POLICY_FUNCTIONS)] == list(POLICY_FUNCTIONS)
     assert calls[len(POLICY_FUNCTIONS)] == "kosmos.tenants by tenant_id with none"
-    assert calls.count("kosmos.jobs local") == calls.count("kosmos.sync_runs local") == 1
-    assert calls[-2:] == list(ROW_FUNCTIONS)
+    assert not [call for call in calls if call.startswith(("kosmos.jobs ", "kosmos.sync_runs "))]
+    truncated = len(DISTRIBUTED)
+    assert calls[-truncated:] == [f"kosmos.{table} truncated" for table in DISTRIBUTED]
+    assert calls[-truncated - 2 : -truncated] == list(ROW_FUNCTIONS)
 
 
 def test_distribute__says_what_is_missing(database: DatabaseSettings, empty_database: DatabaseSettings) -> None:

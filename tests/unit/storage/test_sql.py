@@ -78,7 +78,11 @@ def test_migrations__keep_the_rules_of_row_level_security_and_citus() -> None:
         ("INSERT INTO kosmos.chunks (id, tenant_id) VALUES (1, 2)", "does not insert tenant_id first"),
         (
             "INSERT INTO kosmos.chunks (tenant_id, id) SELECT %(tenant_id)s, u FROM unnest(%(ids)s) u",
-            "becomes a COPY",
+            "is run by the coordinator",
+        ),
+        (
+            "UPDATE kosmos.chunks c SET acl = u.acl::text[] FROM x u WHERE c.tenant_id = %(tenant_id)s",
+            "cast it in a subquery",
         ),
         ("SELECT set_config('kosmos.tenant', %(tenant_id)s, true)", "does not reach the workers"),
         ("SET kosmos.tenant = 'x'", "sets for the session"),
