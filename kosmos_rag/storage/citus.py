@@ -15,6 +15,7 @@ from kosmos_rag.core.errors import DatabaseNotReady
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.lint import QUEUE
 from kosmos_rag.storage.migrate import SCHEMA
+from kosmos_rag.storage.provision import APP, WORKER
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tables import metadata
 
@@ -60,7 +61,7 @@ def plan(connection: psycopg.Connection) -> list[sql.Composed]:
     known = _known(connection)
     missing = [*_functions(POLICY_FUNCTIONS, known), *_tables(connection, known), *_functions(ROW_FUNCTIONS, known)]
     steps = [*missing, *_truncations(known)]
-    return [*_MODES, *steps] if steps else []
+    return [*_MODES, *steps, _GRANT] if steps else []
 
 
 def distribute(admin_conninfo: str) -> list[str]:
@@ -129,6 +130,10 @@ _MODES = (
 )
 
 
+# A schema from before the extension comes to the nodes without its privileges.
+_GRANT = sql.SQL("GRANT USAGE ON SCHEMA {} TO {}, {}").format(*map(sql.Identifier, (SCHEMA, APP, WORKER)))
+
+
 def _functions(signatures: tuple[str, ...], known: CitusState) -> Iterator[sql.Composed]:
     for signature in signatures:
         if signature not in known.functions:
@@ -151,7 +156,10 @@ def _tables(connection: psycopg.Connection, known: CitusState) -> Iterator[sql.C
 
 
 def _truncations(known: CitusState) -> Iterator[sql.Composed]:
-    """Yield what removes the coordinator's copy of rows that the workers have now: no deletion would reach it."""
+    """Yield what removes the coordinator's copy of distributed rows.
+
+    No deletion would reach it.
+    """
     for table in DISTRIBUTED:
         if table not in known.tables or table in known.left_behind:
             yield sql.SQL("SELECT truncate_local_data_after_distributing_table({})").format(

@@ -95,6 +95,7 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
     with translate_errors(), engine.begin() as connection:
         connection.execute(text(statement("lock_provisioning")))
         connection.execute(text(statement("set_owner_role")))
+        connection.execute(text(statement("set_sequential_mode")))
         before = _current(connection)
         config.attributes["connection"] = connection
         try:

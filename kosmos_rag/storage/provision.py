@@ -111,12 +111,15 @@ def _create_schema(connection: psycopg.Connection) -> None:
 
 
 def _prepare_citus(connection: psycopg.Connection) -> None:
-    """Prepare a database with the extension `citus` for the migrations, which create objects on every node."""
+    """Prepare a database of Citus for migrations.
+
+    They create objects on every node.
+    """
     row = connection.execute(statement("citus_nodes")).fetchone()
     assert row is not None
     if not row[0]:
         return
-    # Functions of the migrations need it on every node, and only a superuser may tell Citus of it.
+    # Functions of the migrations need it on every node, and only a superuser may make Citus know it.
     connection.execute(sql.SQL("CREATE EXTENSION IF NOT EXISTS plpgsql"))
     prepared = connection.execute(statement("prepared_for_citus")).fetchone()
     assert prepared is not None

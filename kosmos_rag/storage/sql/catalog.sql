@@ -12,6 +12,10 @@ SELECT pg_has_role(current_user, 'kosmos_owner', 'SET')
 -- Migrations run as the owner until their transaction ends: the owner owns what they create.
 SET LOCAL ROLE kosmos_owner
 
+-- name: set_sequential_mode
+-- For migrations of distributed tables: one connection to a node after the other. Without Citus it has no effect.
+SET LOCAL citus.multi_shard_modify_mode = 'sequential'
+
 -- name: set_owner_role_for_session
 -- For statements that run outside transactions: CREATE INDEX CONCURRENTLY.
 SET ROLE kosmos_owner

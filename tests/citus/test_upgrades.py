@@ -1,0 +1,72 @@
+"""A database becomes a distributed one: empty, with data and an index in place, and beside every migration."""
+
+import os
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.citus import DISTRIBUTED
+from kosmos_rag.storage.setup import distribute_tables, set_up
+from tests.citus.nodes import Node, add_nodes, new_database
+
+
+@pytest.fixture
+def empty(cluster: DatabaseSettings) -> Iterator[tuple[DatabaseSettings, list[Node]]]:
+    """A database of all nodes, without the extension; the roles have passwords already."""
+    with new_database(os.environ["KOSMOS_TEST_CITUS_URL"]) as made:
+        yield made
+
+
+def _documents() -> list[SourceDocument]:
+    return [SourceDocument(source=f"d{n}", data=f"The margin of quarter {n} is number{n}.".encode()) for n in range(30)]
+
+
+def _rows_of_coordinator(connection: psycopg.Connection) -> dict[str, int]:
+    """Bytes of each distributed table in the coordinator's own file."""
+    sizes = {}
+    for table in DISTRIBUTED:
+        row = connection.execute(
+            "SELECT sum(pg_relation_size(relid))::bigint FROM pg_partition_tree(%s::regclass) WHERE isleaf",
+            [f"kosmos.{table}"],
+        ).fetchone()
+        assert row is not None
+        sizes[table] = row[0]
+    return sizes
+
+
+def test_data_from_before__is_moved_whole_and_goes_on_through_all_migrations(
+    empty: tuple[DatabaseSettings, list[Node]], loaded_settings: Settings
+) -> None:
+    database, members = empty
+    set_up(database)
+    indexes = loaded_settings.indexes.model_copy(update={"unsegmented_chunks": 10, "vector_min_chunks": 10})
+    settings = loaded_settings.model_copy(update={"database": database, "indexes": indexes})
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme").ingest(_documents())
+        engine.tenant("acme").indexes.build()
+        before = [hit.source for hit in engine.tenant("acme").search("number7 margin", 10).hits]
+    add_nodes(database, members)
+    set_up(database)
+    assert distribute_tables(database)
+    assert distribute_tables(database) == []
+    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+        assert not any(_rows_of_coordinator(connection).values())
+
+        def hits() -> list[str]:
+            with Engine(settings, embedder=HashingEmbedder()) as engine:
+                return [hit.source for hit in engine.tenant("acme").search("number7 margin", 10).hits]
+
+        assert hits() == before
+        # Every later revision runs on distributed tables, in both directions.
+        set_up(database, "0001")
+        set_up(database)
+        assert distribute_tables(database)
+        assert hits() == before
+        with Engine(settings, embedder=HashingEmbedder()) as engine:
+            assert engine.tenant("acme").delete([f"d{n}" for n in range(30)]) == 30
+            assert engine.tenant("acme").search("margin").hits == ()
+        assert connection.execute("SELECT count(*) FROM kosmos.chunks").fetchone() == (0,)
