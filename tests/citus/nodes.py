@@ -31,8 +31,8 @@ class Node:
 def nodes(admin: str) -> list[Node]:
     """The coordinator first, then the workers."""
     with psycopg.connect(admin) as connection:
-        rows = connection.execute("SELECT nodename, nodeport, groupid = 0 FROM pg_dist_node ORDER BY groupid").fetchall()
-    return [Node(host=host, port=port, coordinator=coordinator) for host, port, coordinator in rows]
+        rows = connection.execute("SELECT nodename, nodeport, groupid FROM pg_dist_node ORDER BY groupid").fetchall()
+    return [Node(host=host, port=port, coordinator=group == 0) for host, port, group in rows]
 
 
 @contextmanager
