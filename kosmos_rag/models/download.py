@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 from kosmos_rag.core.config import ModelsSettings
@@ -54,6 +55,15 @@ class PulledModel:
         All files are read.
         """
         return [name for name, digest in self.sha256.items() if _sha256_if_file(self.folder / name) != digest]
+
+
+def require_local_models() -> None:
+    """Raise ModelUnavailable if the extra `local` is not installed."""
+    if find_spec("sentence_transformers") is None or find_spec("huggingface_hub") is None:
+        raise ModelUnavailable(
+            "models on this machine need sentence-transformers: pip install 'kosmos-rag[local]', or set url in "
+            "rag.embedding and rag.reranking to servers"
+        )
 
 
 def find_pulled(name: str, models: ModelsSettings) -> PulledModel | None:
@@ -112,10 +122,11 @@ def pull_from_hub(name: str, models: ModelsSettings, on_progress: Progress | Non
         on_progress: called before each file.
 
     Raises:
-        ModelUnavailable: the hub cannot be reached or has no such model, or a file is not what the hub or this package
-            says it is.
+        ModelUnavailable: the extra `local` is missing, the hub cannot be reached or has no such model, or a file is
+            not what the hub or this package says it is.
     """
     _check_name(name)
+    require_local_models()
     if models.offline:
         raise ModelUnavailable(f"{name!r} is not downloaded: models.offline is true; {_remedy(name)}")
     try:

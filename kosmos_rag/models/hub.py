@@ -4,7 +4,7 @@ from pathlib import Path
 
 from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ModelUnavailable
-from kosmos_rag.models.download import find_pulled
+from kosmos_rag.models.download import find_pulled, require_local_models
 
 PACKAGED = "packaged:"
 PACKAGED_MINILM = PACKAGED + "all-MiniLM-L6-v2"
@@ -52,8 +52,9 @@ def find_local(name: str, models: ModelsSettings) -> str | None:
     """Return what loads a model that is on this machine.
 
     Its folder, or its name where the cache of the hub library has it; None where it has to be downloaded. Raises
-    ModelUnavailable as `locate` does.
+    ModelUnavailable as `locate` does, and without the extra `local`.
     """
+    require_local_models()
     location = locate(name)
     if Path(location).is_dir():
         return location

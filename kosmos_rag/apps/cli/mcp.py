@@ -50,9 +50,9 @@ def mcp(
     changes = [f"mcp.{name}={json.dumps(value)}" for name, value in identity.items() if value is not None]
     changes += [f"service.{name}={json.dumps(value)}" for name, value in address.items() if value is not None]
     settings = common.load_settings(*changes)
-    from kosmos_rag.core.extras import needed
+    from kosmos_rag.core.extras import require_extra
 
-    needed("mcp", "fastapi", "uvicorn", "limits", extra="mcp")
+    require_extra("mcp", "mcp", "fastapi", "uvicorn", "limits")
     if not http:
         from kosmos_rag.apps.mcp.stdio import serve as serve_reader
 

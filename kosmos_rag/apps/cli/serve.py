@@ -28,9 +28,9 @@ def serve(
     changes = [f"service.host={host}"] if host else []
     changes += [f"service.port={port}"] if port else []
     settings = common.load_settings(*changes)
-    from kosmos_rag.core.extras import needed
+    from kosmos_rag.core.extras import require_extra
 
-    needed("fastapi", "uvicorn", "limits")
+    require_extra("service", "fastapi", "uvicorn", "limits")
     from kosmos_rag.apps.http.server import serve as serve_until_stopped
     from kosmos_rag.apps.worker.background import run_in_background
 

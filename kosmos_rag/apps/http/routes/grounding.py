@@ -13,7 +13,7 @@ from kosmos_rag.apps.http.grounding import (
     QueryView,
     SqlAnswerView,
 )
-from kosmos_rag.core.extras import needed
+from kosmos_rag.core.extras import require_extra
 
 router = APIRouter(tags=["schema"])
 
@@ -23,7 +23,7 @@ async def ground(query: GroundingRequest, caller: Reader) -> GroundingView:
     """Find the tables, columns and joins that a question needs."""
     if query.explain:
         caller.identity.require(ADMIN)
-    needed("dateparser", "rapidfuzz", extra="schema")
+    require_extra("schema", "dateparser", "rapidfuzz")
     tenant = caller.tenant(query.collection)
     cost = question_cost(SEARCH, query.question)
     result = await caller.run_at_cost(cost, caller.service.groundings.search, tenant, caller.identity, query)
@@ -33,7 +33,7 @@ async def ground(query: GroundingRequest, caller: Reader) -> GroundingView:
 @router.post("/v1/schema/query")
 async def query(body: QueryRequest, caller: Reader) -> QueryView:
     """Run one SELECT on a described database, if `text2sql.databases` enables it."""
-    needed("sqlglot", extra="schema")
+    require_extra("schema", "sqlglot")
     tenant = caller.tenant(body.collection)
     result = await caller.run(caller.service.groundings.query, tenant, caller.identity, body)
     return QueryView.from_record(result)
@@ -45,7 +45,7 @@ async def ask(body: DatabaseQuestion, caller: Reader) -> SqlAnswerView:
 
     The language model writes the query. A refused query is repaired once.
     """
-    needed("dateparser", "rapidfuzz", "sqlglot", extra="schema")
+    require_extra("schema", "dateparser", "rapidfuzz", "sqlglot")
     tenant = caller.tenant(body.collection)
     cost = question_cost(ANSWER, body.question)
     answer = await caller.run_at_cost(cost, caller.service.groundings.answer, tenant, caller.identity, body)
