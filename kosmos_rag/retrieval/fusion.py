@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.types import Candidate, RetrieverStats
 
 Lists: TypeAlias = Mapping[str, Sequence[Candidate]]
@@ -236,12 +237,12 @@ def backfill_phrase_results(strict: Ranking, relaxed: Ranking, phrases: Sequence
         for entry in strict.fused
     ]
     quoted = ", ".join(f'"{phrase}"' for phrase in phrases)
-    count = f"{len(first)} chunks contain {quoted}, the other hits do not" if first else f"no chunk contains {quoted}"
+    matches = f"{count(len(first), 'chunk')} with {quoted} first" if first else f"no chunk contains {quoted}"
     retrievers = {
         **relaxed.retrievers,
         **{f"{name} quoted": candidates for name, candidates in strict.retrievers.items()},
     }
     return (
         Ranking(retrievers=retrievers, fused=[*first, *others]),
-        f"{count}; put + before the quotes to have no others",
+        f"{matches}; put + before the quotes to have no others",
     )

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pgvector import SparseVector
 
 from kosmos_rag.core.text import bm25
+from kosmos_rag.core.text.counts import count
 from kosmos_rag.retrieval.dense import FilteredSet
 from kosmos_rag.retrieval.fusion import CandidateList, QueryWeights, rank_candidates
 from kosmos_rag.retrieval.postings import CHUNKS, MARGIN, Posting, PostingsCache, PostingsRequest, SegmentScores
@@ -84,7 +85,7 @@ class LexicalSearch:
         elif not self._terms:
             reason = "the question has no term to look up: stop words and signs only"
         elif len(scores) < self._limit:
-            reason = f"{len(scores)} visible chunks contain one of the {len(self._terms)} terms"
+            reason = f"{count(len(scores), 'visible chunk')} with one of {count(len(self._terms), 'term')}"
         return rank_candidates(
             scores.items(),
             limit=self._limit,

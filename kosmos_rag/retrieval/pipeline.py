@@ -24,6 +24,7 @@ from kosmos_rag.core.protocols import Embedder, LanguageModel, Reranker
 from kosmos_rag.core.telemetry import genai, tracing
 from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS, RETRIEVAL_FALLBACKS
 from kosmos_rag.core.telemetry.observer import Telemetry
+from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.retrieval.arrange import Vectors, arrange, load_vectors
@@ -560,11 +561,11 @@ def _incomplete_reason(fetched: FetchedPassages, reranked: RerankResult, applied
         return f"{fetched.scope_name} has no documents"
     loaded, relevant, left = len(fetched.passages), len(reranked.passages), len(applied.passages)
     if left < relevant:
-        return f"{loaded} passages found, {left} of them left by signals: {'; '.join(applied.warnings)}"
+        return f"{count(loaded, 'passage')} found, {left} of them left by signals: {'; '.join(applied.warnings)}"
     if relevant < loaded:
-        return f"{loaded} passages found, {relevant} of them relevant enough for the reranking threshold"
+        return f"{count(loaded, 'passage')} found, {relevant} of them relevant enough for the reranking threshold"
     reasons = "; ".join(f"{name}: {stats.reason}" for name, stats in fetched.retrievers.items() if stats.reason)
-    return f"only {relevant} passages are in reach of this question, its reader and its filter ({reasons})"
+    return f"{count(relevant, 'passage')} in reach of this question, its reader and its filter ({reasons})"
 
 
 def _indexed_search(wording: RetrieverQuery, snapshot: Snapshot) -> IndexedSearch | None:

@@ -47,7 +47,7 @@ def test_collection__from_its_creation_to_its_end(kosmos: Run) -> None:
     assert "collection set-preset kb" in refused.stderr
     changed = kosmos("collection", "set-preset", "kb", "--preset", "analytics")
     assert changed.stdout.split("; ")[0] == "the collection kb of tenant default has the preset analytics"
-    assert kosmos("collection", "delete", "kb").stdout.startswith("1 documents removed")
+    assert kosmos("collection", "delete", "kb").stdout.startswith("1 document removed")
     assert kosmos("collection", "list").stdout == "0 collections in tenant default\n"
 
 

@@ -9,6 +9,7 @@ from kosmos_rag.apps.cli.common import console, print_json, warm_up
 from kosmos_rag.apps.cli.options import command
 from kosmos_rag.apps.cli.search import QuestionArgument, SearchOptions
 from kosmos_rag.core.config.display import one_line
+from kosmos_rag.core.text.counts import count
 
 if TYPE_CHECKING:
     from kosmos_rag.core.types import Answer, AnswerEvent, Citation, Context
@@ -124,7 +125,7 @@ def _print_notes(context: "Context") -> None:
         out.print(f"note: {warning}")
     left_out = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in context.omitted.items())
     out.print(
-        f"{len(context.passages)} passages, {context.tokens} of {context.max_tokens} tokens"
+        f"{count(len(context.passages), 'passage')}, {context.tokens} of {context.max_tokens} tokens"
         + (f"; left out: {left_out}" if left_out else ""),
         style="dim",
     )

@@ -13,6 +13,7 @@ from kosmos_rag.apps.cli.common import (
     table,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
+from kosmos_rag.core.text.counts import count
 
 app = typer.Typer(help="Manage the collections of a tenant and their presets.")
 
@@ -95,4 +96,4 @@ def delete(name: NameArgument, *, common: TenantOptions) -> None:
     if common.as_json:
         print_json({"tenant": common.tenant, "collection": name, "removed": removed})
     else:
-        console().print(f"{removed} documents removed with the collection {name} of tenant {common.tenant}")
+        console().print(f"{count(removed, 'document')} removed with the collection {name} of tenant {common.tenant}")

@@ -10,6 +10,7 @@ from kosmos_rag.apps.cli.common import (
     require_not_blank,
 )
 from kosmos_rag.apps.cli.options import WriteOptions, command
+from kosmos_rag.core.text.counts import count
 
 
 @command
@@ -23,8 +24,8 @@ def delete(
     with common.open_engine() as engine:
         tenant = engine.tenant(common.tenant, collection=common.collection)
         matched = match_sources(sources, tenant.sources(), common.tenant, common.collection)
-        count = tenant.delete(sorted(matched))
+        removed = tenant.delete(sorted(matched))
     if common.as_json:
-        print_json({"tenant": common.tenant, "removed": count, "sources": sorted(matched)})
+        print_json({"tenant": common.tenant, "removed": removed, "sources": sorted(matched)})
     else:
-        typer.echo(f"{count} documents removed")
+        typer.echo(f"{count(removed, 'document')} removed")

@@ -11,6 +11,7 @@ from kosmos_rag.apps.cli.common import (
 )
 from kosmos_rag.apps.cli.options import ReadOptions, command
 from kosmos_rag.core.config.display import one_line
+from kosmos_rag.core.text.counts import count
 
 
 @command
@@ -39,4 +40,5 @@ def documents(principal: PrincipalOption = None, *, common: ReadOptions) -> None
     out = console()
     if infos:
         out.print(rows)
-    out.print(f"{len(infos)} documents, {sum(document.chunks for document in infos)} chunks in tenant {common.tenant}")
+    chunks = sum(document.chunks for document in infos)
+    out.print(f"{count(len(infos), 'document')}, {count(chunks, 'chunk')} in tenant {common.tenant}")

@@ -17,6 +17,7 @@ from kosmos_rag.apps.cli.options import WriteOptions, command
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.telemetry.metrics import INGESTION_EMBEDDED_CHUNKS, INGESTION_STAGE_SECONDS, Metric
+from kosmos_rag.core.text.counts import count
 
 if TYPE_CHECKING:
     from kosmos_rag.core.types import IngestReport
@@ -87,10 +88,10 @@ class _ProgressBar:
         """Show the stage of the present batch, as an Observer."""
         if metric is INGESTION_EMBEDDED_CHUNKS:
             self._embedded += int(value)
-            self._bar.update(self._task, description=f"{self._embedded} chunks embedded")
+            self._bar.update(self._task, description=f"{count(self._embedded, 'chunk')} embedded")
         elif metric is INGESTION_STAGE_SECONDS and labels == ("chunk",):
             self._read += 1
-            self._bar.update(self._task, description=f"{self._read} documents read")
+            self._bar.update(self._task, description=f"{count(self._read, 'document')} read")
 
     def gauge(self, metric: Metric, read: Callable[[], float], *labels: str) -> None:
         """Ignore values that are read later, as an Observer."""
@@ -131,10 +132,10 @@ def _print(report: "IngestReport") -> None:
     out = console()
     out.print(
         f"{report.new} new, {report.changed} changed, {report.unchanged} unchanged, {report.removed} removed, "
-        f"{len(report.failed)} failed; {report.chunks} chunks in {report.seconds:.1f} s"
+        f"{len(report.failed)} failed; {count(report.chunks, 'chunk')} in {report.seconds:.1f} s"
         + (f", {report.reused} of them embedded before" if report.reused else "")
     )
-    for reason, count in sorted(report.fallbacks.items()):
-        out.print(f"  {count} chunks by the fallback chunker: {reason}")
+    for reason, chunks in sorted(report.fallbacks.items()):
+        out.print(f"  {count(chunks, 'chunk')} by the fallback chunker: {reason}")
     for failure in report.failed:
         out.print(f"  failed [{failure.code}] {one_line(failure.source)}: {failure.message}")

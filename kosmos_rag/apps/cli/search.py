@@ -19,6 +19,7 @@ from kosmos_rag.apps.cli.common import (
 from kosmos_rag.apps.cli.options import ReadOptions, command
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.text.counts import count
 
 if TYPE_CHECKING:
     from kosmos_rag.core.types import Filter, SearchResult
@@ -180,7 +181,7 @@ def _print(result: "SearchResult") -> None:
         out.print(f"{result.returned} of {result.requested} requested: {result.incomplete_reason}")
     if result.next_cursor:
         out.print(f"next page: --cursor {result.next_cursor}", soft_wrap=True)
-    out.print(f"{result.returned} hits in {result.timings_ms['total']:.0f} ms", style="dim")
+    out.print(f"{count(result.returned, 'hit')} in {result.timings_ms['total']:.0f} ms", style="dim")
 
 
 def preview(text: str) -> str:

@@ -7,6 +7,7 @@ import typer
 from kosmos_rag.apps.cli.common import match_sources, parse_pair, print_json, require_not_blank
 from kosmos_rag.apps.cli.options import WriteOptions, command
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.text.counts import count
 
 
 @command
@@ -33,8 +34,8 @@ def set_metadata(
     with common.open_engine() as engine:
         tenant = engine.tenant(common.tenant, collection=common.collection)
         matched = sorted(match_sources(sources, tenant.sources(), common.tenant, common.collection))
-        count = tenant.update_metadata(matched, changes)
+        changed = tenant.update_metadata(matched, changes)
     if common.as_json:
-        print_json({"tenant": common.tenant, "changed": count, "sources": matched})
+        print_json({"tenant": common.tenant, "changed": changed, "sources": matched})
     else:
-        typer.echo(f"{count} of {len(matched)} documents changed")
+        typer.echo(f"{changed} of {count(len(matched), 'document')} changed")

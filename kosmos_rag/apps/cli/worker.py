@@ -7,6 +7,7 @@ import typer
 
 from kosmos_rag.apps.cli.common import console, print_json
 from kosmos_rag.apps.cli.options import CommonOptions, command
+from kosmos_rag.core.text.counts import count
 
 if TYPE_CHECKING:
     from kosmos_rag.apps.worker import Supervisor
@@ -70,6 +71,6 @@ def _report(supervisor: "Supervisor", *, as_json: bool) -> int:
     if as_json:
         print_json({**documents, "failed": failed, "chunks": chunks})
     else:
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in documents.items())
-        console().print(f"{counts}, {failed} failed; {chunks} chunks")
+        counts = ", ".join(f"{number} {outcome}" for outcome, number in documents.items())
+        console().print(f"{counts}, {failed} failed; {count(chunks, 'chunk')}")
     return failed

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kosmos_rag.core.text.counts import count
+
 if TYPE_CHECKING:
     from kosmos_rag.core.types import Passage, RetrieverStats, SearchResult
 
@@ -44,7 +46,7 @@ def activity_lines(result: "SearchResult") -> Iterator[str]:
     """Yield a line for each of several questions, with what it gave."""
     for asked in result.activity:
         ranks = ", ".join(map(str, asked.ranks)) or "none"
-        yield f"question  {_strip_control(asked.question)} ({asked.returned} hits; ranks {ranks})"
+        yield f"question  {_strip_control(asked.question)} ({count(asked.returned, 'hit')}; ranks {ranks})"
 
 
 def _expansion(result: "SearchResult") -> Iterator[str]:

@@ -230,8 +230,8 @@ def test_filter__that_leaves_nothing_says_so(library: Library) -> None:
     found = library.search(Filter(where={"title": "Nobody's"}))
     assert found.returned == 0
     assert found.incomplete_reason == (
-        "only 0 passages are in reach of this question, its reader and its filter "
-        "(dense: 0 chunks in reach; lexical: 0 visible chunks contain one of the 1 terms)"
+        "0 passages in reach of this question, its reader and its filter "
+        "(dense: 0 chunks in reach; lexical: 0 visible chunks with one of 1 term)"
     )
     assert all(retriever.returned == 0 for retriever in found.retrievers.values())
 

@@ -164,9 +164,7 @@ def test_quotes__that_few_hits_hold_put_those_first(both: Engine, tenant_name: s
     assert {hit.source for hit in found.hits} == set(texts)
     assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
     assert [list(hit.score_contributions)[-1] == "phrase" for hit in found.hits] == [True, False, False]
-    assert found.warnings == (
-        '1 chunks contain "fair, net", the other hits do not; put + before the quotes to have no others',
-    )
+    assert found.warnings == ('1 chunk with "fair, net" first; put + before the quotes to have no others',)
     assert found.operators == Operators(phrases=("fair, net",), excluded=("trial",))
     assert [hit.source for hit in scope.search('gain "fair, net"', 1).hits] == ["c.txt"]
     assert not scope.search('gain "fair, net"', 1).warnings

@@ -56,4 +56,4 @@ def test_result__repeats_each_warning_and_reason_once() -> None:
     assert [asked.cached for asked in fused.activity] == [False, True]
     assert not fused.cached
     assert SearchResult.from_dict(fused.to_dict()) == fused
-    assert "one (1 hits; ranks 1)" in fused.explain()
+    assert "one (1 hit; ranks 1)" in fused.explain()
