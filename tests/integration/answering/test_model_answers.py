@@ -223,7 +223,7 @@ def test_closing__from_another_thread_ends_the_waiting(by_model: Opened, chat: C
         started = time.monotonic()
         with pytest.raises(ModelError, match="cancelled"):
             next(stream)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15
         closing.join()
 
 

@@ -74,7 +74,7 @@ def test_model__is_let_go_when_the_client_is_gone(writing: Running, chat: ChatSe
     with writing.client() as client:
         _, events = _first_event(client)
         assert next(events)[0] == "token"
-    assert chat.given_up.wait(5)
+    assert chat.given_up.wait(20)
     eventually(lambda: writing.service.streams.in_flight == 0)
 
 
@@ -82,7 +82,7 @@ def test_model__is_let_go_when_the_client_of_a_whole_answer_is_gone(writing: Run
     chat.replies = [trickles]
     with writing.post("/v1/answer", json.dumps({"question": QUESTION["query"]}).encode()):
         eventually(lambda: bool(chat.requests), within_s=30)
-    assert chat.given_up.wait(5)
+    assert chat.given_up.wait(20)
     eventually(lambda: writing.service.streams.in_flight == 0)
 
 
@@ -154,6 +154,6 @@ def test_streams__are_told_to_end_when_the_service_stops(writing: Running, chat:
         writing.server.should_exit = True
         began = time.monotonic()
         rest = list(events)
-    assert 0.3 < time.monotonic() - began < 5
+    assert 0.3 < time.monotonic() - began < 20
     assert rest[-1][0] == "error"
     assert "the service is stopping" in rest[-1][1]

@@ -81,7 +81,7 @@ def test_renew__passes_over_a_row_that_somebody_has_locked(queue: Queue, put: Pu
         jobs.lock_leases(connection, [held["locked"].token])
         started = time.perf_counter()
         assert queue.renew([job.token for job in held.values()]) == {job.token for job in held.values()}
-        assert time.perf_counter() - started < 5
+        assert time.perf_counter() - started < 20
 
 
 def test_new_work__on_a_suspect_with_the_same_payload_keeps_the_suspicion(

@@ -132,4 +132,4 @@ def test_frame__that_trickles_meets_the_deadline() -> None:
             receive_frame(theirs, 1000, deadline=start + 0.5)
         stop.set()
         sender.join()
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 20

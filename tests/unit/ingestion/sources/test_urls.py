@@ -286,7 +286,7 @@ def test_server__that_is_slow_is_given_up(part: str, server: Server, ingestion: 
     started = time.monotonic()
     error = _refusal(server.url("/a"), ingestion.model_copy(update={"urls": urls}))
     assert error.code == "unavailable"
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 8
 
 
 @pytest.mark.parametrize("sent", [b"", b"not HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"])

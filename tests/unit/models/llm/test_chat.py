@@ -270,7 +270,7 @@ def test_stream__has_to_begin_in_time(model: Model, reply: Reply, key: str) -> N
     started = time.monotonic()
     with pytest.raises(ModelUnavailable, match=rf"gave no answer within 0\.3 s: raise language_model\.{key}"):
         _ask(model(reply, **{key: 0.3}))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
 
 
 def test_stream__has_to_end_in_time(model: Model, protocol: str) -> None:
@@ -305,7 +305,7 @@ def test_close__hangs_up_at_once(server: ChatServer, model: Model, protocol: str
     pieces = model(reply, protocol=protocol).stream(QUESTION, max_tokens=5)
     _until(lambda: bool(server.requests))
     pieces.close()
-    assert server.given_up.wait(5), "the server still writes"
+    assert server.given_up.wait(20), "the server still writes"
 
 
 def test_close__by_another_thread_ends_the_waiting(server: ChatServer, model: Model) -> None:
@@ -316,7 +316,7 @@ def test_close__by_another_thread_ends_the_waiting(server: ChatServer, model: Mo
     started = time.monotonic()
     with pytest.raises(ModelError, match="was cancelled"):
         next(pieces)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
     closing.join()
 
 
@@ -336,7 +336,7 @@ def test_stream__that_nobody_reads_is_given_up(server: ChatServer, model: Model)
     pieces = model(drips_body).stream(QUESTION, max_tokens=5)
     _until(lambda: bool(server.requests))
     del pieces
-    assert server.given_up.wait(5)
+    assert server.given_up.wait(20)
 
 
 def test_model__that_is_closed_gives_up_its_answers(server: ChatServer, model: Model) -> None:

