@@ -4,8 +4,9 @@
 
 The victim asks questions of examples/ one after the other, first in quiet, then under each attack in turn: 30 clients
 of another tenant with questions of 9 KB, 200 connections with made-up keys, 200 that send headers a byte at a time, and
-600 that send half a header. Attackers run in a process of their own and begin again after each response. Liveness is
-asked on the health port meanwhile. Run it on a machine that does nothing else.
+600 that send half a header. At the end it asks in quiet once more: the targets refer to the lower of the two p95, since
+a service that has just begun is slower. Attackers run in a process of their own and begin again after each response.
+Liveness is asked on the health port meanwhile. Run it on a machine that does nothing else.
 """
 
 import asyncio
@@ -184,12 +185,14 @@ def measure_attacks(folder: str, keys: dict[str, str], questions: list[str], *, 
             with attacked(name, max(2, clients // 50) if quick else clients, url, keys["attacker"]):
                 time.sleep(min(_SETTLE_S, seconds))
                 results[name] = measure(url, health_url, keys["victim"], questions, seconds)
+        time.sleep(min(_SETTLE_S, seconds))
+        results["quiet after"] = measure(url, health_url, keys["victim"], questions, seconds)
     return results
 
 
 def check_targets(results: Figures) -> dict[str, bool]:
     """Return which targets are met."""
-    quiet_p95 = results["quiet"]["p95_ms"]
+    quiet_p95 = min(results[name]["p95_ms"] for name in ("quiet", "quiet after"))
     targets = {}
     for name, (_, _, most) in ATTACKS.items():
         figures = results[name]
