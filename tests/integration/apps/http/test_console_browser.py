@@ -238,13 +238,18 @@ def test_pages__break_no_rule_of_axe_and_do_not_scroll_sideways(
         look()
 
 
+def _record_requests(page: "Page") -> "list[Request]":
+    done: list[Request] = []
+    page.on("requestfinished", lambda request: done.append(request))
+    return done
+
+
 def test_pages__are_light_and_paint_soon(browser: "Browser", served: Running) -> None:
     paints: dict[str, float] = {}
     weights: dict[str, int] = {}
     for path in PAGES * 3:  # the best of three: other tests may run beside this one
         with opened(browser, served) as page:
-            done: list[Request] = []
-            page.on("requestfinished", done.append)
+            done = _record_requests(page)
             page.goto(path, wait_until="networkidle")
             paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
             paints[path] = min(paint, paints.get(path, paint))
