@@ -19,6 +19,7 @@ from kosmos_rag.core.types import (
     SourceDocument,
     VectorStoreFileInfo,
     VectorStoreInfo,
+    is_text,
 )
 from kosmos_rag.core.types.files import file_name, source_of_file
 from kosmos_rag.engine.components import EngineComponents
@@ -36,7 +37,7 @@ from kosmos_rag.storage.files import (
     uploader_principal,
 )
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.storage.queue.uploads import delete_uploads
+from kosmos_rag.storage.queue.uploads import delete_uploads, require_complete
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant, server_time, validate_name
 
@@ -84,6 +85,7 @@ class TenantFiles:
 
         Raises:
             SourceError: The name or the readers cannot be stored.
+            RequestError: An erasure removed bytes of the upload.
             DatabaseError: It is not stored.
         """
         source = source_of_file(upload_id, filename)
@@ -100,6 +102,7 @@ class TenantFiles:
             "acl": [FILE_ADMINISTRATOR, *uploader, *readers],
         }
         with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            require_complete(connection, self._owner.id, upload_id, size)
             now = server_time(connection)
             create_tenant(connection, self._owner, now=now)
             connection.execute(statement("insert_file"), {**values, "now": now})
@@ -217,6 +220,8 @@ class TenantVectorStores:
 
     def require(self, collection: str) -> None:
         """Raise NotFound unless the reader may know of the vector store."""
+        if not is_text(collection):
+            raise NotFound(_NO_STORE)
         values = {"tenant_id": self._owner.id, "collection": collection}
         with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
             if connection.execute(statement("vector_store_exists"), values).fetchone() != (True,):

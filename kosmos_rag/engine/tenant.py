@@ -51,7 +51,7 @@ from kosmos_rag.retrieval.filters import compile_filter
 from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, parse_retriever_options
 from kosmos_rag.retrieval.snapshot import read_routing
 from kosmos_rag.storage.audit.feedback import FeedbackEntry, store_feedback
-from kosmos_rag.storage.audit.log import AuditContext, DatabaseQuery, record_event
+from kosmos_rag.storage.audit.log import AccessWithoutPassages, AuditContext, record_event
 from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.documents import (
     count_documents,
@@ -662,20 +662,21 @@ class Tenant:
             self._audit_policy(self._collection),
         )
 
-    def record_query(self, text: str, outcome: AuditOutcome, milliseconds: float) -> None:
-        """Write a query on a described database to the audit log.
+    def record_access(self, text: str, outcome: AuditOutcome, milliseconds: float = 0.0) -> None:
+        """Write access to what has no passages to the audit log.
 
-        Does nothing if no log is kept. Raises DatabaseError: the reader must not get the rows.
+        It is a query on a described database, or the content of a stored file. Does nothing if no log is kept. Raises
+        DatabaseError: the reader must not get the rows, or the bytes.
 
         Args:
-            text: Name of the database and the SQL.
+            text: Name of the database and the SQL, or name of the file.
             outcome: `hits` if it ran, `refused` if not.
             milliseconds: Duration of the query.
         """
         policy = self._audit_policy(self._collection)
         if policy.enabled:
-            query = DatabaseQuery(question=text, outcome=outcome, milliseconds=milliseconds)
-            record_event(self._parts.database.app, self._reader, query, policy, self._pipelines().settings_hash)
+            access = AccessWithoutPassages(question=text, outcome=outcome, milliseconds=milliseconds)
+            record_event(self._parts.database.app, self._reader, access, policy, self._pipelines().settings_hash)
 
     def _pipelines(self) -> CollectionPipelines:
         """Return the pipelines of the collection by its preset.

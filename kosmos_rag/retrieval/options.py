@@ -27,6 +27,8 @@ _HEAD = struct.Struct(">B8sH")
 _KEY = 8
 """Bytes of a key: two of a ranking of hundreds are never equal by chance."""
 _MAX_CHARS = 100_000
+_MAX_HITS = 50_000
+"""Hits on the pages before that a cursor may name: more than any ranking has."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +86,7 @@ def _decode(parsed: ParsedOptions, cursor: str) -> ParsedOptions:
     except (binascii.Error, struct.error, ValueError):
         raise RequestError(invalid) from None
     ids = packed[_HEAD.size :]
-    if version != _VERSION or len(ids) % _KEY:
+    if version != _VERSION or len(ids) % _KEY or hits > _MAX_HITS:
         raise RequestError(invalid)
     if digest != parsed.digest:
         raise RequestError(

@@ -347,16 +347,21 @@ def rewrite_files(admin_conninfo: str) -> None:
     No file of the server keeps erased rows then.
 
     DELETE and VACUUM leave the bytes of a row in its page until another row needs the space: VACUUM FULL writes each
-    table again, under a lock that excludes readers. The server also keeps old files of its log, under new names, for
-    later use: with `wal_recycle` off it removes them instead, once all of them have been written over.
+    table again, under a lock that excludes readers. The statistics of the planner have values of columns, texts of
+    chunks among them. They are deleted first: ANALYZE would keep those of a table that is empty now. The server also
+    keeps old files of its log, under new names, for later use: with `wal_recycle` off it removes them instead, once all
+    of them have been written over.
 
     Raises:
-        DatabaseError: a table cannot be rewritten, or the administrator may not change `wal_recycle`.
+        DatabaseError: a table cannot be rewritten, or the administrator may not delete statistics or change
+            `wal_recycle`.
     """
     with translate_errors(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
         connection.execute(sql.SQL("SET statement_timeout = 0"))
+        connection.execute(statement("delete_planner_statistics"))
         for table in (*TENANT_TABLES, *EXEMPT_TABLES):
-            connection.execute(sql.SQL("VACUUM (FULL) {}").format(sql.Identifier("kosmos", table)))
+            connection.execute(sql.SQL("VACUUM (FULL, ANALYZE) {}").format(sql.Identifier("kosmos", table)))
+        connection.execute(sql.SQL("VACUUM (FULL) {}").format(sql.Identifier("pg_catalog", "pg_statistic")))
         connection.execute(sql.SQL("ALTER SYSTEM SET wal_recycle = off"))
         try:
             _reload(connection, "off")

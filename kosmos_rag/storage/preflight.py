@@ -115,6 +115,15 @@ class _CatalogueCheck:
             *self._privilege_problems(),
             *self._function_problems(),
             *self._view_problems(),
+            *(
+                f"{kind} {name} on kosmos.{table} is not of the migrations; drop it"
+                for table, kind, name in self._rows(statement("triggers_and_rules"))
+            ),
+            *(
+                f"table {other} is a parent or a child of kosmos.{table}, and has policies of its own; "
+                "end it with ALTER TABLE … NO INHERIT"
+                for table, other in self._rows(statement("outside_relatives"))
+            ),
         ]
 
     def _all(self, query: LiteralString) -> list[tuple[Any, ...]]:

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import ParamSpec, TypeVar
 
+import psycopg
+
 from kosmos_rag.apps.http.streaming import has_room
 from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import KosmosError, Overloaded, RequestError
 from kosmos_rag.core.types import EVERYONE, SourceDocument
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.queue.uploads import CHUNK_BYTES, delete_uploads, store_chunk
+from kosmos_rag.storage.queue.uploads import CHUNK_BYTES, delete_uploads, require_complete, store_chunk
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import create_tenant
 from kosmos_rag.storage.tenants import tenant as tenant_record
@@ -141,7 +143,7 @@ def _delete(database: Database, tenant: Tenant, upload_id: uuid.UUID) -> None:
 def enqueue_upload(database: Database, tenant: Tenant, document: SourceDocument, upload: StoredUpload) -> uuid.UUID:
     """Enqueue a document whose bytes are stored. Returns the job's id.
 
-    Raises SourceError, DatabaseError.
+    Raises SourceError, RequestError, DatabaseError.
 
     Args:
         database: connections.
@@ -150,7 +152,14 @@ def enqueue_upload(database: Database, tenant: Tenant, document: SourceDocument,
         upload: the stored bytes.
     """
     with database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-        return tenant.jobs.enqueue_upload(document, upload.id, connection)
+        return _enqueue(connection, tenant, document, upload)
+
+
+def _enqueue(
+    connection: psycopg.Connection, tenant: Tenant, document: SourceDocument, upload: StoredUpload
+) -> uuid.UUID:
+    require_complete(connection, tenant.id, upload.id, upload.size)
+    return tenant.jobs.enqueue_upload(document, upload.id, connection)
 
 
 def enqueue_once(
@@ -179,7 +188,7 @@ def enqueue_once(
         key: the idempotency key; None to enqueue always.
 
     Raises:
-        RequestError: the key was used with another document.
+        RequestError: the key was used with another document, or an erasure removed bytes of the upload.
         KosmosError: SourceError, ConfigError or DatabaseError.
     """
     if key is None:
@@ -204,7 +213,7 @@ def enqueue_once(
             delete_uploads(connection, tenant.id, [upload.id])
             existing_job: uuid.UUID = claimed[1]
             return existing_job
-        job_id = tenant.jobs.enqueue_upload(document, upload.id, connection)
+        job_id = _enqueue(connection, tenant, document, upload)
         connection.execute(statement("set_idempotency_key_job"), {**values, "job_id": job_id})
         return job_id
 

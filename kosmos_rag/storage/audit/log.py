@@ -38,16 +38,16 @@ from kosmos_rag.storage.tenants import TenantRef
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DatabaseQuery:
-    """A query on a described database; it has no passages."""
+class AccessWithoutPassages:
+    """A query on a described database, or a stored file."""
 
     question: str
-    """Name of the database and the SQL."""
+    """Name of the database and the SQL, or name of the file."""
     outcome: AuditOutcome
     milliseconds: float
 
 
-AuditedResult = SearchResult | Context | Answer | AnswerSources | DocumentLines | DatabaseQuery
+AuditedResult = SearchResult | Context | Answer | AnswerSources | DocumentLines | AccessWithoutPassages
 """A result for a reader; a streamed answer starts with its sources."""
 
 _RANDOM_BITS = 74
@@ -98,7 +98,7 @@ def record_event(
     Raises:
         DatabaseError: the record is not stored, and the reader must not get the result.
     """
-    search = None if isinstance(result, DocumentLines | DatabaseQuery) else _search_result(result)
+    search = None if isinstance(result, DocumentLines | AccessWithoutPassages) else _search_result(result)
     # `is not None`: a result without hits is false.
     search_id = search.id if search is not None and follows is None else None
     record_id = search_id or new_event_id(datetime.now(UTC))
@@ -158,7 +158,7 @@ def _milliseconds(at: datetime) -> int:
 
 
 def _kind(result: AuditedResult) -> AuditKind:
-    if isinstance(result, SearchResult | DocumentLines | DatabaseQuery):
+    if isinstance(result, SearchResult | DocumentLines | AccessWithoutPassages):
         return AuditKind.SEARCH
     return AuditKind.CONTEXT if isinstance(result, Context) else AuditKind.ANSWER
 
@@ -179,7 +179,7 @@ def _context(result: Context | Answer | AnswerSources) -> Context:
 
 
 def _outcome(result: AuditedResult, passages: Sequence[AuditPassage]) -> AuditOutcome:
-    if isinstance(result, DatabaseQuery):
+    if isinstance(result, AccessWithoutPassages):
         return result.outcome
     if not any(passage.shown for passage in passages):
         return AuditOutcome.NONE
@@ -191,7 +191,7 @@ def _passages(result: AuditedResult) -> list[AuditPassage]:
 
     Those of a context that it does not show have `shown` false.
     """
-    if isinstance(result, DatabaseQuery):
+    if isinstance(result, AccessWithoutPassages):
         return []
     if isinstance(result, DocumentLines):
         return [_from_lines(result)]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 
-from kosmos_rag.core.errors import SourceError
+from kosmos_rag.core.errors import RequestError, SourceError
 from kosmos_rag.storage.sql import statement
 
 CHUNK_BYTES = 1 << 20
@@ -59,6 +59,25 @@ def read_upload(connection: psycopg.Connection, tenant_id: uuid.UUID, upload_id:
     if not chunks:
         raise SourceError("not_found", f"upload {upload_id} is no longer stored; send the document again")
     return b"".join(chunks)
+
+
+def require_complete(connection: psycopg.Connection, tenant_id: uuid.UUID, upload_id: uuid.UUID, size: int) -> None:
+    """Check an upload before something refers to it.
+
+    An erasure removes what nothing refers to, also the chunks of an upload that is arriving.
+
+    Args:
+        connection: a transaction of the worker role.
+        tenant_id: the tenant.
+        upload_id: the upload.
+        size: number of bytes that were written.
+
+    Raises:
+        RequestError: bytes are missing.
+    """
+    values = {"tenant_id": tenant_id, "upload_id": upload_id}
+    if connection.execute(statement("size_of_upload"), values).fetchone() != (size,):
+        raise RequestError("an erasure removed a part of the upload while it arrived; send it again")
 
 
 def delete_uploads(connection: psycopg.Connection, tenant_id: uuid.UUID, upload_ids: Collection[uuid.UUID]) -> None:

@@ -173,3 +173,32 @@ SELECT c.relname::text
    AND (c.relkind = 'm'
         OR c.relkind = 'v' AND NOT coalesce('security_invoker=true' = ANY (c.reloptions), false))
  ORDER BY 1
+
+-- name: triggers_and_rules
+-- The migrations make none: one could change a row that is written, or copy it to where our policies do not bind.
+SELECT c.relname::text, 'trigger', t.tgname::text
+  FROM pg_catalog.pg_trigger t
+  JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'kosmos' AND NOT t.tgisinternal
+ UNION ALL
+SELECT c.relname::text, 'rule', w.rulename::text
+  FROM pg_catalog.pg_rewrite w
+  JOIN pg_catalog.pg_class c ON c.oid = w.ev_class
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p')
+ ORDER BY 1, 2, 3
+
+-- name: outside_relatives
+-- Tables of other schemas that inherit from ours, or that ours inherit from: a query on a parent has the policies of the
+-- parent alone.
+SELECT CASE pn.nspname WHEN 'kosmos' THEN p.relname ELSE c.relname END::text,
+       CASE pn.nspname WHEN 'kosmos' THEN quote_ident(cn.nspname) || '.' || quote_ident(c.relname)
+                       ELSE quote_ident(pn.nspname) || '.' || quote_ident(p.relname) END
+  FROM pg_catalog.pg_inherits i
+  JOIN pg_catalog.pg_class p ON p.oid = i.inhparent
+  JOIN pg_catalog.pg_namespace pn ON pn.oid = p.relnamespace
+  JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+  JOIN pg_catalog.pg_namespace cn ON cn.oid = c.relnamespace
+ WHERE (pn.nspname = 'kosmos') <> (cn.nspname = 'kosmos')
+ ORDER BY 1, 2

@@ -80,8 +80,9 @@ DELETE FROM kosmos.idempotency_keys k WHERE k.tenant_id = %(tenant_id)s AND k.jo
 DELETE FROM kosmos.feedback f WHERE f.tenant_id = %(tenant_id)s AND f.subject = %(subject)s
 
 -- name: erase_subject_samples
--- A sample has the principals of its reader and no subject.
-DELETE FROM kosmos.monitor_samples s WHERE s.tenant_id = %(tenant_id)s AND %(subject)s = ANY (s.principals)
+-- A sample has the principals of its reader and no subject. The service adds one for the subject, `user:NAME`.
+DELETE FROM kosmos.monitor_samples s
+ WHERE s.tenant_id = %(tenant_id)s AND s.principals && ARRAY[%(subject)s, 'user:' || %(subject)s]
 
 -- name: mirrors_of_tenant
 -- Periodic jobs that read a source: an erased document that is still there is ingested again.
@@ -108,6 +109,12 @@ SELECT e.number, e.at, e.kind, e.selector_sha256, e.erased, e.retained, e.sha256
 -- name: insert_erasure
 INSERT INTO kosmos.erasures (tenant_id, number, at, kind, selector_sha256, erased, retained, sha256)
 VALUES (%(tenant_id)s, %(number)s, %(at)s, %(kind)s, %(selector_sha256)s, %(erased)s, %(retained)s, %(sha256)s)
+
+-- name: delete_planner_statistics
+-- Of our tables, their partitions and indexes: samples of values, whatever became of the rows.
+DELETE FROM pg_catalog.pg_statistic s
+ USING pg_catalog.pg_class c, pg_catalog.pg_namespace n
+ WHERE s.starelid = c.oid AND c.relnamespace = n.oid AND n.nspname = 'kosmos'
 
 -- name: count_wal_files
 SELECT count(*) FROM pg_ls_waldir()

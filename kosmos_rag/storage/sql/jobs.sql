@@ -350,6 +350,11 @@ VALUES (%(tenant_id)s, %(upload_id)s, %(number)s, %(data)s, %(now)s)
 -- name: read_upload
 SELECT u.data FROM kosmos.uploads u WHERE u.tenant_id = %(tenant_id)s AND u.id = %(upload_id)s ORDER BY u.number
 
+-- name: size_of_upload
+SELECT coalesce(sum(octet_length(u.data)), 0)::bigint
+  FROM kosmos.uploads u
+ WHERE u.tenant_id = %(tenant_id)s AND u.id = %(upload_id)s
+
 -- name: delete_uploads
 DELETE FROM kosmos.uploads u WHERE u.tenant_id = %(tenant_id)s AND u.id = ANY (%(upload_ids)s)
 

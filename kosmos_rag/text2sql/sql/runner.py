@@ -87,7 +87,7 @@ class QueryRunner:
         return url
 
     def _record(self, schema: DatabaseSchema, sql: str, outcome: AuditOutcome, started: float) -> None:
-        self._tenant.record_query(f"query on {schema.name}: {sql}", outcome, (time.monotonic() - started) * 1000)
+        self._tenant.record_access(f"query on {schema.name}: {sql}", outcome, (time.monotonic() - started) * 1000)
 
 
 def _limits(settings: Text2SqlSettings) -> Limits:

@@ -13,6 +13,7 @@ import pytest
 from psycopg import sql
 
 from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.apps.http.uploads import StoredUpload, enqueue_upload
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, FileInfo
@@ -21,7 +22,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.storage.queue.uploads import abandoned_uploads, store_upload
+from kosmos_rag.storage.queue.uploads import abandoned_uploads, store_chunk, store_upload
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tables import metadata
 from tests.integration.variants import opened
@@ -318,6 +319,37 @@ def _files_with(folder: Path, text: bytes) -> list[str]:
     )
 
 
+def test_upload__that_arrives_during_an_erasure_is_refused_and_not_cut(acme: Tenant, logged: Engine) -> None:
+    worker = logged.parts.database.worker
+    with worker.transaction(acme.id, [EVERYONE]) as connection:
+        upload_id = store_upload(connection, acme.id, b"first")
+    acme.erase(source="nothing")
+    with worker.transaction(acme.id, [EVERYONE]) as connection:
+        store_chunk(connection, acme.id, upload_id, 1, b"second")
+    upload = StoredUpload(id=upload_id, sha256="", size=len(b"firstsecond"))
+    with pytest.raises(RequestError, match="send it again"):
+        enqueue_upload(logged.parts.database, acme, SourceDocument(source="new.md", data=b""), upload)
+    with pytest.raises(RequestError, match="send it again"):
+        acme.files().create(upload_id, "new.md", size=upload.size, purpose="assistants")
+
+
+def test_samples__of_a_subject_go_by_the_principal_that_the_service_adds(
+    acme: Tenant, database: DatabaseSettings
+) -> None:
+    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+        for name in ("lovelace", "bob"):
+            connection.execute(
+                "INSERT INTO kosmos.monitor_samples (tenant_id, id, at, space_id, principals, vector, question) "
+                "SELECT tenant_id, %s, now(), id, %s, '[1,0]', 'who is paid?' FROM kosmos.embedding_spaces "
+                "WHERE tenant_id = %s",
+                (uuid4(), [EVERYONE, f"user:{name}"], acme.id),
+            )
+        assert acme.erase(subject="lovelace").erased == {"feedback": 1, "monitor_samples": 1}
+        assert connection.execute("SELECT principals FROM kosmos.monitor_samples").fetchall() == [
+            ([EVERYONE, "user:bob"],)
+        ]
+
+
 def test_purge__leaves_the_text_in_no_file_of_the_server(loaded_settings: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     database = DatabaseSettings(url="embedded", data_dir=folder)
@@ -326,6 +358,7 @@ def test_purge__leaves_the_text_in_no_file_of_the_server(loaded_settings: Settin
         acme = engine.tenant("acme")
         acme.ingest([DOCUMENT, *OTHERS])
         with psycopg.connect(engine.parts.database.admin_conninfo, autocommit=True) as connection:
+            connection.execute("ANALYZE")
             connection.execute("CHECKPOINT")
             assert any(name.startswith("base/") for name in _files_with(folder, SECRET.encode()))
             acme.erase(source=f"*{SECRET}*")
@@ -337,3 +370,15 @@ def test_purge__leaves_the_text_in_no_file_of_the_server(loaded_settings: Settin
         assert _files_with(folder, SECRET.encode()) == []
         assert acme.sources() == ["people/rules.md", "people_xmd"]
         assert acme.search("salary").hits[0].source == "people/rules.md"
+        # ANALYZE would keep what the planner knows of tables that are empty now.
+        assert "salary" in _planner_statistics(engine)
+        acme.erase_all()
+        engine.purge_files()
+        assert "salary" not in _planner_statistics(engine)
+
+
+def _planner_statistics(engine: Engine) -> str:
+    with psycopg.connect(engine.parts.database.admin_conninfo) as connection:
+        query = "SELECT coalesce(string_agg(s::text, ''), '') FROM pg_stats s WHERE s.schemaname = 'kosmos'"
+        ((text,),) = connection.execute(query).fetchall()
+    return str(text)

@@ -1,5 +1,6 @@
 """Pages, groups, facets, diversity and copies of a search, and what each of them must not show."""
 
+import base64
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -103,7 +104,10 @@ def test_cursor__is_of_one_reader_and_one_search(engine: Engine, tenant: Tenant)
     for scope, question, options in others:
         with pytest.raises(RequestError, match=r"cursor is of another search.*use \* for the first page"):
             scope.search(question, 5, cursor=cursor, **options)
-    for broken in (cursor[:-1], cursor[5:], "x", "", "Zm9v", "é", "A" * 200_000):
+    packed = bytearray(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    packed[9:11] = b"\xff\xff"  # the number of hits so far, which the next cursor adds to
+    forged = base64.urlsafe_b64encode(packed).decode().rstrip("=")
+    for broken in (cursor[:-1], cursor[5:], "x", "", "Zm9v", "é", "A" * 200_000, forged):
         with pytest.raises(RequestError, match="cursor"):
             tenant.search(QUESTION, 5, cursor=broken)
 

@@ -48,6 +48,29 @@ MUTANTS = {
     "new table": ("CREATE TABLE kosmos.extra (tenant_id uuid)", "kosmos.extra has row-level security off"),
     "materialised view": ("CREATE MATERIALIZED VIEW kosmos.extra AS SELECT 1", "view kosmos.extra shows the rows"),
     "owner's view": ("CREATE VIEW kosmos.extra AS SELECT * FROM kosmos.chunks", "view kosmos.extra shows the rows"),
+    "trigger": (
+        (
+            "CREATE FUNCTION public.kosmos_open() RETURNS trigger LANGUAGE plpgsql "
+            "AS $$BEGIN NEW.acl := '{everyone}'; RETURN NEW; END$$; CREATE TRIGGER opening BEFORE INSERT "
+            "ON kosmos.chunks FOR EACH ROW EXECUTE FUNCTION public.kosmos_open()"
+        ),
+        "trigger opening on kosmos.chunks is not of the migrations",
+    ),
+    "rule": (
+        "CREATE RULE forget AS ON INSERT TO kosmos.erasures DO INSTEAD NOTHING",
+        "rule forget on kosmos.erasures is not of the migrations",
+    ),
+    "parent outside the schema": (
+        (
+            "CREATE TABLE public.every_chunk (LIKE kosmos.chunks); ALTER TABLE kosmos.chunks INHERIT "
+            "public.every_chunk; GRANT SELECT ON public.every_chunk TO kosmos_app"
+        ),
+        "table public.every_chunk is a parent or a child of kosmos.chunks",
+    ),
+    "child outside the schema": (
+        "CREATE TABLE public.more_feedback () INHERITS (kosmos.feedback); GRANT ALL ON public.more_feedback TO PUBLIC",
+        "table public.more_feedback is a parent or a child of kosmos.feedback",
+    ),
     "schema behind": ("UPDATE kosmos.alembic_version SET version_num = '0000'", "run `kosmos-rag migrate`"),
     "schema too far ahead": (
         "UPDATE kosmos.alembic_version SET version_num = '9999'; COMMENT ON TABLE kosmos.alembic_version IS '9998'",

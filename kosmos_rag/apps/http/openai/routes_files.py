@@ -16,6 +16,7 @@ from kosmos_rag.apps.http.openai.schemas import Cursor, Order, parse_id
 from kosmos_rag.apps.http.openai.shapes import Deleted, FileObject, Listing, listing
 from kosmos_rag.apps.http.uploads import StoredUpload
 from kosmos_rag.core.errors import KosmosError, RequestError
+from kosmos_rag.core.types import AuditOutcome
 from kosmos_rag.core.types.files import file_name
 from kosmos_rag.engine.files import TenantFiles
 
@@ -104,8 +105,13 @@ async def retrieve(file_id: str, caller: Reader) -> FileObject:
 
 @router.get("/files/{file_id}/content", responses=_CONTENT, response_class=Response)
 async def content(file_id: str, caller: Reader) -> StreamingResponse:
-    """Return the bytes of a file."""
+    """Return the bytes of a file.
+
+    The call is in the audit log, if one is kept.
+    """
     info = await caller.run(files_of(caller).get, parse_id(file_id))
+    text = f"content of {info.filename} ({file_name(info.id)})"
+    await caller.run(caller.tenant().record_access, text, AuditOutcome.HITS)
     headers = {"content-length": str(info.bytes), "content-disposition": "attachment"}
     return StreamingResponse(_chunks(caller, info.id), media_type="application/octet-stream", headers=headers)
 

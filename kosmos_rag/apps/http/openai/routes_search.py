@@ -93,7 +93,8 @@ async def embeddings(body: EmbeddingRequest, caller: Reader) -> EmbeddingList:
     texts = [text for text in given if isinstance(text, str) and text]
     if len(texts) < len(given):
         raise RequestError("input: token numbers and empty texts cannot be embedded; send texts")
-    vectors, tokens = await caller.run_at_cost(1 + len(texts) // _TEXTS_OF_ONE_SLOT, _embed, embedder, texts)
+    cost = question_cost(SEARCH, "".join(texts)) + len(texts) // _TEXTS_OF_ONE_SLOT
+    vectors, tokens = await caller.run_at_cost(cost, _embed, embedder, texts)
     return EmbeddingList(
         data=[
             EmbeddingObject(index=index, embedding=_encode(vector, body.encoding_format))

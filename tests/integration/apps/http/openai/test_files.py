@@ -9,6 +9,7 @@ import openai
 import pytest
 
 from kosmos_rag import SourceDocument
+from kosmos_rag.core.errors import RequestError
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
 from tests.integration.apps.http.openai.speaking import Speaking
 
@@ -266,3 +267,21 @@ def test_form__is_read_in_any_order_and_refused_where_it_is_malformed(speaking: 
     assert send(form, **{"content-type": "multipart/form-data"}).status_code == 400
     assert send(form, **{"content-type": "application/json"}).status_code == 400
     assert len(list(speaking.with_key(key).files.list())) == 1
+
+
+def test_subject__of_the_name_of_administrators_sees_no_files(speaking: Speaking) -> None:
+    upload(speaking.client())
+    token = speaking.running.signer.token(sub="*", tenant=speaking.tenant_name, scope="read ingest")
+    with pytest.raises(openai.BadRequestError, match="means every uploader"):
+        speaking.with_key(token).files.list()
+    with pytest.raises(RequestError, match="means every uploader"):
+        speaking.tenant.erase(subject="*")
+
+
+def test_content__is_in_the_audit_log(speaking: Speaking) -> None:
+    client = speaking.client()
+    speaking.tenant.collections.create("pay", preset="corporate")
+    file_id = upload(client)
+    client.files.content(file_id).read()
+    (record,) = speaking.tenant.audit.find()
+    assert (record.subject, record.question) == ("key:app", f"content of leave.md ({file_id})")

@@ -1,5 +1,6 @@
 """Search, embeddings and models through the official SDK; Dify and LiteLLM by requests in their shapes."""
 
+import json
 from typing import Any
 
 import httpx
@@ -171,7 +172,9 @@ def test_dify__retrieves_records(speaking: Speaking, handbook: str) -> None:
 
     def retrieve(body: dict[str, Any], given: Any = headers) -> tuple[int, dict[str, Any]]:
         whole = {"knowledge_id": handbook, "query": QUESTION, "retrieval_setting": {"top_k": 5}} | body
-        answer = httpx.post(f"{speaking.running.url}/dify/retrieval", json=whole, headers=given, timeout=30)
+        said = {**given, "content-type": "application/json"}
+        url = f"{speaking.running.url}/dify/retrieval"
+        answer = httpx.post(url, content=json.dumps(whole), headers=said, timeout=30)
         return answer.status_code, answer.json()
 
     def names(*conditions: dict[str, Any], operator: str = "and") -> set[str]:
@@ -194,8 +197,9 @@ def test_dify__retrieves_records(speaking: Speaking, handbook: str) -> None:
     assert names(condition("in", ["hr"], "team")) == {"leave.md", "old.md"}
     status, refused = retrieve({}, {})
     assert (status, refused["error_code"]) == (401, 1002)
-    status, missing = retrieve({"knowledge_id": "none"})
-    assert (status, missing["error_code"]) == (404, 2001)
+    for name in ("none", "\ud800", "a\0"):
+        status, missing = retrieve({"knowledge_id": name})
+        assert (status, missing["error_code"]) == (404, 2001)
     status, refused = retrieve({"metadata_condition": {"conditions": [condition("contains", "x")]}})
     assert (status, refused["error_code"]) == (422, 422)
     assert "contains" in refused["error_msg"]
