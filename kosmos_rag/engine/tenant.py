@@ -123,6 +123,11 @@ class Tenant:
         model = self._parts.language_model
         return None if model is None else model.name
 
+    @property
+    def history_turns(self) -> int:
+        """Earlier turns that a question may refer to. Raises DatabaseError."""
+        return self._pipelines().settings.rag.answer.history_turns
+
     def complete(self, prompt: str, *, max_tokens: int) -> str:
         """Return the language model's answer to a prompt.
 

@@ -19,6 +19,7 @@ from kosmos_rag.apps.http.body_limits import BodyLimits
 from kosmos_rag.apps.http.concurrency import ConcurrencyLimiter
 from kosmos_rag.apps.http.console import routes as console
 from kosmos_rag.apps.http.console import routes_admin as console_admin
+from kosmos_rag.apps.http.console.pages import missing_page, wants_page
 from kosmos_rag.apps.http.csrf import SameOriginOnly
 from kosmos_rag.apps.http.dependencies import Service
 from kosmos_rag.apps.http.errors import (
@@ -151,8 +152,13 @@ async def handle_validation_error(request: Request, error: Exception) -> Respons
 
 
 async def handle_http_error(request: Request, error: Exception) -> Response:
-    """Respond to an unknown path or method with a problem document."""
+    """Respond to an unknown path or method.
+
+    Browsers get a page, other clients a problem document.
+    """
     assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.NOT_FOUND and wants_page(request):
+        return missing_page(request, error)
     phrase = HTTPStatus(error.status_code).phrase
     problem = Problem(status=error.status_code, name=phrase.lower().replace(" ", "-"), title=phrase)
     return _response(request, problem, str(error.detail), dict(error.headers or {}))

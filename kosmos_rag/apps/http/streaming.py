@@ -36,8 +36,6 @@ ERROR_STATUS = "kosmos_rag.error_status"
 R = TypeVar("R")
 Item = AnswerEvent | Exception | None
 """Passed from the thread of a stream to the event loop; None marks the end."""
-FinalEvent = Callable[[Answer], bytes]
-"""Builds one more event from the complete answer."""
 EncodeItem = Callable[[AnswerEvent | Exception], Sequence[bytes]]
 """Encodes a part of an answer, or the error that ended it."""
 
@@ -214,9 +212,7 @@ def report_early_end(error: Exception) -> Problem:
     return problem
 
 
-def _encode_item(
-    item: AnswerEvent | Exception, *, warning: str | None, final_event: FinalEvent | None, explain: bool
-) -> list[bytes]:
+def _encode_item(item: AnswerEvent | Exception, *, warning: str | None, explain: bool) -> list[bytes]:
     if isinstance(item, Exception):
         problem = report_early_end(item)
         return [format_event("error", problem_document(problem, public_detail(item, problem)))]
@@ -228,8 +224,7 @@ def _encode_item(
     answer = to_dict(item.answer, explain=explain)
     del answer["context"]  # the first event has it
     cited = {name: answer.pop(name) for name in ("sentences", "report")}
-    events = [format_event("citations", cited), format_event("done", answer)]
-    return events if final_event is None else [*events, final_event(item.answer)]
+    return [format_event("citations", cited), format_event("done", answer)]
 
 
 def format_event(name: str, data: Mapping[str, Any]) -> bytes:
@@ -248,7 +243,6 @@ class EventStreamResponse(Response):
         events: AnswerEventStream,
         *,
         warning: str | None = None,
-        final_event: FinalEvent | None = None,
         explain: bool = False,
         encode_item: EncodeItem | None = None,
     ) -> None:
@@ -257,7 +251,6 @@ class EventStreamResponse(Response):
         Args:
             events: The events.
             warning: Added to the warnings of the sources.
-            final_event: Builds one more event after the complete answer.
             explain: Include scores and plans; see `to_dict`.
             encode_item: Encodes the events of another interface, in place of all these.
         """
@@ -265,9 +258,7 @@ class EventStreamResponse(Response):
         super().__init__(media_type=MEDIA_TYPE, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._events = events
-        self._encode_item = encode_item or partial(
-            _encode_item, warning=warning, final_event=final_event, explain=explain
-        )
+        self._encode_item = encode_item or partial(_encode_item, warning=warning, explain=explain)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""

@@ -1,27 +1,29 @@
-"""View model of an answer: text with linked markers, and sources."""
+"""View model of an answer, complete or still being written."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kosmos_rag.apps.http.console.links import source_url
-from kosmos_rag.core.types import Answer, Citation, ContextPassage
+from markupsafe import Markup
 
-_WRAPPED = re.compile(r"(?<=[^\s|])\n(?=[^\s|*>#+-])")
-"""A line break within a paragraph: not before an item, a heading or a quote, and not in a table."""
-_FENCE = re.compile(r"^```[^\n]*\n(.*?)^```[^\S\n]*$", re.MULTILINE | re.DOTALL)
+from kosmos_rag.apps.http.console.links import Span, source_url
+from kosmos_rag.apps.http.console.markdown import (
+    UNSUPPORTED,
+    MarkerLink,
+    complete_markdown,
+    find_words,
+    render_markdown,
+    words_of,
+)
+from kosmos_rag.apps.http.console.rendering import render
+from kosmos_rag.apps.http.errors import problem_document, public_detail
+from kosmos_rag.apps.http.streaming import format_event, report_early_end
+from kosmos_rag.core.types import Answer, AnswerEvent, AnswerPiece, AnswerSources, Citation, ContextPassage, Turn
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
-    """A part of an answer: text, a code block, or a marker."""
-
-    text: str
-    code: bool = False
-    href: str | None = None
-    """URL of a marker's source; None for other parts."""
-    title: str = ""
-    """Title and location of a marker's source."""
+_NEAREST = 3
+"""Passages that a refusal shows."""
+_UPDATE_S = 0.08
+"""Shortest time between two updates of an answer that is being written."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,9 +33,8 @@ class Source:
     marker: str
     title: str
     source: str
-    location: str
+    place: str
     text: str
-    tokens: int
     href: str
     cited: bool
     """Whether a sentence of the answer cites it."""
@@ -44,13 +45,12 @@ class Reply:
     """An answer as the page shows it."""
 
     answer: Answer
-    parts: tuple[Part, ...]
+    html: Markup
     sources: tuple[Source, ...]
-
-    @property
-    def milliseconds(self) -> float:
-        """Duration of the search for its evidence."""
-        return self.answer.context.retrieval.timings_ms["total"]
+    """Cited passages; of a refusal the most similar ones."""
+    others: tuple[Source, ...]
+    copied: str
+    """The text that is copied: the answer with its sources."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -58,57 +58,129 @@ class Reply:
         return (*self.answer.warnings, *self.answer.context.retrieval.warnings)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What the page of an answer says around it."""
+
+    collection: str | None
+    history: tuple[Turn, ...]
+    """The conversation before the question."""
+    follow_up: bool
+    """Whether the next question may refer to this one."""
+    may_inspect: bool
+
+    def turns(self, answer: Answer) -> list[dict[str, str]]:
+        """Return the conversation with an answer, for the next question."""
+        turns = [*self.history, Turn(question=answer.question, answer=answer.text)]
+        return [{"question": turn.question, "answer": turn.answer} for turn in turns]
+
+
 def build_reply(answer: Answer) -> Reply:
     """Build the view of an answer."""
     quotes: dict[int, list[Citation]] = {}
     for sentence in answer.sentences:
         quotes.setdefault(sentence.citation.index, []).append(sentence.citation)
-    cited = {passage.citation.marker: passage.citation for passage in answer.context.passages}
-    links = {marker: source_url(citation, quotes.get(citation.index, ())) for marker, citation in cited.items()}
+    sources = list(_sources(answer.context.passages, quotes))
+    first = sources[:_NEAREST] if answer.refused else [source for source in sources if source.cited]
+    others = [source for source in sources if source not in first]
+    links = _links(answer.context.passages, quotes)
     return Reply(
         answer=answer,
-        parts=tuple(_parts(answer.text, cited, links)),
-        sources=tuple(sources(answer.context.passages, quotes)),
+        html=render_markdown(answer.text, links, spans=_unsupported(answer, links), highlight=UNSUPPORTED),
+        sources=tuple(first),
+        others=tuple(others),
+        copied=_copied(answer.text, [] if answer.refused else first),
     )
 
 
-def sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[Citation]]) -> Iterator[Source]:
-    """Yield the passages of the evidence.
+def _links(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[Citation]]) -> dict[str, MarkerLink]:
+    return {
+        passage.citation.marker: MarkerLink(
+            href=source_url(passage.citation, quotes.get(passage.citation.index, ())),
+            title=", ".join(filter(None, (passage.citation.title, place(passage.citation)))),
+        )
+        for passage in passages
+    }
 
-    `quotes` are the cited sentences by passage number.
-    """
+
+def _sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[Citation]]) -> Iterator[Source]:
+    """Yield the passages; `quotes` are the cited sentences by passage number."""
     for passage in passages:
         citation = passage.citation
         yield Source(
             marker=citation.marker,
             title=citation.title,
             source=citation.source,
-            location=citation.location,
+            place=place(citation),
             text=passage.text,
-            tokens=passage.tokens,
             href=source_url(citation, quotes.get(citation.index, ())),
             cited=citation.index in quotes,
         )
 
 
-def _parts(text: str, cited: Mapping[str, Citation], links: Mapping[str, str]) -> Iterator[Part]:
-    position = 0
-    for fence in _FENCE.finditer(text):
-        yield from _link_markers(text[position : fence.start()].rstrip("\n"), cited, links)
-        yield Part(text=fence[1].rstrip("\n"), code=True)
-        position = fence.end()
-    yield from _link_markers(text[position:].lstrip("\n") if position else text, cited, links)
+def place(citation: Citation) -> str:
+    """Return page and section of a citation, as readers name them."""
+    section = f"section {citation.section[-1]}" if citation.section and citation.section[-1] != citation.title else ""
+    page = ""
+    if citation.page_start is not None:
+        last = citation.page_end or citation.page_start
+        page = f"page {last}" if last == citation.page_start else f"pages {citation.page_start} to {last}"
+    return ", ".join(filter(None, (page, section)))
 
 
-def _link_markers(text: str, cited: Mapping[str, Citation], links: Mapping[str, str]) -> Iterator[Part]:
-    """Split a text at its markers, and link them."""
-    if not cited:
-        yield Part(text=_WRAPPED.sub(" ", text))
-        return
-    for fragment in re.split("(" + "|".join(map(re.escape, cited)) + ")", text):
-        if fragment in cited:
-            yield Part(
-                text=fragment, href=links[fragment], title=f"{cited[fragment].title}, {cited[fragment].location}"
-            )
-        elif fragment:
-            yield Part(text=_WRAPPED.sub(" ", fragment))
+def _unsupported(answer: Answer, markers: Iterable[str]) -> list[Span]:
+    """Return where the sentences are that the sources do not support."""
+    if answer.report is None or answer.refused:
+        return []
+    names = list(markers)
+    found = (find_words(answer.text, words_of(problem.text), without=names) for problem in answer.report.problems)
+    return [_without_heading(answer.text, span) for span in found if span is not None]
+
+
+def _without_heading(text: str, span: Span) -> Span:
+    """Return a span without a leading heading: it states nothing."""
+    start, end = span
+    if not text.startswith("#", text.rfind("\n", 0, start) + 1):
+        return span
+    line_end = text.find("\n", start, end)
+    return (end if line_end < 0 else line_end, end)
+
+
+def _copied(text: str, sources: Sequence[Source]) -> str:
+    lines = [", ".join(filter(None, (f"{it.marker} {it.title}", it.place, it.source))) for it in sources]
+    return "\n".join([text, *(["", "Sources:", *lines] if lines else [])])
+
+
+class AnswerPageEvents:
+    """Encodes an answer as parts of the page.
+
+    Its sources come first, then the text so far, and at last the whole.
+
+    Only the service renders and escapes: scripts put these parts into the page.
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._links: dict[str, MarkerLink] = {}
+        self._text = ""
+        self._updated_at = 0.0
+
+    def __call__(self, item: AnswerEvent | Exception) -> Sequence[bytes]:
+        """Return the events of a part, or of a final error."""
+        if isinstance(item, Exception):
+            problem = report_early_end(item)
+            return [format_event("error", problem_document(problem, public_detail(item, problem)))]
+        if isinstance(item, AnswerSources):
+            passages = item.context.passages
+            self._links = _links(passages, {})
+            html = render("answer_sources.html", question=item.question, sources=list(_sources(passages, {})))
+            return [format_event("sources", {"html": html, "passages": len(passages)})]
+        if isinstance(item, AnswerPiece):
+            self._text += item.text
+            if time.monotonic() - self._updated_at < _UPDATE_S:
+                return []
+            self._updated_at = time.monotonic()
+            return [format_event("text", {"html": render_markdown(complete_markdown(self._text), self._links)})]
+        return [
+            format_event("page", {"html": render("answer.html", reply=build_reply(item.answer), asked=self._asked)})
+        ]

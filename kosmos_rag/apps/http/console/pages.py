@@ -126,6 +126,13 @@ def wants_page(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "")
 
 
+def missing_page(request: Request, error: HTTPException) -> Response:
+    """Return the page of an address that no route has."""
+    response = _error_response(request, error)
+    response.headers.update(_HEADERS)
+    return response
+
+
 def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, NotAuthenticated):
         response = redirect("/sign-in" if read_credentials(request) is None else "/sign-in?ended=1")
@@ -133,6 +140,8 @@ def _error_response(request: Request, error: Exception) -> Response:
         return response
     if isinstance(error, HTTPException):
         status, title, detail, headers = error.status_code, HTTPStatus(error.status_code).phrase, error.detail, {}
+        if status == HTTPStatus.NOT_FOUND and detail == title:
+            title, detail = "There is no such page", "Check the address, or start from one of the pages above."
     elif isinstance(error, KosmosError):
         problem = to_problem(error)
         if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:

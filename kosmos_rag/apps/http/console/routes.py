@@ -5,15 +5,17 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import TypeAdapter, ValidationError
 
-from kosmos_rag.apps.auth.api_keys import ADMIN
+from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST
 from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
-from kosmos_rag.apps.http.console.answers import build_reply
+from kosmos_rag.apps.http.console.answers import AnswerPageEvents, Asked, build_reply
 from kosmos_rag.apps.http.console.api_reference import build_reference
+from kosmos_rag.apps.http.console.examples import example_questions
 from kosmos_rag.apps.http.console.inspector import inspect_result
 from kosmos_rag.apps.http.console.links import parse_span, parse_spans
 from kosmos_rag.apps.http.console.pages import PageRoute, home_path, read_form, redirect, render_page
-from kosmos_rag.apps.http.console.rendering import assets, assets_version, render
+from kosmos_rag.apps.http.console.rendering import assets, assets_version
 from kosmos_rag.apps.http.console.sessions import (
     ConsoleAdministrator,
     ConsoleReader,
@@ -25,9 +27,10 @@ from kosmos_rag.apps.http.console.source_view import CONTEXT_LINES, PAGE_LINES, 
 from kosmos_rag.apps.http.dependencies import Caller
 from kosmos_rag.apps.http.routes import resources
 from kosmos_rag.apps.http.routes.search import start_answer
-from kosmos_rag.apps.http.streaming import MEDIA_TYPE, EventStreamResponse, format_event
+from kosmos_rag.apps.http.schemas import History, to_turns
+from kosmos_rag.apps.http.streaming import MEDIA_TYPE, EventStreamResponse
 from kosmos_rag.core.errors import NotAuthenticated, NotFound, RequestError
-from kosmos_rag.core.types import Answer, DocumentLines
+from kosmos_rag.core.types import DocumentLines, Turn
 from kosmos_rag.engine.tenant import Tenant
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -35,6 +38,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _CACHE_FOREVER = "public, max-age=31536000, immutable"
 _DEPTHS = (10, 20, 50)
 _CLIENT_CLOSED_REQUEST = 499
+_HISTORY: TypeAdapter[History] = TypeAdapter(History)
 
 
 @router.get("/assets/{version_hash}/{name}")
@@ -84,7 +88,9 @@ async def sign_out(request: Request) -> Response:
 @router.get("/")
 async def ask_form(request: Request, caller: ConsoleReader) -> Response:
     """Show the question form."""
-    return render_page(request, "ask.html", reply=None, question="", **await _initial_options(caller))
+    options = await _initial_options(caller)
+    examples = await caller.run(example_questions, caller.scope(options["collection"]))
+    return render_page(request, "ask.html", reply=None, question="", examples=examples, **options)
 
 
 @router.post("/")
@@ -92,22 +98,44 @@ async def ask(request: Request, caller: ConsoleReader) -> Response:
     """Answer a question, as events for scripts, else as a page."""
     fields = await read_form(request)
     question, collection = _question(fields), fields.get("collection")
-    may_inspect = caller.identity.has(ADMIN)
-    events = await start_answer(caller, collection, question, {})
+    history = _history(fields)
+    scope = caller.scope(collection)
+    asked = Asked(
+        collection=collection,
+        history=tuple(history),
+        follow_up=await caller.run(lambda: scope.history_turns > 0),
+        may_inspect=caller.identity.has(ADMIN),
+    )
+    events = await start_answer(caller, collection, question, {"history": history})
     if MEDIA_TYPE in request.headers.get("accept", ""):
-        # The last event has the rendered answer: only the templates escape texts.
-        def page_event(answer: Answer) -> bytes:
-            html = render("answer.html", reply=build_reply(answer), collection=collection, may_inspect=may_inspect)
-            return format_event("page", {"html": html})
-
-        return EventStreamResponse(events, final_event=page_event)
+        return EventStreamResponse(events, encode_item=AnswerPageEvents(asked))
     complete = await events.answer(request.receive)
     if complete is None:
         return Response(status_code=_CLIENT_CLOSED_REQUEST)
     options = await _collection_options(caller, collection)
     return render_page(
-        request, "ask.html", reply=build_reply(complete), question=question, may_inspect=may_inspect, **options
+        request, "ask.html", reply=build_reply(complete), asked=asked, question="", examples=(), **options
     )
+
+
+@router.post("/feedback")
+async def rate(request: Request, caller: ConsoleReader) -> Response:
+    """Store a rating of an answer."""
+    fields = await read_form(request)
+    await caller.run(
+        caller.scope(fields.get("collection")).feedback,
+        fields.get("rating", ""),
+        question=fields.get("question"),
+        comment=fields.get("comment"),
+    )
+    return Response(status_code=HTTPStatus.NO_CONTENT)
+
+
+def _history(fields: dict[str, str]) -> list[Turn]:
+    try:
+        return to_turns(_HISTORY.validate_json(fields.get("history", "[]")))
+    except ValidationError as error:
+        raise RequestError("the conversation cannot be read; open the page again and ask once more") from error
 
 
 def _question(fields: dict[str, str]) -> str:
@@ -133,6 +161,7 @@ async def _collection_options(caller: Caller, named: str | None) -> dict[str, An
         "collections": (await resources.collections(caller)).collections,
         "collection": caller.collection(named),
         "default_collection": caller.identity.default_collection,
+        "may_upload": caller.identity.has(INGEST),
     }
 
 

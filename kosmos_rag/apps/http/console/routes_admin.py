@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import AsyncIterator
 from http import HTTPStatus
+from importlib.resources import files
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -77,8 +78,8 @@ async def upload(request: Request, caller: ConsoleWriter) -> Response:
 
 
 async def _enqueue(caller: Caller, fields: FormData) -> list[JobInfo]:
-    files = [file for file in fields.getlist("files") if isinstance(file, UploadFile) and file.filename]
-    if not files:
+    chosen = [file for file in fields.getlist("files") if isinstance(file, UploadFile) and file.filename]
+    if not chosen:
         raise RequestError("no file was chosen; choose one and send the form again")
     # A restriction under another name would be none.
     if unknown := sorted(fields.keys() - _UPLOAD_FIELDS):
@@ -87,7 +88,7 @@ async def _enqueue(caller: Caller, fields: FormData) -> list[JobInfo]:
     tenant, uploads = caller.scope(_field(fields, "collection") or None), caller.service.uploads
     database = caller.service.engine.parts.database
     ids = []
-    for file in files:
+    for file in chosen:
         document = SourceDocument(source=file.filename or "", data=b"", acl=acl)
         stored = await uploads.store(tenant, _chunks(file))
         try:
@@ -96,6 +97,22 @@ async def _enqueue(caller: Caller, fields: FormData) -> list[JobInfo]:
             await uploads.discard(tenant, stored.id)
             raise
     return await uploads.run(tenant.jobs.find, ids=ids, limit=len(ids))
+
+
+@router.post("/documents/sample")
+async def add_sample(caller: ConsoleWriter) -> Response:
+    """Enqueue the sample documents, for a tenant without any."""
+    database, tenant, uploads = caller.service.engine.parts.database, caller.scope(None), caller.service.uploads
+    with uploads.reserve(caller.identity.tenant):
+        for file in files(__package__).joinpath("samples").iterdir():
+            stored = await uploads.store(tenant, _only(file.read_bytes()))
+            document = SourceDocument(source=file.name, data=b"", acl=(EVERYONE,))
+            await uploads.run(enqueue_upload, database, tenant, document, stored)
+    return redirect("/jobs")
+
+
+async def _only(data: bytes) -> AsyncIterator[bytes]:
+    yield data
 
 
 async def _chunks(file: UploadFile) -> AsyncIterator[bytes]:

@@ -58,7 +58,7 @@ def _take(page: Page, suffix: str) -> None:
     page.goto("/")
     page.fill("#question", ASKED)
     page.press("#question", "Enter")
-    page.wait_for_selector(".sources")
+    page.wait_for_selector("[data-edit]")
     link = page.get_attribute(".answer .text a.marker", "href") or ""
     if "desktop" in suffix:
         page.click(".answer .text a.marker")

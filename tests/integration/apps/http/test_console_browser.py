@@ -1,8 +1,9 @@
 """The console in a browser: answers stream, citations open their source, and nothing is wrong on any page."""
 
 import multiprocessing
-import sys
-from collections.abc import Iterator
+import re
+import time
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +12,18 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.apps.worker.handlers import EngineJobRunner
+from kosmos_rag.core.protocols import Message
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
+from tests.conftest import Server, _cloned
 from tests.integration.apps.http.browsing import DESKTOP, PHONE, chromium
 from tests.integration.apps.http.serving import Running, Signer, serving
 from tests.integration.variants import changed
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Dialog, FilePayload, Page, Request
+    from playwright.sync_api import Browser, ConsoleMessage, Dialog, FilePayload, Page, Request
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +31,22 @@ QUESTION = "How many days of paid annual leave do full-time employees receive?"
 SENTENCE = "All full-time employees receive 20 days of paid annual leave per year."
 LEAVE = f"# Leave\n\n## Annual\n\n{SENTENCE}\n\n" + "Another line of the handbook.\n\n" * 300
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+WRITTEN = f"## Leave\n\n- **{SENTENCE[:-1]}** [1].\n- The moon belongs to the company [1].\n\n{HOSTILE} [1]"
 _KEPT: list[object] = []
+MISSING = "/no/such/page"
 PAGES = ("/", "/inspector", "/documents", "/jobs", "/health")
+
+
+class Writer:
+    """A language model that writes Markdown, slowly where it is asked about the moon."""
+
+    name = "writer"
+
+    def stream(self, messages: Sequence[Message], *, max_tokens: int) -> Generator[str]:
+        slow = "moon" in messages[-1].text
+        for piece in re.findall(r"\S+\s*", WRITTEN):
+            yield piece
+            time.sleep(0.25 if slow else 0.01)
 
 
 @pytest.fixture(scope="module")
@@ -38,27 +55,42 @@ def browser() -> Iterator["Browser"]:
         yield started
 
 
-@pytest.fixture
-def served(settings: Settings, signer: Signer) -> Iterator[Running]:
+@pytest.fixture(scope="module")
+def served(loaded_settings: Settings, server: Server, template: str, signer: Signer) -> Iterator[Running]:
     """A service in development, with documents, one of them hostile."""
     signals = {"header_match": {"weight": 0.15}, "intro_penalty": {"weight": -0.3}, "word_overlap": {"weight": 0.3}}
-    wanted = changed(settings, {"service.development.tenant": "acme"})
-    wanted = wanted.model_copy(
-        update={"rag": wanted.rag.model_validate(wanted.rag.model_dump() | {"signals": signals})}
-    )
-    with Engine(wanted, embedder=HashingEmbedder()) as engine:
-        engine.tenant("acme").ingest(
-            [
-                SourceDocument(source="leave.md", data=LEAVE.encode()),
-                SourceDocument(source="bonus.md", data=f"# Bonus {HOSTILE}\n\nThe bonus {HOSTILE} is paid.\n".encode()),
-            ]
+    with _cloned(server, template) as database:
+        wanted = changed(
+            loaded_settings.model_copy(update={"database": database}),
+            {
+                "service.development.tenant": "acme",
+                "service.rates.subject_per_minute": 0,
+                "rag.answer.mode": "generative",
+                "rag.answer.history_turns": 2,
+            },
         )
-        with serving(engine, signer) as started:
-            yield started
+        wanted = wanted.model_copy(
+            update={"rag": wanted.rag.model_validate(wanted.rag.model_dump() | {"signals": signals})}
+        )
+        with Engine(wanted, embedder=HashingEmbedder(), language_model=Writer()) as engine:
+            engine.tenant("acme").ingest(
+                [
+                    SourceDocument(source="leave.md", data=LEAVE.encode()),
+                    SourceDocument(
+                        source="bonus.md", data=f"# Bonus {HOSTILE}\n\nThe bonus {HOSTILE} is paid.\n".encode()
+                    ),
+                ]
+            )
+            with serving(engine, signer) as started:
+                yield started
 
 
 def _markdown(name: str, data: bytes) -> "FilePayload":
     return {"name": name, "mimeType": "text/markdown", "buffer": data}
+
+
+def _is_fault(message: "ConsoleMessage") -> bool:
+    return message.type in {"error", "warning"} and not message.location["url"].endswith(MISSING)
 
 
 @contextmanager
@@ -67,12 +99,13 @@ def opened(browser: "Browser", served: Running, **options: Any) -> Iterator["Pag
     wrong: list[str] = []
     context = browser.new_context(base_url=served.url, **{"viewport": DESKTOP, **options})
     page = context.new_page()
+    page.set_default_timeout(15_000)
 
     def refuse(dialog: "Dialog") -> None:
         wrong.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
-    page.on("console", lambda message: wrong.append(message.text) if message.type in {"error", "warning"} else None)
+    page.on("console", lambda message: wrong.append(message.text) if _is_fault(message) else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("dialog", refuse)
     page.on("request", lambda request: None if request.url.startswith(served.url) else wrong.append(request.url))
@@ -88,68 +121,71 @@ def _ask(page: "Page", question: str = QUESTION) -> None:
     page.keyboard.press("/")
     page.keyboard.type(question)
     page.keyboard.press("Enter")
-    page.wait_for_selector(".sources")
+    page.wait_for_selector("[data-edit]")
 
 
-def test_answer__streams_and_a_citation_opens_its_source_beside_it(browser: "Browser", served: Running) -> None:
-    with opened(browser, served) as page:
+def test_answer__streams_as_text_with_links_and_leads_to_its_sources(browser: "Browser", served: Running) -> None:
+    with opened(browser, served, permissions=["clipboard-read", "clipboard-write"]) as page:
         _ask(page)
-        assert SENTENCE in page.inner_text(".answer .text")
-        assert page.url == f"{served.url}/"
-        page.click(".answer .text a.marker")
+        assert page.locator(".answer .text :is(h3, h4)").inner_text() == "Leave"
+        assert page.inner_text(".answer .text strong") == SENTENCE[:-1]
+        assert page.locator(".answer .text").get_by_text("**").count() == 0
+        assert "script>alert(1)" in page.inner_text(".answer .text")
+        assert page.locator(".answer :is(script, img)").count() == 0
+        assert page.locator("main img, main script").count() == 0
+        assert "The moon belongs to the company" in page.locator("mark.unsupported").all_inner_texts()
+        assert SENTENCE[:-1] not in page.locator("mark.unsupported").all_inner_texts()
+        assert page.get_by_text(QUESTION).count() == 1
+        assert page.input_value("#question") == ""
+        marker = page.locator(".answer .text a.marker").first
+        marker.hover()
+        assert SENTENCE in page.inner_text("#preview")
+        page.keyboard.press("Escape")
+        assert page.locator("#preview").is_hidden()
+        marker.click()
         page.wait_for_selector("#reader article")
         assert page.inner_text("#reader mark") == SENTENCE
         assert page.locator("#reader mark").is_visible()
         page.keyboard.press("Escape")
         assert page.locator("#reader").is_hidden()
-        page.goto(page.get_attribute(".answer .text a.marker", "href") or "")
-        assert page.inner_text("mark") == SENTENCE
-        box = page.locator("mark").bounding_box()
-        assert box is not None
-        assert 0 < box["y"] < DESKTOP["height"]
-        page.go_back()
+        page.click("[data-copy]")
+        page.wait_for_selector("text=Copied")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied.startswith(WRITTEN.removesuffix(f"{HOSTILE} [1]"))
+        assert "Sources:\n[1] Leave" in copied
+        page.click(".rate >> text=No")
+        page.fill(".rate input[name=comment]", "It is 25 days.")
+        page.click(".rate >> text=Send")
+        page.wait_for_selector("text=Thank you.")
+        page.fill(".follow-up textarea", "And per month?")
+        page.press(".follow-up textarea", "Enter")
+        page.wait_for_selector(".answer + .answer [data-edit]")
+        assert page.locator(".answer").count() == 2
+        assert len(page.input_value(".answer + .answer input[name=history] >> nth=0")) > len(WRITTEN)
+        page.goto(page.get_attribute(".answer .text a.marker >> nth=0", "href") or "/")
 
 
-def test_answer__comes_without_scripts(browser: "Browser", served: Running) -> None:
+def test_answer__can_be_stopped_and_keeps_its_sources(browser: "Browser", served: Running) -> None:
+    with opened(browser, served) as page:
+        page.goto("/")
+        page.fill("#question", "How many days of paid annual leave do full-time employees of the moon receive?")
+        page.press("#question", "Enter")
+        page.wait_for_selector("text=Writing …")
+        page.wait_for_selector(".answer .text h3, .answer .text h4")
+        page.click(".stop")
+        page.wait_for_selector("text=Stopped.")
+        assert page.locator(".answer [data-passage]").count() >= 1
+        assert page.locator(".ask .primary").is_visible()
+
+
+def test_pages__work_without_scripts(browser: "Browser", served: Running) -> None:
     with opened(browser, served, java_script_enabled=False) as page:
         page.goto("/")
         page.fill("#question", QUESTION)
-        page.press("#question", "Enter")
+        page.click(".ask .primary")
         page.wait_for_selector(".sources")
-        page.click(".answer .text a.marker")
+        page.click(".answer .text a.marker >> nth=0")
         assert page.inner_text("mark") == SENTENCE
-
-
-def test_hostile_texts__stay_texts(browser: "Browser", served: Running) -> None:
-    with opened(browser, served) as page:
-        _ask(page, "Is the bonus paid?")
-        assert HOSTILE in page.inner_text("#reply")
-        for path in ("/documents", "/inspector"):
-            page.goto(path)
-        page.fill("#question", f"Is the bonus paid? {HOSTILE}")
-        page.press("#question", "Enter")
-        page.wait_for_selector(".trace")
-        page.hover(".ranking.fused li >> nth=0")
-        assert page.locator(".highlighted").count() >= 3
-        assert page.locator("main img, main script").count() == 0
-
-
-def test_upload__is_followed_to_its_end(browser: "Browser", served: Running) -> None:
-    with opened(browser, served) as page:
-        page.goto("/documents")
-        file = _markdown("travel.md", b"# Travel\n\nBy train.\n")
-        page.set_input_files("#files", [file])
-        page.click("#upload .primary")
-        page.wait_for_selector("text=waits for a worker")
-        _work(served)
-        page.wait_for_selector("#uploads .done")
-        page.wait_for_selector("table >> text=travel.md")
-        page.goto("/jobs")
-        assert "travel.md" in page.inner_text("tr.done")
-
-
-def test_upload__without_scripts_leads_to_its_job(browser: "Browser", served: Running) -> None:
-    with opened(browser, served, java_script_enabled=False) as page:
         page.goto("/documents")
         page.set_input_files("#files", [_markdown("sea.md", b"# Sea\n")])
         page.fill("#readers", "department:hr")
@@ -158,24 +194,41 @@ def test_upload__without_scripts_leads_to_its_job(browser: "Browser", served: Ru
         assert page.url.endswith("/jobs")
 
 
+def test_inspector__highlights_a_hit_and_shows_hostile_text_as_text(browser: "Browser", served: Running) -> None:
+    with opened(browser, served) as page:
+        page.goto("/inspector")
+        page.fill("#question", f"Is the bonus paid? {HOSTILE}")
+        page.press("#question", "Enter")
+        page.wait_for_selector(".trace")
+        page.hover(".ranking.fused li >> nth=0")
+        assert page.locator(".highlighted").count() >= 3
+        assert page.locator("main img, main script").count() == 0
+
+
 def test_uploads__are_followed_together_and_keep_their_readers(browser: "Browser", served: Running) -> None:
     with opened(browser, served) as page:
         polls: list[str] = []
         page.on("request", lambda request: polls.append(request.url) if "/jobs/states" in request.url else None)
         page.goto("/documents")
-        names = [f"part-{number}.md" for number in range(12)]
-        files = [_markdown(name, name.encode()) for name in names]
+        names = [f"part-{number}.md" for number in range(4)]
         page.fill("#readers", "department:hr")
-        page.set_input_files("#files", files)
+        page.set_input_files("#files", [_markdown(name, name.encode()) for name in names])
         page.click("#upload .primary")
-        page.wait_for_selector("#uploads li:nth-child(12)")
+        page.wait_for_selector("#uploads li:nth-child(4)")
         page.wait_for_selector("#upload .primary:not([disabled])")
         assert page.input_value("#readers") == "department:hr"
-        page.wait_for_timeout(2500)
-        assert 1 <= len(polls) <= 12, "one request a second for all of them"
+        page.fill("#readers", "")
+        page.set_input_files("#files", [_markdown("travel.md", b"# Travel\n\nBy train.\n")])
+        page.click("#upload .primary")
+        page.wait_for_selector("#uploads li:nth-child(5)")
+        page.wait_for_selector("text=waits for a worker")
         _work(served)
         page.wait_for_selector("#uploads li:not(.done)", state="detached")
-        assert page.locator("#uploads .done").count() == 12
+        assert page.locator("#uploads .done").count() == 5
+        assert 1 <= len(polls) <= 12, "one request a second for all of them"
+        page.wait_for_selector("table >> text=travel.md")
+        page.goto("/jobs")
+        assert "travel.md" in page.inner_text("tr.done >> nth=0")
 
 
 def test_live_parts__say_that_they_are_old_when_the_service_is_away(browser: "Browser", served: Running) -> None:
@@ -221,15 +274,15 @@ def test_pages__break_no_rule_of_axe_and_do_not_scroll_sideways(
             wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             assert page.evaluate(wide) == 0, page.url
 
-        for path in (*PAGES, "/sign-in"):
+        for path in (*PAGES, "/sign-in", MISSING):
             page.goto(path)
             look()
         _ask(page)
         look()
-        page.click(".answer .text a.marker")
+        page.click(".answer .text a.marker >> nth=0")
         page.wait_for_selector("#reader article")
         look()
-        page.goto(page.get_attribute(".answer .text a.marker", "href") or "")
+        page.goto(page.get_attribute(".answer .text a.marker >> nth=0", "href") or "")
         look()
         page.goto("/inspector")
         page.fill("#question", QUESTION)
@@ -244,19 +297,29 @@ def _record_requests(page: "Page") -> "list[Request]":
     return done
 
 
-def test_pages__are_light_and_paint_soon(browser: "Browser", served: Running) -> None:
-    paints: dict[str, float] = {}
-    weights: dict[str, int] = {}
-    for path in PAGES * 3:  # the best of three: other tests may run beside this one
+def test_pages__are_light_and_do_not_shift(browser: "Browser", served: Running) -> None:
+    for path in PAGES:
         with opened(browser, served) as page:
             done = _record_requests(page)
             page.goto(path, wait_until="networkidle")
-            paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-            paints[path] = min(paint, paints.get(path, paint))
-            weights[path] = sum(request.sizes()["responseBodySize"] for request in done)
-    sys.stderr.write(f"first paint, ms: {paints}; bytes: {weights}\n")
-    assert max(paints.values()) < 1000
-    assert max(weights.values()) < 200_000
+            assert sum(request.sizes()["responseBodySize"] for request in done) < 200_000, path
+            shifts = """() => new Promise((resolve) => new PerformanceObserver((list) => resolve(list.getEntries()
+              .reduce((sum, entry) => sum + entry.value, 0))).observe({type: "layout-shift", buffered: true})
+              ?? setTimeout(() => resolve(0), 50))"""
+            assert page.evaluate(shifts) < 0.05, path
+
+
+def test_unknown_addresses__are_a_page(browser: "Browser", served: Running) -> None:
+    context = browser.new_context(base_url=served.url)
+    page = context.new_page()
+    response = page.goto("/no/such/page")
+    assert response is not None
+    assert response.status == 404
+    assert "unsafe" not in response.headers["content-security-policy"]
+    assert "There is no such page" in page.inner_text("h1")
+    page.click("text=Go to the first page")
+    page.wait_for_selector("#question")
+    context.close()
 
 
 def test_signing_in__is_by_a_key_once(browser: "Browser", running: Running) -> None:
@@ -265,7 +328,7 @@ def test_signing_in__is_by_a_key_once(browser: "Browser", running: Running) -> N
         assert page.url.endswith("/sign-in")
         page.fill("#credentials", running.key("mine", "read"))
         page.click("text=Sign in >> nth=-1")
-        page.wait_for_selector("#question")
+        page.wait_for_selector("text=No documents yet")
         assert page.evaluate("document.cookie") == ""
         assert page.locator("nav >> text=Inspector").count() == 0
         page.click("text=Sign out")

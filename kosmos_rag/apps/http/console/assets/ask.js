@@ -1,35 +1,69 @@
-// Shows the answer while it is written, and the source of a citation next to it.
+// Shows the answer while it is written, previews of its passages, and the source of a citation next to it.
 
 import { fetchPart, request } from "./fetching.js";
 
 const form = document.getElementById("ask");
 const reply = document.getElementById("reply");
 const reader = document.getElementById("reader");
-const [askButton, stopButton] = form.querySelectorAll("button");
+const preview = document.getElementById("preview");
+const question = document.getElementById("question");
+const stopButton = form?.querySelector(".stop");
+const askButton = form?.querySelector(".primary");
 let active = null; // the AbortController of the answer that is being written
 
-form.addEventListener("submit", async (event) => {
+// Each form that posts a question: the main one, examples, and follow-ups.
+document.addEventListener("submit", (event) => {
+  const asking = event.target;
+  if (new URL(asking.action).pathname !== "/" || asking.method !== "post") return;
   event.preventDefault();
+  const body = new URLSearchParams(new FormData(asking, event.submitter));
+  if (body.get("question")?.trim()) ask(body, asking.classList.contains("follow-up") ? asking : null);
+});
+
+// Enter asks, Shift and Enter begin a new line.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing || !event.target.matches?.("form.ask textarea")) return;
+  event.preventDefault();
+  event.target.form.requestSubmit(event.target.form.querySelector("button"));
+});
+
+/** Ask a question, and show its answer in place of the last one, or after it for a follow-up. */
+async function ask(body, followUp) {
   active?.abort();
   const controller = (active = new AbortController());
-  const body = new URLSearchParams(new FormData(form));
-  setBusy(true);
   closeReader();
-  reply.replaceChildren(createElement("article", "answer", [createElement("h2", "question", body.get("question"))]));
+  hidePreview();
+  const article = createElement("article", "answer", [
+    createElement("h2", "question", body.get("question")),
+    createElement("p", "progress", ""),
+  ]);
+  if (followUp) {
+    followUp.closest(".answer").after(article);
+    followUp.remove();
+  } else {
+    reply.replaceChildren(article);
+  }
+  const view = { article };
+  article.querySelector(".progress").setAttribute("role", "status");
+  question.value = "";
+  question.placeholder = "Ask another question";
+  setBusy(true);
+  showProgress(view, "Searching …");
   try {
     const headers = { accept: "text/event-stream" };
     const response = await request("/", { method: "POST", body, headers, signal: controller.signal });
     let last = null;
-    for await (const [name, data] of readEvents(response.body)) showEvent((last = name), data);
-    if (last !== "page" && last !== "error") showNotice("The answer is incomplete. Ask again.");
+    for await (const [name, data] of readEvents(response.body)) showEvent(view, (last = name), data);
+    if (last !== "page" && last !== "error") showNotice(view, "The answer is incomplete. Ask again.");
   } catch (error) {
-    if (active === controller) showNotice(error.name === "AbortError" ? "Stopped." : error.message);
+    if (error.name === "AbortError") showProgress(view, "Stopped.");
+    else showNotice(view, error.message);
   } finally {
     if (active === controller) setBusy(false);
   }
-});
+}
 
-stopButton.addEventListener("click", () => active?.abort());
+stopButton?.addEventListener("click", () => active?.abort());
 
 function setBusy(busy) {
   askButton.hidden = busy;
@@ -53,26 +87,53 @@ async function* readEvents(stream) {
   }
 }
 
-function showEvent(name, data) {
-  const answer = reply.querySelector(".answer");
+/** Show a part of an answer. The service rendered it, and escaped every text in it. */
+function showEvent(view, name, data) {
   if (name === "sources") {
-    const count = `${data.context.passages.length} passages of evidence`;
-    answer.append(createElement("div", "text", []), createElement("p", "facts", count));
-  } else if (name === "token") {
-    answer.querySelector(".text").append(data.text);
+    replaceArticle(view, data.html);
+    showProgress(view, data.passages === 1 ? "Reading 1 passage …" : `Reading ${data.passages} passages …`);
+  } else if (name === "text") {
+    showProgress(view, "Writing …");
+    updateText(view.article.querySelector(".text"), parse(data.html));
   } else if (name === "page") {
-    // The service rendered this page of the answer, and escaped every text in it.
-    const page = new DOMParser().parseFromString(data.html, "text/html");
-    reply.replaceChildren(document.adoptNode(page.querySelector(".answer")));
+    replaceArticle(view, data.html);
   } else if (name === "error") {
-    showNotice(data.detail);
+    showNotice(view, data.detail);
   }
 }
 
-function showNotice(text) {
+function parse(html) {
+  return document.adoptNode(new DOMParser().parseFromString(html, "text/html").body);
+}
+
+function replaceArticle(view, html) {
+  const article = parse(html).querySelector(".answer");
+  view.article.replaceWith(article);
+  view.article = article;
+  showControls(article);
+}
+
+/** Replace the blocks that have changed: what the reader selects in the others stays selected. */
+function updateText(shown, fresh) {
+  const blocks = [...fresh.childNodes];
+  blocks.forEach((block, index) => {
+    const old = shown.childNodes[index];
+    if (!old) shown.append(block);
+    else if (!old.isEqualNode(block)) old.replaceWith(block);
+  });
+  while (shown.childNodes.length > blocks.length) shown.lastChild.remove();
+}
+
+function showProgress(view, text) {
+  const progress = view.article.querySelector(".progress");
+  if (progress && progress.textContent !== text) progress.textContent = text;
+}
+
+function showNotice(view, text) {
   const notice = createElement("p", "notice", text);
   notice.setAttribute("role", "alert");
-  reply.querySelector(".answer").append(notice);
+  view.article.querySelector(".progress")?.replaceChildren();
+  view.article.append(notice);
 }
 
 function createElement(name, className, content) {
@@ -82,14 +143,97 @@ function createElement(name, className, content) {
   return node;
 }
 
+// What an answer offers to pages with scripts only: copying, editing, rating.
+
+function showControls(root) {
+  for (const control of root.querySelectorAll("[data-copy], [data-edit], .rate")) control.hidden = false;
+}
+
+if (reply) showControls(reply);
+
+reply?.addEventListener("click", async (event) => {
+  const button = event.target.closest("button");
+  if (button?.dataset.copy !== undefined) {
+    await copyText(button.dataset.copy);
+    button.textContent = "Copied";
+  } else if (button?.dataset.edit !== undefined) {
+    question.value = button.dataset.edit;
+    question.focus();
+  }
+});
+
+/** Copy a text. The clipboard interface is there with HTTPS and on this machine only. */
+async function copyText(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = createElement("textarea", "hidden", text);
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
+reply?.addEventListener("submit", async (event) => {
+  const rating = event.target.closest(".rate");
+  if (!rating) return;
+  event.preventDefault();
+  const body = new URLSearchParams(new FormData(rating, event.submitter));
+  const thanks = rating.querySelector(".thanks");
+  try {
+    await request("/feedback", { method: "POST", body, headers: { accept: "application/json" } });
+    const reason = rating.querySelector(".reason");
+    const asks = body.get("rating") === "down" && reason.hidden;
+    for (const part of rating.querySelectorAll(":scope > button, :scope > span:not(.thanks)")) part.hidden = true;
+    reason.hidden = !asks;
+    if (asks) reason.querySelector("input").focus();
+    thanks.textContent = asks ? "" : "Thank you.";
+  } catch (error) {
+    thanks.textContent = error.message;
+  }
+});
+
+// The passage of a marker while the pointer or the focus is on it.
+
+for (const kind of ["pointerover", "focusin"]) {
+  reply?.addEventListener(kind, (event) => {
+    const marker = event.target.closest?.(".text a.marker");
+    if (marker && event.pointerType !== "touch") showPreview(marker);
+    else hidePreview();
+  });
+}
+reply?.addEventListener("pointerleave", () => hidePreview());
+addEventListener("scroll", () => hidePreview(), { passive: true });
+
+function showPreview(marker) {
+  const passages = [...marker.closest(".answer").querySelectorAll("[data-passage]")];
+  const passage = passages.find((item) => item.dataset.passage === marker.textContent);
+  if (!passage) return;
+  marker.removeAttribute("title");
+  marker.setAttribute("aria-describedby", "preview");
+  preview.replaceChildren(
+    createElement("strong", "", passage.querySelector(".title").textContent),
+    createElement("span", "location", passage.querySelector(".location").textContent),
+    createElement("p", "", passage.querySelector("blockquote").textContent),
+  );
+  preview.hidden = false;
+  const at = marker.getBoundingClientRect();
+  const below = at.bottom + preview.offsetHeight + 12 < innerHeight;
+  preview.style.left = `${Math.max(8, Math.min(at.left, innerWidth - preview.offsetWidth - 8))}px`;
+  preview.style.top = `${below ? at.bottom + 6 : Math.max(8, at.top - preview.offsetHeight - 6)}px`;
+}
+
+function hidePreview() {
+  if (preview) preview.hidden = true;
+}
+
 // The source next to the answer.
 
 let openLink = null; // the link whose source is shown
 
-reply.addEventListener("click", async (event) => {
+reply?.addEventListener("click", async (event) => {
   const link = event.target.closest("a[data-source]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   event.preventDefault();
+  hidePreview();
   try {
     const source = await fetchPart(link.href, "article.source");
     openReader(source, link);
@@ -110,8 +254,8 @@ function openReader(source, link) {
   reader.replaceChildren(createElement("div", "bar", [pageLink, closeButton]), source);
   reader.hidden = false;
   document.body.classList.add("reader-open");
-  const cited = reader.querySelector("#cited, .cited");
-  if (cited) reader.scrollTop = cited.offsetTop - reader.clientHeight / 4;
+  const cited = reader.querySelector("#cited, mark");
+  if (cited) reader.scrollTop += cited.getBoundingClientRect().top - reader.getBoundingClientRect().top - reader.clientHeight / 4;
   closeButton.focus({ preventScroll: true });
 }
 
@@ -125,5 +269,7 @@ function closeReader() {
 }
 
 addEventListener("keydown", (event) => {
-  if (event.key === "Escape") closeReader();
+  if (event.key !== "Escape") return;
+  if (preview && !preview.hidden) hidePreview();
+  else closeReader();
 });
