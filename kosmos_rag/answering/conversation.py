@@ -1,14 +1,17 @@
 """Rewrite a follow-up question so that it can be searched alone."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kosmos_rag.answering.sanitize import sanitize
 from kosmos_rag.answering.templates import Prompt
 from kosmos_rag.core.config.display import one_line, show
-from kosmos_rag.core.errors import ModelError, first_line
+from kosmos_rag.core.errors import ModelError, reader_message
 from kosmos_rag.core.protocols import LanguageModel
 from kosmos_rag.core.types import Turn
+
+logger = logging.getLogger(__name__)
 
 _MAX_QUESTION_CHARS = 1_000
 _MAX_TURN_CHARS = 2_000
@@ -50,7 +53,9 @@ def contextualize(model: LanguageModel, prompt: Prompt, question: str, history: 
         finally:
             stream.close()
     except Exception as error:  # noqa: BLE001 — a failing model must not fail the search
-        return RewrittenQuery(question=question, warnings=(f"searched without the conversation: {first_line(error)}",))
+        logger.warning("a question was not rewritten: %s", error, extra={"action": "rewriting_failed"})
+        warning = f"searched without the conversation: {reader_message(error)}"
+        return RewrittenQuery(question=question, warnings=(warning,))
 
 
 def _question(model: LanguageModel, stream: Iterable[str]) -> str:

@@ -128,6 +128,11 @@ class ParseError(IngestionError):
 class ModelError(KosmosError):
     """A model could not do what was asked of it."""
 
+    def __init__(self, message: str, *, public: str | None = None) -> None:
+        super().__init__(message)
+        self.public = public
+        """The message for readers, where the other one names a server and quotes its reply; None for the same."""
+
 
 class ModelUnavailable(ModelError):
     """The model cannot be loaded on this machine."""
@@ -233,6 +238,14 @@ class LeaseLost(KosmosError):
 
     Nothing of its result was written.
     """
+
+
+def reader_message(error: BaseException) -> str:
+    """Return what readers may know of a failed model.
+
+    Names and replies of servers are for the log.
+    """
+    return getattr(error, "public", None) or first_line(error)
 
 
 def first_line(error: BaseException) -> str:

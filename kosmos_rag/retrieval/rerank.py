@@ -1,5 +1,6 @@
 """Rerank passages by a cross-encoder, within the deadline of the search."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from numbers import Real
 from typing import Any, Generic, TypeVar
 
 from kosmos_rag.core.config import RerankingSettings
-from kosmos_rag.core.errors import first_line
+from kosmos_rag.core.errors import first_line, reader_message
 from kosmos_rag.core.protocols import Reranker
 from kosmos_rag.core.telemetry import genai
 from kosmos_rag.core.telemetry.metrics import RETRIEVAL_FALLBACKS
@@ -17,6 +18,8 @@ from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import Passage
 from kosmos_rag.retrieval.fusion import PHRASE
 from kosmos_rag.retrieval.timer import StageTimer
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 LATE, BUSY, MODEL = "deadline", "busy", "model"
@@ -82,7 +85,8 @@ class DeadlineExecutor:
         try:
             outcome = Outcome(value=call(), message=None)
         except BaseException as error:  # noqa: BLE001 — handed to the waiting thread
-            outcome = _failed(first_line(error), MODEL)
+            logger.warning("a model failed: %s", error, extra={"action": "model_failed"})
+            outcome = _failed(reader_message(error), MODEL)
         with self._lock:
             future.set_result(outcome)
             self._late.discard(future)

@@ -54,6 +54,7 @@ class Endpoint:
 
         self.section = section
         self.name = f"{kind} {mask_password(url)}"
+        self._public = f"{kind} failed; the log of the process has the error"
         self._model = model
         self._example = example
         self._input_remedy = input_remedy
@@ -79,11 +80,11 @@ class Endpoint:
 
     def error(self, message: str) -> ModelError:
         """Build an error of this server."""
-        return ModelError(f"{self.name} {message}")
+        return ModelError(f"{self.name} {message}", public=self._public)
 
     def unavailable(self, message: str) -> ModelUnavailable:
         """Build the error of a server that cannot be used now."""
-        return ModelUnavailable(f"{self.name} {message}")
+        return ModelUnavailable(f"{self.name} {message}", public=self._public)
 
     def unreachable(self, error: BaseException) -> ModelUnavailable:
         """Build the error of a failed connection."""

@@ -1,5 +1,6 @@
 """Expand queries by the settings of `rag.expansion`."""
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,13 +9,15 @@ from typing import TypeVar
 from cachetools import LRUCache, cached
 
 from kosmos_rag.core.config import ExpansionSettings, RagSettings
-from kosmos_rag.core.errors import ConfigError, first_line
+from kosmos_rag.core.errors import ConfigError, reader_message
 from kosmos_rag.core.protocols import LanguageModel
 from kosmos_rag.core.types import Expansion
 from kosmos_rag.retrieval.expansion.llm import hypothetical_passage, other_wordings
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +100,8 @@ class Expander:
             try:
                 return call(question)
             except Exception as error:  # noqa: BLE001 — whatever a model of the caller raises, the question can be asked
-                warnings.append(f"{warning}: {first_line(error)}")
+                logger.warning("%s: %s", warning, error, extra={"action": "expansion_failed"})
+                warnings.append(f"{warning}: {reader_message(error)}")
                 return default
 
         expansion = Expansion(

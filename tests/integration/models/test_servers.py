@@ -158,7 +158,7 @@ def test_ingestion__while_the_server_is_away_stores_nothing_else(
 
 
 def test_search__without_the_reranking_server_says_so(
-    by_address: Settings, model_server: ChatServer, tenant_name: str
+    by_address: Settings, model_server: ChatServer, tenant_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Engine(by_address) as engine:
         tenant = engine.tenant(tenant_name)
@@ -168,7 +168,11 @@ def test_search__without_the_reranking_server_says_so(
         ]
         found = tenant.search(QUESTION)
     assert found.hits[0].source == "leave.md"
-    assert any("not reranked, in fused order: reranking server" in warning for warning in found.warnings)
+    # Readers get the warnings: they do not learn where the server is, nor what it replied.
+    (warning,) = found.warnings
+    assert warning == "not reranked, in fused order: reranking server failed; the log of the process has the error"
+    assert f"reranking server {model_server.url('')}" in caplog.text
+    assert KEY not in caplog.text
 
 
 def test_doctor__asks_the_servers(by_address: Settings, model_server: ChatServer, tenant_name: str) -> None:

@@ -205,3 +205,18 @@ def test_dify__retrieves_records(speaking: Speaking, handbook: str) -> None:
     assert "contains" in refused["error_msg"]
     status, refused = retrieve({"retrieval_setting": {}})
     assert "retrieval_setting.top_k" in refused["error_msg"]
+
+
+def test_embeddings__cost_by_number_and_length(speaking: Speaking, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, limiter = speaking.client("read"), speaking.running.service.limiter
+    run, costs = limiter.run, []
+
+    async def record(tenant: str, cost: int, *call: Any, **options: Any) -> Any:
+        costs.append(cost)
+        return await run(tenant, cost, *call, **options)
+
+    monkeypatch.setattr(limiter, "run", record)
+    model = client.models.list().data[0].id
+    for texts in (["leave"], ["leave"] * 128, ["leave " * 500] * 4):
+        client.embeddings.create(model=model, input=texts)
+    assert costs == [1, 3, 13]
