@@ -14,6 +14,7 @@ from kosmos_rag.core.types import (
     DEFAULT_COLLECTION,
     Answer,
     AnswerSentence,
+    AuditKind,
     AuditOutcome,
     CitationReport,
     Context,
@@ -667,20 +668,21 @@ class Tenant:
             self._audit_policy(self._collection),
         )
 
-    def record_access(self, text: str, outcome: AuditOutcome, milliseconds: float = 0.0) -> None:
+    def record_access(self, kind: AuditKind, text: str, outcome: AuditOutcome, milliseconds: float = 0.0) -> None:
         """Write access to what has no passages to the audit log.
 
         It is a query on a described database, or the content of a stored file. Does nothing if no log is kept. Raises
         DatabaseError: the reader must not get the rows, or the bytes.
 
         Args:
+            kind: `query` for SQL, `search` for a file.
             text: Name of the database and the SQL, or name of the file.
             outcome: `hits` if it ran, `refused` if not.
             milliseconds: Duration of the query.
         """
         policy = self._audit_policy(self._collection)
         if policy.enabled:
-            access = AccessWithoutPassages(question=text, outcome=outcome, milliseconds=milliseconds)
+            access = AccessWithoutPassages(kind=kind, question=text, outcome=outcome, milliseconds=milliseconds)
             record_event(self._parts.database.app, self._reader, access, policy, self._pipelines().settings_hash)
 
     def _pipelines(self) -> CollectionPipelines:

@@ -15,6 +15,8 @@ class AuditKind(StrEnum):
     SEARCH = "search"
     CONTEXT = "context"
     ANSWER = "answer"
+    QUERY = "query"
+    """SQL on a described database; `question` has the database and the SQL."""
 
 
 class AuditOutcome(StrEnum):

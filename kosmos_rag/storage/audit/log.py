@@ -41,6 +41,7 @@ from kosmos_rag.storage.tenants import TenantRef
 class AccessWithoutPassages:
     """A query on a described database, or a stored file."""
 
+    kind: AuditKind
     question: str
     """Name of the database and the SQL, or name of the file."""
     outcome: AuditOutcome
@@ -158,7 +159,9 @@ def _milliseconds(at: datetime) -> int:
 
 
 def _kind(result: AuditedResult) -> AuditKind:
-    if isinstance(result, SearchResult | DocumentLines | AccessWithoutPassages):
+    if isinstance(result, AccessWithoutPassages):
+        return result.kind
+    if isinstance(result, SearchResult | DocumentLines):
         return AuditKind.SEARCH
     return AuditKind.CONTEXT if isinstance(result, Context) else AuditKind.ANSWER
 

@@ -87,7 +87,7 @@ SELECT r.at, r.id, r.kind, r.subject, r.principals, r.question, p.source, p.docu
 
 -- name: failed_questions
 -- Groups by search query: "and in May?" alone helps no author of documents. Includes questions rated down, and excludes
--- those of evaluations: some of them have no answer on purpose.
+-- those of evaluations (some of them have no answer on purpose) and SQL on described databases.
 SELECT max(q.question), q.sha256, count(*) FILTER (WHERE q.outcome <> 'down'),
        count(*) FILTER (WHERE q.outcome = 'refused'), count(*) FILTER (WHERE q.outcome = 'down'),
        count(DISTINCT q.subject), max(q.at),
@@ -96,7 +96,8 @@ SELECT max(q.question), q.sha256, count(*) FILTER (WHERE q.outcome <> 'down'),
           FROM kosmos.audit_events r
          CROSS JOIN LATERAL (
                SELECT coalesce(encode(sha256(convert_to(r.search_query, 'UTF8')), 'hex'), r.question_sha256)) s (sha256)
-         WHERE r.tenant_id = %(tenant_id)s AND r.outcome <> 'hits' AND r.at >= %(since)s AND r.at < %(until)s
+         WHERE r.tenant_id = %(tenant_id)s AND r.outcome <> 'hits' AND r.kind <> 'query'
+           AND r.at >= %(since)s AND r.at < %(until)s
            AND r.subject IS DISTINCT FROM %(evaluator)s::text
          UNION ALL
         SELECT f.question, f.question_sha256, f.rating, f.subject, f.at, f.comment

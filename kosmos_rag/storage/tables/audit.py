@@ -42,7 +42,7 @@ audit_events = Table(
     column("follows", Uuid, null=True),  # the record of the start of the same answer, if its end differs
     PrimaryKeyConstraint("tenant_id", "id", "at"),
     CheckConstraint("position > 0"),
-    CheckConstraint("kind IN ('search', 'context', 'answer')"),
+    CheckConstraint("kind IN ('search', 'context', 'answer', 'query')"),
     CheckConstraint("outcome IN ('hits', 'none', 'refused')"),
     postgresql_partition_by="RANGE (at)",
 )

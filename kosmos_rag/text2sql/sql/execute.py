@@ -5,7 +5,7 @@ They have limits of time, rows and bytes.
 
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json, to_json
 
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import DatabaseNotReady, QueryRefused, RequestError
+from kosmos_rag.core.errors import DatabaseNotReady, QueryRefused, RequestError, StatementFailed
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT, connect_read_only, create_read_only_engine
 from kosmos_rag.text2sql.sql.analyze import ColumnRef
@@ -22,7 +22,7 @@ from kosmos_rag.text2sql.sql.quoting import quote_table
 from kosmos_rag.text2sql.sql.validate import CheckedQuery, check_query
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, TextClause
+    from sqlalchemy import Connection, CursorResult, TextClause
 
 _DIALECTS = ("postgresql", "sqlite")
 _SQLITE_STEPS = 1_000
@@ -30,11 +30,17 @@ _SQLITE_STEPS = 1_000
 _SQLITE_BYTES = 1_000_000
 """The longest value or row. SQLite makes them in this process, and looks at no clock while it makes one."""
 
+_BATCH_ROWS = 32
+"""Rows that one batch has at most: what is in memory beyond the limit of bytes."""
+_DECLARE = "DECLARE query_rows NO SCROLL CURSOR FOR "
+_FETCH = f"FETCH FORWARD {_BATCH_ROWS} FROM query_rows"
+
 _SETTINGS = """
 SELECT set_config('statement_timeout', :limit, true), set_config('lock_timeout', :limit, true),
-       set_config('standard_conforming_strings', 'on', true)
+       set_config('standard_conforming_strings', 'on', true), set_config('cursor_tuple_fraction', '1', true)
 """
-"""The last: the query is written for texts in which a backslash means itself."""
+"""The third: the query is written for texts in which a backslash means itself. The last: a cursor has the plan of the
+query alone."""
 _EXPLAIN = {"postgresql": "EXPLAIN (FORMAT JSON) ", "sqlite": "EXPLAIN QUERY PLAN "}
 _ROLE_PRIVILEGES = """
 SELECT rolsuper,
@@ -164,8 +170,6 @@ class ReadOnlyDatabase:
             DatabaseUnavailable: The database cannot be reached.
             StatementFailed: The database stops the query; `sqlstate` 57014 is the time limit.
         """
-        from sqlalchemy import text
-
         query = check_query(
             sql,
             self._schema,
@@ -181,9 +185,9 @@ class ReadOnlyDatabase:
                 columns_of = self._prepare_sqlite(connection, query)
             check_exposure(query.analysis, self._schema, columns_of)
             self._check_plan(connection, query)
-            with closing(connection.execute(text(query.sql), dict(query.parameters))) as result:
-                columns = tuple(result.keys())
-                rows, truncated = self._fetch(tuple(row) for row in result)
+            columns, streamed = _execute(connection, query)
+            with closing(streamed):
+                rows, truncated = self._fetch(streamed, started)
         return QueryResult(
             sql=query.sql,
             columns=columns,
@@ -194,15 +198,21 @@ class ReadOnlyDatabase:
             seconds=time.monotonic() - started,
         )
 
-    def _fetch(self, rows: Iterable[tuple[Any, ...]]) -> tuple[tuple[tuple[Any, ...], ...], bool]:
-        """Return the rows within the limits, and whether there were more."""
+    def _fetch(self, rows: Iterable[Sequence[Any]], started: float) -> tuple[tuple[tuple[Any, ...], ...], bool]:
+        """Return the rows within the limits, and whether there were more.
+
+        No row is requested after a limit is reached. Raises StatementFailed when the time is over: the server limits
+        each batch of rows, not all of them.
+        """
         fetched: list[tuple[Any, ...]] = []
         size = 0
         for row in rows:
+            if time.monotonic() - started > self._limits.timeout_ms / 1000:
+                raise StatementFailed("the query takes too long: ask for less", sqlstate=TIMED_OUT)
             size += len(to_json(json_row(row)))
             if len(fetched) == self._limits.max_rows or size > self._limits.max_bytes:
                 return tuple(fetched), True
-            fetched.append(row)
+            fetched.append(tuple(row))
         return tuple(fetched), False
 
     def _prepare_postgresql(self, connection: "Connection", query: CheckedQuery) -> dict[str, set[str]]:
@@ -267,6 +277,31 @@ class ReadOnlyDatabase:
             raise QueryRefused(
                 "plan", one_line(f"the database cannot plan the query ({str(error.orig).splitlines()[0]}); correct it")
             ) from error
+
+
+def _execute(
+    connection: "Connection", query: CheckedQuery
+) -> tuple[tuple[str, ...], Generator[Sequence[Any], None, None]]:
+    """Return the names of the columns, and rows computed when read."""
+    from sqlalchemy import text
+
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(_DECLARE + query.sql), dict(query.parameters))
+        result = connection.execute(text(_FETCH))
+        return tuple(result.keys()), _read_batches(connection, result)
+    result = connection.execute(text(query.sql), dict(query.parameters))
+    return tuple(result.keys()), (row for row in result)
+
+
+def _read_batches(connection: "Connection", result: "CursorResult[Any]") -> Generator[Sequence[Any], None, None]:
+    from sqlalchemy import text
+
+    while True:
+        batch = result.all()
+        yield from batch
+        if len(batch) < _BATCH_ROWS:
+            return
+        result = connection.execute(text(_FETCH))
 
 
 def _group_columns(rows: Iterable[Any]) -> dict[str, set[str]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kosmos_rag.core.config import Text2SqlSettings
 from kosmos_rag.core.errors import ConfigError, NotFound, QueryRefused, StatementFailed
-from kosmos_rag.core.types import AuditOutcome
+from kosmos_rag.core.types import AuditKind, AuditOutcome
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT
@@ -87,7 +87,8 @@ class QueryRunner:
         return url
 
     def _record(self, schema: DatabaseSchema, sql: str, outcome: AuditOutcome, started: float) -> None:
-        self._tenant.record_access(f"query on {schema.name}: {sql}", outcome, (time.monotonic() - started) * 1000)
+        milliseconds = (time.monotonic() - started) * 1000
+        self._tenant.record_access(AuditKind.QUERY, f"query on {schema.name}: {sql}", outcome, milliseconds)
 
 
 def _limits(settings: Text2SqlSettings) -> Limits:

@@ -16,7 +16,7 @@ from kosmos_rag.apps.http.openai.schemas import Cursor, Order, parse_id
 from kosmos_rag.apps.http.openai.shapes import Deleted, FileObject, Listing, listing
 from kosmos_rag.apps.http.uploads import StoredUpload
 from kosmos_rag.core.errors import KosmosError, RequestError
-from kosmos_rag.core.types import AuditOutcome
+from kosmos_rag.core.types import AuditKind, AuditOutcome
 from kosmos_rag.core.types.files import file_name
 from kosmos_rag.engine.files import TenantFiles
 
@@ -111,7 +111,7 @@ async def content(file_id: str, caller: Reader) -> StreamingResponse:
     """
     info = await caller.run(files_of(caller).get, parse_id(file_id))
     text = f"content of {info.filename} ({file_name(info.id)})"
-    await caller.run(caller.tenant().record_access, text, AuditOutcome.HITS)
+    await caller.run(caller.tenant().record_access, AuditKind.SEARCH, text, AuditOutcome.HITS)
     headers = {"content-length": str(info.bytes), "content-disposition": "attachment"}
     return StreamingResponse(_chunks(caller, info.id), media_type="application/octet-stream", headers=headers)
 

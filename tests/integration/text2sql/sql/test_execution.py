@@ -38,6 +38,21 @@ def test_rows__come_with_names_and_are_cut_at_the_cap(shop: Shop) -> None:
     assert (len(whole.rows), whole.truncated) == (50, False)
 
 
+def test_rows_beyond_the_cap_of_bytes__are_not_computed(shop: Shop) -> None:
+    later_rows_fail = "SELECT lpad('x', 100) AS x, 1 / (50 - id) AS y FROM teams"
+    result = _open(shop, max_bytes=250).run(later_rows_fail)
+    assert (len(result.rows), result.truncated) == (2, True)
+    with pytest.raises(StatementFailed, match="division by zero"):
+        _open(shop).run(later_rows_fail)
+
+
+def test_the_time_limit__holds_for_all_batches_together(shop: Shop) -> None:
+    slow_rows = "SELECT (SELECT count(*) FROM generate_series(1, t.id + 400000) AS g(n)) AS c FROM teams AS t"
+    with pytest.raises(StatementFailed) as caught:
+        _open(shop, timeout_ms=1_000).run(slow_rows)
+    assert caught.value.sqlstate == "57014"
+
+
 def test_parameters__are_bound(shop: Shop) -> None:
     hostile = "x'; DROP TABLE teams; --"
     database = _open(shop)
@@ -229,7 +244,7 @@ def test_database__that_goes_away_is_unavailable(shop: Shop) -> None:
     reader = shop[1].partition("://")[2].partition(":")[0]
     ended = (
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-        "WHERE usename = %s AND state = 'active' AND query ILIKE 'select count%%generate_series%%'"
+        "WHERE usename = %s AND state = 'active' AND query ILIKE 'fetch%%'"
     )
     with psycopg.connect(shop[0], autocommit=True) as connection:
         deadline = time.monotonic() + 20

@@ -8,7 +8,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.errors import ConfigError, NotFound, QueryRefused, RequestError, StatementFailed
-from kosmos_rag.core.types import AuditOutcome
+from kosmos_rag.core.types import AuditKind, AuditOutcome
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.answer import answer_question, extract_sql
 from kosmos_rag.text2sql.catalog.sources import from_database
@@ -62,6 +62,8 @@ def test_a_query__is_capped_and_in_the_audit_log_and_off_by_default(
         texts = {record.question: record.outcome for record in records}
         assert texts["query on shop: SELECT * FROM secrets"] == AuditOutcome.REFUSED
         assert [outcome for text, outcome in texts.items() if "ORDER BY id LIMIT" in str(text)] == [AuditOutcome.HITS]
+        assert {record.kind for record in records} == {AuditKind.QUERY}
+        assert tenant.audit.list_failed_questions() == [], "refused SQL is no question to the documents"
         assert len(records) == 6
         for other in (engine.tenant(f"{tenant_name}x"), engine.tenant(tenant_name)):
             with pytest.raises(NotFound, match="not enabled"):
