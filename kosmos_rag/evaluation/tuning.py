@@ -1,6 +1,8 @@
 """Tune settings on one half of the questions, measure the other."""
 
 import hashlib
+import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,8 +16,6 @@ from kosmos_rag.evaluation.compare import Difference, compare
 from kosmos_rag.evaluation.grid import Changes
 from kosmos_rag.evaluation.types import LOWER_IS_BETTER, Evaluation
 
-Stage = Sequence[Changes]
-"""Alternatives: the best is chosen before the next stage."""
 Runner = Callable[[Changes, QuestionSet], Evaluation]
 """Evaluates a question set under the settings with these changes."""
 
@@ -24,6 +24,19 @@ TEST = " (test)"
 _MIN_QUESTIONS = 20
 """Minimum number of questions: smaller halves have no significance."""
 _WEIGHTS = (0.2, 0.35, 0.5, 0.65, 0.8)
+_RERANKED = (5, 10, 15, 20, 30, 50)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """Alternatives: one is chosen before the next stage."""
+
+    alternatives: Sequence[Changes]
+    deadline_ms: float | None = None
+    """None: the best mean is chosen. A number: the fastest as good one of those whose median search ends within it.
+
+    As good as the best: its mean is at most one standard error of the difference lower.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +62,7 @@ class TuningResult:
 
 
 def default_stages(settings: Settings) -> list[Stage]:
-    """Return the stages without a grid: fusion and weights, candidates, thresholds."""
+    """Return the stages without a grid: fusion and weights, candidates, thresholds, reranking."""
     retrieval, reranking = settings.rag.retrieval, settings.rag.reranking
     fusion = [
         {
@@ -60,13 +73,20 @@ def default_stages(settings: Settings) -> list[Stage]:
         for fusion in ("rrf", "score", "adaptive")
         for weight in _WEIGHTS
     ]
-    stages: list[Stage] = [
-        fusion,
-        [{"rag.retrieval.candidates": count} for count in (50, 100, 200) if count >= retrieval.top_k],
-        [{"rag.retrieval.similarity_threshold": value} for value in (0.0, 0.1, 0.2, 0.3)],
+    stages = [
+        Stage(alternatives=fusion),
+        Stage(
+            alternatives=[{"rag.retrieval.candidates": count} for count in (50, 100, 200) if count >= retrieval.top_k]
+        ),
+        Stage(alternatives=[{"rag.retrieval.similarity_threshold": value} for value in (0.0, 0.1, 0.2, 0.3)]),
     ]
     if reranking.enabled:
-        stages.append([{"rag.reranking.threshold": value} for value in (0.0, 0.1, 0.3, 0.5)])
+        counts = sorted({retrieval.top_k, *(count for count in _RERANKED if count <= retrieval.candidates)})
+        stages += [
+            Stage(alternatives=[{"rag.reranking.weight": value} for value in (0.3, 0.5, 0.7, 0.85, 1.0)]),
+            Stage(alternatives=[{"rag.reranking.threshold": value} for value in (0.0, 0.1, 0.3, 0.5)]),
+            Stage(alternatives=[{"rag.retrieval.top_k": count} for count in counts], deadline_ms=reranking.deadline_ms),
+        ]
     return stages
 
 
@@ -97,7 +117,8 @@ def split_questions(question_set: QuestionSet) -> tuple[QuestionSet, QuestionSet
 def tune(question_set: QuestionSet, stages: Sequence[Stage], measure: str, run: Runner) -> TuningResult:
     """Choose changes in stages on the training half, and test them.
 
-    A stage adds to the changes of the stages before. Changes are chosen only if the mean improves; of equals the first.
+    A stage adds to the changes of the stages before. Changes are chosen only if the mean improves, of equals the first,
+    or if they are faster in a stage with a deadline.
 
     Raises RequestError if the set is small or its evaluations lack the measure, and what `run` raises.
 
@@ -108,20 +129,20 @@ def tune(question_set: QuestionSet, stages: Sequence[Stage], measure: str, run: 
         run: Evaluates questions under changes.
     """
     train, test = split_questions(question_set)
-    before = best = _mean(run({}, train), measure)
     chosen: Changes = {}
+    best = before = run(chosen, train)
+    _mean(before, measure)
     for stage in stages:
-        candidates = [{**chosen, **changes} for changes in stage]
-        for changes, mean in [(changes, _mean(run(changes, train), measure)) for changes in candidates]:
-            if _better(mean, best, measure):
-                chosen, best = changes, mean
+        runs = [(chosen, best)]
+        runs += [(tried, run(tried, train)) for tried in ({**chosen, **changes} for changes in stage.alternatives)]
+        chosen, best = _choose(runs, measure, stage.deadline_ms)
     baseline = run({}, test)
     after = run(chosen, test) if chosen else baseline
     return TuningResult(
         changes=chosen,
         measure=measure,
-        trained=best,
-        trained_before=before,
+        trained=_mean(best, measure),
+        trained_before=_mean(before, measure),
         baseline=baseline,
         chosen=after,
         differences=tuple(compare(baseline, [after])),
@@ -137,8 +158,31 @@ def _mean(evaluation: Evaluation, measure: str) -> float:
     return evaluation.measures[measure]
 
 
-def _better(mean: float, best: float, measure: str) -> bool:
-    return mean < best - 1e-9 if measure in LOWER_IS_BETTER else mean > best + 1e-9
+def _choose(
+    runs: Sequence[tuple[Changes, Evaluation]], measure: str, deadline_ms: float | None
+) -> tuple[Changes, Evaluation]:
+    """Return the best run, the first of equals.
+
+    With a deadline it is the fastest of those that are as good.
+    """
+    sign = -1 if measure in LOWER_IS_BETTER else 1
+    if deadline_ms is not None:
+        runs = [run for run in runs if _median_ms(run[1]) <= deadline_ms] or runs[:1]
+    best = max(runs, key=lambda run: round(sign * _mean(run[1], measure), 9))
+    if deadline_ms is None:
+        return best
+    return min((run for run in runs if _is_as_good(run[1], best[1], measure)), key=lambda run: _median_ms(run[1]))
+
+
+def _is_as_good(evaluation: Evaluation, best: Evaluation, measure: str) -> bool:
+    before, after = best.values(measure), evaluation.values(measure)
+    differences = [after[key] - before[key] for key in before]
+    error = statistics.stdev(differences) / math.sqrt(len(differences))
+    return abs(statistics.fmean(differences)) <= error
+
+
+def _median_ms(evaluation: Evaluation) -> float:
+    return statistics.median(result.timings_ms.get("total", 0.0) for result in evaluation.results)
 
 
 def render_configuration(tuned: TuningResult, changes: Changes, base: str | None) -> str:

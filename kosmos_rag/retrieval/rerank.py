@@ -179,11 +179,12 @@ class RerankStage:
             return self._keep_order(passages, fault, MODEL)
         first, rest = passages[: len(scores)], passages[len(scores) :]
         scored = [
-            replace(passage, score=score, rerank_score=score) for passage, score in zip(first, scores, strict=True)
+            replace(passage, score=blended, rerank_score=score)
+            for passage, score, blended in zip(first, scores, _blend(first, scores, self._settings.weight), strict=True)
         ]
         # Sorting is stable: equal scores keep their fused order. Passages with the quoted phrases stay first.
         ordered = sorted(scored, key=lambda passage: (PHRASE not in passage.score_contributions, -passage.score))
-        kept = [passage for passage in ordered if passage.score >= self._settings.threshold]
+        kept = [passage for passage in ordered if (passage.rerank_score or 0.0) >= self._settings.threshold]
         dropped = len(ordered) - len(kept)
         warnings = []
         if dropped:
@@ -197,6 +198,18 @@ class RerankStage:
         """Return the passages in fused order, and record why."""
         self._telemetry.record(RETRIEVAL_FALLBACKS, 1, "rerank", error_kind)
         return RerankResult(passages=passages, warning=f"not reranked, in fused order: {fault}", done=False)
+
+
+def _blend(passages: Sequence[Passage], scores: Sequence[float], weight: float) -> list[float]:
+    """Return the weighted means of relevance and fused score.
+
+    Fused scores are scaled: the best of these passages has 1, and one without evidence has 0.
+    """
+    best = max((passage.fused_score for passage in passages), default=0.0) or 1.0
+    return [
+        weight * score + (1 - weight) * passage.fused_score / best
+        for passage, score in zip(passages, scores, strict=True)
+    ]
 
 
 class _Batches:

@@ -39,14 +39,14 @@ def tune(
 ) -> None:
     """Tune settings, and write improvements to a file.
 
-    Without --grid it tunes fusion, weights, candidates and thresholds.
+    Without --grid it tunes fusion, weights, candidates, thresholds and the number of reranked passages.
     """
     from kosmos_rag.evaluation.grid import parse_grid
-    from kosmos_rag.evaluation.tuning import TEST, default_stages, render_configuration, tune
+    from kosmos_rag.evaluation.tuning import TEST, Stage, default_stages, render_configuration, tune
 
     require_new(output)
     runner = EvaluationRunner.create(set_name, options)
-    stages = [parse_grid(grid)] if grid else default_stages(runner.settings({}))
+    stages = [Stage(alternatives=parse_grid(grid))] if grid else default_stages(runner.settings({}))
 
     def evaluate_configuration(changes: "Mapping[str, Any]", questions: "QuestionSet") -> "Evaluation":
         # Only the two evaluations of the final comparison are stored.

@@ -319,6 +319,9 @@ class RerankingSettings(Section):
         description="Weights on ONNX Runtime: the model's own, or eight bits: faster, and scores change a little.",
     )
     top_k: Count = Field(default=10, description="Hits that remain after reranking.")
+    weight: Share = Field(
+        default=1.0, description="Weight of the relevance in the last order; the rest is that of the fused score."
+    )
     threshold: Share = Field(default=0.3, description="Relevance, 0 to 1, below which a reranked hit is dropped.")
     max_tokens: Annotated[int, Strict(), Ge(16), Le(8192)] = Field(
         default=512,

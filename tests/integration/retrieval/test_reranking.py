@@ -113,6 +113,19 @@ def test_rerank__reorders_and_drops_below_the_threshold(settings: Settings, tena
     assert [(question, len(passages)) for question, passages in reranker.asked] == [("words", 4)] * 3
 
 
+def test_rerank__weighs_relevance_and_fused_score(settings: Settings, tenant_name: str) -> None:
+    reranker = Reranker(lambda passages: [1 - score for score in _by_number(passages)])
+    found = _reranked(settings, tenant_name, reranker, weight=0.02, threshold=0.5)
+    best = max(hit.fused_score for hit in found.hits)
+    relevance = [hit.rerank_score or 0.0 for hit in found.hits]
+    assert relevance != sorted(relevance, reverse=True)
+    assert min(relevance) >= 0.5
+    for hit, score in zip(found.hits, relevance, strict=True):
+        assert score == pytest.approx(1 - _number(hit.text) / DOCUMENTS)
+        assert hit.score == pytest.approx(0.02 * score + 0.98 * hit.fused_score / best)
+    assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
+
+
 def test_rerank__reads_more_than_are_asked_for(settings: Settings, tenant_name: str) -> None:
     """The last of the fused order may be the first of the reranked."""
     found = _reranked(settings, tenant_name, Reranker(_by_number), 2)

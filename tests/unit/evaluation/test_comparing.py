@@ -3,6 +3,7 @@
 import itertools
 import random
 import statistics
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from kosmos_rag.evaluation import (
 from kosmos_rag.evaluation.grid import label, parse_grid, require_applied
 from kosmos_rag.evaluation.report import report
 from kosmos_rag.evaluation.significance import bootstrap_interval, holm, randomisation_p
-from kosmos_rag.evaluation.tuning import default_stages, render_configuration, split_questions, tune
+from kosmos_rag.evaluation.tuning import Stage, default_stages, render_configuration, split_questions, tune
 from tests.unit.evaluation.making import evaluation, of
 
 
@@ -169,7 +170,7 @@ def test_halves__are_always_the_same_and_share_nothing() -> None:
 def _asking(worth: dict[Any, float]) -> Any:
     """Answers each half with the worth of the changed weight, a little more or less by question."""
 
-    def ask(changes: dict[str, Any], asked: QuestionSet) -> Any:
+    def ask(changes: Mapping[str, Any], asked: QuestionSet) -> Any:
         value = worth[changes.get("w")] + 0.01 * changes.get("d", 0)
         measures = {q.id: {"R@10": value + 0.001 * (hash(q.text) % 3)} for q in asked.questions}
         return evaluation(measures, number=2 if changes else 1, set_sha256=asked.sha256)
@@ -178,7 +179,10 @@ def _asking(worth: dict[Any, float]) -> Any:
 
 
 def test_tune__chooses_stage_by_stage_and_reports_the_other_half(tmp_path: Path) -> None:
-    stages = [[{"w": 1}, {"w": 2}, {"w": 3}], [{"d": 0}, {"d": 5}]]
+    stages = [
+        Stage(alternatives=[{"w": 1}, {"w": 2}, {"w": 3}]),
+        Stage(alternatives=[{"d": 0}, {"d": 5}]),
+    ]
     tuned = tune(_set(60), stages, "R@10", _asking({None: 0.3, 1: 0.2, 2: 0.5, 3: 0.4}))
     assert tuned.changes == {"w": 2, "d": 5}
     assert tuned.difference.difference == pytest.approx(0.25)
@@ -197,15 +201,31 @@ def test_tune__chooses_stage_by_stage_and_reports_the_other_half(tmp_path: Path)
 
 
 def test_tune__keeps_what_there_is_where_nothing_is_better() -> None:
-    tuned = tune(_set(20), [[{"w": 1}]], "R@10", _asking({None: 0.3, 1: 0.3}))
+    tuned = tune(_set(20), [Stage(alternatives=[{"w": 1}])], "R@10", _asking({None: 0.3, 1: 0.3}))
     assert tuned.changes == {}
     assert tuned.difference.difference == 0
     with pytest.raises(RequestError, match="P@5 is not measured"):
         tune(_set(20), [], "P@5", _asking({None: 0.3}))
 
 
+def test_tune__takes_the_fewest_passages_that_are_as_good_within_the_deadline() -> None:
+    """Twenty are better than five, thirty are no better than twenty, and fifty end too late."""
+
+    def ask(changes: Mapping[str, Any], asked: QuestionSet) -> Any:
+        count = changes.get("n", 30)
+        worth = {5: 0.3, 20: 0.5, 30: 0.501, 50: 0.9}[count]
+        measures = {
+            q.id: {"R@10": worth + 0.01 * (number % 3) * (count == 20)} for number, q in enumerate(asked.questions)
+        }
+        made = evaluation(measures, number=count, set_sha256=asked.sha256)
+        return replace(made, results=tuple(replace(one, timings_ms={"total": 10.0 * count}) for one in made.results))
+
+    counts = Stage(alternatives=[{"n": count} for count in (5, 20, 30, 50)], deadline_ms=400)
+    assert tune(_set(60), [counts], "R@10", ask).changes == {"n": 20}
+
+
 def test_usual_stages__are_settings_that_can_be() -> None:
-    for changes in itertools.chain.from_iterable(default_stages(Settings())):
+    for changes in itertools.chain.from_iterable(stage.alternatives for stage in default_stages(Settings())):
         assert Settings.load(overrides=dict(changes)) is not None
 
 
