@@ -8,7 +8,7 @@ PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
 PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-audit bench-schema bench-service bench-fairness bench-slo docs models-mpnet clean
+.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-audit bench-schema bench-schema-full bench-service bench-fairness bench-slo docs models-mpnet clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -105,8 +105,11 @@ bench-corporate: $(STAMP)
 
 bench-schema: $(STAMP)
 	$(BIN)/python -m benchmarks.schema.spider $(if $(DATA),--data $(DATA))
-	$(BIN)/python -m benchmarks.schema.tuning $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks.schema.example --columns 5000
 	$(BIN)/python -m benchmarks.schema.joins $(if $(DATA),--data $(DATA))
+
+bench-schema-full: bench-schema
+	$(BIN)/python -m benchmarks.schema.tuning $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.schema.example --columns 50000
 	$(BIN)/python -m benchmarks.schema.curve $(if $(DATA),--data $(DATA))
 
