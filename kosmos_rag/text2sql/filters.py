@@ -1,13 +1,17 @@
-"""Conditions of a WHERE clause for the values that a question says."""
+"""Conditions of a WHERE clause for values and times in a question."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
+from kosmos_rag.text2sql.linking.time_ranges import TimeRange
 from kosmos_rag.text2sql.sql.analyze import ColumnRef
 from kosmos_rag.text2sql.sql.quoting import quote_identifier, quote_literal, quote_table
 
+_DATE_TYPE = re.compile(r"date|timestamp", re.IGNORECASE)
+"""Types that compare with a day; a year or a time of day does not."""
 _MAX_COLUMNS = 2
 """Columns that one value is offered for; the question decides between them."""
 
@@ -23,7 +27,8 @@ class ValueFilter:
     """What the question says."""
     value: str
     """The value as the database writes it."""
-    match: Literal["exact"]
+    match: Literal["exact", "range"]
+    """`range` for a time; its value is an ISO 8601 interval of days, the end excluded."""
     condition: str
     """In SQL: `programs.name = 'forest fire'`."""
 
@@ -33,16 +38,43 @@ class ValueFilter:
 
 
 def find_filters(
-    schema: DatabaseSchema, columns: Sequence[ColumnRef], values: Sequence[str]
+    schema: DatabaseSchema, columns: Sequence[ColumnRef], values: Sequence[str], times: Sequence[TimeRange] = ()
 ) -> tuple[ValueFilter, ...]:
-    """Return conditions for the known values of a question.
+    """Return conditions for the known values and the times of a question.
 
     Args:
         schema: The schema of the question's database.
         columns: Ranked columns; of several columns with a value the first ones are taken.
         values: Values that the question says, in lower case.
+        times: Days that the question says; the best column of dates gets the condition.
     """
-    return tuple(found for value in values for found in _value_filters(schema, columns, value))
+    found = [found for value in values for found in _value_filters(schema, columns, value)]
+    return (*found, *_time_filters(schema, columns, times))
+
+
+def _time_filters(
+    schema: DatabaseSchema, columns: Sequence[ColumnRef], times: Sequence[TimeRange]
+) -> Iterator[ValueFilter]:
+    pairs = ((table, table.column(name)) for full, name in columns if (table := schema.table(full)) is not None)
+    dated = next(((table, column) for table, column in pairs if column and _DATE_TYPE.search(column.type)), None)
+    if dated is None:
+        return
+    table, column = dated
+    for item in times:
+        name = f"{quote_table(table)}.{quote_identifier(column.name)}"
+        sides = [
+            f"{name} {operator} {quote_literal(day.isoformat())}"
+            for operator, day in ((">=", item.start), ("<", item.end))
+            if day is not None
+        ]
+        yield ValueFilter(
+            table=table.full_name,
+            column=column.name,
+            text=item.text,
+            value=f"{item.start or '..'}/{item.end or '..'}",
+            match="range",
+            condition=" AND ".join(sides),
+        )
 
 
 def _value_filters(schema: DatabaseSchema, columns: Sequence[ColumnRef], text: str) -> Iterator[ValueFilter]:

@@ -97,7 +97,12 @@ def _lines_by_importance(selection: Selection) -> Iterator[_Line]:
         tables_of = tuple({table for join in selection.further for table in join.tables})
         yield _Line(key=("join", "further"), heading="Joins:", text=f"if needed {joins}", tables=tables_of)
     for item in selection.filters:
-        yield _Line(key=("filter", item.condition), heading="Filters:", text=item.condition, tables=(item.table,))
+        yield _Line(
+            key=("filter", item.condition),
+            heading="Filters:",
+            text=item.condition + _filter_comment(item),
+            tables=(item.table,),
+        )
     for table in tables:
         if table.comment:
             yield _Line(key=("table", table.full_name), text=_table(table, needed[table.full_name]) + _comment(table))
@@ -164,6 +169,13 @@ def _column(table: TableSchema, column: ColumnSchema) -> str:
         more = "|…" if len(column.enum) > _MAX_VALUES else ""
         parts.append(f"{'|'.join(repr(value) for value in column.enum[:_MAX_VALUES])}{more}")
     return " ".join(part for part in parts if part)
+
+
+def _filter_comment(item: ValueFilter) -> str:
+    """Return what the question says, where the condition is read into it."""
+    if item.match == "exact":
+        return ""
+    return f" -- {' '.join(item.text.split())}{', days in UTC' if item.match == 'range' else ''}"
 
 
 def _comment(table: TableSchema) -> str:

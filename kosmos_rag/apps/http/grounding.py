@@ -141,6 +141,14 @@ class FilterView(BaseModel):
     condition: str
 
 
+class TimeRangeView(BaseModel):
+    """Days of a time in the question, in UTC; null is open."""
+
+    text: str
+    start: str | None
+    end: str | None = Field(description="The day after the last.")
+
+
 class EntitiesView(BaseModel):
     """Values, names, dates and numbers in the question."""
 
@@ -148,6 +156,7 @@ class EntitiesView(BaseModel):
     values: list[str]
     names: list[str]
     dates: list[tuple[str, str | None]]
+    time_ranges: list[TimeRangeView]
     numbers: list[str]
     comparisons: list[str]
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 
+from kosmos_rag.text2sql.linking.time_ranges import TimeRange, days_of, find_time_ranges
 from kosmos_rag.text2sql.linking.words import QUOTED
 
 _NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:[.,]\d+)*(?![\w-])")
@@ -37,7 +38,8 @@ _MONTH = (
 _DAY_OF_MONTH = re.compile(r"(?<!\d)\d{1,2}(?!\d)")
 _TIMES = re.compile(
     rf"\b(?:today|yesterday|tomorrow|(?:last|past|this|next|previous) (?:\d+ )?(?:day|week|month|quarter|year)s?"
-    rf"|{_COUNT} (?:minute|hour|day|week|month|year)s? ago|\d{{4}}-\d\d-\d\d|(?:last |next )?{_WEEKDAY}"
+    rf"|q[1-4](?:,? \d{{4}})?|{_COUNT} (?:minute|hour|day|week|month|year)s? ago"
+    rf"|\d{{4}}-\d\d-\d\d|(?:last |next )?{_WEEKDAY}"
     rf"|(?:\d{{1,2}} )?{_MONTH}(?: \d{{1,2}}(?!\d))?(?:,? \d{{4}})?)\b",
     re.IGNORECASE,
 )
@@ -54,6 +56,8 @@ class Entities:
     """Capitalised words within a sentence, and unknown words next to the name of a table."""
     dates: tuple[tuple[str, date | None], ...]
     """Text and date; None if it is not one day, or dateparser cannot parse it."""
+    time_ranges: tuple[TimeRange, ...]
+    """The days that the dates mean, in UTC."""
     numbers: tuple[str, ...]
     comparisons: tuple[str, ...]
     """Of `>`, `<`, `between`, `max`, `min`, `average`, `sum`, `count`."""
@@ -75,12 +79,14 @@ def find_entities(
     time_texts = dict.fromkeys([*(match[0] for match in _TIMES.finditer(unquoted)), *_YEAR.findall(unquoted)])
     # A year within a date is part of that date.
     dates = [text for text in time_texts if not any(text != other and text in other for other in time_texts)]
+    days = tuple((text, _parse_date(text, today)) for text in dates)
     without_dates = _TIMES.sub(lambda match: "_" * len(match[0]), unquoted)  # March is no name there, and 3 no number
     return Entities(
         quoted=quoted,
         values=_match_values(question, known_values),
         names=tuple(dict.fromkeys([*_NAMES.findall(without_dates), *row_names])),
-        dates=tuple((text, _parse_date(text, today)) for text in dates),
+        dates=days,
+        time_ranges=find_time_ranges(unquoted, sorted(days, key=lambda pair: unquoted.find(pair[0])), today),
         numbers=tuple(number for number in _NUMBER.findall(without_dates) if number not in dates),
         comparisons=tuple(name for name, pattern in _COMPILED.items() if pattern.search(unquoted)),
     )
@@ -94,7 +100,7 @@ def _match_values(question: str, known_values: Collection[str]) -> tuple[str, ..
 
 
 def _parse_date(text: str, today: date) -> date | None:
-    if _YEAR.fullmatch(text) or (re.search(_MONTH, text, re.IGNORECASE) and not _DAY_OF_MONTH.search(text)):
+    if days_of(text, today) is not None or (re.search(_MONTH, text, re.IGNORECASE) and not _DAY_OF_MONTH.search(text)):
         return None
     import dateparser
 

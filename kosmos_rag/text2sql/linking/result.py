@@ -9,6 +9,7 @@ from kosmos_rag.text2sql.ambiguity import Ambiguity
 from kosmos_rag.text2sql.filters import ValueFilter
 from kosmos_rag.text2sql.linking.entities import Entities
 from kosmos_rag.text2sql.linking.linking import LinkedTable
+from kosmos_rag.text2sql.linking.time_ranges import TimeRange
 from kosmos_rag.text2sql.prompt import Selection, selection_as_json
 from kosmos_rag.text2sql.recipes import Recipe
 
@@ -88,6 +89,7 @@ class GroundingResult:
         """
         entities = asdict(self.entities)
         entities["dates"] = [[text, None if day is None else day.isoformat()] for text, day in self.entities.dates]
+        entities["time_ranges"] = [_time_range(item) for item in self.entities.time_ranges]
         return {
             "question": self.question,
             "database": self.database,
@@ -107,6 +109,11 @@ class GroundingResult:
             **({"timings_ms": dict(self.timings_ms)} if explain else {}),
             "selection": selection_as_json(self.selection) if self.selection else None,
         }
+
+
+def _time_range(item: TimeRange) -> dict[str, Any]:
+    start, end = (None if day is None else day.isoformat() for day in (item.start, item.end))
+    return {"text": item.text, "start": start, "end": end}
 
 
 def _recipe(recipe: Recipe) -> dict[str, Any]:

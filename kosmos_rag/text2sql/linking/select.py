@@ -79,7 +79,12 @@ def select_parts(
         columns=columns,
         plans=plans,
         further=_further_joins(graph, linked.chosen, ranked, plans),
-        filters=find_filters(schema, [(column.table, column.column) for column in linked.columns], entities.values),
+        filters=find_filters(
+            schema,
+            [(column.table, column.column) for column in linked.columns if column.table in tables],
+            entities.values,
+            entities.time_ranges,
+        ),
         ambiguities=find_ambiguities(schema, tables, columns, plans),
         recipes=_recipes(schema.name, tables, docs),
     )

@@ -37,10 +37,11 @@ _FETCH = f"FETCH FORWARD {_BATCH_ROWS} FROM query_rows"
 
 _SETTINGS = """
 SELECT set_config('statement_timeout', :limit, true), set_config('lock_timeout', :limit, true),
-       set_config('standard_conforming_strings', 'on', true), set_config('cursor_tuple_fraction', '1', true)
+       set_config('standard_conforming_strings', 'on', true), set_config('cursor_tuple_fraction', '1', true),
+       set_config('timezone', 'UTC', true)
 """
-"""The third: the query is written for texts in which a backslash means itself. The last: a cursor has the plan of the
-query alone."""
+"""The third: the query is written for texts in which a backslash means itself. The fourth: a cursor has the plan of
+the query alone. The last: conditions of grounding mean days in UTC."""
 _EXPLAIN = {"postgresql": "EXPLAIN (FORMAT JSON) ", "sqlite": "EXPLAIN QUERY PLAN "}
 _ROLE_PRIVILEGES = """
 SELECT rolsuper,

@@ -34,6 +34,8 @@ def test_rows__come_with_names_and_are_cut_at_the_cap(shop: Shop) -> None:
     result = _open(shop, max_rows=3).run("SELECT id, name FROM teams ORDER BY id")
     assert (result.columns, result.truncated) == (("id", "name"), True)
     assert result.rows == ((1, "team 1"), (2, "team 2"), (3, "team 3"))
+    (zone,) = _open(shop).run("SELECT extract(timezone FROM '2026-07-01 12:00'::timestamptz) FROM teams LIMIT 1").rows
+    assert zone == (0,)
     whole = _open(shop, max_rows=50).run("SELECT id FROM teams")
     assert (len(whole.rows), whole.truncated) == (50, False)
 

@@ -1,0 +1,49 @@
+"""The days that a question means."""
+
+from datetime import date
+
+import pytest
+
+from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
+from kosmos_rag.text2sql.filters import find_filters
+from kosmos_rag.text2sql.linking.entities import find_entities
+
+TODAY = date(2026, 5, 20)  # a Wednesday
+
+
+@pytest.mark.parametrize(
+    ("question", "ranges"),
+    [
+        ("runs of last week", [("2026-05-11", "2026-05-18")]),
+        ("runs of the past week", [("2026-05-14", "2026-05-21")]),
+        ("runs of the last 7 days", [("2026-05-14", "2026-05-21")]),
+        ("runs of the last 3 months", [("2026-02-21", "2026-05-21")]),
+        ("runs this quarter", [("2026-04-01", "2026-07-01")]),
+        ("runs of last year", [("2025-01-01", "2026-01-01")]),
+        ("runs in Q3 2025", [("2025-07-01", "2025-10-01")]),
+        ("runs in Q4", [("2025-10-01", "2026-01-01")]),
+        ("runs since March", [("2026-03-01", None)]),
+        ("runs since December", [("2025-12-01", None)]),
+        ("runs after March 2024", [("2024-04-01", None)]),
+        ("runs before 2025", [(None, "2025-01-01")]),
+        ("runs until 2025-03-01", [(None, "2025-03-02")]),
+        ("runs between March and May 2025", [("2025-03-01", "2025-06-01")]),
+        ("runs from 2024-01-31 to 2024-02-29", [("2024-01-31", "2024-03-01")]),
+        ("runs of yesterday and in 2014", [("2026-05-19", "2026-05-20"), ("2014-01-01", "2015-01-01")]),
+        ("runs of the last 99999999 years", []),
+        ("runs that may fail", []),
+    ],
+)
+def test_times__are_ranges_of_days(question: str, ranges: list[tuple[str | None, str | None]]) -> None:
+    found = find_entities(question, today=TODAY).time_ranges
+    assert [(item.start and str(item.start), item.end and str(item.end)) for item in found] == ranges
+
+
+def test_a_time__is_a_condition_on_the_best_column_of_dates() -> None:
+    columns = [ColumnSchema(name="year", type="integer"), ColumnSchema(name="begun", type="timestamptz")]
+    schema = DatabaseSchema(name="d", tables=(TableSchema(name="runs", columns=tuple(columns)),))
+    times = find_entities("runs since March", today=TODAY).time_ranges
+    (found,) = find_filters(schema, [("runs", "year"), ("runs", "begun")], (), times)
+    assert (found.match, found.value, found.text) == ("range", "2026-03-01/..", "since March")
+    assert found.condition == "runs.begun >= '2026-03-01'"
+    assert find_filters(schema, [("runs", "year")], (), times) == ()
