@@ -6,8 +6,9 @@
 `queue`: jobs without work a second with four processes, and the time of taking one among 200,000 finished ones.
 `documents`: 92 Markdown documents of about 1,500 chunks through the worker, and the bare embedding of the same
 chunks by the same model, in turn; they are cut at headings. `semantic`: the same with semantic chunking, which
-embeds every sentence to find where to cut. `unchanged`: a second pass over 10,000 files. `memory`: resident memory of
-the worker's processes over 20,000 documents, as a plot. The last two embed without a model: they are not about it.
+embeds sentences of paragraphs that are longer than a chunk. `unchanged`: a second pass over 10,000 files. `memory`:
+resident memory of the worker's processes over 20,000 documents, as a plot. The last two embed without a model: they
+are not about it.
 """
 
 import random

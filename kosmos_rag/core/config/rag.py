@@ -66,7 +66,7 @@ class ChunkingSettings(Section):
     )
     breakpoint_threshold: Share = Field(
         default=0.5,
-        description="Cosine similarity of neighbouring sentences below which the semantic chunker cuts.",
+        description="Cosine similarity of neighbouring sentences below which a paragraph over max_size is cut.",
     )
     recursive_size: Count = Field(
         default=512, description="Characters of a chunk of the recursive chunker, overlap included."

@@ -6,6 +6,7 @@ from kosmos_rag.core.protocols import Chunker, Embedder
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.hierarchical import HierarchicalChunker
 from kosmos_rag.ingestion.chunking.markdown import MarkdownChunker
+from kosmos_rag.ingestion.chunking.pack import Packer
 from kosmos_rag.ingestion.chunking.paragraph import ParagraphChunker
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.semantic import SemanticChunker
@@ -36,30 +37,24 @@ def build_chunker(settings: ChunkingSettings, *, embedder: Embedder, max_tokens:
     recursive = RecursiveChunker(
         size=settings.recursive_size, overlap=settings.overlap, separators=settings.separators, budget=budget
     )
+    packer = Packer(
+        chunker=settings.strategy,
+        min_size=settings.min_size,
+        max_size=settings.max_size,
+        budget=budget,
+        recursive=recursive,
+        whole_blocks=settings.whole_blocks,
+    )
     match settings.strategy:
         case "recursive":
             return recursive
         case "paragraph":
-            return ParagraphChunker(
-                min_size=settings.min_size, max_size=settings.max_size, budget=budget, recursive=recursive
-            )
+            return ParagraphChunker(max_size=settings.max_size, budget=budget, packer=packer)
         case "markdown":
-            return MarkdownChunker(
-                min_size=settings.min_size,
-                max_size=settings.max_size,
-                overlap=settings.overlap,
-                budget=budget,
-                recursive=recursive,
-                whole_blocks=settings.whole_blocks,
-            )
+            return MarkdownChunker(max_size=settings.max_size, overlap=settings.overlap, budget=budget, packer=packer)
         case "hierarchical":
             return HierarchicalChunker(
-                min_size=settings.min_size,
-                max_size=settings.max_size,
-                section_size=settings.section_size,
-                budget=budget,
-                recursive=recursive,
-                whole_blocks=settings.whole_blocks,
+                max_size=settings.max_size, section_size=settings.section_size, budget=budget, packer=packer
             )
         case "semantic":
             return SemanticChunker(
@@ -68,5 +63,6 @@ def build_chunker(settings: ChunkingSettings, *, embedder: Embedder, max_tokens:
                 threshold=settings.breakpoint_threshold,
                 embedder=embedder,
                 budget=budget,
+                packer=packer,
                 recursive=recursive,
             )

@@ -10,7 +10,6 @@ from dataclasses import replace
 from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
-from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.section import section_units, sections
 from kosmos_rag.ingestion.chunking.span import Span, build_chunks
 
@@ -25,27 +24,11 @@ class HierarchicalChunker:
 
     name = "hierarchical"
 
-    def __init__(
-        self,
-        *,
-        min_size: int,
-        max_size: int,
-        section_size: int,
-        budget: TokenBudget,
-        recursive: RecursiveChunker,
-        whole_blocks: bool = False,
-    ) -> None:
+    def __init__(self, *, max_size: int, section_size: int, budget: TokenBudget, packer: Packer) -> None:
         self._max_size = max_size
         self._section_size = section_size
         self._budget = budget
-        self._packer = Packer(
-            chunker=self.name,
-            min_size=min_size,
-            max_size=max_size,
-            budget=budget,
-            recursive=recursive,
-            whole_blocks=whole_blocks,
-        )
+        self._packer = packer
 
     def split(self, document: ParsedDocument) -> list[Chunk]:
         """Split a document; an all-blank text gives no chunks."""

@@ -12,7 +12,6 @@ from kosmos_rag.core.text.sentences import LINE_START, SENTENCE_START
 from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
-from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.section import Section, section_units, sections
 from kosmos_rag.ingestion.chunking.span import ChunkSpan, build_chunks, overlap_start
 
@@ -26,27 +25,11 @@ class MarkdownChunker:
 
     name = "markdown"
 
-    def __init__(
-        self,
-        *,
-        min_size: int,
-        max_size: int,
-        overlap: int,
-        budget: TokenBudget,
-        recursive: RecursiveChunker,
-        whole_blocks: bool = False,
-    ) -> None:
+    def __init__(self, *, max_size: int, overlap: int, budget: TokenBudget, packer: Packer) -> None:
         self._max_size = max_size
         self._overlap = overlap
         self._budget = budget
-        self._packer = Packer(
-            chunker=self.name,
-            min_size=min_size,
-            max_size=max_size,
-            budget=budget,
-            recursive=recursive,
-            whole_blocks=whole_blocks,
-        )
+        self._packer = packer
 
     def split(self, document: ParsedDocument) -> list[Chunk]:
         """Split a document; an all-blank text gives no chunks."""

@@ -23,7 +23,7 @@ class Unit:
     begins_topic: bool = False
     """Ends a chunk of at least `min_size` before it."""
     begins_paragraph: bool = False
-    """Preferred position to divide a full chunk."""
+    """Preferred position to divide a full chunk: a paragraph, a row or an item of a list."""
     fenced: bool = False
     """Stays whole up to 1.5 times the size, even if its headings become a chunk of their own."""
 
@@ -124,7 +124,7 @@ class Packer:
                 groups.append(group)
                 group = []
             while group and not self._fits(group[0], counted, target):
-                full = self._split_index(group)
+                full = self._split_index(group, counted)
                 groups.append(group[:full])
                 group = group[full:]
             group.append(counted)
@@ -141,7 +141,9 @@ class Packer:
         tokens = last.tokens_before + last.tokens - first.tokens_before
         return last.unit.end - first.unit.start <= target and tokens <= self._budget.max_tokens
 
-    def _split_index(self, group: Sequence[_CountedUnit]) -> int:
+    def _split_index(self, group: Sequence[_CountedUnit], following: _CountedUnit) -> int:
+        if following.unit.begins_paragraph:
+            return len(group)
         for index in range(len(group) - 1, 0, -1):
             if group[index].unit.begins_paragraph and _extent(group[:index]) >= self._min_size:
                 return index

@@ -8,7 +8,6 @@ from itertools import pairwise
 from kosmos_rag.core.types import Chunk, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
-from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.span import Span, build_chunks, trimmed
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*+\n\s*+")
@@ -76,12 +75,10 @@ class ParagraphChunker:
 
     name = "paragraph"
 
-    def __init__(self, *, min_size: int, max_size: int, budget: TokenBudget, recursive: RecursiveChunker) -> None:
+    def __init__(self, *, max_size: int, budget: TokenBudget, packer: Packer) -> None:
         self._max_size = max_size
         self._budget = budget
-        self._packer = Packer(
-            chunker=self.name, min_size=min_size, max_size=max_size, budget=budget, recursive=recursive
-        )
+        self._packer = packer
 
     def split(self, document: ParsedDocument) -> list[Chunk]:
         """Split a document; an all-blank text gives no chunks."""

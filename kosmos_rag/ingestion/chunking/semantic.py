@@ -1,8 +1,12 @@
-"""The semantic chunker: a chunk ends where neighbouring sentences differ in topic."""
+"""The semantic chunker.
 
+It follows the structure of a document, and compares sentences where there is none.
+"""
+
+import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
-from typing import NamedTuple
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,20 +16,14 @@ from kosmos_rag.core.text.sentences import sentences
 from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
-from kosmos_rag.ingestion.chunking.paragraph import table_rows
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
-from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, build_chunks, heading_spans, trimmed
+from kosmos_rag.ingestion.chunking.section import section_units, sections
+from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, build_chunks, trimmed
 
 _MAX_SENTENCES = 20_000
 """Each sentence is one more text for the model: so many cost a CPU some minutes."""
 
-
-class _Sentence(NamedTuple):
-    start: int
-    end: int
-    is_heading: bool
-    continues_table: bool = False
-    """Whether it is a row after the first of its table; a row is one sentence."""
+_LIST_ITEM = re.compile(r"(?:[-*+•]|\d+[.)])\s")
 
 
 class _CannotSplitError(Exception):
@@ -33,10 +31,13 @@ class _CannotSplitError(Exception):
 
 
 class SemanticChunker:
-    """Cuts at topic changes between neighbouring sentences.
+    """Makes a chunk of each section, and cuts long ones.
 
-    A topic changes where their cosine similarity is below `threshold`, and before every heading. A sentence that is too
-    long goes to the recursive chunker, and so does a whole document that cannot be treated so.
+    Each paragraph, list, table and fenced block of a longer section begins a topic, which ends a chunk of at least
+    `min_size`. In a paragraph of more than `max_size`, a sentence begins a topic where its cosine similarity to the
+    sentence before is below `threshold`; only such sentences are embedded. What is too long goes to the recursive
+    chunker, and so does a whole document that cannot be treated so. Fenced blocks are kept as the markdown chunker
+    keeps them.
     """
 
     name = "semantic"
@@ -49,16 +50,16 @@ class SemanticChunker:
         threshold: float,
         embedder: Embedder,
         budget: TokenBudget,
+        packer: Packer,
         recursive: RecursiveChunker,
     ) -> None:
+        self._min_size = min_size
         self._max_size = max_size
         self._threshold = threshold
         self._embedder = embedder
         self._budget = budget
+        self._packer = packer
         self._recursive = recursive
-        self._packer = Packer(
-            chunker=self.name, min_size=min_size, max_size=max_size, budget=budget, recursive=recursive
-        )
 
     def split(self, document: ParsedDocument) -> list[Chunk]:
         """Split a document; an all-blank text gives no chunks."""
@@ -70,42 +71,62 @@ class SemanticChunker:
         return build_chunks(document, self._budget.fit(text, spans))
 
     def _chunk_spans(self, document: ParsedDocument) -> list[ChunkSpan]:
-        text = document.text
-        sentence_list = list(islice(_sentences(document), _MAX_SENTENCES + 1))
-        if len(sentence_list) > _MAX_SENTENCES:
+        whole: list[ChunkSpan] = []
+        long: list[Sequence[Unit]] = []
+        section_blocks = [units for section in sections(document) if (units := list(section_units(document, section)))]
+        for blocks, fits in zip(section_blocks, self._fit(document.text, section_blocks), strict=True):
+            if fits:
+                start, end = _extent(blocks)
+                whole.append(ChunkSpan(start=start, own_start=start, end=end, chunker=self.name))
+            else:
+                long.append(list(_divided(document.text, blocks)))
+        runs = [Run(units=units, target=self._max_size) for units in self._with_topics(document.text, long)]
+        return [*whole, *(span for spans in self._packer.pack(document.text, runs) for span in spans)]
+
+    def _fit(self, text: str, section_blocks: Sequence[Sequence[Unit]]) -> list[bool]:
+        """Return for each section whether it is one chunk."""
+        extents = [_extent(blocks) for blocks in section_blocks]
+        short = [(start, end) for start, end in extents if end - start <= self._max_size]
+        tokens = dict(zip(short, self._budget.count(text, short), strict=True))
+        return [extent in tokens and tokens[extent] <= self._budget.max_tokens for extent in extents]
+
+    def _with_topics(self, text: str, sections_of_units: Sequence[Sequence[Unit]]) -> Iterator[Sequence[Unit]]:
+        """Yield the units of each section, with the topics found.
+
+        Sentences of all sections are embedded in one call.
+        """
+        gaps = [gap for units in sections_of_units for gap in self._unstructured_gaps(units)]
+        topics = self._topic_starts(text, gaps)
+        for units in sections_of_units:
+            yield [replace(unit, begins_topic=True) if unit.start in topics else unit for unit in units]
+
+    def _unstructured_gaps(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, Unit]]:
+        """Yield the pairs of neighbouring sentences of long paragraphs.
+
+        Without those so near to an end of the section that a chunk would be shorter than `min_size`.
+        """
+        start, end = _extent(units)
+        for paragraph in _paragraphs(units):
+            if paragraph[-1].end - paragraph[0].body <= self._max_size:
+                continue
+            for before, after in pairwise(paragraph):
+                if before.end - start >= self._min_size and end - after.start >= self._min_size:
+                    yield before, after
+
+    def _topic_starts(self, text: str, gaps: Sequence[tuple[Unit, Unit]]) -> set[int]:
+        """Return the starts of those second sentences that differ from the first."""
+        if not gaps:
+            return set()
+        rows = {unit.start: unit for gap in gaps for unit in gap}
+        if len(rows) > _MAX_SENTENCES:
             raise _CannotSplitError(f"text has more than {_MAX_SENTENCES:,} sentences to embed")
-        if len(sentence_list) == 1 and sentence_list[0].end - sentence_list[0].start > self._max_size:
-            raise _CannotSplitError(f"text of {len(text):,} characters has no sentence boundary")
-        # A heading ends the chunk before it, however short: a citation names one section, and must be true.
-        numbered = zip(_section_numbers(sentence_list), self._units(text, sentence_list), strict=True)
-        sections = groupby(numbered, key=lambda pair: pair[0])
-        runs = [Run(units=[unit for _, unit in pairs], target=self._max_size) for _, pairs in sections]
-        return [span for spans in self._packer.pack(text, runs) for span in spans]
-
-    def _units(self, text: str, sentence_list: Sequence[_Sentence]) -> Iterator[Unit]:
-        before: _Sentence | None = None
-        for sentence, changes in zip(sentence_list, self._topic_changes(text, sentence_list), strict=True):
-            # What follows a heading is its text, however little the two sound alike.
-            after_heading = before is not None and before.is_heading
-            yield Unit(
-                start=sentence.start,
-                body=sentence.start,
-                end=sentence.end,
-                noun="sentence",
-                begins_topic=changes and not after_heading and not sentence.continues_table,
-                begins_paragraph=before is not None and text.count("\n", before.end, sentence.start) > 1,
-            )
-            before = sentence
-
-    def _topic_changes(self, text: str, sentence_list: Sequence[_Sentence]) -> list[bool]:
-        """Return for each sentence whether it differs from the previous one."""
-        if len(sentence_list) < 2:
-            return [False] * len(sentence_list)
-        vectors = self._embed([text[start : min(end, start + self._max_size)] for start, end, *_ in sentence_list])
-        norms = np.linalg.norm(vectors, axis=1)
-        products = np.einsum("ij,ij->i", vectors[:-1], vectors[1:])
-        dissimilar = products < self._threshold * norms[:-1] * norms[1:]
-        return [False, *dissimilar.tolist()]
+        vectors = self._embed([text[unit.body : unit.end][: self._max_size] for unit in rows.values()])
+        row_of = {start: row for row, start in enumerate(rows)}
+        first = vectors[[row_of[before.start] for before, _ in gaps]]
+        second = vectors[[row_of[after.start] for _, after in gaps]]
+        norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+        dissimilar = np.einsum("ij,ij->i", first, second) < self._threshold * norms
+        return {after.start for (_, after), differs in zip(gaps, dissimilar.tolist(), strict=True) if differs}
 
     def _embed(self, texts: list[str]) -> Vectors:
         try:
@@ -119,37 +140,49 @@ class SemanticChunker:
         return vectors
 
 
-def _section_numbers(sentence_list: Sequence[_Sentence]) -> Iterator[int]:
-    """Yield the section number of each sentence.
+def _divided(text: str, blocks: Sequence[Unit]) -> Iterator[Unit]:
+    """Yield rows, fenced blocks and the sentences of paragraphs.
 
-    Adjacent headings begin one section.
+    A list is one topic, and so is a block with the colon that announces it.
     """
-    number = 0
-    for before, sentence in zip([None, *sentence_list], sentence_list, strict=False):
-        number += sentence.is_heading and before is not None and not before.is_heading
-        yield number
+    before: Unit | None = None
+    for block in blocks:
+        announced = before is not None and text[before.end - 1] == ":"
+        continues_list = before is not None and _is_list_item(text, before) and _is_list_item(text, block)
+        topic = block.begins_topic and not announced and not continues_list
+        yield from _parts(text, replace(block, begins_topic=topic, begins_paragraph=not announced))
+        before = block
 
 
-def _sentences(document: ParsedDocument) -> Iterator[_Sentence]:
-    at = 0
-    for start, end in heading_spans(document):
-        yield from _body_sentences(document, (at, start))
-        yield from _trimmed_sentences(document.text, (start, end), is_heading=True)
-        at = end
-    yield from _body_sentences(document, (at, len(document.text)))
+def _parts(text: str, block: Unit) -> Iterator[Unit]:
+    if block.noun != "paragraph":
+        yield block
+        return
+    for start, end in trimmed(text, sentences(text, (block.body, block.end))):
+        if start == block.body:
+            yield replace(block, end=end, noun="sentence")
+        else:
+            sentence = Unit(start=start, body=start, end=end, noun="sentence")
+            yield replace(sentence, begins_paragraph=_is_list_item(text, sentence))
 
 
-def _body_sentences(document: ParsedDocument, span: Span) -> Iterator[_Sentence]:
-    at, end = span
-    for table in document.tables_within(at, end):
-        yield from _trimmed_sentences(document.text, (at, table.start), is_heading=False)
-        for row in table_rows(document.text, table):
-            yield _Sentence(row.start, row.end, is_heading=False, continues_table=row.continues_table)
-        at = table.end
-    yield from _trimmed_sentences(document.text, (at, end), is_heading=False)
+def _paragraphs(units: Sequence[Unit]) -> Iterator[list[Unit]]:
+    """Yield the sentences of each paragraph and list item."""
+    paragraph: list[Unit] = []
+    for unit in units:
+        if unit.noun != "sentence" or unit.begins_paragraph:
+            if paragraph:
+                yield paragraph
+            paragraph = []
+        if unit.noun == "sentence":
+            paragraph.append(unit)
+    if paragraph:
+        yield paragraph
 
 
-def _trimmed_sentences(text: str, span: Span, *, is_heading: bool) -> Iterator[_Sentence]:
-    # A heading is one sentence even where it has a full stop: `2. Methods`.
-    spans = [span] if is_heading else sentences(text, span)
-    return (_Sentence(start, end, is_heading) for start, end in trimmed(text, spans))
+def _is_list_item(text: str, unit: Unit) -> bool:
+    return _LIST_ITEM.match(text, unit.body) is not None
+
+
+def _extent(units: Sequence[Unit]) -> Span:
+    return units[0].start, units[-1].end

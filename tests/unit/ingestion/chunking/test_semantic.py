@@ -1,4 +1,4 @@
-"""The semantic splitter."""
+"""The semantic chunker."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,8 @@ import pytest
 
 from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import Chunker, Vectors
-from kosmos_rag.core.types import Heading, ParsedDocument
+from kosmos_rag.core.types import Heading, ParsedDocument, SourceDocument
+from kosmos_rag.ingestion.parsing import parse
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 Build = Callable[..., Chunker]
@@ -46,33 +47,74 @@ def plain(text: str, *headings: Heading) -> ParsedDocument:
     return ParsedDocument(text=text, media_type="text/plain", headings=headings)
 
 
-def test_split__cuts_between_two_topics(build: Build) -> None:
-    chunks = build("semantic", embedder=TopicEmbedder(), min_size=30).split(plain(f"{CATS} {TAX}"))
+def markdown(text: str) -> ParsedDocument:
+    return parse(SourceDocument(source="page.md", data=text.encode()))
+
+
+def test_split__makes_one_chunk_of_each_section_that_fits_and_embeds_nothing(build: Build) -> None:
+    embedder = TopicEmbedder()
+    sections = [f"# Both\n\n{CATS} {TAX}", f"## Tax\n\n{TAX}\n\n{CATS}"]
+    chunks = build("semantic", embedder=embedder, min_size=10, max_size=160, recursive_size=80).split(
+        markdown("\n\n".join(sections))
+    )
+    assert [chunk.text for chunk in chunks] == sections
+    assert {(chunk.chunker, chunk.fallback_reason) for chunk in chunks} == {("semantic", None)}
+    assert embedder.calls == []
+
+
+def test_split__cuts_a_long_paragraph_between_two_topics(build: Build) -> None:
+    chunks = build("semantic", embedder=TopicEmbedder(), min_size=30, max_size=140, recursive_size=80).split(
+        plain(f"{CATS} {TAX}")
+    )
     assert [chunk.text for chunk in chunks] == [CATS, TAX]
     assert {(chunk.chunker, chunk.fallback_reason) for chunk in chunks} == {("semantic", None)}
 
 
-def test_split__cuts_nowhere_within_one_topic(build: Build) -> None:
-    (chunk,) = build("semantic", embedder=TopicEmbedder(), min_size=10).split(plain(CATS))
-    assert chunk.text == CATS
-
-
-def test_split__keeps_topics_together_until_min_size(build: Build) -> None:
-    (chunk,) = build("semantic", embedder=TopicEmbedder(), min_size=100).split(plain(f"{CATS} {TAX}"))
-    assert chunk.text == f"{CATS} {TAX}", "the second topic is a tail shorter than min_size"
-
-
 @pytest.mark.parametrize(("threshold", "chunks"), [(0.6, 1), (0.8, 2)])
 def test_split__cuts_below_the_threshold(build: Build, threshold: float, chunks: int) -> None:
-    text = "A cat is a small animal. A cat that is taxed pays tax."
-    splitter = build("semantic", embedder=TopicEmbedder(), min_size=10, breakpoint_threshold=threshold)
-    assert len(splitter.split(plain(text))) == chunks, "their cosine similarity is 0.707"
+    first, second = "A cat is a small animal.", "A cat that is taxed pays tax, and so on."
+    text = f"{first} {second} Cats sleep, and no tax is due."
+    sizes = {"min_size": 20, "max_size": 90, "recursive_size": 80}
+    splitter = build("semantic", embedder=TopicEmbedder(), breakpoint_threshold=threshold, **sizes)
+    split = splitter.split(plain(text))
+    assert (split[0].text == first) == (chunks == 2), "their cosine similarity is 0.707"
 
 
-def test_split__embeds_a_document_in_one_call(build: Build) -> None:
+def test_split__embeds_once_only_sentences_where_a_chunk_may_end(build: Build) -> None:
     embedder = TopicEmbedder()
-    build("semantic", embedder=embedder).split(plain(f"{CATS} {TAX}"))
-    assert embedder.calls == [[*CATS.replace(". ", ".|").split("|"), *TAX.replace(". ", ".|").split("|")]]
+    sentences = [f"Cat number {number} is small." for number in range(10, 20)]
+    text = f"# One\n\n{' '.join(sentences)}\n\n# Two\n\n{' '.join(sentences)}\n\nTax."
+    build("semantic", embedder=embedder, min_size=100, max_size=200, recursive_size=80).split(markdown(text))
+    # Those less than 100 characters from an end of the section begin no chunk.
+    assert embedder.calls == [[*sentences[3:6], *sentences[3:7]]]
+
+
+FENCE = "```py\ncat = Cat()\n\ncat.sleep()\ncat.sleep()\n```"
+LIST = "- Cats sleep.\n- Cats purr.\n- Cats hunt.\n\n- Cats eat."
+TABLE = "| cat | age |\n|---|---|\n| Tom | 9 |\n| Kim | 4 |"
+
+
+@pytest.mark.parametrize("block", [FENCE, LIST, TABLE], ids=["fence", "list", "table"])
+def test_split__cuts_where_a_block_ends_and_not_within_or_before_it(build: Build, block: str) -> None:
+    embedder = TopicEmbedder()
+    text = f"{CATS} Their day:\n\n{block}\n\nTax is due. {CATS}"
+    first, second = build("semantic", embedder=embedder, min_size=30, max_size=170, recursive_size=80).split(
+        markdown(text)
+    )
+    assert first.text == f"{CATS} Their day:\n\n{block}"
+    assert second.text == f"Tax is due. {CATS}"
+    assert embedder.calls == []
+
+
+def test_split__divides_a_long_list_between_its_items(build: Build) -> None:
+    embedder = TopicEmbedder()
+    items = [f"- Cat {number} sleeps. It purrs. It hunts at night." for number in range(9)]
+    chunks = build("semantic", embedder=embedder, min_size=60, max_size=160, recursive_size=80).split(
+        markdown("\n".join(items))
+    )
+    assert [line for chunk in chunks for line in chunk.text.split("\n")] == items
+    assert len(chunks) == 3, "each is full"
+    assert embedder.calls == []
 
 
 def test_split__starts_a_chunk_at_a_heading(build: Build) -> None:
@@ -85,10 +127,11 @@ def test_split__starts_a_chunk_at_a_heading(build: Build) -> None:
 
 
 def test_split__keeps_a_heading_with_text_that_is_unlike_it(build: Build) -> None:
-    heading = "A heading that is about neither and longer than the minimum"
-    document = plain(f"{heading}\n{CATS}", Heading(level=1, title=heading, start=0))
-    (chunk,) = build("semantic", embedder=TopicEmbedder(), min_size=20).split(document)
-    assert chunk.text == document.text
+    text = f"# A heading that is about neither\n\n{CATS} {TAX}"
+    chunks = build("semantic", embedder=TopicEmbedder(), min_size=20, max_size=145, recursive_size=80).split(
+        markdown(text)
+    )
+    assert [chunk.text for chunk in chunks] == [f"# A heading that is about neither\n\n{CATS}", TAX]
 
 
 def test_split__divides_a_full_chunk_at_a_paragraph(build: Build) -> None:
@@ -125,10 +168,9 @@ def test_split__gives_a_sentence_of_too_many_tokens_to_the_fallback(build: Build
 @pytest.mark.parametrize(
     ("text", "embedder", "reason"),
     [
-        ("word " * 300, HashingEmbedder(), "text of 1,500 characters has no sentence boundary"),
-        ("No.\n" * 20_001, HashingEmbedder(), "text has more than 20,000 sentences to embed"),
-        (CATS, BrokenEmbedder(), "sentences could not be embedded: the model is out of memory"),
-        (CATS, NanEmbedder(), "model hashing-64 gave vectors that are not finite"),
+        ("No.\n" * 20_100, HashingEmbedder(), "text has more than 20,000 sentences to embed"),
+        (CATS * 20, BrokenEmbedder(), "sentences could not be embedded: the model is out of memory"),
+        (CATS * 20, NanEmbedder(), "model hashing-64 gave vectors that are not finite"),
     ],
 )
 def test_split__falls_back_for_the_whole_document(
