@@ -31,6 +31,8 @@ from kosmos_rag.indexing.recall import (
 )
 from kosmos_rag.indexing.transactions import ensure_lock_release
 from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.migrate import SCHEMA
+from kosmos_rag.storage.placement import find_placement
 from kosmos_rag.storage.sql import statement
 
 _LOG = logging.getLogger(__name__)
@@ -46,6 +48,8 @@ _HNSW_OPTIONS = {"m": 16, "ef_construction": 128}
 _TABLE_LOCK = uuid.UUID(int=0)
 """Id of no tenant: its maintenance lock is the lock of the table of vectors."""
 _LOCK_POLL_S = 0.1
+_LOCALLY = sql.SQL("SET citus.enable_ddl_propagation = off")
+"""For statements on the coordinator's own catalogue."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,36 +119,86 @@ def create_index(
         index: Kind and build settings.
         settings: Memory and workers of the build.
     """
-    expression, operators = _index_expression(scope.dimensions, index.settings["precision"])
-    options = {key: value for key, value in index.settings.items() if key in {"lists", "m", "ef_construction"}}
+    placement = find_placement(connection, scope.tenant_id)
+    if placement is None:
+        _set_build_limits(connection, settings)
+        connection.execute(_create_statement(scope, index, suffix=""))
+        return
+    # Through Citus it would be built on all shards, and one node that is down would stop the builds of all tenants.
+    placement.run(connection, _create_statement(scope, index, suffix=placement.suffix).as_string(connection))
+    # Citus makes the indexes of the coordinator's table again on a shard that it moves.
+    connection.execute(_LOCALLY)
+    connection.execute(_create_statement(scope, index, suffix=""))
+
+
+def _set_build_limits(connection: psycopg.Connection, settings: IndexSettings) -> None:
     memory_kb = 1024 * settings.build_memory_mb
     connection.execute(sql.SQL("SET maintenance_work_mem = {}").format(sql.Literal(memory_kb)))
     connection.execute(sql.SQL("SET max_parallel_maintenance_workers = {}").format(sql.Literal(settings.build_workers)))
-    connection.execute(
-        sql.SQL(
-            "CREATE INDEX CONCURRENTLY {name} ON kosmos.embeddings USING {method} (({expression}) {operators}) "
-            "WITH ({options}) WHERE tenant_id = {tenant} AND space_id = {space} AND chunk_id <> {itself}"
-        ).format(
-            name=sql.Identifier(index.relation),
-            method=sql.Identifier(index.kind),
-            expression=expression,
-            operators=sql.Identifier(operators),
-            options=sql.SQL(", ").join(
-                sql.SQL("{} = {}").format(sql.Identifier(key), sql.Literal(value)) for key, value in options.items()
-            ),
-            tenant=sql.Literal(scope.tenant_id),
-            space=sql.Literal(scope.space_id),
-            itself=sql.Literal(index.id),
-        )
+
+
+def _create_statement(scope: VectorScope, index: IndexRecord, *, suffix: str) -> sql.Composed:
+    expression, operators = _index_expression(scope.dimensions, index.settings["precision"])
+    options = {key: value for key, value in index.settings.items() if key in {"lists", "m", "ef_construction"}}
+    return sql.SQL(
+        "CREATE INDEX CONCURRENTLY {name} ON {table} USING {method} (({expression}) {operators}) "
+        "WITH ({options}) WHERE tenant_id = {tenant} AND space_id = {space} AND chunk_id <> {itself}"
+    ).format(
+        name=sql.Identifier(index.relation + suffix),
+        table=sql.Identifier(SCHEMA, "embeddings" + suffix),
+        method=sql.Identifier(index.kind),
+        expression=expression,
+        operators=sql.Identifier(operators),
+        options=sql.SQL(", ").join(
+            sql.SQL("{} = {}").format(sql.Identifier(key), sql.Literal(value)) for key, value in options.items()
+        ),
+        tenant=sql.Literal(scope.tenant_id),
+        space=sql.Literal(scope.space_id),
+        itself=sql.Literal(index.id),
     )
 
 
-def drop_index(connection: psycopg.Connection, relation: str) -> None:
+def drop_index(connection: psycopg.Connection, tenant_id: uuid.UUID, relation: str) -> None:
     """Drop an index concurrently, valid or not.
 
     Do nothing if it does not exist.
     """
-    connection.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS kosmos.{}").format(sql.Identifier(relation)))
+    placement = find_placement(connection, tenant_id)
+    if placement is not None:
+        placement.run(connection, _drop_statement(relation + placement.suffix).as_string(connection))
+        connection.execute(_LOCALLY)
+    connection.execute(_drop_statement(relation))
+
+
+def _drop_statement(relation: str) -> sql.Composed:
+    return sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(SCHEMA, relation))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PhysicalIndex:
+    """An index in the catalogue of a server or node."""
+
+    relation: str
+    valid: bool
+    bytes: int
+
+
+def physical_indexes(connection: psycopg.Connection, tenant_id: uuid.UUID) -> dict[str, PhysicalIndex]:
+    """Return the vector indexes of a tenant by name.
+
+    From the catalogue of the server that holds the vectors.
+
+    Args:
+        connection: A connection in a transaction of the tenant.
+        tenant_id: The tenant.
+    """
+    placement = find_placement(connection, tenant_id)
+    values = {"tenant_id": tenant_id, "suffix": "" if placement is None else placement.suffix}
+    if placement is None:
+        rows = connection.execute(statement("physical_indexes"), values).fetchall()
+        return {row[0]: PhysicalIndex(relation=row[0], valid=row[1], bytes=row[2]) for row in rows}
+    found = placement.fetch(connection, statement("physical_indexes"), values)
+    return {row["relation"]: PhysicalIndex(**row) for row in found}
 
 
 def _index_expression(dimensions: int, precision: str) -> tuple[sql.Composed, str]:

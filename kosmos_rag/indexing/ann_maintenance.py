@@ -21,6 +21,7 @@ from kosmos_rag.indexing.ann import (
     admin_connection,
     create_index,
     drop_index,
+    physical_indexes,
     plan_settings,
     search_setting,
     tune_index,
@@ -44,7 +45,6 @@ from kosmos_rag.indexing.status import count_published, count_vectors, needs_vec
 from kosmos_rag.indexing.transactions import maintenance_transaction
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.pool import Database
-from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
 Progress = Callable[[str], None]
@@ -92,14 +92,13 @@ class VectorIndexMaintenance:
         """Drop indexes of an interrupted maintenance, and delete stale records."""
         with maintenance_transaction(self._database, tenant) as connection:
             known = [index for index in list_indexes(connection, tenant.id) if index.kind != SEGMENT]
-            values = {"tenant_id": tenant.id}
-            is_valid = {row[0]: row[1] for row in connection.execute(statement("physical_indexes"), values).fetchall()}
+            is_valid = {name: one.valid for name, one in physical_indexes(connection, tenant.id).items()}
         usable = {index.relation for index in known if index.state == READY and is_valid.get(index.relation)}
         if leftovers := sorted(is_valid.keys() - usable):
             with admin_connection(self._database.admin_conninfo) as admin:
                 for relation in leftovers:
                     progress(f"dropping {relation}, left by an interrupted run")
-                    drop_index(admin, relation)
+                    drop_index(admin, tenant.id, relation)
         with maintenance_transaction(self._database, tenant) as connection:
             delete_indexes(connection, tenant.id, [index for index in known if index.relation not in usable])
 
@@ -327,7 +326,7 @@ class VectorIndexMaintenance:
             return
         with admin_connection(self._database.admin_conninfo) as admin:
             for index in obsolete:
-                drop_index(admin, index.relation)
+                drop_index(admin, tenant.id, index.relation)
         with maintenance_transaction(self._database, tenant) as connection:
             for index in obsolete if reason else ():
                 log_event(connection, tenant.id, history.DROPPED, str(reason), index_id=index.id, before=index)

@@ -8,6 +8,7 @@ import psycopg
 
 from kosmos_rag.core.config import IndexSettings
 from kosmos_rag.core.types import IndexInfo
+from kosmos_rag.indexing.ann import PhysicalIndex, physical_indexes
 from kosmos_rag.indexing.catalog import READY, SEGMENT, IndexRecord, list_indexes
 from kosmos_rag.indexing.segments import mergeable
 from kosmos_rag.storage.sql import statement
@@ -156,7 +157,7 @@ def _vector_status(
     values = {"tenant_id": tenant_id}
     rows = count_vectors(connection, {**values, "space_id": live_space_id})
     published = count_published(connection, tenant_id)
-    physical = {row[0]: row for row in connection.execute(statement("physical_indexes"), values).fetchall()}
+    physical = physical_indexes(connection, tenant_id)
     live = [index for index in indexes if index.space_id == live_space_id]
     status = []
     for index in live:
@@ -175,19 +176,19 @@ def _vector_status(
 
 
 def _vector_due(
-    index: IndexRecord, rows: int, published: int, physical: tuple[Any, ...] | None, settings: IndexSettings
+    index: IndexRecord, rows: int, published: int, physical: PhysicalIndex | None, settings: IndexSettings
 ) -> str | None:
     if physical is None:
         return "it is not in the catalog of the server"
-    if not physical[1]:
+    if not physical.valid:
         return "its build did not finish"
     if index.state != READY:
         return "left by an interrupted run"
     return rebuild_reason(index, rows, published, settings)
 
 
-def _size(physical: tuple[Any, ...] | None) -> int:
-    return int(physical[2]) if physical else 0
+def _size(physical: PhysicalIndex | None) -> int:
+    return physical.bytes if physical else 0
 
 
 def _scan_info(kind: str, rows: int, *, collection: str | None, due: str | None) -> IndexInfo:

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 
 import psycopg
 from psycopg import sql
@@ -26,16 +26,12 @@ _MONTHS_AHEAD = 2
 _DELETE_BATCH = 1_000
 """Records that one statement deletes from the default partition."""
 
-_DELETE = """
-WITH expired AS (DELETE FROM kosmos.audit_events_default
-                  WHERE ctid = ANY (ARRAY(SELECT ctid FROM kosmos.audit_events_default
-                                           WHERE at < %(oldest)s LIMIT %(limit)s))
-                 RETURNING tenant_id, id, at),
-     passages AS (DELETE FROM kosmos.audit_passages_default p USING expired e
-               WHERE p.tenant_id = e.tenant_id AND p.event_id = e.id AND p.at = e.at)
-SELECT count(*) FROM expired
+_BATCH_END = """
+SELECT at FROM kosmos.audit_events_default WHERE at <= %(last)s ORDER BY at OFFSET %(others)s LIMIT 1
 """
-"""Runs as the owner, whose policy shows the expired rows of all tenants and no other row."""
+_DELETE = sql.SQL("DELETE FROM kosmos.{} WHERE at <= %(last)s")
+"""Both run as the owner, whose policy shows the expired rows of all tenants and no other row. A batch is a slice of
+time: a distributed table has no ctid."""
 
 _EXPIRED = sql.SQL(
     "CREATE OR REPLACE FUNCTION kosmos.audit_expired_before() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE "
@@ -188,9 +184,13 @@ def _delete_expired(connection: psycopg.Connection, oldest: date) -> list[str]:
 
 
 def _delete_batch(connection: psycopg.Connection, oldest: date) -> int:
-    values = {"oldest": _midnight(oldest), "limit": _DELETE_BATCH}
-    ((count,),) = connection.execute(_DELETE, values).fetchall()
-    return int(count)
+    end = _midnight(oldest) - timedelta(microseconds=1)
+    values = {"last": end, "others": _DELETE_BATCH - 1}
+    with connection.transaction():
+        for (last,) in connection.execute(_BATCH_END, values).fetchall():
+            end = last
+        connection.execute(_DELETE.format(sql.Identifier("audit_passages_default")), {"last": end})
+        return connection.execute(_DELETE.format(sql.Identifier("audit_events_default")), {"last": end}).rowcount
 
 
 @contextmanager

@@ -37,3 +37,15 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s
                 WHERE d.datname = current_database() AND s.setrole = 0
                   AND 'citus.propagate_set_commands=local' = ANY (s.setconfig)),
        (SELECT r.rolcanlogin FROM pg_catalog.pg_roles r WHERE r.rolname = 'kosmos_owner')
+
+-- name: tenant_placement
+-- The shard that holds the vectors of a tenant, and its node.
+SELECT p.shardid, n.nodename, n.nodeport
+  FROM pg_catalog.pg_dist_placement p
+  JOIN pg_catalog.pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary'
+ WHERE p.shardid = get_shard_id_for_distribution_column('kosmos.embeddings', %(tenant_id)s::uuid)
+
+-- name: run_on_node
+-- Runs one statement on one node, outside transactions, as the current role.
+SELECT r.success, r.result
+  FROM master_run_on_worker(ARRAY[%(host)s::text], ARRAY[%(port)s::integer], ARRAY[%(command)s::text], false) r

@@ -125,11 +125,13 @@ SELECT c.text
  LIMIT 1
 
 -- name: physical_indexes
--- Vector indexes of the tenant in the server's catalogue, whether or not `indexes` lists them.
-SELECT c.relname::text, x.indisvalid, pg_relation_size(c.oid)
+-- Vector indexes of the tenant in the server's catalogue, whether or not `indexes` lists them. On a distributed server
+-- the table is the tenant's shard, and the names of its indexes end like its own.
+SELECT left(c.relname, length(c.relname) - length(%(suffix)s::text)) AS relation, x.indisvalid AS valid,
+       pg_relation_size(c.oid) AS bytes
   FROM pg_catalog.pg_index x
   JOIN pg_catalog.pg_class c ON c.oid = x.indexrelid
   JOIN pg_catalog.pg_class r ON r.oid = x.indrelid
   JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace
- WHERE n.nspname = 'kosmos' AND r.relname = 'embeddings' AND starts_with(c.relname, 'vec_')
+ WHERE n.nspname = 'kosmos' AND r.relname = 'embeddings' || %(suffix)s::text AND starts_with(c.relname, 'vec_')
    AND strpos(pg_get_expr(x.indpred, x.indrelid), %(tenant_id)s::uuid::text) > 0

@@ -18,12 +18,12 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, FileInfo
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.indexing.ann import physical_indexes
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.uploads import abandoned_uploads, store_chunk, store_upload
-from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tables import metadata
 from tests.integration.variants import opened
 
@@ -253,8 +253,7 @@ def test_tenant__is_erased_with_its_vector_index_and_nothing_of_another(
         assert [row.table for row in report.retained] == ["audit_events", "audit_passages"]
         assert acme.audit.verify().erasures == 1
         with psycopg.connect(database.admin_url or "") as connection:
-            values = {"tenant_id": acme.id}
-            assert connection.execute(statement("physical_indexes"), values).fetchall() == []
+            assert physical_indexes(connection, acme.id) == {}
 
 
 def test_tenant__that_is_created_again_gets_no_result_from_before(logged: Engine) -> None:

@@ -252,7 +252,7 @@ def test_process__killed_at_any_moment_leaves_nothing_that_the_next_does_not_cle
     answers = _answers(keywords)
     dice = random.Random(9)
     ready = "SELECT 'vec_' || replace(id::text, '-', ''), state = 'ready' FROM kosmos.indexes WHERE kind = 'ivfflat'"
-    vectors = "SELECT relname, indisvalid FROM pg_index JOIN pg_class ON oid = indexrelid WHERE relname LIKE 'vec%'"
+    vectors = "SELECT relname, indisvalid FROM pg_index JOIN pg_class ON oid = indexrelid WHERE relname ~ '^vec_'"
     with Engine(with_vectors, embedder=HashingEmbedder()) as engine:
         for _ in range(5):
             _killed_after(with_vectors, dice.uniform(0, 0.4))
