@@ -107,6 +107,7 @@ bench-schema: $(STAMP)
 	$(BIN)/python -m benchmarks.schema.spider $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.schema.example --columns 5000
 	$(BIN)/python -m benchmarks.schema.joins $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks.schema.values $(if $(DATA),--data $(DATA))
 
 bench-schema-full: bench-schema
 	$(BIN)/python -m benchmarks.schema.tuning $(if $(DATA),--data $(DATA))

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
+from kosmos_rag.text2sql.linking.entities import Entities
+from kosmos_rag.text2sql.linking.known_values import normalize_value
 from kosmos_rag.text2sql.linking.time_ranges import TimeRange
 from kosmos_rag.text2sql.sql.analyze import ColumnRef
 from kosmos_rag.text2sql.sql.quoting import quote_identifier, quote_literal, quote_table
@@ -27,8 +29,8 @@ class ValueFilter:
     """What the question says."""
     value: str
     """The value as the database writes it."""
-    match: Literal["exact", "range"]
-    """`range` for a time; its value is an ISO 8601 interval of days, the end excluded."""
+    match: Literal["exact", "fuzzy", "range"]
+    """`fuzzy` for a value with a typo; `range` for a time, with the days as an ISO 8601 interval, the end excluded."""
     condition: str
     """In SQL: `programs.name = 'forest fire'`."""
 
@@ -37,19 +39,17 @@ class ValueFilter:
         return asdict(self)
 
 
-def find_filters(
-    schema: DatabaseSchema, columns: Sequence[ColumnRef], values: Sequence[str], times: Sequence[TimeRange] = ()
-) -> tuple[ValueFilter, ...]:
+def find_filters(schema: DatabaseSchema, columns: Sequence[ColumnRef], entities: Entities) -> tuple[ValueFilter, ...]:
     """Return conditions for the known values and the times of a question.
 
     Args:
         schema: The schema of the question's database.
         columns: Ranked columns; of several columns with a value the first ones are taken.
-        values: Values that the question says, in lower case.
-        times: Days that the question says; the best column of dates gets the condition.
+        entities: Values and times of the question; the best column of dates gets the condition of a time.
     """
-    found = [found for value in values for found in _value_filters(schema, columns, value)]
-    return (*found, *_time_filters(schema, columns, times))
+    said = {value: text for text, value in entities.misspelt}
+    found = [found for value in entities.values for found in _value_filters(schema, columns, value, said.get(value))]
+    return (*found, *_time_filters(schema, columns, entities.time_ranges))
 
 
 def _time_filters(
@@ -77,21 +77,23 @@ def _time_filters(
         )
 
 
-def _value_filters(schema: DatabaseSchema, columns: Sequence[ColumnRef], text: str) -> Iterator[ValueFilter]:
+def _value_filters(
+    schema: DatabaseSchema, columns: Sequence[ColumnRef], normalized: str, misspelt: str | None
+) -> Iterator[ValueFilter]:
     offered = 0
     for name, column_name in columns:
         table = schema.table(name)
         column = table.column(column_name) if table else None
         if table is None or column is None or offered == _MAX_COLUMNS:
             continue
-        value = next((value for value in (*column.enum, *column.samples) if value.lower() == text), None)
+        value = next((value for value in (*column.enum, *column.samples) if normalize_value(value) == normalized), None)
         if value is not None:
             offered += 1
             yield ValueFilter(
                 table=table.full_name,
                 column=column.name,
-                text=text,
+                text=misspelt or normalized,
                 value=value,
-                match="exact",
+                match="fuzzy" if misspelt else "exact",
                 condition=f"{quote_table(table)}.{quote_identifier(column.name)} = {quote_literal(value)}",
             )

@@ -33,6 +33,7 @@ TABLES = {
     "scale": r"lexical +kosmos +50 % +\S.* +500 +[\d.]+",
     "schema.curve": r"10 tables, budget 900: \d+ tokens on average, recall [\d.]+",
     "schema.example": r"all +\d+ questions  model [\d.]+  model and column [\d.]+",
+    "schema.values": r"exact [\d.]+  one typo [\d.]+",
     "schema.joins": r"all +\d+ questions  needed tables [\d.]+",
     "schema.spider": r"\| all databases: the right one first \|( [\d.]+ \|){5}",
     "schema.tuning": r"held out  chosen +database_first [\d.]+",

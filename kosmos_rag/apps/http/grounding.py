@@ -154,6 +154,7 @@ class EntitiesView(BaseModel):
 
     quoted: list[str]
     values: list[str]
+    misspelt: list[tuple[str, str]] = Field(description="What the question says, and the value.")
     names: list[str]
     dates: list[tuple[str, str | None]]
     time_ranges: list[TimeRangeView]

@@ -13,6 +13,7 @@ import numpy as np
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, TableSchema
 from kosmos_rag.text2sql.catalog.roles import is_temporal, label_column
 from kosmos_rag.text2sql.linking.entities import Entities
+from kosmos_rag.text2sql.linking.known_values import KnownValues, normalize_value
 from kosmos_rag.text2sql.linking.name_index import Floats, NameIndex
 from kosmos_rag.text2sql.linking.weights import Weights
 
@@ -69,12 +70,8 @@ class ColumnRanker:
         self._values: dict[str, list[int]] = {}
         for at, (_, column) in enumerate(index.columns):
             for value in (*column.enum, *column.samples):
-                self._values.setdefault(value.lower(), []).append(at)
-
-    @property
-    def known_values(self) -> Mapping[str, Sequence[int]]:
-        """Known values of columns, in lower case."""
-        return self._values
+                self._values.setdefault(normalize_value(value), []).append(at)
+        self.known_values = KnownValues(self._values)
 
     def rank(
         self, tables: TableRanking, entities: Entities, cosines: Floats, limit: int

@@ -1,10 +1,11 @@
 """Entities of a question: quoted and known values, names, dates, numbers, comparisons."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 
+from kosmos_rag.text2sql.linking.known_values import ValueMatch
 from kosmos_rag.text2sql.linking.time_ranges import TimeRange, days_of, find_time_ranges
 from kosmos_rag.text2sql.linking.words import QUOTED
 
@@ -51,7 +52,9 @@ class Entities:
 
     quoted: tuple[str, ...]
     values: tuple[str, ...]
-    """Known column values, in the question's order."""
+    """Known column values as `normalize_value` writes them, those with typos last."""
+    misspelt: tuple[tuple[str, str], ...]
+    """Of those with a typo, what the question says and the value."""
     names: tuple[str, ...]
     """Capitalised words within a sentence, and unknown words next to the name of a table."""
     dates: tuple[tuple[str, date | None], ...]
@@ -64,13 +67,13 @@ class Entities:
 
 
 def find_entities(
-    question: str, *, known_values: Collection[str] = (), row_names: Sequence[str] = (), today: date
+    question: str, *, values: Sequence[ValueMatch] = (), row_names: Sequence[str] = (), today: date
 ) -> Entities:
     """Extract the entities of a question.
 
     Args:
         question: The question.
-        known_values: Values of columns, in lower case.
+        values: Known values of columns that the question says.
         row_names: Names of rows that the schema's words reveal.
         today: Reference date of relative dates.
     """
@@ -83,20 +86,14 @@ def find_entities(
     without_dates = _TIMES.sub(lambda match: "_" * len(match[0]), unquoted)  # March is no name there, and 3 no number
     return Entities(
         quoted=quoted,
-        values=_match_values(question, known_values),
+        values=tuple(match.value for match in values),
+        misspelt=tuple((match.text, match.value) for match in values if not match.exact),
         names=tuple(dict.fromkeys([*_NAMES.findall(without_dates), *row_names])),
         dates=days,
         time_ranges=find_time_ranges(unquoted, sorted(days, key=lambda pair: unquoted.find(pair[0])), today),
         numbers=tuple(number for number in _NUMBER.findall(without_dates) if number not in dates),
         comparisons=tuple(name for name, pattern in _COMPILED.items() if pattern.search(unquoted)),
     )
-
-
-def _match_values(question: str, known_values: Collection[str]) -> tuple[str, ...]:
-    """Return the known values of one to four words in the question."""
-    words = re.findall(r"\w[\w'-]*", question.lower())
-    spans = (" ".join(words[at : at + size]) for size in (4, 3, 2, 1) for at in range(len(words) - size + 1))
-    return tuple(dict.fromkeys(span for span in spans if span in known_values))
 
 
 def _parse_date(text: str, today: date) -> date | None:

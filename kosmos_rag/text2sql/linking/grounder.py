@@ -222,7 +222,7 @@ class SchemaGrounding:
         linker = snapshot.linker(database)
         entities = find_entities(
             question,
-            known_values=linker.known_values,
+            values=linker.values_in(question),
             row_names=linker.row_names(question),
             today=datetime.now(UTC).date(),
         )

@@ -17,6 +17,7 @@ from kosmos_rag.core.types import Passage
 from kosmos_rag.text2sql.catalog.joins import JoinGraph
 from kosmos_rag.text2sql.linking.columns import ColumnRanker, LinkedColumn, TableRanking, add_parts, best_first
 from kosmos_rag.text2sql.linking.entities import Entities
+from kosmos_rag.text2sql.linking.known_values import ValueMatch
 from kosmos_rag.text2sql.linking.name_index import Floats, NameIndex, Word, total_weight
 from kosmos_rag.text2sql.linking.weights import Weights
 from kosmos_rag.text2sql.linking.words import stem, stem_name
@@ -84,10 +85,9 @@ class Linker:
         self._graphs = {name: JoinGraph(schema) for name, schema in index.schemas.items()}
         self._columns = ColumnRanker(index, self._weights)
 
-    @property
-    def known_values(self) -> Mapping[str, Sequence[int]]:
-        """Known values of columns, in lower case."""
-        return self._columns.known_values
+    def values_in(self, question: str) -> tuple[ValueMatch, ...]:
+        """Return the known values that a question says; see `KnownValues.find`."""
+        return self._columns.known_values.find(question, is_name=self._index.is_name)
 
     def row_names(self, question: str) -> list[str]:
         """Return likely names of rows; see `NameIndex.row_names`."""

@@ -214,6 +214,10 @@ class NameIndex:
                 names.append(" ".join(tokens[start:stop]))
         return names
 
+    def is_name(self, word: str) -> bool:
+        """Return whether a word is in a name, or common."""
+        return self._known(word) is not None
+
     def _known(self, token: str) -> Mapping[int, float] | None:
         """Return the name words of a token; None for an unknown word."""
         if not is_content_word(token) or self._synonyms.expand(token):

@@ -82,8 +82,7 @@ def select_parts(
         filters=find_filters(
             schema,
             [(column.table, column.column) for column in linked.columns if column.table in tables],
-            entities.values,
-            entities.time_ranges,
+            entities,
         ),
         ambiguities=find_ambiguities(schema, tables, columns, plans),
         recipes=_recipes(schema.name, tables, docs),

@@ -79,6 +79,11 @@ def test_a_question__is_given_references_joins_recipes_and_what_is_open(
     (found,) = grounding.ask("Which programs are retired?").filters
     assert (found.condition, found.match) == ("programs.lifecycle = 'retired'", "exact")
     assert "programs.lifecycle = 'retired'" in grounding.ask("Which programs are retired?").prompt
+    typo = grounding.ask("Which programs are retierd?")
+    assert [(item.text, item.condition, item.match) for item in typo.filters] == [
+        ("retierd", "programs.lifecycle = 'retired'", "fuzzy")
+    ]
+    assert "programs.lifecycle = 'retired' -- retierd" in typo.prompt
     assert "program_statistics" in result.prompt
     assert 0 < result.tokens <= 600
     assert result.to_dict()["selection"]["database"] == schema.name

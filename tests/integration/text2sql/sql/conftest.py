@@ -43,6 +43,7 @@ def shop(server: Any) -> Iterator[tuple[str, str]]:
     with psycopg.connect(server.url(name), autocommit=True) as connection:
         connection.execute(DDL.encode())
         connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'kosmos-test'").format(sql.Identifier(role)))
+        connection.execute(sql.SQL("ALTER ROLE {} SET timezone TO 'Asia/Tokyo'").format(sql.Identifier(role)))
         for schema in ("public", "Back Office"):
             granted = sql.SQL("GRANT USAGE ON SCHEMA {0} TO {1}; GRANT SELECT ON ALL TABLES IN SCHEMA {0} TO {1}")
             connection.execute(granted.format(sql.Identifier(schema), sql.Identifier(role)))

@@ -5,12 +5,13 @@ from datetime import date
 import pytest
 
 from kosmos_rag.text2sql.linking.entities import Entities, find_entities
+from kosmos_rag.text2sql.linking.known_values import KnownValues, normalize_value
 
 TODAY = date(2026, 5, 20)
 
 
 def _found(question: str, *known: str) -> Entities:
-    return find_entities(question, known_values=frozenset(known), today=TODAY)
+    return find_entities(question, values=KnownValues(known).find(question), today=TODAY)
 
 
 def test_quoted_names__are_found_in_either_quotes() -> None:
@@ -72,3 +73,31 @@ def test_years__are_dates_without_a_day_and_no_numbers() -> None:
 )
 def test_comparisons__are_named(question: str, comparisons: tuple[str, ...]) -> None:
     assert _found(question).comparisons == comparisons
+
+
+@pytest.mark.parametrize(
+    ("question", "known", "misspelt"),
+    [
+        ("runs of forrest fier", ["forest fire", "night watch"], [("forrest fier", "forest fire")]),
+        ("runs of foerst fire", ["forest fire"], [("foerst fire", "forest fire")]),
+        ("who is retierd", ["retired"], [("retierd", "retired")]),
+        ("runs of forest fire", ["forest fire", "forest fires"], []),
+        ("names of dogs", ["cogs", "dogmas"], []),
+        ("runs of forrest fier", ["forest fires"], []),
+        ("colours of programs", ["programm"], []),
+        ("runs in st. jhon's", ["st john's"], [("st jhon's", "st john's")]),
+    ],
+)
+def test_values__are_found_with_one_typo_in_a_word(
+    question: str, known: list[str], misspelt: list[tuple[str, str]]
+) -> None:
+    matches = KnownValues(known).find(question, is_name=lambda word: word == "programs")
+    entities = find_entities(question, values=matches, today=TODAY)
+    assert list(entities.misspelt) == misspelt
+    assert {value for _, value in misspelt} <= set(entities.values)
+
+
+def test_values__are_found_whatever_their_punctuation() -> None:
+    assert _found("Who lives in St. John's (north)?", normalize_value("St John's / North")).values == (
+        "st john's north",
+    )

@@ -50,7 +50,7 @@ def _linked(
     question: str, *schemas: DatabaseSchema, synonyms: Synonyms = HINTS, evidence: Evidence = NOTHING, tables: int = 9
 ) -> Linked:
     linker = Linker(NameIndex(schemas or (_music(), _shop()), synonyms))
-    entities = find_entities(question, known_values=linker.known_values, today=date(2026, 1, 1))
+    entities = find_entities(question, values=linker.values_in(question), today=date(2026, 1, 1))
     return linker.link(question, entities, evidence, tables=tables)
 
 

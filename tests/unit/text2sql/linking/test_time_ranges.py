@@ -42,8 +42,8 @@ def test_times__are_ranges_of_days(question: str, ranges: list[tuple[str | None,
 def test_a_time__is_a_condition_on_the_best_column_of_dates() -> None:
     columns = [ColumnSchema(name="year", type="integer"), ColumnSchema(name="begun", type="timestamptz")]
     schema = DatabaseSchema(name="d", tables=(TableSchema(name="runs", columns=tuple(columns)),))
-    times = find_entities("runs since March", today=TODAY).time_ranges
-    (found,) = find_filters(schema, [("runs", "year"), ("runs", "begun")], (), times)
+    entities = find_entities("runs since March", today=TODAY)
+    (found,) = find_filters(schema, [("runs", "year"), ("runs", "begun")], entities)
     assert (found.match, found.value, found.text) == ("range", "2026-03-01/..", "since March")
     assert found.condition == "runs.begun >= '2026-03-01'"
-    assert find_filters(schema, [("runs", "year")], (), times) == ()
+    assert find_filters(schema, [("runs", "year")], entities) == ()
