@@ -223,6 +223,8 @@ class ErasureStore:
         for table, text in (
             ("document_permissions", statement("erase_document_permissions")),
             ("sync_runs", statement("erase_sync_failures")),
+            ("sync_runs", statement("erase_sync_errors")),
+            ("jobs", statement("erase_job_errors")),
             ("feedback", statement("erase_document_feedback")),
             ("evaluation_results", statement("erase_evaluated_documents")),
         ):

@@ -20,6 +20,7 @@ from kosmos_rag.apps.http.streaming import Streams
 from kosmos_rag.apps.http.uploads import Uploads
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import RequestError, TooManyRequests
+from kosmos_rag.core.types import is_text
 from kosmos_rag.engine.aio import AsyncEngine
 from kosmos_rag.engine.tenant import Tenant
 
@@ -135,14 +136,17 @@ def _require_scope(scope: str) -> Callable[..., Awaitable[Caller]]:
 
 
 def _check_parameters(request: Request) -> None:
-    """Raise RequestError for a query parameter that the route does not have.
+    """Raise RequestError for an unknown query parameter, and for a NUL.
 
-    A document whose readers come under a wrong name would be open to everyone.
+    A document whose readers come under a wrong name would be open to everyone. The database stores no NUL.
     """
     known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
     if unknown := sorted(request.query_params.keys() - set(known)):
         allowed = f"use {', '.join(known)}" if known else "this route has none"
         raise RequestError(f"there is no query parameter {unknown[0][:60]!r}; {allowed}")
+    for name, value in [*request.path_params.items(), *request.query_params.multi_items()]:
+        if not is_text(value):
+            raise RequestError(f"{name} is {value[:60]!r}; remove the NUL")
 
 
 Reader = Annotated[Caller, Depends(_require_scope(READ))]

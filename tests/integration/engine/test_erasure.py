@@ -218,6 +218,25 @@ def test_evaluations_and_sync_runs__lose_the_name_and_keep_their_figures(
         assert connection.execute(query).fetchall() == [({"b.md": 2}, ["erased", "b.md"], {"nDCG@10": 0.5})]
 
 
+@pytest.mark.parametrize("selector", [{"source": "people/*.md"}, {"metadata": ("employee", SECRET)}])
+def test_errors__that_name_an_erased_document_go(
+    acme: Tenant, database: DatabaseSettings, tmp_path: Path, selector: dict[str, Any]
+) -> None:
+    acme.jobs.enqueue(tmp_path, every=timedelta(hours=1))
+    values = {"error": f"the document '{DOCUMENT.source}' is in the permission feed wiki too", "tenant": acme.id}
+    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+        update = "UPDATE kosmos.jobs SET error = %(error)s WHERE kind = 'sync' AND tenant_id = %(tenant)s"
+        assert connection.execute(update, values).rowcount == 1
+        connection.execute(
+            "INSERT INTO kosmos.sync_runs VALUES (%(tenant)s, %(run)s, 'default', '{}', 'failed', 2, 0, 0, 0, 0, 2, 0, "
+            "'[]', %(error)s, now(), now())",
+            {**values, "run": uuid4()},
+        )
+        report = acme.erase(**selector)
+        assert (report.erased["jobs"], report.erased["sync_runs"]) == (2, 1)
+    assert _rows(database, SECRET, tenant=acme).keys() == {"audit_passages"}
+
+
 def test_mirror__is_named_because_it_brings_the_document_back(acme: Tenant, tmp_path: Path) -> None:
     assert acme.erase(source="nothing").warnings == ()
     acme.jobs.enqueue(tmp_path, every=timedelta(hours=1))

@@ -1,7 +1,12 @@
 """The OpenAPI document, held against the service: by its own examples, and by requests made up from it."""
 
+import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
+from typing import Any
+from urllib.parse import quote
 
 import hypothesis
 import pytest
@@ -65,6 +70,41 @@ def test_requests__made_up_from_the_document_are_answered_as_it_says(served: Run
             # Nothing can be wrong with a request that has no parts.
             with suppress(*([Unsatisfiable] if mode is GenerationMode.NEGATIVE else [])):
                 made_up()
+
+
+HOSTILE = ("\0", "\ud800", "x" * 5000, "\r\nx: y", "%00", 10**30, -1, {"\ud800": 1}, [["\0"]])
+
+
+def _hostile_requests(document: dict[str, Any]) -> Iterator[tuple[str, str, str | None]]:
+    """Yield method, path and body of requests with a hostile value at one place each."""
+    quoted = [quote(text.encode("utf-8", "surrogatepass"), safe="") for text in HOSTILE if isinstance(text, str)]
+    operations = [(path, *operation) for path, methods in document["paths"].items() for operation in methods.items()]
+    for path, method, operation in operations:
+        filled = re.sub(r"{[^}]+}", "0" * 32, path)
+        names = [entry["name"] for entry in operation.get("parameters", ()) if entry["in"] == "query"]
+        for text in quoted:
+            yield from ((method, f"{filled}?{name}={text}", None) for name in names)
+            if filled != path:
+                yield method, re.sub(r"{[^}]+}", text, path), None
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+        if body is not None:
+            yield method, filled, "[" * 50_000
+            for name, value in product(body["example"], HOSTILE):
+                yield method, filled, json.dumps({**body["example"], name: value})
+
+
+def test_hostile_values__of_any_field_are_no_internal_error(served: Running) -> None:
+    """Requests that are made up contain no lone surrogates, and seldom what a database refuses."""
+    headers = {"authorization": f"Bearer {served.signer.token(scope='admin')}", "content-type": "application/json"}
+    failed, sent = [], 0
+    with served.client("") as client:
+        for method, path, body in _hostile_requests(client.get("/openapi.json").json()):
+            sent += 1
+            answer = client.request(method, path, content=body, headers=headers)
+            if answer.status_code >= 500:
+                failed.append((method, path, body, answer.text))
+    assert failed == []
+    assert sent > 500
 
 
 def test_every_body_and_answer__has_an_example_that_is_one(running: Running) -> None:
