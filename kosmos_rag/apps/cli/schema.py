@@ -77,9 +77,9 @@ class SourceOptions:
         list[str] | None,
         typer.Option(
             "--samples",
-            metavar="TABLE",
-            help="Read sample values of this table's columns, * for all tables; may be repeated. By default none are "
-            "read; columns whose names suggest persons or secrets are never read.",
+            metavar="TABLE[.COLUMN]",
+            help="Read sample values of this table's columns, * for all tables, or up to 500 values of a named column. "
+            "May be repeated. By default none are read; columns whose names suggest persons or secrets are never read.",
         ),
     ] = None
     no_samples: Annotated[

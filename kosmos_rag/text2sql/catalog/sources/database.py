@@ -111,6 +111,8 @@ _PERSONAL = re.compile(r"@|\d{6}|://|^\+?\d[\d ()/-]{6,}$")
 """Values by which a column holds addresses, personal numbers or links, whatever its name is."""
 
 _MAX_SAMPLED_ROWS = 2_000
+_MAX_VALUES_OF_NAMED = 500
+"""Values of a column that the rules name by itself."""
 _SAMPLE_TIMEOUT_MS = 5_000
 
 
@@ -128,7 +130,7 @@ class SampleRules:
     excluded: tuple[str, ...] = ()
     """Regular expressions of `table.column` that are left out too."""
     tables: tuple[str, ...] | None = None
-    """Full names of the tables that may be read; None is all."""
+    """Full names of the tables that may be read, or `table.column` of single columns; None is all tables."""
 
     def __post_init__(self) -> None:
         """Check the bounds and the patterns.
@@ -147,7 +149,7 @@ class SampleRules:
         """Build rules for these tables; None if no table is named.
 
         Args:
-            tables: Full names of tables, `*` for all; none reads nothing.
+            tables: Full names of tables, or `table.column`; `*` for all tables, none reads nothing.
             excluded: Regular expressions of `table.column` that are left out.
 
         Raises:
@@ -162,11 +164,17 @@ class SampleRules:
     def allows(self, table: str, column: str) -> bool:
         """Return whether values of a column may be read."""
         name = " ".join(words(column))
-        if PRIVATE.search(name) or (self.tables is not None and table not in self.tables):
+        if PRIVATE.search(name) or not (
+            self.tables is None or table in self.tables or self.names_column(table, column)
+        ):
             return False
         if _NAME.search(name) and _PEOPLE.search(f"{' '.join(words(table))} {name}"):
             return False
         return not any(re.search(pattern, f"{table}.{column}", re.IGNORECASE) for pattern in self.excluded)
+
+    def names_column(self, table: str, column: str) -> bool:
+        """Return whether the rules name the column by itself."""
+        return f"{table}.{column}" in (self.tables or ())
 
 
 def from_database(
@@ -223,9 +231,12 @@ def _reflect(connection: "Connection", schemas: Sequence[str | None]) -> list["T
 
 def _check_table_names(samples: SampleRules | None, tables: Sequence["Table"]) -> None:
     known = {table.fullname for table in tables}
+    known |= {f"{table.fullname}.{column.name}" for table in tables for column in table.columns}
     if samples is not None and (unknown := [name for name in samples.tables or () if name not in known]):
         raise RequestError(
-            one_line(f"sample values: there is no table {', '.join(unknown)}; take full names of tables")
+            one_line(
+                f"sample values: there is no table {', '.join(unknown)}; take full names of tables, or table.column"
+            )
         )
 
 
@@ -254,7 +265,9 @@ def _read_samples(
     values = [str(value) for (value,) in connection.execute(select(rows.c.value).distinct().order_by(rows.c.value))]
     if any(len(value) > rules.max_chars or _PERSONAL.search(value) for value in values):
         return ()
-    return tuple(value for value in values if value.strip() and "\x00" not in value)[: rules.max_values]
+    named = rules.names_column(table.fullname, column.name)
+    most = _MAX_VALUES_OF_NAMED if named else rules.max_values
+    return tuple(value for value in values if value.strip() and "\x00" not in value)[:most]
 
 
 def _key_columns(table: "Table") -> set[str]:

@@ -61,6 +61,9 @@ def test_samples__are_read_only_where_asked_for_and_never_of_private_columns(sho
     assert found == {"Order 🙂.kind": ("kind 0", "kind 1")}
     only = from_database(shop[1], samples=SampleRules(tables=("teams",)))
     assert {table.full_name for table in only.tables for column in table.columns if column.samples} == {"teams"}
+    one = from_database(shop[1], samples=SampleRules(tables=("teams.name", "teams.password")))
+    read = {f"{it.full_name}.{column.name}": column.samples for it in one.tables for column in it.columns}
+    assert {name: len(values) for name, values in read.items() if values} == {"teams.name": 50}
 
 
 def test_samples__of_a_table_that_is_not_there_are_named(shop: Shop) -> None:
