@@ -350,9 +350,9 @@ def test_bad_input__as_json_is_one_object(kosmos: Run) -> None:
     }
 
 
-def test_a_model_that_cannot_be_loaded__names_the_local_alternative(kosmos: Run) -> None:
+def test_a_model_that_cannot_be_loaded__names_the_local_alternative(kosmos: Run, tmp_path: Path) -> None:
     done = kosmos(
-        "search", "x", "--tenant", "fresh", "--set", "models.offline=true",
+        "search", "x", "--tenant", "fresh", "--set", "models.offline=true", "--set", f"models.cache_dir={tmp_path}",
         "--set", "rag.embedding.model=sentence-transformers/all-mpnet-base-v2", "--set", "rag.embedding.dimensions=768",
     )  # fmt: skip
     assert done.exit_code == 1

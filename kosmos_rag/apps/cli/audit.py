@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +16,6 @@ from kosmos_rag.apps.cli.common import (
     print_truncated,
     source_names,
     table,
-    to_plain,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.core.config.display import one_line
@@ -72,7 +70,7 @@ def list_(
         )
     records, truncated = cut(found, limit)
     if common.as_json:
-        retrievals = [to_plain(record) for record in records]
+        retrievals = [record.to_dict() for record in records]
         following = str(records[-1].id) if truncated else None
         print_json({"tenant": common.tenant, "retrievals": retrievals, "next": following})
         return
@@ -97,7 +95,7 @@ def show(
             f"`kosmos-rag audit list -t {common.tenant}` lists them"
         )
     if common.as_json:
-        print_json(to_plain(audit_record))
+        print_json(audit_record.to_dict())
     else:
         _print_record(audit_record)
 
@@ -121,7 +119,7 @@ def who_saw(
         who_saw = partial(owner.audit.list_document_access, since=first, until=last, limit=limit + 1)
         records, truncated = cut(next(filter(None, map(who_saw, _names(document))), []), limit)
     if common.as_json:
-        sightings = [to_plain(sighting) for sighting in records]
+        sightings = [sighting.to_dict() for sighting in records]
         values = {"tenant": common.tenant, "document": document, "sightings": sightings, "truncated": truncated}
         print_json(values)
         return
@@ -141,7 +139,7 @@ def failed(
         questions = owner.audit.list_failed_questions(since=first, until=last, limit=limit + 1)
     records, truncated = cut(questions, limit)
     if common.as_json:
-        values = [to_plain(question) for question in records]
+        values = [question.to_dict() for question in records]
         print_json({"tenant": common.tenant, "questions": values, "truncated": truncated})
         return
     rows = table("times", "refused", "disliked", "subjects", "last", "question", "comment")
@@ -176,7 +174,7 @@ def verify(*, common: TenantOptions) -> None:
     with common.open_tenant() as owner:
         report = owner.audit.verify()
     if common.as_json:
-        print_json({"tenant": common.tenant, "intact": report.intact, **asdict(report)})
+        print_json({"tenant": common.tenant, "intact": report.intact, **report.to_dict()})
     elif report.intact:
         console().print(_summary(report))
     if not report.intact:
@@ -241,7 +239,7 @@ def _print_records(records: "Sequence[AuditRecord]") -> None:
 
 def _print_record(record: "AuditRecord") -> None:
     out = console()
-    for name, value in to_plain(record).items():
+    for name, value in record.to_dict().items():
         if name != "passages" and value is not None:
             out.print(f"{name:<16} {value}")
     for passage in record.passages:

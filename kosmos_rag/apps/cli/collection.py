@@ -1,6 +1,5 @@
 """kosmos-rag collection: collections of a tenant and their presets."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -30,7 +29,7 @@ def create(name: NameArgument, preset: PresetOption, *, common: TenantOptions) -
     with common.open_tenant() as tenant:
         info = tenant.collections.create(name, preset=preset)
     if common.as_json:
-        print_json({"tenant": common.tenant, "collection": asdict(info)})
+        print_json({"tenant": common.tenant, "collection": info.to_dict()})
     else:
         console().print(f"the collection {name} of tenant {common.tenant} has the preset {info.preset}")
 
@@ -45,7 +44,7 @@ def set_preset(name: NameArgument, preset: PresetOption, *, common: TenantOption
     with common.open_tenant() as tenant:
         info = tenant.collections.set_preset(name, preset=preset)
     if common.as_json:
-        print_json({"tenant": common.tenant, "collection": asdict(info)})
+        print_json({"tenant": common.tenant, "collection": info.to_dict()})
     else:
         console().print(
             f"the collection {name} of tenant {common.tenant} has the preset {info.preset}; "
@@ -60,7 +59,7 @@ def list_(principal: PrincipalOption = None, *, common: TenantOptions) -> None:
     with common.open_engine() as engine:
         infos = open_reader(engine, common.tenant, None, principal).collections.infos()
     if common.as_json:
-        print_json({"tenant": common.tenant, "collections": [asdict(info) for info in infos]})
+        print_json({"tenant": common.tenant, "collections": [info.to_dict() for info in infos]})
         return
     rows = table("collection", "preset", "chunks", right={"chunks"})
     for info in infos:

@@ -1,7 +1,5 @@
 """kosmos-rag documents: list documents."""
 
-from dataclasses import asdict
-
 from kosmos_rag.apps.cli.common import (
     PrincipalOption,
     console,
@@ -20,7 +18,7 @@ def documents(principal: PrincipalOption = None, *, common: ReadOptions) -> None
     with common.open_engine() as engine:
         infos = open_reader(engine, common.tenant, common.collection, principal).documents()
     if common.as_json:
-        print_json({"tenant": common.tenant, "documents": [asdict(document) for document in infos]})
+        print_json({"tenant": common.tenant, "documents": [document.to_dict() for document in infos]})
         return
     columns = ("source", "collection", "title", "type", "language", "version", "chunks", "bytes", "updated", "notes")
     rows = table(*columns, right={"version", "chunks", "bytes"})

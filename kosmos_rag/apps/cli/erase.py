@@ -3,8 +3,7 @@
 They remove stored data of a person, of documents, or of a whole tenant.
 """
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -82,14 +81,9 @@ def _finish(engine: "Engine", report: "ErasureReport", *, purge: bool, as_json: 
     if purged:
         engine.purge_files()
     if as_json:
-        print_json(_plain(report) | {"purged": purged})
+        print_json(report.to_dict() | {"purged": purged})
     else:
         _print(report, purged=purged)
-
-
-def _plain(report: "ErasureReport") -> dict[str, Any]:
-    retained = [asdict(rows) | {"until": rows.until.isoformat()} for rows in report.retained]
-    return asdict(report) | {"at": report.at.isoformat(), "retained": retained}
 
 
 def _print(report: "ErasureReport", *, purged: bool) -> None:

@@ -13,7 +13,6 @@ from kosmos_rag.apps.cli.common import (
     overrides,
     print_json,
     table,
-    to_plain,
 )
 from kosmos_rag.apps.cli.options import ReadOptions, TenantOptions, command
 from kosmos_rag.core.errors import RequestError
@@ -56,7 +55,7 @@ def start(
             name, settings_change, share=share, mode=mode
         )
     if common.as_json:
-        print_json({"tenant": common.tenant, "experiment": to_plain(info)})
+        print_json({"tenant": common.tenant, "experiment": info.to_dict()})
     else:
         console().print(
             f"{_title(info)} runs for tenant {common.tenant}; "
@@ -79,7 +78,7 @@ def status(
     if report is not None:
         _print_status(report, common.tenant, as_json=common.as_json)
     elif common.as_json:
-        print_json({"tenant": common.tenant, "experiments": [to_plain(info) for info in infos]})
+        print_json({"tenant": common.tenant, "experiments": [info.to_dict() for info in infos]})
     else:
         _print_infos(infos, common.tenant)
 
@@ -95,10 +94,10 @@ def stop(name: NameArgument, *, common: TenantOptions) -> None:
 
 def _print_status(report: "ExperimentReport", tenant: str, *, as_json: bool) -> None:
     if as_json:
-        summary = to_plain(report)
+        summary = report.to_dict()
         for entry, difference in zip(summary["differences"], report.differences, strict=True):
             entry["significant"] = difference.significant
-        print_json({"tenant": tenant, **summary, "experiment": to_plain(report.experiment)})
+        print_json({"tenant": tenant, **summary})
     else:
         _print_report(report)
 

@@ -1,7 +1,6 @@
 """kosmos-rag index: status, maintenance and log of a tenant's indexes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +11,6 @@ from kosmos_rag.apps.cli.common import (
     print_json,
     print_truncated,
     table,
-    to_plain,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
 
@@ -65,7 +63,7 @@ def log(
     with common.open_tenant() as owner:
         events, truncated = cut(owner.indexes.log(limit + 1), limit)
     if common.as_json:
-        print_json({"tenant": common.tenant, "events": [to_plain(event) for event in events], "truncated": truncated})
+        print_json({"tenant": common.tenant, "events": [event.to_dict() for event in events], "truncated": truncated})
         return
     rows = table("at", "action", "before", "after", "reason")
     for event in events:
@@ -89,7 +87,7 @@ def _run(
     with common.open_tenant() as owner:
         infos = action(owner, None if common.as_json else lambda step: typer.echo(f"{step} …", err=True))
     if common.as_json:
-        print_json({"tenant": common.tenant, "indexes": [asdict(info) for info in infos]})
+        print_json({"tenant": common.tenant, "indexes": [info.to_dict() for info in infos]})
     else:
         _print(infos)
 

@@ -12,7 +12,6 @@ from kosmos_rag.apps.cli.common import (
     print_json,
     print_truncated,
     table,
-    to_plain,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.core.config.display import one_line
@@ -53,7 +52,7 @@ def list_(
         rows, truncated = cut(owner.jobs.find(states=states, before=before, limit=limit + 1), limit)
     if common.as_json:
         following = str(rows[-1].id) if truncated else None
-        print_json({"jobs": [to_plain(info) for info in rows], "next": following})
+        print_json({"jobs": [info.to_dict() for info in rows], "next": following})
         return
     _print_jobs(rows)
     if truncated:
@@ -73,9 +72,9 @@ def show(
             f"tenant {common.tenant} has no job {job}; `kosmos-rag jobs list -t {common.tenant}` lists its jobs"
         )
     if common.as_json:
-        print_json(to_plain(rows[0]))
+        print_json(rows[0].to_dict())
     else:
-        for name, value in to_plain(rows[0]).items():
+        for name, value in rows[0].to_dict().items():
             if value is not None:
                 console().print(f"{name:<12} {value}")
 
@@ -124,7 +123,7 @@ def runs(
             f"tenant {common.tenant} has no run {run}; `kosmos-rag jobs runs -t {common.tenant}` lists them"
         )
     if common.as_json:
-        print_json({"runs": [to_plain(info) for info in rows], "truncated": truncated})
+        print_json({"runs": [info.to_dict() for info in rows], "truncated": truncated})
         return
     _print_runs(rows, failures=run is not None)
     if truncated:

@@ -10,7 +10,6 @@ from kosmos_rag.apps.cli.common import (
     print_json,
     print_truncated,
     table,
-    to_plain,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
 
@@ -36,7 +35,7 @@ def run(*, common: TenantOptions) -> None:
             common.tenant, progress=None if common.as_json else lambda step: typer.echo(f"{step} …", err=True)
         )
     if common.as_json:
-        print_json({"tenant": common.tenant, "runs": [to_plain(run) for run in runs]})
+        print_json({"tenant": common.tenant, "runs": [run.to_dict() for run in runs]})
     else:
         _print(runs)
     if any(run.state == "alarm" for run in runs):
@@ -58,7 +57,7 @@ def status(
         runs, truncated = cut(monitor.status(common.tenant, limit=limit + 1), limit)
         samples = monitor.count_samples(common.tenant)
     if common.as_json:
-        values = [to_plain(run) for run in runs]
+        values = [run.to_dict() for run in runs]
         print_json({"tenant": common.tenant, "samples": samples, "runs": values, "truncated": truncated})
         return
     _print(runs)

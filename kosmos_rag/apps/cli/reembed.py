@@ -3,7 +3,6 @@
 Queries are answered meanwhile.
 """
 
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -83,7 +82,7 @@ def cutover(
     with common.open_engine() as running, progress(visible=not common.as_json) as report:
         quality = running.tenant(common.tenant).spaces.cutover(questions=questions, force=force, on_progress=report)
     if common.as_json:
-        print_json({"tenant": common.tenant, "quality": asdict(quality)})
+        print_json({"tenant": common.tenant, "quality": quality.to_dict()})
     else:
         _print_quality(quality)
 
@@ -116,7 +115,7 @@ def _run(
     with common.open_tenant() as tenant, progress(visible=not common.as_json) as report:
         spaces = action(tenant, report)
     if common.as_json:
-        print_json({"tenant": common.tenant, "spaces": [asdict(info) for info in spaces]})
+        print_json({"tenant": common.tenant, "spaces": [info.to_dict() for info in spaces]})
     else:
         _print(spaces)
 

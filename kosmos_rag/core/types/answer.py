@@ -160,7 +160,7 @@ AnswerEvent = AnswerSources | AnswerPiece | AnswerDone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class QuoteStatus:
+class QuoteStatus(Serializable):
     """The position of a quote in a version of its document."""
 
     state: QuoteState

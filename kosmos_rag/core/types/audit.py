@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from kosmos_rag.core.types.serialize import Serializable
+
 EVALUATOR = "kosmos-rag eval"
 """Subject of the queries of an evaluation; they are logged, and left out of the failed questions."""
 
@@ -30,7 +32,7 @@ class AuditOutcome(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AuditPassage:
+class AuditPassage(Serializable):
     """A passage of a result."""
 
     rank: int
@@ -46,7 +48,7 @@ class AuditPassage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AuditRecord:
+class AuditRecord(Serializable):
     """One record of the audit log."""
 
     id: uuid.UUID
@@ -75,7 +77,7 @@ class AuditRecord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentAccess:
+class DocumentAccess(Serializable):
     """A passage of a document in a result that a reader received."""
 
     at: datetime
@@ -93,7 +95,7 @@ class DocumentAccess:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FailedQuestion:
+class FailedQuestion(Serializable):
     """A question that the documents did not answer."""
 
     question: str | None
@@ -122,7 +124,7 @@ class Rating(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Feedback:
+class Feedback(Serializable):
     """A reader's rating of an answer or passage.
 
     A new rating of the same replaces it.
@@ -148,7 +150,7 @@ class Feedback:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AuditReport:
+class AuditReport(Serializable):
     """Result of the verification of the seals."""
 
     seals: int

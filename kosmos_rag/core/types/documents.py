@@ -16,6 +16,8 @@ from pathlib import PurePath
 from posixpath import normpath
 from typing import Any
 
+from kosmos_rag.core.types.serialize import Serializable
+
 EVERYONE = "everyone"
 """The principal that every reader of a tenant holds; documents without a narrower list are readable by it."""
 
@@ -133,7 +135,7 @@ class Heading:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Note:
+class Note(Serializable):
     """A note that a document's text is uncertain or incomplete."""
 
     code: str
@@ -247,7 +249,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentInfo:
+class DocumentInfo(Serializable):
     """A live document, as `documents` lists it."""
 
     id: uuid.UUID
@@ -270,7 +272,7 @@ class DocumentInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentLines:
+class DocumentLines(Serializable):
     """Lines of a live document, in the text that citations refer to."""
 
     document: DocumentInfo
@@ -302,7 +304,7 @@ class DocumentLines:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CollectionInfo:
+class CollectionInfo(Serializable):
     """A collection of a tenant, as `collection list` shows it."""
 
     name: str
@@ -314,7 +316,7 @@ class CollectionInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stats:
+class Stats(Serializable):
     """Totals of what a reader may read."""
 
     total_documents: int
@@ -325,7 +327,7 @@ class Stats:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class IngestFailure:
+class IngestFailure(Serializable):
     """A document that was not ingested, and why.
 
     What was stored of it before is untouched, except where departments decide and it would stay open to all.
@@ -337,7 +339,7 @@ class IngestFailure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class IngestReport:
+class IngestReport(Serializable):
     """Report of one `ingest` call.
 
     seen = new + changed + unchanged + failed.
@@ -364,7 +366,7 @@ class IngestReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PermissionReport:
+class PermissionReport(Serializable):
     """What a pass of a permission feed did."""
 
     documents: int

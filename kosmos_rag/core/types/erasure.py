@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
 
+from kosmos_rag.core.types.serialize import Serializable
+
 
 class ErasureKind(StrEnum):
     """What an erasure selects by."""
@@ -16,7 +18,7 @@ class ErasureKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RetainedRows:
+class RetainedRows(Serializable):
     """Rows of the audit log that are immutable until their retention ends."""
 
     table: str
@@ -26,7 +28,7 @@ class RetainedRows:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ErasureReport:
+class ErasureReport(Serializable):
     """What an erasure removed, or would remove."""
 
     tenant: str

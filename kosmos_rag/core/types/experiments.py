@@ -7,6 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from kosmos_rag.core.types.serialize import Serializable
+
 
 class ExperimentMode(StrEnum):
     """What becomes of the share of questions that takes part."""
@@ -48,7 +50,7 @@ class ExperimentAssignment:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExperimentInfo:
+class ExperimentInfo(Serializable):
     """An experiment as it was started."""
 
     id: uuid.UUID
@@ -64,7 +66,7 @@ class ExperimentInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ArmReport:
+class ArmReport(Serializable):
     """Results of one of the two configurations."""
 
     arm: Arm
@@ -85,7 +87,7 @@ class ArmReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ArmDifference:
+class ArmDifference(Serializable):
     """Difference of one measure between the arms, with its significance."""
 
     of: str
@@ -105,7 +107,7 @@ class ArmDifference:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExperimentReport:
+class ExperimentReport(Serializable):
     """Comparison of the two arms of an experiment, by its newest results."""
 
     experiment: ExperimentInfo

@@ -13,6 +13,8 @@ from enum import StrEnum
 from posixpath import split
 from typing import Any
 
+from kosmos_rag.core.types.serialize import Serializable
+
 _SOURCE = re.compile(r"(?P<folder>(?:.*/)?)file-(?P<id>[0-9a-f]{32})-(?P<name>[^/]+)", re.DOTALL)
 
 
@@ -29,7 +31,7 @@ class FileStatus(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FileInfo:
+class FileInfo(Serializable):
     """A stored file."""
 
     id: uuid.UUID
@@ -48,7 +50,7 @@ class FileInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FileCounts:
+class FileCounts(Serializable):
     """Number of files by status."""
 
     in_progress: int = 0
@@ -63,7 +65,7 @@ class FileCounts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class VectorStoreInfo:
+class VectorStoreInfo(Serializable):
     """A collection as a vector store, as its reader sees it."""
 
     collection: str
@@ -77,7 +79,7 @@ class VectorStoreInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class VectorStoreFileInfo:
+class VectorStoreFileInfo(Serializable):
     """A file of a vector store.
 
     It is a document, or an attached file whose job has not made one.
@@ -103,7 +105,7 @@ class VectorStoreFileInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FileBatchInfo:
+class FileBatchInfo(Serializable):
     """Files that were attached together, with their present states."""
 
     id: uuid.UUID

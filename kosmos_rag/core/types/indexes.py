@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kosmos_rag.core.types.serialize import Serializable
+
 if TYPE_CHECKING:  # the client has these records, and no NumPy
     import numpy as np
     from numpy.typing import NDArray
@@ -35,7 +37,7 @@ class Space:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class IndexInfo:
+class IndexInfo(Serializable):
     """Status of an index, or of rows that no index covers."""
 
     kind: str
@@ -58,7 +60,7 @@ class IndexInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SpaceInfo:
+class SpaceInfo(Serializable):
     """Status of an embedding space of a tenant."""
 
     id: uuid.UUID
@@ -84,7 +86,7 @@ class SpaceInfo:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SpaceQuality:
+class SpaceQuality(Serializable):
     """Measurements of a space before a cutover to it."""
 
     model: str

@@ -108,7 +108,7 @@ class JobInfo(Serializable):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class JobCount:
+class JobCount(Serializable):
     """How many jobs of a kind are in a state."""
 
     kind: str
@@ -119,7 +119,7 @@ class JobCount:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunInfo:
+class RunInfo(Serializable):
     """The ledger of one pass over a source.
 
     Once finished: seen = new + changed + unchanged + removed + failed + cancelled.

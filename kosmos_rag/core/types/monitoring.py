@@ -7,6 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from kosmos_rag.core.types.serialize import Serializable
+
 
 class MonitorKind(StrEnum):
     """What a run measures."""
@@ -29,7 +31,7 @@ class MonitorState(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MonitorRun:
+class MonitorRun(Serializable):
     """One run of the recall monitor over a tenant."""
 
     id: uuid.UUID
@@ -47,7 +49,7 @@ class MonitorRun:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class IndexEvent:
+class IndexEvent(Serializable):
     """A change to a vector index, with its reason."""
 
     at: datetime

@@ -71,7 +71,7 @@ class ResultOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FacetValue:
+class FacetValue(Serializable):
     """A value of a field and the number of documents with it.
 
     Of documents in the ranking of the search.

@@ -1,15 +1,28 @@
 """The JSON shape of the records: what it shows to whom, and that it reads back."""
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from kosmos_rag.apps.client import Grounding
 from kosmos_rag.apps.http.examples import EXAMPLES
 from kosmos_rag.core import types
-from kosmos_rag.core.types import Answer, Arm, Context, ExperimentAssignment, SearchResult
-from kosmos_rag.core.types.serialize import from_dict, json_schema, to_dict, to_json
+from kosmos_rag.core.types import (
+    Answer,
+    Arm,
+    AuditRecord,
+    Context,
+    DocumentInfo,
+    ErasureReport,
+    ExperimentAssignment,
+    IngestReport,
+    SearchResult,
+)
+from kosmos_rag.core.types.serialize import Serializable, from_dict, json_schema, to_dict, to_json
+from kosmos_rag.engine.tenant import Tenant
 from tests.unit.core.test_explanation import FOUND
 
 LOCATION = {"document_id", "version_id", "version", "source", "title", "section", "span", "lines", "pages", "location"}
@@ -153,3 +166,33 @@ def test_html__escapes_every_text(name: str) -> None:
     assert "&lt;script&gt;" in shown
     assert "<script>" not in shown
     assert record.question.removeprefix("<script>").removesuffix("</script>") in shown
+
+
+def _records(kind: Any) -> Iterator[type[Any]]:
+    """Yield the record classes in an annotation."""
+    if isinstance(kind, type) and is_dataclass(kind) and kind.__module__.startswith("kosmos_rag.core.types"):
+        yield kind
+    for part in get_args(kind):
+        yield from _records(part)
+
+
+def _methods(kind: type[Any]) -> Iterator[Any]:
+    for name, member in vars(kind).items():
+        if not name.startswith("_"):
+            yield member.fget if isinstance(member, property) else member
+
+
+def test_results__of_the_library_have_one_way_to_json() -> None:
+    parts = [get_type_hints(method).get("return") for method in _methods(Tenant)]
+    facades = [
+        Tenant,
+        *(part for part in parts if isinstance(part, type) and part.__module__.startswith("kosmos_rag.engine")),
+    ]
+    results = {
+        record
+        for facade in facades
+        for method in _methods(facade)
+        for record in _records(get_type_hints(method).get("return"))
+    }
+    assert {IngestReport, DocumentInfo, AuditRecord, ErasureReport, SearchResult} <= results
+    assert {record.__name__ for record in results if not issubclass(record, Serializable)} == set()
