@@ -33,7 +33,8 @@ def hydrate(
     """Return the first passages in the order of the candidates.
 
     A passage with the text, the innermost heading and the department of one before it is no passage of its own: it is
-    in `also_in` of that one. If only the first is out of date, it is the other way round.
+    in `also_in` of that one. If only the first is out of date, it is the other way round. Of copies with one score the
+    first source by name is the hit.
 
     Args:
         connection: In the snapshot that the candidates come from.
@@ -65,7 +66,7 @@ def hydrate(
             same = (" ".join(row["text"].split()), row["department"] or "", *row["section"][-1:])
             key = same if fold else (str(entry.chunk_id),)
             known = passages.get(key)
-            if known is not None and not _replaces(row, known, copies.setdefault(key, [])):
+            if known is not None and not _replaces(row, entry.score, known, copies.setdefault(key, [])):
                 continue
             dense, lexical = entry.by_list.get(DENSE), entry.by_list.get(LEXICAL)
             passages[key] = Passage(
@@ -89,13 +90,16 @@ def hydrate(
     return [replace(one, also_in=tuple(copies[key])) if key in copies else one for key, one in kept]
 
 
-def _replaces(row: Mapping[str, Any], known: Passage, places: list[Occurrence]) -> bool:
-    """Return whether a copy replaces a hit that is out of date.
+def _replaces(row: Mapping[str, Any], score: float, known: Passage, places: list[Occurrence]) -> bool:
+    """Return whether a copy replaces a hit.
 
-    The other one of both is added to the places.
+    It does if only the hit is out of date, or if both have one score and its source is the first by name: the hits of
+    two equal documents are then of one of them. The other one of both is added to the places.
     """
     today = datetime.now(UTC).date()
-    replaces = bool(outdated_reason(known.metadata, today) and not outdated_reason(row["metadata"], today))
+    hit_outdated, copy_outdated = (bool(outdated_reason(found, today)) for found in (known.metadata, row["metadata"]))
+    tied = hit_outdated == copy_outdated and score == known.score
+    replaces = (hit_outdated and not copy_outdated) or (tied and row["source"] < known.source)
     place = {name: getattr(known, name) for name in _PLACE} if replaces else {name: row[name] for name in _PLACE}
     places.append(Occurrence(**place))
     return replaces
