@@ -103,7 +103,7 @@ def measure(folder: Path) -> dict[str, Walk]:
     with Engine(settings, embedder=HashingEmbedder(dimensions=384)) as engine:
         tenant = engine.tenant("acme")
         tenant.ingest(EXAMPLES / "knowledge_base")
-        question = "How is churn calculated?"
+        question = "How is logo churn of one month calculated from accounts paying on the opening day?"
 
         def document(text: str) -> SourceDocument:
             return SourceDocument(source="walk.md", data=f"# Walk\n\n{text}\n".encode())
@@ -114,7 +114,7 @@ def measure(folder: Path) -> dict[str, Walk]:
         calls: dict[str, Callable[[], object]] = {
             "search": lambda: tenant.search(question),
             "context": lambda: tenant.context(f"{question} And why?"),
-            "answer": lambda: tenant.answer(f"{question} And how often?"),
+            "answer": lambda: tenant.answer(f"Please: {question}"),
             "new document": lambda: tenant.ingest([document("second")], prune=False),
             "unchanged document": lambda: tenant.ingest([document("second")], prune=False),
         }

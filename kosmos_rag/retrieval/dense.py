@@ -13,7 +13,6 @@ import psycopg
 from pgvector import HalfVector
 from psycopg import sql
 
-from kosmos_rag.core.text.counts import count
 from kosmos_rag.retrieval.fusion import CandidateList, rank_candidates
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot
@@ -204,7 +203,7 @@ class DenseSearch:
         reason = None
         if len(similar) < query.candidates:
             dropped = len(rows) - len(similar)
-            reason = f"{count(len(rows), 'chunk')} in reach" + (
+            reason = f"chunks in reach: {len(rows)}" + (
                 f", {dropped} of them below similarity_threshold {threshold}" if dropped else ""
             )
         return rank_candidates(

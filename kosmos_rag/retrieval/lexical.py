@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pgvector import SparseVector
 
 from kosmos_rag.core.text import bm25
-from kosmos_rag.core.text.counts import count
 from kosmos_rag.retrieval.dense import FilteredSet
 from kosmos_rag.retrieval.fusion import CandidateList, QueryWeights, rank_candidates
 from kosmos_rag.retrieval.postings import CHUNKS, MARGIN, Posting, PostingsCache, PostingsRequest, SegmentScores
@@ -75,7 +74,7 @@ class LexicalSearch:
             passing = self._filtered.fetchall()
             for segment in segments:
                 segment.restrict([sequence for collection, sequence in passing if collection == segment.collection])
-        scores, candidates = self._best_visible(segments)
+        scores, candidates = self._best_visible(segments) if segments else ({}, 0)
         for scan in self._scans:
             scores |= scan.best(list(scores.values()))
         plan = "segments, exact scan of the rest" if self._scans else "segments"
@@ -85,7 +84,7 @@ class LexicalSearch:
         elif not self._terms:
             reason = "the question has no term to look up: stop words and signs only"
         elif len(scores) < self._limit:
-            reason = f"{count(len(scores), 'visible chunk')} with one of {count(len(self._terms), 'term')}"
+            reason = f"visible chunks with a term of the question: {len(scores)}"
         return rank_candidates(
             scores.items(),
             limit=self._limit,

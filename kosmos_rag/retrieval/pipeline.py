@@ -24,6 +24,7 @@ from kosmos_rag.core.protocols import Embedder, LanguageModel, Reranker
 from kosmos_rag.core.telemetry import genai, tracing
 from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS, RETRIEVAL_FALLBACKS
 from kosmos_rag.core.telemetry.observer import Telemetry
+from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
@@ -54,7 +55,6 @@ from kosmos_rag.retrieval.sampling import IndexedSearch
 from kosmos_rag.retrieval.signals.apply import SignalResult, Signals, build_signal_rules
 from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Routing, Snapshot, load_snapshot
-from kosmos_rag.retrieval.timer import StageTimer
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.tenants import TenantRef, live_space
 
@@ -264,7 +264,7 @@ class SearchPipeline:
                 cached = resources.results.get(key)
             if cached is not None:
                 timer.record("cache")
-                cached = replace(cached, cached=True, stages=timer.stages, timings_ms=timer.timings_ms())
+                cached = replace(cached, cached=True, stages=tuple(timer.durations_ms), timings_ms=timer.timings_ms())
                 if span.is_recording():
                     genai.record_retrieval(span, query.collection, embedder.name, cached)
                 return SearchOutcome(result=cached, may_explain=may_explain, indexed_search=None)
@@ -294,7 +294,7 @@ class SearchPipeline:
             resources.results.put(key, result)
         if span.is_recording():
             genai.record_retrieval(span, query.collection, embedder.name, result)
-        indexed_search = _indexed_search(wordings[0], snapshot)
+        indexed_search = None if snapshot.vector_index is None else _indexed_search(wordings[0], snapshot)
         return SearchOutcome(result=result, may_explain=may_explain, indexed_search=indexed_search)
 
     def _expand(self, query: Query, timer: StageTimer) -> ExpandedQuery:
@@ -539,7 +539,7 @@ def build_result(
         expansion=expanded.expansion,
         requested=requested,
         hits=hits,
-        stages=timer.stages,
+        stages=tuple(timer.durations_ms),
         timings_ms=timer.timings_ms(),
         retrievers=fetched.retrievers,
         warnings=(*expanded.warnings, *fetched.warnings, *rerank_warnings, *applied.warnings),
@@ -569,7 +569,7 @@ def _incomplete_reason(fetched: FetchedPassages, reranked: RerankResult, applied
 
 
 def _indexed_search(wording: RetrieverQuery, snapshot: Snapshot) -> IndexedSearch | None:
-    if snapshot.vector_index is None or snapshot.space_id is None or wording.vector is None:
+    if snapshot.space_id is None or wording.vector is None:
         return None
     if wording.scope["filtered"] or snapshot.required:
         return None

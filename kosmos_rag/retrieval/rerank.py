@@ -15,9 +15,9 @@ from kosmos_rag.core.protocols import Reranker
 from kosmos_rag.core.telemetry import genai
 from kosmos_rag.core.telemetry.metrics import RETRIEVAL_FALLBACKS
 from kosmos_rag.core.telemetry.observer import Telemetry
+from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.core.types import Passage
 from kosmos_rag.retrieval.fusion import PHRASE
-from kosmos_rag.retrieval.timer import StageTimer
 
 logger = logging.getLogger(__name__)
 
@@ -170,7 +170,7 @@ class RerankStage:
     def _rerank(self, text: str, passages: list[Passage], timer: StageTimer) -> RerankResult:
         batches = _Batches(self._reranker, text, passages, self._settings.passages_per_batch)
         deadline_ms = self._settings.deadline_ms
-        outcome = self._executor.run(batches.score_all, deadline_ms=deadline_ms, spent_ms=timer.elapsed_ms())
+        outcome = self._executor.run(batches.score_all, deadline_ms=deadline_ms, spent_ms=timer.timings_ms()["total"])
         scores = batches.stop()
         late = outcome.error_kind == LATE and bool(scores)
         if not late and outcome.message:

@@ -8,13 +8,13 @@ from datetime import datetime
 
 import psycopg
 
+from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.retrieval.dense import DenseSearch, materialise_small_filter, plan_dense
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, CandidateList
 from kosmos_rag.retrieval.lexical import LexicalSearch
 from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot, load_snapshot
-from kosmos_rag.retrieval.timer import StageTimer
 from kosmos_rag.storage.sql import statement
 
 

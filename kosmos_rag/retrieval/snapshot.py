@@ -4,7 +4,7 @@ Statistics, terms, indexes and routing are read in one snapshot.
 """
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,6 +149,8 @@ class Snapshot:
     space_id: uuid.UUID | None
     collections: tuple[CollectionStats, ...]
     """Collections that may answer and that this reader may read."""
+    chunks: int
+    """Chunks that this reader may read."""
     terms: frozenset[str]
     """Lexemes of the query, in the languages of all collections that may answer."""
     warnings: tuple[str, ...]
@@ -161,11 +163,6 @@ class Snapshot:
     enforced: bool
     """Whether a preset of one of the collections derives access from departments."""
     routing: Routing
-
-    @property
-    def chunks(self) -> int:
-        """Chunks that this reader may read."""
-        return sum(stats.chunks for stats in self.collections)
 
 
 def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snapshot:
@@ -191,15 +188,15 @@ def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snap
         terms, warnings = replace_absent_words(connection, query, terms)
     readable = [row for row in collections if row[5] is not None]
     space_id = readable[0][3] if readable else None
+    vector_indexes = [row for row in indexes if query.use_vector_index and row[1] != "segment" and row[3] == space_id]
     return Snapshot(
         space_id=space_id,
         collections=tuple(_collection_stats(row, terms, indexes) for row in readable),
+        chunks=sum(row[5] for row in readable),
         terms=frozenset(lexeme for _, lexeme, *_ in terms),
         warnings=warnings,
         required=(required_cursor.fetchone() or (None,))[0] if required_cursor else None,
-        vector_index=_vector_index(
-            row for row in indexes if query.use_vector_index and row[1] != "segment" and row[3] == space_id
-        ),
+        vector_index=_vector_index(vector_indexes[0]) if vector_indexes else None,
         total_chunks_unfiltered=sum(row[1] or 0 for row in collections),
         enforced=any(row[9] for row in collections),
         routing=Routing.from_row(*collections[0][10:13]) if collections else NO_ROUTING,
@@ -232,10 +229,7 @@ def _collection_stats(
     )
 
 
-def _vector_index(indexes: Iterable[tuple[Any, ...]]) -> VectorIndex | None:
-    row = next(iter(indexes), None)
-    if row is None:
-        return None
+def _vector_index(row: tuple[Any, ...]) -> VectorIndex | None:
     settings, rows, health = row[5:]
     missed = health.get("recall_at_10", 1.0) < health.get("recall_target", 0.0)
     if missed and health["p50_ms"] > health["exact_p50_ms"]:

@@ -148,3 +148,36 @@ def record_span(name: str, seconds: float, *, root: bool = False, attributes: At
 
 def _use(parent: trace.SpanContext) -> AbstractContextManager[trace.Span]:
     return trace.use_span(trace.NonRecordingSpan(parent), record_exception=False, set_status_on_exception=False)
+
+
+class StageTimer:
+    """Measures consecutive stages of a search and records each as a span.
+
+    Not shared between threads.
+    """
+
+    def __init__(self) -> None:
+        self._started = self._last = time.perf_counter()
+        self.durations_ms: dict[str, float] = {}
+        """Milliseconds of each stage that ran, in order."""
+
+    def record(self, stage: str, duration_s: float | None = None) -> None:
+        """End a stage that started where the previous one ended.
+
+        A stage that runs again adds to its duration.
+
+        Args:
+            stage: Name of the stage.
+            duration_s: Seconds of the stage, as the server measured them; the time since belongs to the next stage.
+                None: the stage ends now.
+        """
+        if duration_s is None:
+            duration_s = time.perf_counter() - self._last
+        self._last += duration_s
+        self.durations_ms[stage] = self.durations_ms.get(stage, 0.0) + duration_s * 1000
+        record_span(f"kosmos.{stage}", duration_s)
+
+    def timings_ms(self) -> dict[str, float]:
+        """Return milliseconds of each stage, and of all as `total`."""
+        total = (time.perf_counter() - self._started) * 1000
+        return {stage: round(duration, 3) for stage, duration in {**self.durations_ms, "total": total}.items()}

@@ -17,6 +17,7 @@ from psycopg import Connection, sql
 
 from kosmos_rag.core.config import MonitorSettings
 from kosmos_rag.core.errors import DatabaseUnavailable, StatementFailed
+from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.core.types import Filter, Operators
 from kosmos_rag.indexing.recall import DEPTH, Recall, nearest_neighbours, summarise_recall
 from kosmos_rag.retrieval.filters import compile_filter
@@ -25,7 +26,6 @@ from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.query import ParsedQuery, RetrieverQuery
 from kosmos_rag.retrieval.retrievers import run_retrievers
 from kosmos_rag.retrieval.snapshot import load_snapshot
-from kosmos_rag.retrieval.timer import StageTimer
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef

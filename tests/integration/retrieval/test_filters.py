@@ -231,7 +231,7 @@ def test_filter__that_leaves_nothing_says_so(library: Library) -> None:
     assert found.returned == 0
     assert found.incomplete_reason == (
         "0 passages in reach of this question, its reader and its filter "
-        "(dense: 0 chunks in reach; lexical: 0 visible chunks with one of 1 term)"
+        "(dense: chunks in reach: 0; lexical: visible chunks with a term of the question: 0)"
     )
     assert all(retriever.returned == 0 for retriever in found.retrievers.values())
 

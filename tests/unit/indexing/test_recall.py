@@ -215,6 +215,7 @@ def _snapshot(readers: dict[str, int], *, chunks: int = 100) -> Snapshot:
     return Snapshot(
         space_id=uuid.uuid4(),
         collections=(corpus,),
+        chunks=corpus.chunks,
         terms=frozenset(),
         warnings=(),
         required=None,

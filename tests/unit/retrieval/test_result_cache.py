@@ -65,6 +65,7 @@ class Asked:
         snapshot = Snapshot(
             space_id=self.space,
             collections=self.collections,
+            chunks=sum(stats.chunks for stats in self.collections),
             terms=frozenset(["churn", "rate"]),
             warnings=(),
             required="'rate'",
