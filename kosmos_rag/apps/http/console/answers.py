@@ -65,14 +65,14 @@ class Asked:
     collection: str | None
     history: tuple[Turn, ...]
     """The conversation before the question."""
-    follow_up: bool
-    """Whether the next question may refer to this one."""
+    history_turns: int
+    """Turns that the next question may refer to."""
     may_inspect: bool
 
     def turns(self, answer: Answer) -> list[dict[str, str]]:
-        """Return the conversation with an answer, for the next question."""
+        """Return the last turns with an answer, for the next question."""
         turns = [*self.history, Turn(question=answer.question, answer=answer.text)]
-        return [{"question": turn.question, "answer": turn.answer} for turn in turns]
+        return [{"question": turn.question, "answer": turn.answer} for turn in turns[-self.history_turns :]]
 
 
 def build_reply(answer: Answer) -> Reply:

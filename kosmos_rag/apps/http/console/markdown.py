@@ -63,7 +63,7 @@ def render_markdown(
         spans: characters of the text to highlight.
         highlight: how they look.
     """
-    source = _with_signs(text.translate(_RESERVED), spans)
+    source = _with_signs(text.translate(_RESERVED), spans, without=links)
     signs = "|".join(map(re.escape, [*links, _OPEN, _CLOSE]))
     env: dict[str, Any] = {"links": links, "signs": re.compile(f"({signs})"), "highlight": highlight, "open": False}
     tokens = _parser().parse(source)
@@ -102,9 +102,7 @@ def find_words(text: str, words: Sequence[str], *, without: Iterable[str] = ()) 
         words: the words.
         without: parts of the text to skip, such as markers.
     """
-    for part in without:
-        text = text.replace(part, " " * len(part))
-    found = list(_WORD.finditer(text))
+    found = list(_WORD.finditer(_blank(text, without)))
     names = [match.group() for match in found]
     wanted = list(words)
     for first in range(len(names) - len(wanted) + 1):
@@ -113,16 +111,24 @@ def find_words(text: str, words: Sequence[str], *, without: Iterable[str] = ()) 
     return None
 
 
+def _blank(text: str, parts: Iterable[str]) -> str:
+    """Return a text with spaces in place of parts."""
+    for part in parts:
+        text = text.replace(part, " " * len(part))
+    return text
+
+
 def words_of(text: str) -> list[str]:
     """Return the words of a text without its Markdown."""
     return _WORD.findall(text)
 
 
-def _with_signs(text: str, spans: Iterable[Span]) -> str:
+def _with_signs(text: str, spans: Iterable[Span], *, without: Iterable[str]) -> str:
     """Put signs around each highlighted part of each line.
 
-    They are next to words, so that headings, items, tables and emphasis are still recognized.
+    They are next to words, so that headings, items, tables and emphasis are still recognized, and never in a marker.
     """
+    searched = _blank(text, without)
     places: list[tuple[int, str]] = []
     start, fenced = 0, False
     wanted = _merged(spans)
@@ -132,7 +138,7 @@ def _with_signs(text: str, spans: Iterable[Span]) -> str:
         prefix = _BLOCK_PREFIX.match(line)
         body = start if fenced or prefix is None else start + prefix.end()
         for first, last in [] if is_fence else wanted:
-            words = list(_WORD.finditer(text, max(first, body), max(body, min(last, start + len(line)))))
+            words = list(_WORD.finditer(searched, max(first, body), max(body, min(last, start + len(line)))))
             if words:
                 places += [(words[0].start(), _OPEN), (words[-1].end(), _CLOSE)]
         start += len(line) + 1

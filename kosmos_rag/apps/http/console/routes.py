@@ -103,7 +103,7 @@ async def ask(request: Request, caller: ConsoleReader) -> Response:
     asked = Asked(
         collection=collection,
         history=tuple(history),
-        follow_up=await caller.run(lambda: scope.history_turns > 0),
+        history_turns=await caller.run(lambda: scope.history_turns),
         may_inspect=caller.identity.has(ADMIN),
     )
     events = await start_answer(caller, collection, question, {"history": history})

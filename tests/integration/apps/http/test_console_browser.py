@@ -167,11 +167,16 @@ def test_answer__streams_as_text_with_links_and_leads_to_its_sources(browser: "B
 
 def test_answer__can_be_stopped_and_keeps_its_sources(browser: "Browser", served: Running) -> None:
     with opened(browser, served) as page:
-        page.goto("/")
+        _ask(page)
+        page.fill(".follow-up textarea", "And on the moon?")
+        page.press(".follow-up textarea", "Enter")
+        page.click(".stop")
+        page.wait_for_selector("text=Stopped.")
+        assert page.locator(".follow-up textarea").is_visible()
         page.fill("#question", "How many days of paid annual leave do full-time employees of the moon receive?")
         page.press("#question", "Enter")
         page.wait_for_selector("text=Writing …")
-        page.wait_for_selector(".answer .text h3, .answer .text h4")
+        page.wait_for_selector(".answer .text :is(h3, h4)")
         page.click(".stop")
         page.wait_for_selector("text=Stopped.")
         assert page.locator(".answer [data-passage]").count() >= 1

@@ -57,6 +57,11 @@ def test_render__marks_spans_within_their_elements(text: str, marked: str, html:
     assert html in render_markdown(text, {}, spans=[(start, start + len(marked))])
 
 
+def test_render__keeps_markers_within_a_span_as_links() -> None:
+    text = "One two\n[1] three four"
+    assert f'{MARKER} <mark class="cited">three four</mark>' in render_markdown(text, LINKS, spans=[(0, len(text))])
+
+
 def test_render__says_to_screen_readers_what_is_unsupported() -> None:
     html = render_markdown("Right [1]. Wrong.", LINKS, spans=[(11, 16)], highlight=UNSUPPORTED)
     assert '<mark class="unsupported">Wrong</mark><span class="hidden"> (not supported by the sources)</span>' in html

@@ -39,11 +39,11 @@ async function ask(body, followUp) {
   ]);
   if (followUp) {
     followUp.closest(".answer").after(article);
-    followUp.remove();
+    followUp.hidden = true;
   } else {
     reply.replaceChildren(article);
   }
-  const view = { article };
+  const view = { article, followUp };
   article.querySelector(".progress").setAttribute("role", "status");
   question.value = "";
   question.placeholder = "Ask another question";
@@ -59,6 +59,7 @@ async function ask(body, followUp) {
     if (error.name === "AbortError") showProgress(view, "Stopped.");
     else showNotice(view, error.message);
   } finally {
+    if (followUp) followUp.hidden = false; // where the answer is not complete
     if (active === controller) setBusy(false);
   }
 }
@@ -97,6 +98,7 @@ function showEvent(view, name, data) {
     updateText(view.article.querySelector(".text"), parse(data.html));
   } else if (name === "page") {
     replaceArticle(view, data.html);
+    view.followUp?.remove(); // the new answer has a form of its own
   } else if (name === "error") {
     showNotice(view, data.detail);
   }
