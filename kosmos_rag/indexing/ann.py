@@ -122,13 +122,13 @@ def create_index(
     placement = find_placement(connection, scope.tenant_id)
     if placement is None:
         _set_build_limits(connection, settings)
-        connection.execute(_create_statement(scope, index, suffix=""))
+        connection.execute(_create_statement(scope, index))
         return
     # Through Citus it would be built on all shards, and one node that is down would stop the builds of all tenants.
     placement.run(connection, _create_statement(scope, index, suffix=placement.suffix).as_string(connection))
     # Citus makes the indexes of the coordinator's table again on a shard that it moves.
     connection.execute(_LOCALLY)
-    connection.execute(_create_statement(scope, index, suffix=""))
+    connection.execute(_create_statement(scope, index))
 
 
 def _set_build_limits(connection: psycopg.Connection, settings: IndexSettings) -> None:
@@ -137,7 +137,7 @@ def _set_build_limits(connection: psycopg.Connection, settings: IndexSettings) -
     connection.execute(sql.SQL("SET max_parallel_maintenance_workers = {}").format(sql.Literal(settings.build_workers)))
 
 
-def _create_statement(scope: VectorScope, index: IndexRecord, *, suffix: str) -> sql.Composed:
+def _create_statement(scope: VectorScope, index: IndexRecord, *, suffix: str = "") -> sql.Composed:
     expression, operators = _index_expression(scope.dimensions, index.settings["precision"])
     options = {key: value for key, value in index.settings.items() if key in {"lists", "m", "ef_construction"}}
     return sql.SQL(

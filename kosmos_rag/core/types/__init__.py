@@ -3,35 +3,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from kosmos_rag.core.types.audit import (
-    EVALUATOR,
-    AuditKind,
-    AuditOutcome,
-    AuditPassage,
-    AuditRecord,
-    AuditReport,
-    DocumentAccess,
-    FailedQuestion,
-    Feedback,
-    Rating,
-)
 from kosmos_rag.core.types.documents import (
     DEFAULT_COLLECTION,
     EVERYONE,
     METADATA_FIELDS,
     PERMISSION_FEED,
     Chunk,
-    CollectionInfo,
-    DocumentInfo,
-    DocumentLines,
     Heading,
-    IngestFailure,
-    IngestReport,
     Note,
     ParsedDocument,
-    PermissionReport,
     SourceDocument,
-    Stats,
     TableSpan,
     are_names,
     department_of,
@@ -39,27 +20,6 @@ from kosmos_rag.core.types.documents import (
     sha256_of,
     storable,
 )
-from kosmos_rag.core.types.erasure import ErasureKind, ErasureReport, RetainedRows
-from kosmos_rag.core.types.experiments import (
-    Arm,
-    ArmDifference,
-    ArmReport,
-    ExperimentAssignment,
-    ExperimentInfo,
-    ExperimentMode,
-    ExperimentReport,
-    RunningExperiment,
-)
-from kosmos_rag.core.types.files import (
-    FileBatchInfo,
-    FileCounts,
-    FileInfo,
-    FileStatus,
-    VectorStoreFileInfo,
-    VectorStoreInfo,
-)
-from kosmos_rag.core.types.indexes import NO_PREFIXES, IndexInfo, Prefixes, Space, SpaceInfo, SpaceQuality
-from kosmos_rag.core.types.monitoring import IndexEvent, MonitorKind, MonitorRun, MonitorState
 
 if TYPE_CHECKING:
     from kosmos_rag.core.types.answer import (
@@ -78,7 +38,40 @@ if TYPE_CHECKING:
         UnitKind,
         Verdict,
     )
+    from kosmos_rag.core.types.audit import (
+        EVALUATOR,
+        AuditKind,
+        AuditOutcome,
+        AuditPassage,
+        AuditRecord,
+        AuditReport,
+        DocumentAccess,
+        FailedQuestion,
+        Feedback,
+        Rating,
+    )
+    from kosmos_rag.core.types.erasure import ErasureKind, ErasureReport, RetainedRows
+    from kosmos_rag.core.types.experiments import (
+        Arm,
+        ArmDifference,
+        ArmReport,
+        ExperimentAssignment,
+        ExperimentInfo,
+        ExperimentMode,
+        ExperimentReport,
+        RunningExperiment,
+    )
+    from kosmos_rag.core.types.files import (
+        FileBatchInfo,
+        FileCounts,
+        FileInfo,
+        FileStatus,
+        VectorStoreFileInfo,
+        VectorStoreInfo,
+    )
+    from kosmos_rag.core.types.indexes import NO_PREFIXES, IndexInfo, Prefixes, Space, SpaceInfo, SpaceQuality
     from kosmos_rag.core.types.jobs import Job, JobCount, JobInfo, JobState, Outcome, RunInfo
+    from kosmos_rag.core.types.monitoring import IndexEvent, MonitorKind, MonitorRun, MonitorState
     from kosmos_rag.core.types.search import (
         Candidate,
         Citation,
@@ -97,6 +90,15 @@ if TYPE_CHECKING:
         ResultOptions,
         RetrieverStats,
         SearchResult,
+    )
+    from kosmos_rag.core.types.stored import (
+        CollectionInfo,
+        DocumentInfo,
+        DocumentLines,
+        IngestFailure,
+        IngestReport,
+        PermissionReport,
+        Stats,
     )
 
 __all__ = [
@@ -198,7 +200,7 @@ __all__ = [
     "storable",
 ]
 
-_WITH_JSON = ("search", "answer", "jobs")
+_WITH_JSON = ("search", "answer", "stored", "jobs", "audit", "erasure", "experiments", "files", "indexes", "monitoring")
 
 
 def __getattr__(name: str) -> object:

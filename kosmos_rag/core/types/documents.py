@@ -5,18 +5,14 @@ Offsets are always characters of `ParsedDocument.text`, half open: `text[start:e
 
 import hashlib
 import re
-import uuid
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
 from itertools import islice
 from pathlib import PurePath
 from posixpath import normpath
 from typing import Any
-
-from kosmos_rag.core.types.serialize import Serializable
 
 EVERYONE = "everyone"
 """The principal that every reader of a tenant holds; documents without a narrower list are readable by it."""
@@ -135,7 +131,7 @@ class Heading:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Note(Serializable):
+class Note:
     """A note that a document's text is uncertain or incomplete."""
 
     code: str
@@ -246,134 +242,3 @@ class Chunk:
     """Span of what is shown around it, its section or a part of that; only hierarchical chunks have one."""
     table_context: tuple[str, ...] = ()
     """Caption and names of the columns of the table that the chunk begins within."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentInfo(Serializable):
-    """A live document, as `documents` lists it."""
-
-    id: uuid.UUID
-    source: str
-    collection: str
-    title: str
-    media_type: str
-    language: str
-    """Text search configuration that it was analysed with."""
-    version: int
-    """Counts from 1; raised by each publication of changed content."""
-    content_hash: str
-    """SHA-256 of the bytes as they came in, hexadecimal."""
-    bytes: int
-    chunks: int
-    metadata: Mapping[str, Any]
-    notes: tuple[Note, ...] = ()
-    """What of the file was guessed or could not be read."""
-    updated_at: datetime
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentLines(Serializable):
-    """Lines of a live document, in the text that citations refer to."""
-
-    document: DocumentInfo
-    version_id: uuid.UUID
-    text: str
-    start: int
-    """Offset of the text in its document."""
-    line_start: int
-    line_end: int
-    total_lines: int
-    """Of the whole document."""
-    page_start: int | None
-    page_end: int | None
-    chunk_ids: tuple[uuid.UUID, ...]
-    """The chunks that have text of these lines, in the order of the document."""
-
-    @property
-    def end(self) -> int:
-        """Where the text ends in its document."""
-        return self.start + len(self.text)
-
-    @property
-    def pages(self) -> tuple[int, int] | None:
-        """First and last page, from 1.
-
-        None where the format has no pages.
-        """
-        return None if self.page_start is None else (self.page_start, self.page_end or self.page_start)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CollectionInfo(Serializable):
-    """A collection of a tenant, as `collection list` shows it."""
-
-    name: str
-    preset: str | None
-    """Name of its preset; None if it has the settings of the process."""
-    chunks: int
-    created_at: datetime | None
-    """Time of the assignment of its preset."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stats(Serializable):
-    """Totals of what a reader may read."""
-
-    total_documents: int
-    total_chunks: int
-    departments: Mapping[str, int]
-    """Chunks by department, `general` for documents without one; they add up to `total_chunks`."""
-    embedding_dimension: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IngestFailure(Serializable):
-    """A document that was not ingested, and why.
-
-    What was stored of it before is untouched, except where departments decide and it would stay open to all.
-    """
-
-    source: str
-    code: str
-    message: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IngestReport(Serializable):
-    """Report of one `ingest` call.
-
-    seen = new + changed + unchanged + failed.
-    """
-
-    new: int
-    changed: int
-    unchanged: int
-    removed: int
-    """Documents of an ingested folder whose file was removed, and failed ones that everyone could still read."""
-    failed: tuple[IngestFailure, ...]
-    chunks: int
-    """Chunks written by this call."""
-    reused: int
-    """Chunks with an existing vector: their texts were not embedded again."""
-    fallbacks: Mapping[str, int]
-    """Chunks that a fallback splitter made, by reason."""
-    seconds: float
-
-    @property
-    def seen(self) -> int:
-        """Documents that the call looked at."""
-        return self.new + self.changed + self.unchanged + len(self.failed)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PermissionReport(Serializable):
-    """What a pass of a permission feed did."""
-
-    documents: int
-    """Documents that the feed names, ingested or not."""
-    changed: int
-    """Ingested documents that other principals may read now."""
-    unnamed: int
-    """Ingested documents that the feed no longer names: they are unreadable."""
-    unknown_containers: tuple[str, ...]
-    """Containers of documents that the feed does not define; they grant nothing. The first 100."""

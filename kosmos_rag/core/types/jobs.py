@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, computed_field, model_validator
 
-from kosmos_rag.core.types.documents import IngestFailure
 from kosmos_rag.core.types.serialize import Serializable
+from kosmos_rag.core.types.stored import IngestFailure
 
 
 class JobState(StrEnum):

@@ -287,7 +287,8 @@ def _execute(
     from sqlalchemy import text
 
     if connection.dialect.name == "postgresql":
-        connection.execute(text(_DECLARE + query.sql), dict(query.parameters))
+        declaration = _DECLARE + query.sql
+        connection.execute(text(declaration), dict(query.parameters))
         result = connection.execute(text(_FETCH))
         return tuple(result.keys()), _read_batches(connection, result)
     result = connection.execute(text(query.sql), dict(query.parameters))

@@ -190,7 +190,7 @@ def test_upload__becomes_a_job_once(running: Running) -> None:
         assert stored["document"]["metadata"] == {"year": 2026}
 
 
-@pytest.mark.parametrize("wrong", [{"title": "a\0"}, {"metadata": r'{"a": "\u0000"}'}, {"metadata": r'{"\u0000": 1}'}])
+@pytest.mark.parametrize("wrong", [{"metadata": r'{"a": "\u0000"}'}, {"metadata": r'{"\u0000": 1}'}])
 def test_upload__refuses_what_cannot_be_stored(running: Running, wrong: dict[str, str]) -> None:
     with running.client(scope="ingest") as client:
         refused = client.post("/v1/documents", params={"source": "a", **wrong}, content=b"text")
