@@ -99,7 +99,8 @@ def adapt_weights(lists: Mapping[str, CandidateList], weights: Mapping[str, floa
 
     The lexical share is the larger of 0.6 times the coverage, and 0.12 for each matched term up to 0.5; it is between
     0.15 and 0.9. The dense share is the rest. An exact name has a coverage above 1. A long query has one below 1 and
-    matches many terms. A paraphrase has one below 0.5 and matches two (docs/decisions/0025).
+    matches many terms. A paraphrase has one below 0.5 and matches two (docs/decisions/0025). Where all candidates of
+    the lexical retriever have one score, its weight is also multiplied by twice the coverage, at most by 2.
 
     Args:
         lists: Candidates of each retriever for each wording.
@@ -111,7 +112,13 @@ def adapt_weights(lists: Mapping[str, CandidateList], weights: Mapping[str, floa
     coverage = stats.coverage or 0.0
     by_terms = min(_EVEN_SHARE, _SHARE_BY_TERM * coverage * (stats.terms or 0))
     share = min(_MAX_SHARE, max(_MIN_SHARE, _SHARE_BY_COVERAGE * coverage, by_terms))
-    return {name: 2 * weight * (share if name.startswith(LEXICAL) else 1 - share) for name, weight in weights.items()}
+    adapted = {
+        name: 2 * weight * (share if name.startswith(LEXICAL) else 1 - share) for name, weight in weights.items()
+    }
+    if len({candidate.score for candidate in lists[LEXICAL].candidates}) == 1:
+        # Equal scores are fused as 0.5, but the only chunk with a code is as certain as the code is covered.
+        adapted[LEXICAL] *= 2 * min(1.0, coverage)
+    return adapted
 
 
 def reciprocal_rank_fusion(

@@ -4,7 +4,7 @@ Statistics, terms, indexes and routing are read in one snapshot.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +63,10 @@ class CollectionStats:
     weights: Mapping[int, float]
     """Query term weights `{lexeme_id: idf * term_weight}`, sorted by id."""
     total_weight: float
-    """Sum of the weights of all query terms, those that no chunk contains included."""
+    """Sum of the weights of all query terms.
+
+    Those that no chunk contains are included, but for parts of codes.
+    """
     segments: tuple[Segment, ...]
     preset: str | None = None
     """Name of the preset of the collection; None without one."""
@@ -169,9 +172,11 @@ def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snap
     """Read the snapshot in one round trip."""
     operators = query.parsed.operators
     required, excluded = (*operators.phrases, *operators.required), operators.excluded
+    texts = [query_text(text) for text in query.texts]
+    code_parts = {part for text in texts for part in text.code_parts}
     values = {
         **query.scope,
-        "texts": [query_text(text) for text in query.texts],
+        "texts": [text.text for text in texts],
         "weights": list(query.texts.values()),
         "phrases": [split_bigrams(words) for words in (*required, *excluded)],
         "excluded": [False] * len(required) + [True] * len(excluded),
@@ -191,7 +196,7 @@ def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snap
     vector_indexes = [row for row in indexes if query.use_vector_index and row[1] != "segment" and row[3] == space_id]
     return Snapshot(
         space_id=space_id,
-        collections=tuple(_collection_stats(row, terms, indexes) for row in readable),
+        collections=tuple(_collection_stats(row, terms, indexes, code_parts) for row in readable),
         chunks=sum(row[5] for row in readable),
         terms=frozenset(lexeme for _, lexeme, *_ in terms),
         warnings=warnings,
@@ -204,13 +209,17 @@ def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snap
 
 
 def _collection_stats(
-    row: tuple[Any, ...], terms: Sequence[tuple[Any, ...]], indexes: Sequence[tuple[Any, ...]]
+    row: tuple[Any, ...],
+    terms: Sequence[tuple[Any, ...]],
+    indexes: Sequence[tuple[Any, ...]],
+    code_parts: Collection[str],
 ) -> CollectionStats:
     collection, _, next_sequence, _, preset, chunks, length, epoch, acls, *_ = row
     weighted = [
         (lexeme_id, bm25.inverse_document_frequency(chunks, frequency or 0) * weight)
-        for where, _, lexeme_id, frequency, weight in terms
-        if where == collection
+        for where, lexeme, lexeme_id, frequency, weight in terms
+        # Parts of a code are not in texts that have the code itself: without them it is covered none the less.
+        if where == collection and (lexeme_id is not None or lexeme not in code_parts)
     ]
     return CollectionStats(
         collection=collection,

@@ -5,6 +5,7 @@ The parser takes a run of Chinese, Japanese, Korean, Thai, Lao, Khmer or Burmese
 """
 
 import re
+from typing import NamedTuple
 
 _UNSPACED = re.compile(
     "["
@@ -46,13 +47,21 @@ def index_text(text: str) -> str:
     return f"{split_bigrams(text)}\n{' '.join(terms)}" if terms else split_bigrams(text)
 
 
-def query_text(text: str) -> str:
+class QueryText(NamedTuple):
+    """A query for the index of `index_text`."""
+
+    text: str
+    code_parts: tuple[str, ...]
+    """Letters and digits of codes, which are in the text too."""
+
+
+def query_text(text: str) -> QueryText:
     """Return a query for the index of `index_text`.
 
     `XJ4471` adds `xj 4471` and so finds `XJ-4471-B`. Texts add no such parts: codes would be longer than their words.
     """
-    codes = " ".join(" ".join(_LETTERS_OR_DIGITS.findall(code)) for code in _CODE.findall(text.lower()))
-    return index_text(f"{text}\n{codes}" if codes else text)
+    parts = tuple(part for code in _CODE.findall(text.lower()) for part in _LETTERS_OR_DIGITS.findall(code))
+    return QueryText(index_text(f"{text}\n{' '.join(parts)}" if parts else text), parts)
 
 
 def _bigrams(run: re.Match[str]) -> str:

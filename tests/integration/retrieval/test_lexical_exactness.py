@@ -93,7 +93,7 @@ class Oracle:
         for where in LANGUAGES if collection is None else (collection,):
             chunks = [(key, bag) for key, its, bag in self._chunks if its == where]
             average = max(sum(sum(bag.values()) for _, bag in chunks), 1) / max(len(chunks), 1)
-            said = self._count(LANGUAGES[where], query_text(question))
+            said = self._count(LANGUAGES[where], query_text(question).text)
             terms = sorted(said, key=lambda term: self._order.get((where, term), 0))
             holding = {term: sum(term in bag for _, bag in chunks) for term in terms}
             idf = {term: math.log(1 + (len(chunks) - n + 0.5) / (n + 0.5)) * said[term] for term, n in holding.items()}

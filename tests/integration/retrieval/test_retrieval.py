@@ -116,7 +116,7 @@ def test_lexical_retriever__equals_the_oracle_on_every_cranfield_query(
         ).fetchall()
     oracle = Oracle(_analysed(database.admin_url or "", [index_text(text) for _, text in rows]))
     place = {key: number for number, (key, _) in enumerate(rows)}
-    analysed = _analysed(database.admin_url or "", [query_text(question) for question in questions])
+    analysed = _analysed(database.admin_url or "", [query_text(question).text for question in questions])
     for question, terms in zip(questions, analysed, strict=True):
         expected = oracle.get_scores(terms)
         found = engine.tenant(tenant_name).search(question, 100)
@@ -341,3 +341,10 @@ def test_closed_engine__says_so(settings: Settings, tenant_name: str) -> None:
     engine.close()
     with pytest.raises(KosmosError, match="the engine is closed"):
         engine.tenant(tenant_name).search("x")
+
+
+def test_code__that_one_chunk_has_is_the_first_hit(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
+    codes = [" ".join(f"code{number}" for number in range(start, start + 60)) for start in range(0, 12_000, 60)]
+    scope.ingest(SourceDocument(source=f"s{n}", data=text.encode()) for n, text in enumerate(codes))
+    assert scope.search("code7321", 5).hits[0].source == "s122"

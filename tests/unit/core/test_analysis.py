@@ -56,7 +56,7 @@ def test_index_text__appends_what_the_parser_does_not_produce(identifier: str, t
 
 
 def test_query_text__splits_letters_from_digits() -> None:
-    assert query_text("XJ4471 or words") == "XJ4471 or words\nxj 4471"
-    assert query_text("XJ-4471-B") == "XJ-4471-B\nxj4471b"
-    assert query_text("plain words") == "plain words"
-    assert query_text("1f0c2a9b77ab43de") == "1f0c2a9b77ab43de"
+    assert query_text("XJ4471 or words") == ("XJ4471 or words\nxj 4471", ("xj", "4471"))
+    assert query_text("XJ-4471-B") == ("XJ-4471-B\nxj4471b", ())
+    assert query_text("plain words").text == "plain words"
+    assert query_text("1f0c2a9b77ab43de").text == "1f0c2a9b77ab43de"

@@ -233,11 +233,11 @@ def test_fuse__does_not_depend_on_the_order_of_the_lists(
     assert fusion({name: lists[name] for name in names}, weights) == fusion(lists, weights)
 
 
-def _lists_of_coverage(coverage: float, *, terms: int = 1) -> dict[str, CandidateList]:
-    found = [(A, coverage)]
-    dense = rank_candidates(found, limit=1, plan="exact scan", read={}, reason=None)
+def _lists_of_coverage(coverage: float, *, terms: int = 1, alone: bool = False) -> dict[str, CandidateList]:
+    found = [(A, coverage)] if alone else [(A, coverage), (B, coverage - 0.1)]
+    dense = rank_candidates(found, limit=2, plan="exact scan", read={}, reason=None)
     weights = QueryWeights(terms=terms, total=1.0)
-    lexical = rank_candidates(found, limit=1, plan="segments", read={}, reason=None, weights=weights)
+    lexical = rank_candidates(found, limit=2, plan="segments", read={}, reason=None, weights=weights)
     return {"dense": dense, "dense 2": dense, "lexical": lexical, "lexical 2": lexical}
 
 
@@ -260,6 +260,12 @@ def test_adapt_weights__follows_coverage_and_matched_terms(coverage: float, term
 def test_adapt_weights__keeps_the_ratio_of_the_settings() -> None:
     adapted = adapt_weights(_lists_of_coverage(1.0), {"dense": 0.9, "dense 2": 0.9, "lexical": 0.3, "lexical 2": 0.3})
     assert adapted["dense"] / adapted["lexical"] == pytest.approx(3 * 0.4 / 0.6)
+
+
+@pytest.mark.parametrize(("coverage", "share", "factor"), [(1.2, 0.72, 2.0), (0.2, 0.15, 0.4)])
+def test_adapt_weights__of_equal_scores_follow_the_coverage(coverage: float, share: float, factor: float) -> None:
+    adapted = adapt_weights(_lists_of_coverage(coverage, alone=True), {"dense": 0.5, "lexical": 0.5})
+    assert adapted == pytest.approx({"dense": 1 - share, "lexical": share * factor})
 
 
 def test_adapt_weights__of_one_retriever_changes_nothing() -> None:
