@@ -1,5 +1,5 @@
 # Two stages: pip and its leavings stay in the first. The same image serves, works and migrates; docker-compose.yml and
-# deploy/helm say which. Alone, with the embedded PostgreSQL and a model of pip (docs/operate.md):
+# deploy/helm say which. Alone, with the embedded PostgreSQL and a model of pip (docs/how-to/deploy.md):
 #   docker run --publish 127.0.0.1:8000:8000 --volume kosmos:/data kosmos-rag:latest kosmos-rag serve --worker --config /app/quickstart.yaml
 FROM python:3.11.14-slim-bookworm AS build
 

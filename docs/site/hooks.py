@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import typer
 from mkdocs.config.defaults import MkDocsConfig
@@ -16,6 +16,8 @@ from mkdocs.structure.pages import Page
 import kosmos_rag
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.apps.http.app import describe_api
+from kosmos_rag.apps.http.dependencies import Service
+from kosmos_rag.apps.mcp.tools import Tools
 from kosmos_rag.core import errors
 from kosmos_rag.core.config.reference import reference_table
 from kosmos_rag.core.problem_details import PROBLEMS
@@ -184,6 +186,32 @@ def _type_of(schema: dict[str, Any]) -> str:
     return str(schema.get("format") or schema.get("type", "any"))
 
 
+def write_mcp() -> str:
+    """Return the page of all MCP tools with their arguments."""
+    lines = [
+        "# MCP tools",
+        "",
+        "The descriptions are those that agents read. [MCP](../mcp.md) explains results, budgets",
+    ]
+    lines += ["and authentication.", ""]
+    for tool in Tools(cast("Service", None)).registered():  # only calls need the service
+        listed = tool.listed
+        required = listed.input_schema.get("required", [])
+        lines += [
+            f"## {tool.name}",
+            "",
+            listed.description or "",
+            "",
+            "| Argument | Type | Meaning |",
+            "| --- | --- | --- |",
+        ]
+        for name, schema in listed.input_schema["properties"].items():
+            kind = _cell(_type_of(schema)) + (", required" if name in required else "")
+            lines.append(f"| `{name}` | {kind} | {_cell(schema.get('description', ''))} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def write_library() -> str:
     """Return the page of the public names, which mkdocstrings fills."""
     lines = ["# Library", "", "What `from kosmos_rag import …` offers.", ""]
@@ -201,9 +229,12 @@ def write_errors() -> str:
     lines += ["| Name | Status | Cause | Remedy |", "| --- | --- | --- | --- |"]
     for kind, problem in PROBLEMS.items():
         lines.append(f"| `{problem.name}` | {problem.status} | {_first_line(kind)} | {_REMEDIES[problem.name]} |")
-    lines += ["", "## Library", "", "| Class | Base class | Meaning |", "| --- | --- | --- |"]
+    lines += ["", "## Library", "", "| Class | Base class | Cause | Remedy |", "| --- | --- | --- | --- |"]
     for subclass, base in _subclasses(errors.KosmosError):
-        lines.append(f"| `{subclass.__name__}` | `{base.__name__}` | {_cell(inspect.getdoc(subclass) or '')} |")
+        names = [PROBLEMS[kind].name for kind in subclass.__mro__ if kind in PROBLEMS]
+        remedy = _REMEDIES[names[0]] if names else "Read the message: it names the problem and the remedy."
+        cause = _cell(inspect.getdoc(subclass) or "")
+        lines.append(f"| `{subclass.__name__}` | `{base.__name__}` | {cause} | {remedy} |")
     lines += ["", "Codes of documents that cannot be ingested: [parsing](../parsing.md#codes)."]
     return "\n".join(lines)
 
@@ -224,6 +255,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings": write_settings,
     "commands": write_commands,
     "http": write_http,
+    "mcp": write_mcp,
     "library": write_library,
     "errors": write_errors,
 }

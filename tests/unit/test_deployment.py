@@ -228,7 +228,7 @@ def test_dockerfile__writes_settings_for_a_container_alone(tmp_path: Path, monke
     settings = Settings.load(tmp_path / "quickstart.yaml")
     assert settings.rag.embedding.model == "packaged:all-MiniLM-L6-v2"
     assert (settings.service.development.tenant, settings.service.host) == (None, "0.0.0.0")
-    for text in ((ROOT / "docs" / "operate.md").read_text(), DOCKERFILE):
+    for text in ((ROOT / "docs" / "how-to" / "deploy.md").read_text(), DOCKERFILE):
         (run,) = re.findall(r"docker run .*", text)
         assert f"--volume kosmos:{Path(data).parent} " in run
         assert f"--publish 127.0.0.1:{settings.service.port}:{settings.service.port} " in run
@@ -260,12 +260,16 @@ def test_readme__names_commands_and_targets_that_exist() -> None:
         assert command in commands
 
 
-@pytest.mark.parametrize("page", ["operate.md", "scale.md", "server.md", "service.md", "workers.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["operate.md", "server.md", "service.md", "workers.md"]
+    + [f"how-to/{page.name}" for page in sorted((ROOT / "docs" / "how-to").glob("[a-z]*.md"))],
+)
 def test_documentation__names_commands_that_exist(page: str) -> None:
     """Each `kosmos-rag …` of a page, up to its arguments, is a command with the options that are given."""
     text = (ROOT / "docs" / page).read_text()
     calls = re.findall(r"\bkosmos-rag((?: +[a-z][a-z-]*)+)((?: +--?[a-z][a-z-]*(?:[ =][^-\s`|#]+)?)*)", text)
-    assert calls or page == "scale.md"
+    assert calls or page.startswith("how-to/")
     for words, options in calls:
         command = _command(["kosmos-rag", *words.split()])
         known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}

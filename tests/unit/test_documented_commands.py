@@ -14,6 +14,7 @@ from kosmos_rag.apps.cli.app import app
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^ *```(?:sh|bash|console|shell)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+IDENTIFIER = "01890a5d-ac96-774b-bcce-b302099a8057"
 SEPARATORS = {"|", "||", "&&", "&", ";", ">", ">>", "<", "2>"}
 
 
@@ -23,7 +24,7 @@ def _commands(page: Path) -> Iterator[list[str]]:
         for line in block.replace("\\\n", " ").splitlines():
             lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
             lexer.whitespace_split = True
-            words = list(lexer)
+            words = [IDENTIFIER if word == "ID" else word for word in lexer]
             starts = [place for place, word in enumerate(words) if word == "kosmos-rag"]
             for start in starts:
                 rest = words[start + 1 :]

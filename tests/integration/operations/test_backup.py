@@ -1,4 +1,4 @@
-"""A backup, by the commands of docs/operate.md: dumped as a role that policies do not bind, restored elsewhere."""
+"""A backup, by the commands of docs/how-to/restore.md, as a role that policies do not bind; restored elsewhere."""
 
 import os
 import re
@@ -19,7 +19,7 @@ from kosmos_rag.storage.provision import APP, WORKER, create_database
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.tables import metadata
 
-PAGE = (Path(__file__).parents[3] / "docs" / "operate.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "restore.md").read_text()
 TABLES = sorted(table.name for table in metadata.sorted_tables)
 
 # Two servers and all their tables: not in every run.

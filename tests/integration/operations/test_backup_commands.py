@@ -26,7 +26,7 @@ from kosmos_rag.storage.backup import DUMP_OPTIONS, RESTORE_OPTIONS, back_up, re
 from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.setup import set_up
 
-PAGE = (Path(__file__).parents[3] / "docs" / "operate.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "restore.md").read_text()
 
 # A server of its own for most tests: not in every run.
 pytestmark = pytest.mark.slow
