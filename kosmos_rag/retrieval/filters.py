@@ -1,10 +1,12 @@
 """Check filters on documents and compile them to one jsonpath predicate.
 
-docs/filters.md is the reference of the language. Of a filter, only keys of metadata become text of the predicate,
-quoted; every value goes into its variables, `$v0`, `$v1` and so on. The function kosmos.matches_filter evaluates it,
-over the document as one JSON object of the fields named here; a predicate that is unknown lets nothing pass.
+docs/filters.md is the reference of the language. Of a filter, only keys of metadata and the texts of `$contains`,
+`$icontains` and `$ends_with` become text of the predicate, quoted: jsonpath takes no variable as a pattern. Every other
+value goes into its variables, `$v0`, `$v1` and so on. The function kosmos.matches_filter evaluates it, over the
+document as one JSON object of the fields named here; a predicate that is unknown lets nothing pass.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -22,6 +24,8 @@ MAX_DEPTH = 8
 MAX_CONDITIONS = 200
 MAX_VALUES = 1_000
 """Values of one list: the server compares each of them with each document."""
+MAX_PATTERN = 1_000
+"""Characters of the text of `$contains`, `$icontains`, `$starts_with` and `$ends_with`."""
 
 _APPROVED = (
     '($."metadata"."approved" == true && !exists($."metadata"."superseded_by" ? (@ != null)) '
@@ -29,8 +33,11 @@ _APPROVED = (
 )
 
 _SIGNS = {"$eq": "==", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_SPECIAL, _ESCAPED = re.compile(r"[][\\.*+?^$(){}|]"), r"\\\g<0>"
 _EQUALITY = ("$eq", "$ne", "$in", "$nin")
-_OPERATORS = (*_EQUALITY, "$gt", "$gte", "$lt", "$lte", "$exists")
+_PRESENCE = ("$exists", "$empty")
+_ORDERED = (*_EQUALITY, "$gt", "$gte", "$lt", "$lte", *_PRESENCE)
+_PATTERNS = ("$contains", "$icontains", "$starts_with", "$ends_with")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +48,7 @@ class _Field:
     """In jsonpath."""
     operand: Callable[[Any, str], Any]
     """Converts a value of the filter, at a path, to the compared value. Raises RequestError."""
-    operators: tuple[str, ...] = _OPERATORS
+    operators: tuple[str, ...] = (*_ORDERED, *_PATTERNS)
 
 
 def compile_filter(conditions: Filter) -> dict[str, Any]:
@@ -138,10 +145,10 @@ class _Compiler:
             )
         if operator not in field.operators:
             raise RequestError(f"filter at {path} has no such operator; use one of {', '.join(field.operators)}")
-        if operator == "$exists":
-            if not isinstance(value, bool):
-                raise _malformed(path, value, "give true or false")
-            return f"exists({field.path})" if value else _negate(f"exists({field.path})")
+        if operator in _PRESENCE:
+            return _compile_presence(field, operator, value, path)
+        if operator in _PATTERNS:
+            return self._compile_pattern(field, operator, value, path)
         if operator in ("$in", "$nin"):
             equal = f"{field.path} == {self._bind(_parse_operands(field, value, path))}[*]"
             return equal if operator == "$in" else _negate(equal)
@@ -152,10 +159,41 @@ class _Compiler:
             raise _malformed(path, value, "order by text, a finite number or a date")
         return f"{field.path} {_SIGNS[operator]} {self._bind(operand)}"
 
+    def _compile_pattern(self, field: _Field, operator: str, value: Any, path: str) -> str:
+        text = _parse_text(value, path)
+        if not text or len(text) > MAX_PATTERN:
+            raise _malformed(path, value, f"give a text of 1 to {MAX_PATTERN:,} characters")
+        if operator == "$starts_with":
+            return f"{field.path} starts with {self._bind(text)}"
+        if operator == "$ends_with":
+            return f"{field.path} like_regex {dumps(_SPECIAL.sub(_ESCAPED, text) + '$')}"
+        if operator == "$icontains":
+            return f"{field.path} like_regex {dumps(''.join(map(_any_case, text)))}"
+        return f'{field.path} like_regex {dumps(text)} flag "q"'
+
     def _bind(self, value: Any) -> str:
         name = f"v{len(self.variables)}"
         self.variables[name] = value
         return f"${name}"
+
+
+def _any_case(character: str) -> str:
+    """Return the pattern of a character in upper and lower case.
+
+    The flag `i` of like_regex depends on the locale of the database.
+    """
+    cases = sorted({case for case in (character, character.lower(), character.upper()) if len(case) == 1})
+    return f"[{''.join(cases)}]" if len(cases) > 1 else _SPECIAL.sub(_ESCAPED, character)
+
+
+def _compile_presence(field: _Field, operator: str, value: Any, path: str) -> str:
+    if not isinstance(value, bool):
+        raise _malformed(path, value, "give true or false")
+    if operator == "$exists":
+        exists = f"exists({field.path})"
+        return exists if value else _negate(exists)
+    filled = f"exists({field.path}[*] ? (@ != null))"
+    return _negate(filled) if value else filled
 
 
 def _negate(predicate: str) -> str:
@@ -269,6 +307,9 @@ _FIELDS = {
         name: _Field(path=f'$."{name}"', operand=_parse_text)
         for name in ("source", "title", "media_type", "language", "collection", "acl")
     },
-    **{name: _Field(path=f'$."{name}"', operand=_parse_time) for name in ("created_at", "updated_at")},
+    **{
+        name: _Field(path=f'$."{name}"', operand=_parse_time, operators=_ORDERED)
+        for name in ("created_at", "updated_at")
+    },
     "department": _Field(path='$."acl"', operand=_parse_department, operators=_EQUALITY),
 }

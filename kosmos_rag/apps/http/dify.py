@@ -16,11 +16,12 @@ from kosmos_rag.core.types.files import file_of
 
 router = APIRouter(prefix="/dify", tags=["dify"])
 
-_TEXTS = {"is": "$eq", "is not": "$ne", "before": "$lt", "after": "$gt"}
+_VALUES = {"is": "$eq", "is not": "$ne", "before": "$lt", "after": "$gt"}
 _NUMBERS = {"=": "$eq", "≠": "$ne", ">": "$gt", "<": "$lt", "≥": "$gte", "≤": "$lte"}
 _LISTS = {"in": "$in", "not in": "$nin"}
-_PRESENCE = {"empty": False, "not empty": True}
-_OPERATORS = (*_TEXTS, *_NUMBERS, *_LISTS, *_PRESENCE)
+_TEXTS = {"contains": "$contains", "start with": "$starts_with", "end with": "$ends_with"}
+_PRESENCE = {"empty": True, "not empty": False}
+_OPERATORS = (*_VALUES, *_NUMBERS, *_LISTS, *_TEXTS, "not contains", *_PRESENCE)
 
 
 class RetrievalSetting(BaseModel):
@@ -95,6 +96,9 @@ def _search(caller: Caller, body: RetrievalRequest) -> tuple[Passage, ...]:
 
 
 def _condition(entry: MetadataCondition) -> dict[str, Any]:
+    if entry.comparison_operator == "not contains":
+        containing = entry.model_copy(update={"comparison_operator": "contains"})
+        return {"$or": [{"$not": {f"metadata.{name}": _comparison(containing)}} for name in entry.name]}
     compared = _comparison(entry)
     return {"$or": [{f"metadata.{name}": compared} for name in entry.name]}
 
@@ -102,9 +106,11 @@ def _condition(entry: MetadataCondition) -> dict[str, Any]:
 def _comparison(entry: MetadataCondition) -> dict[str, Any]:
     operator, value = entry.comparison_operator, entry.value
     if operator in _PRESENCE:
-        return {"$exists": _PRESENCE[operator]}
+        return {"$empty": _PRESENCE[operator]}
     if operator in _LISTS:
         return {_LISTS[operator]: value if isinstance(value, list) else str(value).split(",")}
+    if operator in _VALUES and isinstance(value, str | float):
+        return {_VALUES[operator]: value}
     if operator in _TEXTS and isinstance(value, str):
         return {_TEXTS[operator]: value}
     if operator in _NUMBERS and isinstance(value, str | float):

@@ -54,6 +54,8 @@ _OPERATORS = {
     FilterOperator.NIN: "$nin",
     FilterOperator.ANY: "$in",
     FilterOperator.CONTAINS: "$eq",
+    FilterOperator.TEXT_MATCH: "$contains",
+    FilterOperator.TEXT_MATCH_INSENSITIVE: "$icontains",
 }
 """A condition on a list in the metadata holds if it holds for one of its values."""
 
@@ -325,11 +327,7 @@ def _condition(one: MetadataFilter) -> Mapping[str, Any]:
         values = one.value if isinstance(one.value, list) else [one.value]
         return {"$and": [{field: value} for value in values]}
     if one.operator is FilterOperator.IS_EMPTY:
-        return {"$or": [{field: {"$exists": False}}, {field: None}]}
-    if one.operator not in _OPERATORS:
-        raise RequestError(
-            f"the filter on {one.key} has the operator {one.operator.value!r}; use the mode sparse to search for words"
-        )
+        return {field: {"$empty": True}}
     return {field: {_OPERATORS[one.operator]: one.value}}
 
 

@@ -3,7 +3,7 @@
 import operator
 import uuid
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -106,6 +106,20 @@ METADATA = {
         ({"metadata.tags": {"$gt": 2, "$lt": "y"}}, True),
         ({"metadata.empty": {"$exists": True}}, True),
         ({"metadata.empty": None}, False),
+        *(({f"metadata.{key}": {"$empty": True}}, True) for key in ("missing", "owner", "empty")),
+        *(({f"metadata.{key}": {"$empty": True}}, False) for key in ("year", "tags", "draft", "a")),
+        ({"metadata.tags": {"$empty": False}, "metadata.a": {"$empty": False}}, True),
+        ({"metadata.name": {"$contains": "rg"}}, True),
+        ({"metadata.name": {"$contains": "RG"}}, False),
+        ({"metadata.name": {"$contains": "."}}, False),
+        ({"metadata.name": {"$icontains": "ÄRG"}}, True),
+        ({"metadata.name": {"$icontains": "äRGER"}}, True),
+        ({"metadata.name": {"$starts_with": "Är", "$ends_with": "ger"}}, True),
+        ({"metadata.name": {"$ends_with": "ge"}}, False),
+        ({"metadata.year": {"$contains": "20"}}, False),
+        ({"metadata.tags": {"$starts_with": "x"}}, True),
+        ({"$not": {"metadata.missing": {"$contains": "x"}}}, True),
+        ({"source": {"$starts_with": "/kb/", "$ends_with": ".md", "$contains": "b/c"}}, True),
         ({"metadata.grid": 1}, False),
         ({"metadata.a.b.c": 1}, True),
         ({"metadata.a.b": 1}, False),
@@ -186,6 +200,18 @@ def test_times__compare_as_times(
 
 SIGNS = {"$eq": operator.eq, "$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 
+PATTERNS: dict[str, Callable[[str, str], bool]] = {
+    "$contains": operator.contains,
+    "$icontains": lambda text, part: operator.contains(_one_case(text), _one_case(part)),
+    "$starts_with": str.startswith,
+    "$ends_with": str.endswith,
+}
+
+
+def _one_case(text: str) -> str:
+    """Letters that are one in another case, each by itself."""
+    return "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
+
 
 def _reads(document: Any, where: Mapping[str, Any]) -> bool:
     return all(_holds(document, key, value) for key, value in where.items())
@@ -213,9 +239,14 @@ def _at(found: Any, keys: list[str]) -> list[Any]:
 def _compares(found: list[Any], sign: str, operand: Any) -> bool:
     if sign == "$exists":
         return bool(found) is operand
+    if sign == "$empty":
+        values = [v for each in found for v in (each if isinstance(each, list) else [each])]
+        return all(v is None or v == [] for v in values) is operand
     if sign in ("$ne", "$nin"):
         return not _compares(found, {"$ne": "$eq", "$nin": "$in"}[sign], operand)
     values = [v for each in found for v in (each if isinstance(each, list) else [each])]
+    if sign in PATTERNS:
+        return any(isinstance(v, str) and PATTERNS[sign](v, operand) for v in values)
     if sign == "$in":
         return any(_is("$eq", _typed(v), _typed(each)) for v in values for each in operand)
     return any(_is(sign, _typed(v), _typed(operand)) for v in values)
@@ -256,6 +287,9 @@ NUMBERS = _mostly(
     | st.floats(allow_nan=False, allow_infinity=False),
 )
 ORDERED = TEXTS | NUMBERS
+PARTS = _mostly(
+    st.sampled_from(["x", "X", "É"]), st.sampled_from([".", "-", "1$", "^", "\\", "$v", "***=x", '"']) | ANY_TEXT
+).filter(bool)
 SCALARS = ORDERED | st.sampled_from([None, True, False])
 OPERANDS = SCALARS | st.just(date(2026, 1, 31))
 KEYS = st.sampled_from(["a", "b"])
@@ -275,7 +309,8 @@ OPERATORS = {
     **dict.fromkeys(["$eq", "$ne"], OPERANDS),
     **dict.fromkeys(["$in", "$nin"], st.lists(OPERANDS, max_size=3)),
     **dict.fromkeys(["$gt", "$gte", "$lt", "$lte"], ORDERED),
-    "$exists": st.booleans(),
+    **dict.fromkeys(["$exists", "$empty"], st.booleans()),
+    **dict.fromkeys(PATTERNS, PARTS),
 }
 
 

@@ -101,6 +101,10 @@ def test_query__in_each_mode(store: "KosmosVectorStore", notes: Tenant) -> None:
         ("any", "tags", ["draft", "other"], {"travel"}),
         ("all", "tags", ["hr", "draft"], {"travel"}),
         ("is_empty", "owner", None, set(TEXTS)),
+        ("is_empty", "tags", None, {"leave", "page"}),
+        ("text_match", "tags", "raf", {"travel"}),
+        ("text_match", "tags", "RAF", set()),
+        ("text_match_insensitive", "tags", "RAF", {"travel"}),
     ],
 )
 def test_filters__are_on_metadata(
@@ -125,9 +129,6 @@ def test_filters__combine(store: "KosmosVectorStore") -> None:
     assert {node.node_id for node in store.get_nodes(filters=nested)} == {"leave"}
     assert set(_query(store, "default", k=9, doc_ids=["handbook"])) == {"leave", "carry"}
     assert set(_query(store, "default", k=9, node_ids=["page", "carry"])) == {"page", "carry"}
-    text = MetadataFilter(key="year", value="x", operator=FilterOperator.TEXT_MATCH)
-    with pytest.raises(RequestError, match="use the mode sparse"):
-        store.get_nodes(filters=MetadataFilters(filters=[text]))
 
 
 def test_delete__removes_exactly_the_named(store: "KosmosVectorStore", notes: Tenant) -> None:

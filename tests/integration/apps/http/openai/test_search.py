@@ -194,15 +194,33 @@ def test_dify__retrieves_records(speaking: Speaking, handbook: str) -> None:
     assert names(condition("=", "2026")) == {"leave.md", "travel.md"}
     assert names(condition("<", "2020"), condition("is", "office", "team"), operator="or") == {"old.md", "travel.md"}
     assert names(condition("empty", name="final")) == {"travel.md"}
-    assert names(condition("in", ["hr"], "team")) == {"leave.md", "old.md"}
+    everything = {"leave.md", "old.md", "travel.md"}
+    for operator, value, key, expected in (
+        ("is", "hr", "team", {"leave.md", "old.md"}),
+        ("is not", "hr", "team", {"travel.md"}),
+        ("≠", "2026", "year", {"old.md"}),
+        (">", "2019", "year", {"leave.md", "travel.md"}),
+        ("≥", 2026, "year", {"leave.md", "travel.md"}),
+        ("≤", "2019", "year", {"old.md"}),
+        ("before", 2026, "year", {"old.md"}),
+        ("after", "a", "team", everything),
+        ("in", ["hr"], "team", {"leave.md", "old.md"}),
+        ("not in", "hr,sales", "team", {"travel.md"}),
+        ("contains", "ffi", "team", {"travel.md"}),
+        ("not contains", "ffi", "team", {"leave.md", "old.md"}),
+        ("start with", "h", "team", {"leave.md", "old.md"}),
+        ("end with", "ice", "team", {"travel.md"}),
+        ("not empty", None, "final", {"leave.md", "old.md"}),
+    ):
+        assert names(condition(operator, value, key)) == expected, operator
     status, refused = retrieve({}, {})
     assert (status, refused["error_code"]) == (401, 1002)
     for name in ("none", "\ud800", "a\0"):
         status, missing = retrieve({"knowledge_id": name})
         assert (status, missing["error_code"]) == (404, 2001)
-    status, refused = retrieve({"metadata_condition": {"conditions": [condition("contains", "x")]}})
+    status, refused = retrieve({"metadata_condition": {"conditions": [condition("sounds like", "x")]}})
     assert (status, refused["error_code"]) == (422, 422)
-    assert "contains" in refused["error_msg"]
+    assert "use one of is, is not, before" in refused["error_msg"]
     status, refused = retrieve({"retrieval_setting": {}})
     assert "retrieval_setting.top_k" in refused["error_msg"]
 
