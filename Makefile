@@ -48,10 +48,12 @@ test-slow: $(STAMP)
 test-reliability: $(STAMP)
 	$(BIN)/python -m pytest -s tests/reliability
 
-# KOSMOS_TEST_CITUS_URL=postgresql://… of a coordinator's administrator; deploy/citus starts one.
+# KOSMOS_TEST_CITUS_BIN=FOLDER with the programs of a PostgreSQL that has Citus and pgvector: the tests start three servers.
+# Or KOSMOS_TEST_CITUS_URL=postgresql://… of a coordinator's administrator, which deploy/citus starts; what stops servers
+# is skipped there.
 test-citus: $(STAMP)
-	@test -n "$(KOSMOS_TEST_CITUS_URL)" || { echo "KOSMOS_TEST_CITUS_URL is not set: nothing was tested on Citus" >&2; exit 2; }
-	KOSMOS_TEST_CITUS_URL=$(KOSMOS_TEST_CITUS_URL) $(BIN)/python -m pytest -rs tests/citus
+	@test -n "$(KOSMOS_TEST_CITUS_BIN)$(KOSMOS_TEST_CITUS_URL)" || { echo "neither KOSMOS_TEST_CITUS_BIN nor KOSMOS_TEST_CITUS_URL is set: nothing was tested on Citus" >&2; exit 2; }
+	KOSMOS_TEST_CITUS_BIN=$(KOSMOS_TEST_CITUS_BIN) KOSMOS_TEST_CITUS_URL=$(KOSMOS_TEST_CITUS_URL) $(BIN)/python -m pytest -rs tests/citus
 
 # In headless Chromium, which CHROMIUM names where it is not on the path. Without it all is skipped.
 test-console: $(STAMP)

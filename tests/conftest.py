@@ -73,7 +73,9 @@ LONGEST_FIRST = (
 """The modules that take longest, in falling order. `--dist loadfile` gives whole modules to the processes in turn."""
 
 # Distributed tables need a server of their own: `make test-citus`.
-collect_ignore_glob = [] if os.environ.get("KOSMOS_TEST_CITUS_URL") else ["citus/*"]
+collect_ignore_glob = (
+    [] if os.environ.get("KOSMOS_TEST_CITUS_BIN") or os.environ.get("KOSMOS_TEST_CITUS_URL") else ["citus/*"]
+)
 
 # Before anything imports a model library: no test may ask a hub.
 os.environ["HF_HUB_OFFLINE"] = "1"

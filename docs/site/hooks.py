@@ -39,6 +39,7 @@ _REMEDIES = {
     "model-unavailable": "Run `kosmos-rag doctor`: it names the model and how to obtain it.",
     "embedding-space-mismatch": "Configure the model that the documents were embedded with, or re-embed them.",
     "model-failed": "Look at the log of the service; the language model or the embedding model failed.",
+    "node-unavailable": "Start the node that the log of the service names; tenants on other nodes are served.",
     "database-unavailable": "Start the database, or correct `database.url`.",
     "database-not-ready": "Run `kosmos-rag migrate` and `kosmos-rag doctor`.",
     "database-failed": "Look at the log of the service; it has the SQLSTATE.",

@@ -20,11 +20,34 @@ _CLIENT_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ReadyState:
+    """What /readyz answers."""
+
+    ready: bool
+    unavailable_nodes: tuple[int, ...] = ()
+    """Nodes of a cluster that are down. The process is ready for the tenants of the others."""
+
+    @property
+    def status(self) -> int:
+        """Return the status of the response."""
+        return 200 if self.ready else 503
+
+    @property
+    def text(self) -> str:
+        """Return the body of the response.
+
+        It names nodes by number: /readyz needs no credentials.
+        """
+        first = "ok\n" if self.ready else "not now\n"
+        return first + "".join(f"node {number} of the cluster is unavailable\n" for number in self.unavailable_nodes)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Probes:
     """What the endpoints report. Called from threads."""
 
     is_alive: Callable[[], bool]
-    is_ready: Callable[[], bool]
+    ready_state: Callable[[], ReadyState]
     registry: CollectorRegistry
 
 
@@ -57,8 +80,8 @@ def serve_health(probes: Probes, host: str, port: int, *, key: str) -> Iterator[
 
 def _handler(probes: Probes) -> type[BaseHTTPRequestHandler]:
     responses: dict[str, Callable[[], tuple[int, str, bytes]]] = {
-        "/livez": lambda: _probe_response(probes.is_alive()),
-        "/readyz": lambda: _probe_response(probes.is_ready()),
+        "/livez": lambda: _probe_response(ReadyState(ready=probes.is_alive())),
+        "/readyz": lambda: _probe_response(probes.ready_state()),
     }
 
     def metrics(accept: str) -> tuple[int, str, bytes]:
@@ -86,8 +109,8 @@ def _handler(probes: Probes) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _probe_response(healthy: bool) -> tuple[int, str, bytes]:
-    return (200, "text/plain", b"ok\n") if healthy else (503, "text/plain", b"not now\n")
+def _probe_response(state: ReadyState) -> tuple[int, str, bytes]:
+    return state.status, "text/plain", state.text.encode()
 
 
 def _not_found() -> tuple[int, str, bytes]:

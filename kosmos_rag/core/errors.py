@@ -4,6 +4,7 @@
     ├── ConfigError               a setting is unknown, malformed or impossible
     ├── DatabaseError
     │   ├── DatabaseUnavailable   no connection: server down, wrong password, pool exhausted
+    │   │   └── NodeUnavailable   a node of the cluster is down: its tenants wait, the others do not
     │   ├── DatabaseNotReady      connected, but the catalogue does not isolate the tenants
     │   └── StatementFailed       the server refused a statement
     ├── IngestionError            one document could not be ingested; `code` is stable
@@ -48,6 +49,13 @@ class DatabaseError(KosmosError):
 
 class DatabaseUnavailable(DatabaseError):
     """No connection to PostgreSQL could be had."""
+
+
+class NodeUnavailable(DatabaseUnavailable):
+    """A node of the cluster cannot be reached.
+
+    Tenants on other nodes are not affected.
+    """
 
 
 class DatabaseNotReady(DatabaseError):
@@ -102,6 +110,14 @@ class IngestionError(KosmosError):
 
 GONE = "gone"
 """Code of a document that was removed from its source after it was listed: the next pass no longer has it."""
+
+
+def costs_no_attempt(error: BaseException) -> bool:
+    """Return whether the error uses up no attempt of a job.
+
+    A disk or a node has to be mended, and no attempt helps before.
+    """
+    return is_disk_full(error) or isinstance(error, NodeUnavailable)
 
 
 def is_disk_full(error: BaseException) -> bool:

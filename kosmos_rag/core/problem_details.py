@@ -46,6 +46,7 @@ PROBLEMS: dict[type[errors.KosmosError], Problem] = {
         503, "embedding-space-mismatch", "The documents belong to another embedding model"
     ),
     errors.ModelError: _problem(502, "model-failed", "A model failed"),
+    errors.NodeUnavailable: _problem(503, "node-unavailable", "The database server of this tenant is unavailable"),
     errors.DatabaseUnavailable: _problem(503, "database-unavailable", "The database is unavailable"),
     errors.DatabaseNotReady: _problem(503, "database-not-ready", "The database is not ready to serve"),
     errors.DatabaseError: _problem(500, "database-failed", "The database failed"),

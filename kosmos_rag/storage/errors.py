@@ -1,12 +1,35 @@
 """Translate the errors of psycopg into errors of the library."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
 import psycopg_pool
 
-from kosmos_rag.core.errors import DatabaseUnavailable, StatementFailed, first_line
+from kosmos_rag.core.errors import DatabaseUnavailable, NodeUnavailable, StatementFailed, first_line
+
+_NODE = re.compile(r"(?:remote node (?:\S+@)?|marked as essential: |while executing command on )(\S+?:\d+)")
+"""How Citus names the node in an error: in the message, or in its context."""
+
+
+def _is_connection_lost(sqlstate: str | None) -> bool:
+    # A cancelled statement or a full disk is operational too, but the server answered: the error has a code.
+    return sqlstate is None or (sqlstate[:2] in {"08", "28", "3D", "57"} and sqlstate != "57014")
+
+
+def _node_of(error: psycopg.Error) -> NodeUnavailable | None:
+    """Return the error of a lost node, or None."""
+    if error.sqlstate is None or not (_is_connection_lost(error.sqlstate) or "marked as essential" in str(error)):
+        return None
+    found = _NODE.search(str(error)) or _NODE.search(error.diag.context or "")
+    if found is None:
+        return None
+    reason = first_line(error).rpartition("following error: ")[2]
+    return NodeUnavailable(
+        f"node {found[1]} of the cluster cannot be reached by the coordinator: {reason}; start it, or look at its log; "
+        "tenants on other nodes are not affected"
+    )
 
 
 def _unavailable(error: psycopg.OperationalError) -> DatabaseUnavailable:
@@ -32,6 +55,7 @@ def translate_errors() -> Iterator[None]:
 
     Raises:
         DatabaseUnavailable: no connection to the server, or no free one in the pool.
+        NodeUnavailable: the coordinator has no connection to the node of the tenant.
         StatementFailed: the server refused a statement.
     """
     try:
@@ -43,9 +67,12 @@ def translate_errors() -> Iterator[None]:
     except psycopg_pool.PoolClosed as error:
         raise DatabaseUnavailable("the engine is closed; open a new one") from error
     except psycopg.OperationalError as error:
-        # A cancelled statement or a full disk is operational too, but the server answered: the error has a code.
-        if error.sqlstate is None or (error.sqlstate[:2] in {"08", "28", "3D", "57"} and error.sqlstate != "57014"):
+        if (node := _node_of(error)) is not None:
+            raise node from error
+        if _is_connection_lost(error.sqlstate):
             raise _unavailable(error) from error
         raise StatementFailed(f"{first_line(error)}{_remedy(error)}", sqlstate=error.sqlstate) from error
     except psycopg.Error as error:
+        if (node := _node_of(error)) is not None:
+            raise node from error
         raise StatementFailed(first_line(error), sqlstate=error.sqlstate) from error

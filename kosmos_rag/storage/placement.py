@@ -57,6 +57,29 @@ _ROWS_AS_JSON, _END = "SELECT coalesce(json_agg(q), '[]') FROM (", ") q"
 """A node returns one value."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterNode:
+    """A node that holds tenants."""
+
+    id: int
+    """Its number in Citus. It discloses no address."""
+    address: str
+    available: bool
+
+
+def cluster_nodes(connection: psycopg.Connection) -> tuple[ClusterNode, ...]:
+    """Return the nodes that hold tenants, and whether the coordinator reaches them.
+
+    Empty on a server without Citus. A node that does not answer takes two seconds.
+    """
+    row = connection.execute(statement("citus_nodes")).fetchone()
+    if row is None or not row[0]:
+        return ()
+    connection.execute(statement("set_node_timeout"))
+    rows = connection.execute(statement("node_states")).fetchall()
+    return tuple(ClusterNode(id=number, address=address, available=up) for number, address, up in rows)
+
+
 def find_placement(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Placement | None:
     """Return where the vectors of a tenant are.
 

@@ -4,7 +4,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -20,6 +20,7 @@ from kosmos_rag.storage import embedded, preflight
 from kosmos_rag.storage.binary import register_arrays
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.migrate import migrate
+from kosmos_rag.storage.placement import cluster_nodes
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
 from kosmos_rag.storage.sql import statement
 
@@ -116,13 +117,13 @@ class ConnectionPool:
         }
 
     def inspect(self) -> preflight.ServerState:
-        """Check server, role and catalogue on a connection of its own.
+        """Check server, role, catalogue and nodes on a connection of its own.
 
         Raises:
             DatabaseUnavailable: no connection to the server.
         """
         with translate_errors(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:
-            return preflight.inspect(connection, self._role)
+            return replace(preflight.inspect(connection, self._role), nodes=cluster_nodes(connection))
 
     def _open(self) -> None:
         with self._lock:

@@ -25,6 +25,7 @@ from kosmos_rag.storage.expected_catalog import (
     is_migrated,
 )
 from kosmos_rag.storage.migrate import REVISION
+from kosmos_rag.storage.placement import ClusterNode
 from kosmos_rag.storage.provision import APP, OWNER, WORKER
 from kosmos_rag.storage.sql import statement, used
 
@@ -47,6 +48,13 @@ class ServerState:
     problems: tuple[str, ...]
     apart: bool | None
     """True if role and catalogue isolate the tenants; None for an unknown catalogue."""
+    nodes: tuple[ClusterNode, ...] = ()
+    """The nodes of a cluster. One that is down is no problem of the others, so it is not among `problems`."""
+
+    @property
+    def unavailable_nodes(self) -> tuple[ClusterNode, ...]:
+        """Return the nodes that the coordinator does not reach."""
+        return tuple(node for node in self.nodes if not node.available)
 
 
 def _version(text: str) -> tuple[int, ...]:

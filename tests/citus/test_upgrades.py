@@ -1,6 +1,5 @@
 """A database becomes a distributed one: empty, with data and an index in place, and beside every migration."""
 
-import os
 from collections.abc import Iterator
 
 import psycopg
@@ -17,7 +16,7 @@ from tests.citus.nodes import Node, add_nodes, new_database
 @pytest.fixture
 def empty(cluster: DatabaseSettings) -> Iterator[tuple[DatabaseSettings, list[Node]]]:
     """A database of all nodes, without the extension; the roles have passwords already."""
-    with new_database(os.environ["KOSMOS_TEST_CITUS_URL"]) as made:
+    with new_database(cluster.admin_url or "") as made:
         yield made
 
 

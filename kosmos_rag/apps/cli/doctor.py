@@ -93,6 +93,10 @@ def _check_pool(name: str, open_pool: Callable[[], ConnectionPool]) -> Iterator[
         yield Check(name=name, ok=True, detail=summary)
     for problem in state.problems:
         yield Check(name=name, ok=False, detail=problem)
+    for node in state.nodes:
+        reached = f"{node.address} is reached by the coordinator as {state.role}"
+        lost = f"{node.address} cannot be reached by the coordinator as {state.role}; start it, or look at its log"
+        yield Check(name=f"node {node.id}", ok=node.available, detail=reached if node.available else lost)
 
 
 def _near_duplicates(worker: ConnectionPool, name: str) -> str:

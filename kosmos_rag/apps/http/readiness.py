@@ -6,6 +6,7 @@ Concurrent probes share one check, because they need no credentials.
 import asyncio
 import logging
 
+from kosmos_rag.apps.health import ReadyState
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.storage.pool import Database
 
@@ -19,12 +20,13 @@ class Readiness:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._check: asyncio.Task[bool] | None = None
+        self._check: asyncio.Task[ReadyState] | None = None
 
-    async def is_ready(self) -> bool:
+    async def state(self) -> ReadyState:
         """Check the database.
 
-        It must be reachable, at a supported revision, with its row-level security.
+        It must be reachable, at a supported revision, with its row-level security. A node of a cluster may be down:
+        the tenants of the others are served.
         """
         if self._check is None or self._check.done():
             self._check = asyncio.create_task(asyncio.to_thread(self._check_database))
@@ -35,13 +37,21 @@ class Readiness:
             logger.warning(
                 "not ready: the database does not answer within %g seconds", _TIMEOUT_S, extra={"action": "not_ready"}
             )
-            return False
+            return ReadyState(ready=False)
 
-    def _check_database(self) -> bool:
+    def _check_database(self) -> ReadyState:
         try:
-            problems = self._database.app.inspect().problems
+            state = self._database.app.inspect()
         except KosmosError as error:
-            problems = (str(error),)
-        if problems:
-            logger.warning("not ready: %s", "; ".join(problems), extra={"action": "not_ready"})
-        return not problems
+            logger.warning("not ready: %s", error, extra={"action": "not_ready"})
+            return ReadyState(ready=False)
+        if state.problems:
+            logger.warning("not ready: %s", "; ".join(state.problems), extra={"action": "not_ready"})
+        for node in state.unavailable_nodes:
+            logger.warning(
+                "node %d of the cluster (%s) is unavailable", node.id, node.address,
+                extra={"action": "node_unavailable", "node": node.address},
+            )  # fmt: skip
+        return ReadyState(
+            ready=not state.problems, unavailable_nodes=tuple(node.id for node in state.unavailable_nodes)
+        )

@@ -15,7 +15,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from kosmos_rag.apps.health import ALIVE_S, Probes, serve_health
+from kosmos_rag.apps.health import ALIVE_S, Probes, ReadyState, serve_health
 from kosmos_rag.apps.http.app import create_app, create_service
 from kosmos_rag.apps.http.connections import LimitedConfig, log_accept_errors
 from kosmos_rag.apps.http.dependencies import Service
@@ -79,19 +79,19 @@ class Server(uvicorn.Server):
         if settings.health_port is not None:
             probes = Probes(
                 is_alive=lambda: time.monotonic() - self._ticked_at < ALIVE_S,
-                is_ready=lambda: self._is_ready(loop),
+                ready_state=lambda: self._ready_state(loop),
                 registry=self._service.metrics.registry,
             )
             health = serve_health(probes, settings.host, settings.health_port, key="service.health_port")
             self._health.enter_context(health)
         await super().startup(sockets)
 
-    def _is_ready(self, loop: asyncio.AbstractEventLoop) -> bool:
-        check = asyncio.run_coroutine_threadsafe(self._service.readiness.is_ready(), loop)
+    def _ready_state(self, loop: asyncio.AbstractEventLoop) -> ReadyState:
+        check = asyncio.run_coroutine_threadsafe(self._service.readiness.state(), loop)
         try:
             return check.result(_READY_TIMEOUT_S)
         except TimeoutError:
-            return False
+            return ReadyState(ready=False)
 
     async def on_tick(self, counter: int) -> bool:
         """Record that the event loop runs.

@@ -12,9 +12,11 @@ from functools import partial
 from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
+from kosmos_rag.apps.worker.cluster import ClusterWatch
 from kosmos_rag.core.errors import ConfigError, DatabaseError
 from kosmos_rag.core.telemetry.metrics import (
     BY_NAME,
+    CLUSTER_NODE_UP,
     DATABASE_BYTES,
     DATABASE_INVALID_INDEXES,
     DATABASE_ROWS,
@@ -52,12 +54,12 @@ _REPORTED = {metric.name.removeprefix("kosmos_worker_"): metric for metric in (*
 class WorkerMetrics:
     """Metrics of one supervisor, in a registry of its own. Thread-safe."""
 
-    def __init__(self, queue: Queue, database: Database) -> None:
+    def __init__(self, queue: Queue, database: Database, cluster: ClusterWatch) -> None:
         self.observer = PrometheusObserver((*INGESTION, *WORKER))
         self.registry = self.observer.registry
         self._totals: dict[tuple[str, str], float] = defaultdict(float)
         self._tenants = TenantGauges()
-        for collector in (self._tenants, _JobGauges(queue), DatabaseGauges(database)):
+        for collector in (self._tenants, _JobGauges(queue), DatabaseGauges(database), _NodeGauges(cluster)):
             self.registry.register(collector)
 
     def add(self, counts: Mapping[tuple[str, str], float]) -> None:
@@ -157,6 +159,21 @@ class _JobGauges(Collector):
             JOBS_OLDEST_DUE_SECONDS,
             {(count.kind,): count.oldest_s for count in counts if count.state is JobState.QUEUED},
         )
+
+
+class _NodeGauges(Collector):
+    """The nodes of a cluster at the last look.
+
+    Exports nothing on a server without Citus.
+    """
+
+    def __init__(self, cluster: ClusterWatch) -> None:
+        self._cluster = cluster
+
+    def collect(self) -> Iterator[MetricFamily]:
+        """Report each node by its address."""
+        nodes: dict[tuple[str, ...], float] = {(node.address,): float(node.available) for node in self._cluster.nodes}
+        yield metric_family(CLUSTER_NODE_UP, nodes)
 
 
 class DatabaseGauges(Collector):

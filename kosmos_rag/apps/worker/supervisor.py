@@ -18,8 +18,9 @@ from typing import Any
 
 import psycopg
 
-from kosmos_rag.apps.health import ALIVE_S, Probes, serve_health
+from kosmos_rag.apps.health import ALIVE_S, Probes, ReadyState, serve_health
 from kosmos_rag.apps.worker.channel import Progress, ToSupervisor
+from kosmos_rag.apps.worker.cluster import ClusterWatch
 from kosmos_rag.apps.worker.handlers import create_runner
 from kosmos_rag.apps.worker.metrics import WorkerMetrics
 from kosmos_rag.apps.worker.process import JobRunnerFactory, WorkerProcess
@@ -77,7 +78,8 @@ class Supervisor:
         for end in (self._wakeup_receiver, self._wakeup_sender):
             end.setblocking(False)
         self.ticked_at = self.queue_reached_at = time.monotonic()
-        self.metrics = WorkerMetrics(self._queue, self._database)
+        self._cluster = ClusterWatch(self._database)
+        self.metrics = WorkerMetrics(self._queue, self._database, self._cluster)
         self._dead_jobs = 0
 
     def stop(self) -> None:
@@ -116,7 +118,7 @@ class Supervisor:
     def _probes(self) -> Probes:
         return Probes(
             is_alive=lambda: time.monotonic() - self.ticked_at < ALIVE_S,
-            is_ready=lambda: self.ready,
+            ready_state=lambda: ReadyState(ready=self.ready, unavailable_nodes=self._cluster.unavailable),
             registry=self.metrics.registry,
         )
 
@@ -141,6 +143,7 @@ class Supervisor:
                 )
             stack.callback(self._end_processes)
             stack.enter_context(self._leases())
+            stack.enter_context(self._cluster.running())
             listener = stack.enter_context(_Listener(self._database.worker))
             while self._tick():
                 self._wait(listener)

@@ -24,7 +24,7 @@ from kosmos_rag.core.errors import (
     IngestionError,
     KosmosError,
     LeaseLost,
-    is_disk_full,
+    costs_no_attempt,
 )
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job, JobCount, JobInfo, JobState, Outcome, storable
@@ -36,10 +36,10 @@ from kosmos_rag.storage.tenants import TenantRef, server_time
 CHANNEL = "kosmos_jobs"
 REQUEUE_INTERVAL_S = 0.5
 FIRST_DELAY_S, LONGEST_DELAY_S = 5.0, 900.0
-DISK_FULL_DELAY_S = 60.0
-"""Seconds until a job that a full disk stopped is tried again, on average."""
-DISK_FULL_DAYS = 7
-"""Age of a job from which on a full disk uses up attempts too."""
+OUTAGE_DELAY_S = 60.0
+"""Seconds until a job that a full disk or a lost node stopped is tried again, on average."""
+OUTAGE_DAYS = 7
+"""Age of a job from which on these use up attempts too."""
 
 
 def retry_delay(attempt: int) -> float:
@@ -288,7 +288,7 @@ class Queue:
     def fail(self, job: Job, error: KosmosError, *, source: str, retry: bool) -> JobState | None:
         """Record a failure, and return the new state.
 
-        None if the lease was no longer valid. A full disk is no fault of the job, and costs it no attempt.
+        None if the lease was no longer valid. A full disk or a lost node is no fault of the job, and costs no attempt.
 
         Args:
             job: the claimed job.
@@ -300,8 +300,8 @@ class Queue:
         values = {
             "token": job.token,
             "delay_s": retry_delay(job.attempt) if requeue else None,
-            "wait_s": _jitter(DISK_FULL_DELAY_S) if is_disk_full(error) else None,
-            "wait_days": DISK_FULL_DAYS,
+            "wait_s": _jitter(OUTAGE_DELAY_S) if costs_no_attempt(error) else None,
+            "wait_days": OUTAGE_DAYS,
             "source": storable(source),
             "code": error.code if isinstance(error, IngestionError) else type(error).__name__,
             "error": storable(str(error)),

@@ -49,3 +49,14 @@ SELECT p.shardid, n.nodename, n.nodeport
 -- Runs one statement on one node, outside transactions, as the current role.
 SELECT r.success, r.result
   FROM master_run_on_worker(ARRAY[%(host)s::text], ARRAY[%(port)s::integer], ARRAY[%(command)s::text], false) r
+
+-- name: set_node_timeout
+-- In milliseconds: how long the coordinator waits for a node that is silent.
+SET LOCAL citus.node_connection_timeout = 2000
+
+-- name: node_states
+-- The nodes that hold shards, and whether the coordinator can log in there as the current role.
+SELECT n.nodeid, n.nodename || ':' || n.nodeport, citus_check_connection_to_node(n.nodename, n.nodeport)
+  FROM pg_catalog.pg_dist_node n
+ WHERE n.isactive AND n.noderole = 'primary' AND n.shouldhaveshards
+ ORDER BY n.nodeid

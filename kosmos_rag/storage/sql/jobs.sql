@@ -150,7 +150,7 @@ SELECT count(*) FROM finished
 
 -- name: fail_job
 -- Schedules a retry, or the next time of a periodic job; otherwise the job is dead and stays for operators. A job that
--- waits for a full disk has the same attempt again, unless it is too old.
+-- waits for a full disk or a lost node has the same attempt again, unless it is too old.
 WITH failing AS (
     SELECT n.tenant_id, n.id, n.waits, CASE WHEN n.waits THEN %(wait_s)s ELSE %(delay_s)s::double precision END AS delay_s
       FROM (SELECT b.tenant_id, b.id, %(wait_s)s::double precision IS NOT NULL

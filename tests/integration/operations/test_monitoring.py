@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from kosmos_rag import AsyncEngine, Engine, Settings, SourceDocument
 from kosmos_rag.apps.http.app import create_service
+from kosmos_rag.apps.worker.cluster import ClusterWatch
 from kosmos_rag.apps.worker.metrics import DatabaseGauges, WorkerMetrics
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.telemetry.metrics import (
@@ -29,6 +30,7 @@ from kosmos_rag.core.telemetry.metrics import (
 )
 from kosmos_rag.ingestion.sandbox.isolation import Isolation
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.placement import ClusterNode
 from kosmos_rag.storage.sql import statement
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -65,7 +67,9 @@ def exported(settings: Settings) -> dict[str, set[str]]:
 
         acme.jobs.enqueue(SourceDocument(source="b", data=b"waits"))
         queue = acme.jobs._queue
-        worker = WorkerMetrics(queue, engine.parts.database)
+        cluster = ClusterWatch(engine.parts.database)
+        cluster.nodes = (ClusterNode(id=2, address="db2:5432", available=True),)
+        worker = WorkerMetrics(queue, engine.parts.database, cluster)
         worker.set_isolation(Isolation(layers=("seccomp",), denied=("network",)))
         assert worker.registry.get_sample_value("kosmos_worker_parser_isolated", {"target": "network"}) == 1
         assert worker.registry.get_sample_value("kosmos_worker_parser_isolated", {"target": "files"}) == 0

@@ -176,7 +176,7 @@ async def health(request: Request, caller: ConsoleReader) -> Response:
 
     While the database is unavailable, only the state of the process is shown.
     """
-    ready = await get_service(request).readiness.is_ready()
+    ready = (await get_service(request).readiness.state()).ready
     stats = await resources.stats(caller) if ready else None
     details = await _process_details(caller, ready=ready) if caller.identity.has(ADMIN) else None
     return render_page(request, "health.html", ready=ready, stats=stats, details=details)

@@ -33,9 +33,9 @@ async def livez() -> str:
 async def readyz(request: Request) -> PlainTextResponse:
     """Answer whether the database is ready.
 
-    It must be reachable, at a known revision, with its row-level security.
+    It must be reachable, at a known revision, with its row-level security. Nodes of a cluster that are down are named
+    by number: the service is ready for the tenants of the others.
     """
     service: Service = request.app.state.service
-    if await service.readiness.is_ready():
-        return PlainTextResponse("ok\n")
-    return PlainTextResponse("not now\n", status_code=503)
+    state = await service.readiness.state()
+    return PlainTextResponse(state.text, status_code=state.status)

@@ -11,7 +11,7 @@ from kosmos_rag.apps.worker.channel import CounterBuffer, JobInterrupted, Superv
 from kosmos_rag.apps.worker.handlers import documents, maintenance, permissions, schema, sync
 from kosmos_rag.apps.worker.handlers.monitor import MonitorHandler
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
+from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError, NodeUnavailable
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job
 from kosmos_rag.engine.engine import Engine
@@ -88,6 +88,9 @@ def run_job(handler: JobHandler, job: Job, channel: SupervisorChannel) -> None:
     """
     try:
         counts = handler.run(job, channel)
+    except NodeUnavailable as error:
+        # Released, it would be claimed at once, again and again, until the node returns.
+        return documents.fail(channel, job, error)
     except (JobInterrupted, DatabaseUnavailable):
         return channel.release([job])
     except KosmosError as error:

@@ -25,6 +25,7 @@ from kosmos_rag.core.errors import (
     IngestionError,
     KosmosError,
     ModelUnavailable,
+    NodeUnavailable,
     RequestError,
     is_disk_full,
 )
@@ -170,7 +171,7 @@ class _JobOutcomes:
         jobs = [_get_job(document) for document in documents]
         if isinstance(error, IngestionError) and error.code == "lease_lost":
             self._channel.report_ended(jobs)  # the supervisor counts those
-        elif isinstance(error, DatabaseUnavailable):
+        elif isinstance(error, DatabaseUnavailable) and not isinstance(error, NodeUnavailable):
             self._channel.release(jobs)
         elif isinstance(error, ModelUnavailable):
             # Without its model this machine can run no job: the process exits, and others take the jobs.

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from kosmos_rag import Engine, Settings
+from kosmos_rag.apps.worker.cluster import ClusterWatch
 from kosmos_rag.apps.worker.metrics import WorkerMetrics
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import MonitorKind, MonitorState
@@ -111,7 +112,7 @@ def test_permission__a_leak_pages(settings: Settings, database: DatabaseSettings
     assert expression.strip() == "sum(increase(kosmos_permission_leaks_total[30m])) > 0"
     with Engine(_by_words(settings, {"monitor.isolation_interval_s": 0.001}), embedder=WORLD) as engine:
         queue = engine.tenant("acme").jobs._queue
-        worker = WorkerMetrics(queue, engine.parts.database)
+        worker = WorkerMetrics(queue, engine.parts.database, ClusterWatch(engine.parts.database))
         leaks = partial(worker.registry.get_sample_value, "kosmos_permission_leaks_total")
         for leaking in (False, True):
             if leaking:
