@@ -2,7 +2,9 @@
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,14 @@ import pytest
 import typer
 
 from kosmos_rag.apps.cli.app import app
+from kosmos_rag.apps.http.app import describe_api
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").glob("*/README.md")),
+]
 BLOCK = re.compile(r"^ *```(?:sh|bash|console|shell)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 IDENTIFIER = "01890a5d-ac96-774b-bcce-b302099a8057"
 SEPARATORS = {"|", "||", "&&", "&", ";", ">", ">>", "<", "2>"}
@@ -55,6 +62,31 @@ def test_commands__are_those_of_the_command_line(page: Path) -> None:
             _parse(root, arguments)
         except Exception as error:  # noqa: BLE001
             wrong.append(f"kosmos-rag {' '.join(arguments)}: {getattr(error, 'message', error)}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _lines() -> Iterator[tuple[str, str]]:
+    """Yield page and line of all blocks of commands."""
+    for page in PAGES:
+        for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+            yield from ((page.name, line) for line in block.replace("\\\n", " ").splitlines())
+
+
+def test_other_commands__name_what_exists() -> None:
+    """Targets of make, modules of `python -m`, extras of pip, and routes of curl."""
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    routes = describe_api()["paths"]
+    wrong = []
+    for page, line in _lines():
+        named = re.findall(r"(?:^|&& )make ([\w-]+)", line)
+        wrong += [f"{page}: make {name}" for name in named if name not in targets]
+        modules = re.findall(r"python[\d.]* -m ((?:workers|benchmarks|kosmos_rag)[\w.]*)", line)
+        wrong += [f"{page}: python -m {name}" for name in modules if find_spec(name) is None]
+        wanted = {name for names in re.findall(r"kosmos-rag\[([\w,-]+)\]", line) for name in names.split(",")}
+        wrong += [f"{page}: extra {name}" for name in wanted if name not in extras]
+        asked = re.findall(r"curl .*?:8000(/v1/[\w/]+)", line)
+        wrong += [f"{page}: {path}" for path in asked if path not in routes]
     assert not wrong, "\n".join(wrong)
 
 

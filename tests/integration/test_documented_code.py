@@ -1,0 +1,166 @@
+"""Blocks of code in the documentation: Python runs, settings load, JSON and SQL are accepted.
+
+Commands are checked by tests/unit/test_documented_commands.py. All Python runs on one database, whose vectors are made
+of words.
+"""
+
+import configparser
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+
+from kosmos_rag import Engine, Settings
+from kosmos_rag.core.config import presets
+from kosmos_rag.core.types import SourceDocument
+from kosmos_rag.core.types.questions import read_questions
+from kosmos_rag.ingestion.sources.registry import create_source
+from kosmos_rag.ingestion.sources.spec import validate_feed
+from kosmos_rag.retrieval.expansion.synonyms import Synonyms
+from tests.integration.variants import changed
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").glob("*/README.md")),
+]
+BLOCK = re.compile(r"^( *)```(\S*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+
+# Pages whose Python has a test of its own: it needs the real model, a service, or another library.
+OF_OTHER_TESTS = {
+    "README.md": "acceptance/test_examples.py",
+    "docs/library.md": "integration/engine/test_async_engine.py",
+    "docs/client.md": "integration/apps/http/test_client.py",
+    "docs/adapters.md": "integration/apps/integrations/test_documentation.py",
+    "docs/keyword.md": "unit/retrieval/keyword/test_documentation.py",
+    "docs/openai.md": "integration/apps/http/openai/test_documentation.py",
+}
+# Blocks that show output, or that other programs read.
+SHOWN = {"text", "mermaid", "cron"}
+FOREIGN_YAML = {"vector_store_registry", "name"}
+"""First keys of LiteLLM's settings and of a workflow of GitHub Actions."""
+
+
+def _blocks(*languages: str) -> Iterator[tuple[Path, str, str]]:
+    """Yield page, language and code of the blocks, without the indentation of a list."""
+    for page in PAGES:
+        for indent, language, code in BLOCK.findall(page.read_text(encoding="utf-8")):
+            if not languages or language in languages:
+                yield page, language, re.sub(rf"^{indent}", "", code, flags=re.MULTILINE)
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def test_blocks__have_a_language_that_a_test_checks() -> None:
+    checked = {"sh", "python", "yaml", "json", "sql", "ini"}
+    unchecked = [f"{_name(page)}: {language!r}" for page, language, _ in _blocks() if language not in checked | SHOWN]
+    assert unchecked == []
+    missing = [test for test in OF_OTHER_TESTS.values() if not (ROOT / "tests" / test).is_file()]
+    assert missing == []
+
+
+def _load(text: str, settings: Settings, folder: Path) -> None:
+    """Read a block of YAML as what it is: settings, a preset, a source, a feed, synonyms or questions."""
+    content = yaml.safe_load(text)
+    path = folder / "block.yaml"
+    path.write_text(text)
+    if isinstance(content, list) and isinstance(content[0], dict) and "question" in content[0]:
+        read_questions(path)
+    elif isinstance(content, list):
+        Synonyms.load(path)
+    elif "containers_query" in content or "document_prefix" in content:
+        validate_feed(content)
+    elif "kind" in content:
+        create_source(content, settings.ingestion)
+    elif "extends" in content:
+        presets.load(path, settings, validate=lambda _: None)
+    else:
+        Settings.load(path)
+
+
+def test_yaml__is_what_it_says(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("WIKI_URL", "TICKETS_URL"):
+        monkeypatch.setenv(name, "sqlite://")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    (tmp_path / "synonyms.yaml").write_text("- [churn, attrition]\n")
+    wrong = []
+    for page, _, text in _blocks("yaml"):
+        if text.split(":")[0] in FOREIGN_YAML:
+            continue
+        try:
+            _load(text, settings, tmp_path)
+        except Exception as error:  # noqa: BLE001
+            wrong.append(f"{_name(page)}: {text.splitlines()[0]}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_json__is_valid() -> None:
+    for page, _, text in _blocks("json"):
+        lines = text.splitlines()
+        records = lines if all(line[0] == "{" and line[-1] == "}" for line in lines) else [text]
+        assert all(json.loads(record) for record in records), _name(page)
+
+
+def test_ini__is_read() -> None:
+    for _, _, text in _blocks("ini"):
+        configparser.ConfigParser().read_string(f"[pgbouncer]\n{text}")
+
+
+def test_sql__runs(settings: Settings) -> None:
+    admin = settings.database.admin_url
+    assert admin is not None
+    with psycopg.connect(admin) as connection:
+        for _, _, text in _blocks("sql"):
+            connection.execute(text.replace("DATABASE kosmos ", f"DATABASE {connection.info.dbname} ").encode())
+        connection.rollback()
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Settings with an audit log, which some pages are about."""
+    return changed(settings, {"rag.audit.enabled": True})
+
+
+@pytest.fixture
+def names(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What pages take for granted: an open engine, a tenant with documents, and files in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Engine, "open", lambda *_: engine)
+    monkeypatch.setattr(Engine, "close", lambda _: None)
+    monkeypatch.setattr("prometheus_client.start_http_server", lambda *_, **__: None)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "handbook").mkdir()
+    (tmp_path / "handbook" / "leave.md").write_text("# Leave\n\nEmployees get 20 days of paid annual leave.\n")
+    (tmp_path / "rag-config.yaml").write_text("rag: {retrieval: {top_k: 30}}")
+    (tmp_path / "source.yaml").write_text("{kind: folder, path: handbook}")
+    with sqlite3.connect("programs.db") as programs:
+        programs.execute("CREATE TABLE programs (id INTEGER PRIMARY KEY, name VARCHAR)")
+    acme = engine.tenant("acme")
+    acme.ingest(["examples/knowledge_base", "handbook"])
+    return {
+        "engine": engine, "acme": acme, "tenant": acme, "scope": acme, "question": "How is churn calculated?",
+        "text": b"Der Urlaub.", "reader": engine.tenant("acme", subject="ada@acme.example"),
+        "SourceDocument": SourceDocument, "url": "sqlite:///programs.db",
+    }  # fmt: skip
+
+
+def test_python__runs(names: dict[str, Any]) -> None:
+    wrong = []
+    for page in dict.fromkeys(page for page, _, _ in _blocks("python") if _name(page) not in OF_OTHER_TESTS):
+        known = dict(names)
+        for _, _, code in (block for block in _blocks("python") if block[0] == page):
+            try:
+                exec(compile(code, _name(page), "exec"), known)
+            except Exception as error:  # noqa: BLE001
+                wrong.append(f"{_name(page)}: {code.splitlines()[0]}: {type(error).__name__} {error}")
+    assert not wrong, "\n".join(wrong)
