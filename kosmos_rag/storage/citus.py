@@ -72,7 +72,7 @@ def distribute(admin_conninfo: str) -> list[str]:
     """
     with translate_errors(), psycopg.connect(admin_conninfo) as connection:
         connection.execute(statement("lock_provisioning"))
-        _require_cluster(connection)
+        require_cluster(connection)
         steps = plan(connection)
         for step in steps:
             connection.execute(step)
@@ -90,7 +90,8 @@ def render(connection: psycopg.Connection, steps: list[sql.Composed]) -> list[st
     return [step.as_string(connection) for step in steps]
 
 
-def _require_cluster(connection: psycopg.Connection) -> None:
+def require_cluster(connection: psycopg.Connection) -> None:
+    """Raise DatabaseNotReady without Citus, its nodes or the rights of a superuser."""
     row = connection.execute(statement("citus_nodes")).fetchone()
     assert row is not None
     installed, superuser = row

@@ -2,10 +2,7 @@
 
 import logging
 import threading
-import time
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import psycopg
@@ -21,59 +18,15 @@ from kosmos_rag.core.errors import NodeUnavailable
 from kosmos_rag.core.types import JobInfo, JobState
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.placement import find_placement
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.storage.tenants import tenant
+from tests.citus.load import eventually, load, tenants_by_port
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
 from tests.reliability.engine_work import create_runner
 
 
 def _documents(count: int, word: str = "margin") -> list[SourceDocument]:
     return [SourceDocument(source=f"{word}{n}", data=f"The {word} of number{n}.".encode()) for n in range(count)]
-
-
-def _tenant_by_node(engine: Engine, local: LocalCluster) -> dict[Node, str]:
-    """A new tenant on each worker."""
-    found: dict[Node, str] = {}
-    with engine.parts.database.worker.untenanted() as connection:
-        while len(found) < len(local.workers):
-            name = f"tenant-{uuid.uuid4().hex[:12]}"
-            placement = find_placement(connection, tenant(name).id)
-            assert placement is not None
-            found.setdefault(next(node for node in local.workers if node.port == placement.port), name)
-    return found
-
-
-@contextmanager
-def _load(call: Callable[[int], object]) -> Iterator[tuple[list[float], list[Exception]]]:
-    """Call again and again from a thread; what it took, and what it raised."""
-    ended, seconds, errors = threading.Event(), list[float](), list[Exception]()
-
-    def run() -> None:
-        number = 0
-        while not ended.is_set():
-            began = time.monotonic()
-            try:
-                call(number := number + 1)
-                seconds.append(time.monotonic() - began)
-            except Exception as error:  # noqa: BLE001 — the test looks at them
-                errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield seconds, errors
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -110,7 +63,8 @@ def outage(local: LocalCluster, settings: Settings, signer: Signer) -> Iterator[
     limits = settings.worker.model_copy(update={"processes": 1, "poll_s": 0.2})
     settings = with_tokens(settings.model_copy(update={"worker": limits}), signer)
     with Engine(settings, embedder=HashingEmbedder()) as engine:
-        (node, lost), (_, kept) = _tenant_by_node(engine, local).items()
+        (port, lost), (_, kept) = tenants_by_port(engine).items()
+        node = next(node for node in local.workers if node.port == port)
         for name in (lost, kept):
             engine.tenant(name).ingest(_documents(20))
             engine.tenant(name).jobs.enqueue(SourceDocument(source="late", data=b"The invoice waits."))
@@ -123,7 +77,7 @@ def test_node__that_is_killed_stops_its_own_tenants_and_is_named(
     outage: Outage, signer: Signer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kosmos_rag.apps.worker")
-    _kill_under_load(outage)
+    _kill_underload(outage)
     _assert_is_named(outage, signer)
     outage.watch.look()
     assert f"node {outage.number} of the cluster ({outage.address}) is unavailable" in caplog.text
@@ -133,22 +87,22 @@ def test_node__that_is_killed_stops_its_own_tenants_and_is_named(
     assert outage.engine.tenant(outage.lost).search("invoice").hits[0].source == "late"
 
 
-def _kill_under_load(outage: Outage) -> None:
+def _kill_underload(outage: Outage) -> None:
     kept, lost = outage.engine.tenant(outage.kept), outage.engine.tenant(outage.lost)
 
     def write(number: int) -> None:
         kept.ingest([SourceDocument(source=f"w{number}", data=f"The leave of {number}.".encode())])
 
     with (
-        _load(lambda number: kept.search(f"margin number{number % 20}")) as (asked, ask_errors),
-        _load(write) as (written, write_errors),
-        _load(lambda number: lost.search(f"margin number{number % 20}")) as (_, lost_errors),
+        load(lambda number: kept.search(f"margin number{number % 20}")) as (asked, ask_errors),
+        load(write) as (written, write_errors),
+        load(lambda number: lost.search(f"margin number{number % 20}")) as (_, lost_errors),
     ):
-        _eventually(lambda: len(asked) > 3 and len(written) > 3)
+        eventually(lambda: len(asked) > 3 and len(written) > 3)
         outage.node.kill()
-        _eventually(lambda: len(lost_errors) > 3)
+        eventually(lambda: len(lost_errors) > 3)
         at_loss = len(asked), len(written)
-        _eventually(lambda: len(asked) > at_loss[0] + 5 and len(written) > at_loss[1] + 5)
+        eventually(lambda: len(asked) > at_loss[0] + 5 and len(written) > at_loss[1] + 5)
     assert (ask_errors, write_errors) == ([], [])
     assert {type(error) for error in lost_errors} == {NodeUnavailable}
     assert f"node {outage.address} of the cluster" in str(lost_errors[-1])
@@ -191,15 +145,15 @@ def _assert_jobs_wait(outage: Outage) -> None:
     thread = threading.Thread(target=supervisor.run)
     thread.start()
     try:
-        _eventually(lambda: late(kept).state is JobState.DONE)
-        _eventually(lambda: late(lost).state is JobState.SCHEDULED)
+        eventually(lambda: late(kept).state is JobState.DONE)
+        eventually(lambda: late(lost).state is JobState.SCHEDULED)
         waiting = late(lost)
         assert (waiting.attempt, waiting.code) == (0, "NodeUnavailable")
         assert outage.address in (waiting.error or "")
         outage.node.start()
         with psycopg.connect(outage.settings.database.admin_url or "") as connection:
             connection.execute("UPDATE kosmos.jobs SET run_at = now() WHERE id = %s", [waiting.id])
-        _eventually(lambda: late(lost).state is JobState.DONE)
+        eventually(lambda: late(lost).state is JobState.DONE)
     finally:
         supervisor.stop()
         thread.join()

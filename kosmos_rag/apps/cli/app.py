@@ -12,6 +12,7 @@ from kosmos_rag.apps.cli import (
     ask,
     audit,
     backup,
+    cluster,
     collection,
     config,
     delete,
@@ -100,6 +101,7 @@ _COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
         "backup": backup.backup,
         "restore": backup.restore,
         "index": index.app,
+        "cluster": cluster.app,
         "reembed": reembed.app,
     },
     "Tenants": {

@@ -60,3 +60,33 @@ SELECT n.nodeid, n.nodename || ':' || n.nodeport, citus_check_connection_to_node
   FROM pg_catalog.pg_dist_node n
  WHERE n.isactive AND n.noderole = 'primary' AND n.shouldhaveshards
  ORDER BY n.nodeid
+
+-- name: shards_by_node
+SELECT n.nodeid, count(*)
+  FROM pg_catalog.pg_dist_shard s
+  JOIN pg_catalog.pg_dist_placement p ON p.shardid = s.shardid
+  JOIN pg_catalog.pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary'
+ WHERE s.logicalrelid = 'kosmos.tenants'::regclass
+ GROUP BY n.nodeid
+
+-- name: bytes_by_node
+SELECT n.nodeid, sum(c.shard_size)
+  FROM pg_catalog.citus_shards c
+  JOIN pg_catalog.pg_dist_node n ON n.nodename = c.nodename AND n.nodeport = c.nodeport
+ GROUP BY n.nodeid
+
+-- name: tenant_shard
+-- The node of a tenant, its shard of `tenants`, and whether the shard covers the hash of this tenant alone.
+SELECT n.nodeid, s.shardid, s.shardminvalue = s.shardmaxvalue
+  FROM pg_catalog.pg_dist_shard s
+  JOIN pg_catalog.pg_dist_placement p ON p.shardid = s.shardid
+  JOIN pg_catalog.pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary'
+ WHERE s.shardid = get_shard_id_for_distribution_column('kosmos.tenants', %(tenant_id)s::uuid)
+
+-- name: move_shard
+-- With all shards that are colocated with it. Logical replication is refused where row-level security is forced.
+SELECT citus_move_shard_placement(%(shard)s, %(source)s, %(target)s, 'block_writes')
+
+-- name: isolate_tenant
+-- Splits the shards of all tables.
+SELECT isolate_tenant_to_new_shard('kosmos.tenants', %(tenant_id)s::uuid, 'CASCADE', 'block_writes')

@@ -1,0 +1,100 @@
+"""kosmos-rag cluster: the nodes of Citus, and the tenants on them."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kosmos_rag.apps.cli.common import console, print_json, table
+from kosmos_rag.apps.cli.options import CommonOptions, command
+from kosmos_rag.core.errors import RequestError
+
+if TYPE_CHECKING:
+    from kosmos_rag.core.config import Settings
+    from kosmos_rag.storage.cluster import ShardMove
+
+app = typer.Typer(help="Show the nodes of a Citus cluster; move and isolate tenants.")
+
+_Tenant = Annotated[str, typer.Option("--tenant", "-t", help="Name of the tenant.")]
+_Limit = Annotated[
+    float, typer.Option("--limit-s", min=1, help="Seconds after which it is given up; writes wait no longer than this.")
+]
+
+
+@app.command("status")
+@command
+def status(
+    tenant: Annotated[str | None, typer.Option("--tenant", "-t", help="Name its node and shard too.")] = None,
+    *,
+    common: CommonOptions,
+) -> None:
+    """Show the nodes that hold tenants, and where a tenant is."""
+    admin = _administrator(common.load_settings())
+    from kosmos_rag.storage.cluster import find_tenant, list_nodes
+    from kosmos_rag.storage.tenants import tenant as tenant_ref
+
+    nodes = list_nodes(admin)
+    placed = None if tenant is None else find_tenant(admin, tenant_ref(tenant))
+    if common.as_json:
+        where = {} if placed is None else {"tenant": placed.to_dict()}
+        print_json({"nodes": [node.to_dict() for node in nodes], **where})
+        return
+    rows = table("node", "address", "state", "shards", "MB", right={"node", "shards", "MB"})
+    for node in nodes:
+        size = "" if node.bytes is None else f"{node.bytes / 1e6:,.0f}"
+        rows.add_row(str(node.id), node.address, "up" if node.available else "DOWN", str(node.shards), size)
+    console().print(rows)
+    if placed is not None:
+        alone = ", which no other tenant shares" if placed.isolated else ""
+        typer.echo(f"{tenant} is on node {placed.node} in shard {placed.shard}{alone}")
+
+
+@app.command("move")
+@command
+def move(
+    tenant: _Tenant,
+    to: Annotated[int, typer.Option("--to", metavar="NODE", help="Number of the node, as in `cluster status`.")],
+    limit_s: _Limit = 60.0,
+    *,
+    common: CommonOptions,
+) -> None:
+    """Move the shard of a tenant to another node.
+
+    All tenants in it move. Questions go on. Writes to these tenants wait until it is done; all others are not affected.
+    """
+    admin = _administrator(common.load_settings())
+    from kosmos_rag.storage.cluster import move_tenant
+    from kosmos_rag.storage.tenants import tenant as tenant_ref
+
+    done = move_tenant(admin, tenant_ref(tenant), to, limit_s=limit_s)
+    _print(done, f"{tenant} is on node {done.target} now, and was on node {done.source}", common)
+
+
+@app.command("isolate")
+@command
+def isolate(tenant: _Tenant, limit_s: _Limit = 60.0, *, common: CommonOptions) -> None:
+    """Give a tenant a shard of its own.
+
+    It can be moved alone then. Questions go on. Writes to the tenants of its old shard wait until it is done.
+    """
+    admin = _administrator(common.load_settings())
+    from kosmos_rag.storage.cluster import isolate_tenant
+    from kosmos_rag.storage.tenants import tenant as tenant_ref
+
+    done = isolate_tenant(admin, tenant_ref(tenant), limit_s=limit_s)
+    _print(done, f"{tenant} has the shard {done.shard} to itself now", common)
+
+
+def _print(done: "ShardMove", sentence: str, common: CommonOptions) -> None:
+    if common.as_json:
+        print_json(done.to_dict())
+    else:
+        typer.echo(f"{sentence}; writes waited for up to {done.seconds:.1f} s")
+
+
+def _administrator(settings: "Settings") -> str:
+    from kosmos_rag.storage.pool import resolve_addresses
+
+    admin = resolve_addresses(settings.database).admin
+    if admin is None:
+        raise RequestError("database.admin_url is not set, and a cluster is managed by a superuser of the coordinator")
+    return admin

@@ -1,0 +1,55 @@
+"""Calls from a thread while a test changes the cluster."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from kosmos_rag import Engine
+from kosmos_rag.storage.placement import find_placement
+from kosmos_rag.storage.tenants import tenant
+
+
+@contextmanager
+def load(call: Callable[[int], object]) -> Iterator[tuple[list[float], list[Exception]]]:
+    """Call again and again from a thread; what it took, and what it raised."""
+    ended, seconds, errors = threading.Event(), list[float](), list[Exception]()
+
+    def run() -> None:
+        number = 0
+        while not ended.is_set():
+            began = time.monotonic()
+            try:
+                call(number := number + 1)
+                seconds.append(time.monotonic() - began)
+            except Exception as error:  # noqa: BLE001 — the test looks at them
+                errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield seconds, errors
+    finally:
+        ended.set()
+        thread.join()
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def tenants_by_port(engine: Engine) -> dict[int, str]:
+    """A new tenant on each of two workers, by the port of the worker."""
+    found: dict[int, str] = {}
+    with engine.parts.database.worker.untenanted() as connection:
+        while len(found) < 2:
+            name = f"tenant-{uuid.uuid4().hex[:12]}"
+            placement = find_placement(connection, tenant(name).id)
+            assert placement is not None
+            found.setdefault(placement.port, name)
+    return found

@@ -1,0 +1,101 @@
+"""Tenants are moved and isolated while they are asked and written to."""
+
+import psycopg
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import IndexLocked, RequestError, StatementFailed
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.cluster import find_tenant, isolate_tenant, list_nodes, move_tenant
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import tenant
+from tests.citus.load import eventually, load, tenants_by_port
+
+
+def test_tenant__is_moved_while_it_and_others_are_asked_and_written_to(
+    settings: Settings, cluster: DatabaseSettings
+) -> None:
+    admin = cluster.admin_url or ""
+    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 10, "vector_min_chunks": 10})
+    with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
+        moved, other = tenants_by_port(engine).values()
+        for name in (moved, other):
+            engine.tenant(name).ingest(
+                SourceDocument(source=f"d{n}", data=f"The margin of number{n}.".encode()) for n in range(40)
+            )
+        engine.tenant(moved).indexes.build()
+        source = find_tenant(admin, tenant(moved)).node
+        target = find_tenant(admin, tenant(other)).node
+        written = dict.fromkeys((moved, other), 0)
+
+        def write(name: str, number: int) -> None:
+            engine.tenant(name).ingest([SourceDocument(source=f"w{number}", data=f"The leave of w{number}.".encode())])
+            written[name] += 1
+
+        def ask(name: str, number: int) -> None:
+            assert engine.tenant(name).search(f"number{number % 40}").hits[0].source == f"d{number % 40}"
+
+        with (
+            load(lambda number: ask(moved, number)) as (asked, ask_errors),
+            load(lambda number: write(moved, number)) as (waits, write_errors),
+            load(lambda number: ask(other, number)) as (other_asked, other_ask_errors),
+            load(lambda number: write(other, number)) as (other_waits, other_write_errors),
+        ):
+            eventually(lambda: min(len(asked), len(waits), len(other_asked), len(other_waits)) > 2)
+            done = move_tenant(admin, tenant(moved), target, limit_s=60)
+            counts = len(asked), len(waits)
+            eventually(lambda: len(asked) > counts[0] + 3 and len(waits) > counts[1] + 3)
+        assert (other_ask_errors, other_write_errors, ask_errors, write_errors) == ([], [], [], [])
+        # Its writes wait for the move, and not longer.
+        assert max(waits) < done.seconds + 10
+        assert (done.source, done.target) == (source, target)
+        assert find_tenant(admin, tenant(moved)).node == target
+        assert len(engine.tenant(moved).documents(limit=1000)) == 40 + written[moved]
+        # Its vector index came with it.
+        (index,) = [info for info in engine.tenant(moved).indexes.status() if info.kind == "ivfflat"]
+        assert index.bytes > 0
+        engine.tenant(moved).indexes.build()
+        assert engine.tenant(moved).search("number7").hits[0].source == "d7"
+
+
+def test_tenant__is_isolated_with_its_index_and_rows(settings: Settings, cluster: DatabaseSettings, name: str) -> None:
+    admin = cluster.admin_url or ""
+    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 10, "vector_min_chunks": 10})
+    with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
+        scope = engine.tenant(name)
+        scope.ingest(SourceDocument(source=f"d{n}", data=f"The margin of number{n}.".encode()) for n in range(40))
+        scope.indexes.build()
+        before = find_tenant(admin, tenant(name))
+        assert not before.isolated
+        done = isolate_tenant(admin, tenant(name), limit_s=120)
+        after = find_tenant(admin, tenant(name))
+        assert (after.isolated, after.node, after.shard) == (True, before.node, done.shard)
+        assert len(scope.documents()) == 40
+        (index,) = [info for info in scope.indexes.status() if info.kind == "ivfflat"]
+        assert index.bytes > 0
+        assert scope.search("number7").hits[0].source == "d7"
+        with pytest.raises(RequestError, match="to itself already"):
+            isolate_tenant(admin, tenant(name), limit_s=60)
+
+
+def test_move__says_why_it_does_not_begin(cluster: DatabaseSettings, name: str) -> None:
+    admin = cluster.admin_url or ""
+    nodes = list_nodes(admin)
+    assert all(node.available and node.shards and node.bytes for node in nodes)
+    here = find_tenant(admin, tenant(name)).node
+    with pytest.raises(RequestError, match="cluster status"):
+        move_tenant(admin, tenant(name), 999, limit_s=5)
+    with pytest.raises(RequestError, match=f"on node {here} already"):
+        move_tenant(admin, tenant(name), here, limit_s=5)
+    there = next(node.id for node in nodes if node.id != here)
+    with psycopg.connect(admin) as busy:
+        busy.execute(statement("try_maintenance_lock"), {"tenant_id": tenant(name).id})
+        with pytest.raises(IndexLocked):
+            move_tenant(admin, tenant(name), there, limit_s=5)
+    # A transaction that writes holds the move up: it is given up, and the tenant stays.
+    with psycopg.connect(admin) as writing:
+        writing.execute("DELETE FROM kosmos.uploads WHERE tenant_id = %s", [tenant(name).id])
+        with pytest.raises(StatementFailed, match="given up after 1 s"):
+            move_tenant(admin, tenant(name), there, limit_s=1)
+    assert find_tenant(admin, tenant(name)).node == here
