@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, DatabaseNotReady, RequestError
 from kosmos_rag.storage import embedded
+from kosmos_rag.storage.citus import distribute, has_workers
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.migrate import SCHEMA, knows, migrate
 from kosmos_rag.storage.pool import Database, resolve_addresses
@@ -24,7 +26,7 @@ from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.sql import statement
 
 DUMP_OPTIONS = ("--format=custom", f"--schema={SCHEMA}", "--extension=vector")
-RESTORE_OPTIONS = ("--clean", "--if-exists", "--exit-on-error", "--single-transaction")
+RESTORE_OPTIONS = ("--exit-on-error", "--single-transaction")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +81,8 @@ def back_up(settings: DatabaseSettings, file: Path) -> Backup:
 def restore(settings: DatabaseSettings, file: Path) -> Restoration:
     """Restore a backup into an empty database and migrate it.
 
-    It is migrated to the newest revision; its roles and policies are checked.
+    It is migrated to the newest revision; its roles and policies are checked. On a cluster its tables are distributed:
+    a backup does not depend on the nodes that it came from.
 
     Raises:
         RequestError: the file is no backup, or the database has tenants.
@@ -97,8 +100,13 @@ def restore(settings: DatabaseSettings, file: Path) -> Restoration:
         raise RequestError(f"the database has {tenants} tenants; restore into an empty database")
     program = _program("pg_restore", settings, f"pg_restore {' '.join(RESTORE_OPTIONS)} {file}")
     set_up(settings, "base")  # the roles; what a newer revision made would be in the way
+    with translate_errors(), psycopg.connect(admin) as connection:
+        # The backup has the schema. pg_restore --clean would drop policies of missing tables, which Citus refuses.
+        connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(SCHEMA)))
     _run(program, *RESTORE_OPTIONS, str(file), conninfo=admin)
     migration = migrate(admin)
+    if has_workers(admin):
+        distribute(admin)
     with translate_errors(), psycopg.connect(admin, autocommit=True) as connection:
         connection.execute(statement("analyze"))
     _require_ready(settings)

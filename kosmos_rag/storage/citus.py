@@ -79,6 +79,16 @@ def distribute(admin_conninfo: str) -> list[str]:
         return render(connection, steps)
 
 
+def has_workers(admin_conninfo: str) -> bool:
+    """Return whether the server is a coordinator with workers."""
+    with translate_errors(), psycopg.connect(admin_conninfo) as connection:
+        row = connection.execute(statement("citus_nodes")).fetchone()
+        if row is None or not row[0]:
+            return False
+        row = connection.execute(statement("cluster")).fetchone()
+        return row is not None and row[1] > 0
+
+
 def preview(admin_conninfo: str) -> list[str]:
     """Return the statements that `distribute` would run; needs no Citus. Raises DatabaseNotReady."""
     with translate_errors(), psycopg.connect(admin_conninfo) as connection:

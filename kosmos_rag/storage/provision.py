@@ -123,7 +123,7 @@ def _prepare_citus(connection: psycopg.Connection) -> None:
     connection.execute(sql.SQL("CREATE EXTENSION IF NOT EXISTS plpgsql"))
     prepared = connection.execute(statement("prepared_for_citus")).fetchone()
     assert prepared is not None
-    propagates, owner_logs_in = prepared
+    propagates, owner_logs_in, knows_roles = prepared
     if not propagates:
         # Tenant and reader are set by SET LOCAL, and policies on the shards read them.
         connection.execute(
@@ -134,3 +134,18 @@ def _prepare_citus(connection: psycopg.Connection) -> None:
     if not owner_logs_in:
         # The coordinator connects to workers as who runs the statement. Without a password nobody else comes in by it.
         connection.execute(sql.SQL("ALTER ROLE {} LOGIN").format(sql.Identifier(OWNER)))
+    if not knows_roles:
+        _register_roles(connection)
+
+
+def _register_roles(connection: psycopg.Connection) -> None:
+    """Make Citus know roles that are older than this database.
+
+    It would create them on the nodes as the owner who creates a function, and the owner may not. Citus has no call for
+    it: an object that the administrator gives to a role brings the role along.
+    """
+    probe = sql.Identifier(SCHEMA, "of_a_role")
+    connection.execute(sql.SQL("CREATE TYPE {} AS (value integer)").format(probe))
+    for role in (APP, WORKER, OWNER):
+        connection.execute(sql.SQL("ALTER TYPE {} OWNER TO {}").format(probe, sql.Identifier(role)))
+    connection.execute(sql.SQL("DROP TYPE {}").format(probe))

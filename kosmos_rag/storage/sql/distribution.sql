@@ -31,12 +31,17 @@ SELECT pg_get_constraintdef(c.oid)
  WHERE c.conname = %(name)s AND c.connamespace = 'kosmos'::regnamespace
 
 -- name: prepared_for_citus
--- True if the database setting, and the owner's attribute, are as provisioning sets them.
+-- True if the database setting, and the owner's attribute, are as provisioning sets them, and Citus knows the roles.
 SELECT EXISTS (SELECT FROM pg_catalog.pg_db_role_setting s
                  JOIN pg_catalog.pg_database d ON d.oid = s.setdatabase
                 WHERE d.datname = current_database() AND s.setrole = 0
                   AND 'citus.propagate_set_commands=local' = ANY (s.setconfig)),
-       (SELECT r.rolcanlogin FROM pg_catalog.pg_roles r WHERE r.rolname = 'kosmos_owner')
+       (SELECT r.rolcanlogin FROM pg_catalog.pg_roles r WHERE r.rolname = 'kosmos_owner'),
+       (SELECT count(*) = 3
+          FROM pg_catalog.pg_dist_object o
+          JOIN pg_catalog.pg_roles r ON r.oid = o.objid
+         WHERE o.classid = 'pg_catalog.pg_authid'::regclass
+           AND r.rolname IN ('kosmos_owner', 'kosmos_app', 'kosmos_worker'))
 
 -- name: tenant_placement
 -- The shard that holds the vectors of a tenant, and its node.

@@ -132,6 +132,8 @@ def test_backup__restored_on_another_server_keeps_tenants_and_readers_apart(
     assert (done.returncode, done.stderr) == (0, "")
 
     assert set_up(elsewhere, "base").after is None
+    with psycopg.connect(copy) as connection:
+        connection.execute("DROP SCHEMA kosmos CASCADE")
     done = _run("pg_restore", *_options("pg_restore"), f"--dbname={copy}", dump)
     assert (done.returncode, done.stderr) == (0, "")
     assert set_up(elsewhere).before == REVISION
