@@ -6,12 +6,11 @@ forced on the owner, as it is here: docs/scale.md.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
-from psycopg import sql
 
 from kosmos_rag.core.errors import IndexLocked, NodeUnavailable, RequestError, StatementFailed
 from kosmos_rag.core.types.serialize import Serializable
@@ -102,7 +101,7 @@ def move_tenant(admin_conninfo: str, tenant: TenantRef, node: int, *, limit_s: f
         IndexLocked: the tenant's indexes are under maintenance.
         StatementFailed: it took longer than `limit_s`, or Citus refused it.
     """
-    with _connect(admin_conninfo) as connection, _maintenance_lock(connection, tenant):
+    with _connect(admin_conninfo, limit_s) as connection, _maintenance_lock(connection, tenant):
         placed = _find_tenant(connection, tenant)
         nodes = {known.id: known for known in cluster_nodes(connection)}
         if node not in nodes:
@@ -112,7 +111,8 @@ def move_tenant(admin_conninfo: str, tenant: TenantRef, node: int, *, limit_s: f
         _require_available(nodes[placed.node], nodes[node])
         values = {"shard": placed.shard, "source": placed.node, "target": node}
         began = time.monotonic()
-        _run_within(connection, "move_shard", values, limit_s)
+        with _given_up_after(limit_s):
+            connection.execute(statement("move_shard"), values)
         seconds = time.monotonic() - began
     return ShardMove(tenant=tenant.name, source=placed.node, target=node, shard=placed.shard, seconds=seconds)
 
@@ -126,22 +126,28 @@ def isolate_tenant(admin_conninfo: str, tenant: TenantRef, *, limit_s: float) ->
     Raises:
         RequestError: the tenant has a shard of its own.
     """
-    with _connect(admin_conninfo) as connection, _maintenance_lock(connection, tenant):
+    with _connect(admin_conninfo, limit_s) as connection, _maintenance_lock(connection, tenant):
         placed = _find_tenant(connection, tenant)
         if placed.isolated:
             raise RequestError(f"{tenant.name} has the shard {placed.shard} to itself already")
         nodes = {known.id: known for known in cluster_nodes(connection)}
         _require_available(nodes[placed.node])
         began = time.monotonic()
-        _run_within(connection, "isolate_tenant", {"tenant_id": str(tenant.id)}, limit_s)
+        with _given_up_after(limit_s):
+            connection.execute(statement("isolate_tenant"), {"tenant_id": tenant.id})
         seconds = time.monotonic() - began
         shard = _find_tenant(connection, tenant).shard
     return ShardMove(tenant=tenant.name, source=placed.node, target=placed.node, shard=shard, seconds=seconds)
 
 
 @contextmanager
-def _connect(admin_conninfo: str) -> Iterator[psycopg.Connection]:
-    with translate_errors(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
+def _connect(admin_conninfo: str, limit_s: float = 0) -> Iterator[psycopg.Connection]:
+    """Connect to the coordinator.
+
+    A statement takes `limit_s` at most, or any time for 0.
+    """
+    options = f"-c statement_timeout={round(limit_s * 1000)}"
+    with translate_errors(), psycopg.connect(admin_conninfo, autocommit=True, options=options) as connection:
         require_cluster(connection)
         if not is_distributed(connection):
             raise RequestError("the tables are not distributed yet; run `kosmos-rag migrate --distribute`")
@@ -172,15 +178,12 @@ def _require_available(*nodes: ClusterNode) -> None:
             raise NodeUnavailable(f"node {node.id} of the cluster ({node.address}) cannot be reached; start it first")
 
 
-def _run_within(connection: psycopg.Connection, name: str, values: Mapping[str, object], limit_s: float) -> None:
-    milliseconds = sql.Literal(max(1, round(limit_s * 1000)))
-    connection.execute(sql.SQL("SET statement_timeout = {}").format(milliseconds))
+@contextmanager
+def _given_up_after(limit_s: float) -> Iterator[None]:
     try:
-        connection.execute(statement(name), values)
+        yield
     except psycopg.errors.QueryCanceled as error:
         raise StatementFailed(
             f"given up after {limit_s:g} s, and nothing has changed; try again at a quieter time, or raise --limit-s",
             sqlstate=error.sqlstate,
         ) from error
-    finally:
-        connection.execute("RESET statement_timeout")
