@@ -1,14 +1,24 @@
 """The clock that requests a minute are counted by."""
 
-from types import SimpleNamespace
-
 import pytest
 
-_NOW = 1_000_000_000.0
+
+class RateClock:
+    """A clock that stands still, except when it is advanced."""
+
+    def __init__(self) -> None:
+        self._now = 1_000_000_000.0
+
+    def time(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
 
 
-def stop_rate_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def stop_rate_clock(monkeypatch: pytest.MonkeyPatch) -> RateClock:
     """Stop the clock of rate limits: with each second a sliding window may give a request back."""
-    clock = SimpleNamespace(time=lambda: _NOW)
+    clock = RateClock()
     for module in ("kosmos_rag.apps.http.rate_limit", "limits.storage.memory", "limits.strategies"):
         monkeypatch.setattr(f"{module}.time", clock)
+    return clock

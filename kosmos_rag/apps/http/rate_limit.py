@@ -84,7 +84,8 @@ class RateLimiter:
         wait = self._limiter.get_window_stats(limit, *key).reset_time - time.time()
         raise TooManyRequests(
             f"the {limit.namespace} has used up its {limit.amount} requests a minute; try again later",
-            retry_after_s=max(1, min(60, math.ceil(wait))),
+            # At the end of the wait itself the window is still full.
+            retry_after_s=max(1, min(60, math.floor(wait) + 1)),
         )
 
 

@@ -27,8 +27,7 @@ async def search(vector_store_id: str, body: SearchStoreRequest, caller: Reader)
     """Find the best passages of a vector store for a query."""
     cost = sum(question_cost(SEARCH, query) for query in body.queries)
     results = await caller.run_at_cost(cost, _search, caller, vector_store_id, body)
-    threshold = body.ranking_options.score_threshold if body.ranking_options else 0.0
-    hits = merge_hits(results, limit=body.max_num_results, threshold=threshold)
+    hits = merge_hits(results, limit=body.limit, threshold=body.threshold)
     return SearchPage(
         search_query=body.queries, data=[SearchResultObject.from_record(hit, score) for hit, score in hits]
     )
@@ -40,7 +39,7 @@ def _search(caller: Caller, collection: str, body: SearchStoreRequest) -> list[t
     hybrid = body.ranking_options.hybrid_search if body.ranking_options else None
     dense, lexical = (hybrid.embedding_weight, hybrid.text_weight) if hybrid else (None, None)
     return [
-        tenant.search(query, body.max_num_results, conditions, semantic_weight=dense, keyword_weight=lexical).hits
+        tenant.search(query, body.limit, conditions, semantic_weight=dense, keyword_weight=lexical).hits
         for query in body.queries
     ]
 
@@ -52,7 +51,7 @@ class EmbeddingRequest(RequestBody):
     input: str | Annotated[list[str | list[int] | int], Field(min_length=1, max_length=_MAX_INPUTS)] = Field(
         description="A text or several; no tokens."
     )
-    encoding_format: Literal["float", "base64"] = "float"
+    encoding_format: Literal["float", "base64"] | None = Field(default=None, description="`float` without it.")
     dimensions: int | None = Field(default=None, description="That of the model.")
     user: str | None = None
 
@@ -109,7 +108,7 @@ def _embed(embedder: Embedder, texts: list[str]) -> tuple[Vectors, int]:
     return embedder.embed(texts), sum(embedder.tokenizer.count(texts))
 
 
-def _encode(vector: Any, encoding: str) -> list[float] | str:
+def _encode(vector: Any, encoding: str | None) -> list[float] | str:
     if encoding == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode()
     values: list[float] = vector.tolist()

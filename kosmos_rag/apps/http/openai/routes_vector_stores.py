@@ -50,7 +50,7 @@ _LINES = 10_000
 @router.post("")
 async def create(body: VectorStoreRequest, caller: Writer) -> VectorStore:
     """Create a vector store: an empty collection, or one of stored files."""
-    attachments = _attachments([Attachment(file_id=file_id) for file_id in body.file_ids])
+    attachments = _attachments([Attachment(file_id=file_id) for file_id in body.file_ids or ()])
     return VectorStore.from_record(await caller.run(_create, stores_of(caller), body, attachments))
 
 

@@ -72,7 +72,7 @@ class VectorStoreChanges(RequestBody):
 class VectorStoreRequest(VectorStoreChanges):
     """A vector store to create."""
 
-    file_ids: Annotated[list[FileId], Field(max_length=MAX_BATCH)] = Field(default=[])
+    file_ids: Annotated[list[FileId], Field(max_length=MAX_BATCH)] | None = None
     chunking_strategy: Chunking = None
 
 

@@ -14,6 +14,7 @@ from kosmos_rag.engine.files import scalars
 
 Query = Annotated[str, Field(min_length=1, examples=[QUESTION])]
 MaxResults = Annotated[int, Field(ge=1, le=50, strict=True)]
+_DEFAULT_RESULTS = 10
 _Weight = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
 
 
@@ -33,10 +34,10 @@ class HybridSearch(RequestBody):
 class RankingOptions(RequestBody):
     """How results are ranked."""
 
-    ranker: Literal["auto", "default-2024-11-15"] = Field(
-        default="auto", description="Reranking is a setting of the service (rag.reranking)."
+    ranker: Literal["auto", "default-2024-11-15"] | None = Field(
+        default=None, description="Reranking is a setting of the service (rag.reranking)."
     )
-    score_threshold: Annotated[float, Field(ge=0, le=1)] = 0.0
+    score_threshold: Annotated[float, Field(ge=0, le=1)] | None = None
     hybrid_search: HybridSearch | None = None
 
 
@@ -45,16 +46,26 @@ class SearchStoreRequest(RequestBody):
 
     query: Query | Annotated[list[Query], Field(min_length=1, max_length=10)]
     filters: Filters | None = None
-    max_num_results: MaxResults = 10
+    max_num_results: MaxResults | None = Field(default=None, description="10 without it.")
     ranking_options: RankingOptions | None = None
-    rewrite_query: Literal[False] = Field(
-        default=False, description="Other wordings are a setting of the service (rag.expansion)."
+    rewrite_query: Literal[False] | None = Field(
+        default=None, description="Other wordings are a setting of the service (rag.expansion)."
     )
 
     @property
     def queries(self) -> list[str]:
         """The queries."""
         return [self.query] if isinstance(self.query, str) else self.query
+
+    @property
+    def limit(self) -> int:
+        """Number of results to return."""
+        return _DEFAULT_RESULTS if self.max_num_results is None else self.max_num_results
+
+    @property
+    def threshold(self) -> float:
+        """Score below which a result is dropped."""
+        return (self.ranking_options.score_threshold if self.ranking_options else None) or 0.0
 
 
 class SearchResultObject(BaseModel):
@@ -94,7 +105,7 @@ def score_hits(hits: Sequence[Passage]) -> list[float]:
 
     Scores never rise along the list. One is the relevance by the reranker where that ran, else the cosine similarity; a
     hit that ranks before another one has at least its score. Where neither is known, it is the reciprocal rank. All of
-    these depend on the question, the hit and its rank alone, so that they reveal nothing about documents of others.
+    these depend on the question, the hit and its rank alone, and the rank on documents that the reader may read.
     """
     if any(hit.rerank_score is not None for hit in hits):
         known = [hit.rerank_score or 0.0 for hit in hits]

@@ -1,4 +1,4 @@
-"""Search, embeddings and models through the official SDK; Dify and LiteLLM by requests in their shapes."""
+"""Search, embeddings and models through the official SDK and LiteLLM's client; Dify by requests in its shape."""
 
 import json
 from typing import Any
@@ -10,7 +10,9 @@ import pytest
 
 from kosmos_rag import SourceDocument
 from kosmos_rag.apps.http.openai.search import score_hits
+from kosmos_rag.apps.http.rate_limit import RateLimiter
 from tests.integration.apps.http.openai.speaking import Speaking
+from tests.rate_clock import stop_rate_clock
 
 QUESTION = "paid annual leave"
 DOCUMENTS = [
@@ -154,17 +156,45 @@ def test_embeddings__are_those_of_the_service(speaking: Speaking) -> None:
         client.models.retrieve("gpt-4/o")
 
 
-def test_litellm__searches_a_vector_store(speaking: Speaking, handbook: str) -> None:
-    """The request that LiteLLM's provider `openai` sends for a vector store with an `api_base`."""
-    headers = {**speaking.client("read").auth_headers, "OpenAI-Beta": "assistants=v2"}
-    found = httpx.post(
-        f"{speaking.running.url}/openai/v1/vector_stores/{handbook}/search",
-        json={"query": QUESTION, "filters": eq("year", 2026), "max_num_results": 5, "rewrite_query": False},
-        headers=headers,
-        timeout=30,
-    ).json()
-    assert found["object"] == "vector_store.search_results.page"
-    assert found["data"][0]["content"][0]["type"] == "text"
+@pytest.mark.filterwarnings("ignore")  # its own
+def test_litellm__searches_a_vector_store(speaking: Speaking, handbook: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client of LiteLLM, unmodified; it sends null for what is left out."""
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import reads an address
+    litellm = pytest.importorskip("litellm", reason="LiteLLM's client is not installed: pip install litellm")
+    ours = {"custom_llm_provider": "openai", "api_base": f"{speaking.running.url}/openai/v1"}
+    key = speaking.client().api_key
+    options = {"filters": eq("year", 2026), "ranking_options": {"ranker": "auto", "score_threshold": 0.01}}
+    for body in ({}, {"max_num_results": 1}, options):
+        found = litellm.vector_stores.search(handbook, QUESTION, **body, **ours, api_key=key)
+        assert found["object"] == "vector_store.search_results.page"
+        assert "annual leave" in found["data"][0]["content"][0]["text"]
+        assert found["data"][0]["content"][0]["type"] == "text"
+    assert {hit["attributes"]["year"] for hit in found["data"]} == {2026}
+    made = litellm.vector_stores.create(name="Made", **ours, api_key=key)
+    assert speaking.client().vector_stores.retrieve(made["id"]).name == "Made"
+    for error, collection, given in (
+        (litellm.AuthenticationError, handbook, "sk-nothing"),
+        (litellm.NotFoundError, "handbok", key),
+    ):
+        with pytest.raises(error):
+            litellm.vector_stores.search(collection, QUESTION, **ours, api_key=given)
+
+
+def test_null__is_as_if_left_out(speaking: Speaking, handbook: str) -> None:
+    """What LiteLLM's provider `openai` sends."""
+    url, client = f"{speaking.running.url}/openai/v1", speaking.client()
+    none = dict.fromkeys(("filters", "max_num_results", "ranking_options", "rewrite_query"))
+    ranking = dict.fromkeys(("ranker", "score_threshold", "hybrid_search"))
+    store = dict.fromkeys(("file_ids", "expires_after", "chunking_strategy", "metadata"))
+    model = speaking.running.service.engine.parts.embedder.name
+    for path, body in (
+        (f"/vector_stores/{handbook}/search", {"query": QUESTION, **none}),
+        (f"/vector_stores/{handbook}/search", {"query": QUESTION, **none, "ranking_options": ranking}),
+        ("/vector_stores", {"name": "Made", **store}),
+        ("/embeddings", {"model": model, "input": "leave", **dict.fromkeys(("encoding_format", "dimensions", "user"))}),
+    ):
+        answer = httpx.post(f"{url}{path}", json=body, headers=client.auth_headers, timeout=30)
+        assert answer.status_code == 200, answer.text
 
 
 def test_dify__retrieves_records(speaking: Speaking, handbook: str) -> None:
@@ -223,6 +253,31 @@ def test_dify__retrieves_records(speaking: Speaking, handbook: str) -> None:
     assert "use one of is, is not, before" in refused["error_msg"]
     status, refused = retrieve({"retrieval_setting": {}})
     assert "retrieval_setting.top_k" in refused["error_msg"]
+
+
+def test_rates__are_met_by_the_retries_of_the_sdk(
+    speaking: Speaking, handbook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, waits = speaking.running.service, []
+    client = speaking.client("read")
+    rates = service.settings.service.rates.model_copy(update={"subject_per_minute": 2})
+    clock = stop_rate_clock(monkeypatch)
+    limiter = RateLimiter(service.settings.service.model_copy(update={"rates": rates}))
+    monkeypatch.setattr(service.rate_limiter, "count", limiter.count)
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        clock.advance(seconds)
+
+    monkeypatch.setattr("openai._base_client.time.sleep", wait)
+    for _ in range(2):
+        client.vector_stores.search(handbook, query=QUESTION)
+    with pytest.raises(openai.RateLimitError, match="has used up its 2 requests a minute") as refused:
+        client.vector_stores.search(handbook, query=QUESTION)
+    assert (refused.value.code, refused.value.type) == ("rate_limit_exceeded", "rate_limit_error")
+    asked = int(refused.value.response.headers["retry-after"])
+    assert client.with_options(max_retries=2).vector_stores.search(handbook, query=QUESTION).data
+    assert waits == [asked]
 
 
 def test_embeddings__cost_by_number_and_length(speaking: Speaking, monkeypatch: pytest.MonkeyPatch) -> None:
