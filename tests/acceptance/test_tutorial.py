@@ -84,7 +84,6 @@ def test_tutorial__does_what_it_says(services: ExitStack) -> None:
     for language, block in BLOCK.findall(PAGE):
         if language == "sh":
             printed = "".join(shell.run(command) for command in COMMAND.findall(block))
-            print(block, printed)
         else:
             for line in block.splitlines():
                 pattern = ".*".join(re.escape(part.strip()) for part in line.split("…"))
