@@ -92,6 +92,7 @@ def _measure_answers(tenant: Tenant, questions: Sequence[Question]) -> dict[str,
     """Return shares for the default settings: context and answer of what has an answer, refusals, AUC of confidence."""
     in_context: list[bool] = []
     in_answer: list[bool] = []
+    refused_in_context: list[bool] = []
     refused: dict[bool, list[bool]] = {True: [], False: []}
     confidence: dict[bool, list[float]] = {True: [], False: []}
     for question in questions:
@@ -101,6 +102,8 @@ def _measure_answers(tenant: Tenant, questions: Sequence[Question]) -> dict[str,
         confidence[answerable].append(answer.confidence)
         if answerable:
             in_context.append(_in_context(question, answer.context))
+            if in_context[-1]:
+                refused_in_context.append(answer.refused)
             if not answer.refused:
                 in_answer.append(_in_answer(question, answer))
     yes, no = np.array(confidence[True])[:, None], np.array(confidence[False])
@@ -109,6 +112,7 @@ def _measure_answers(tenant: Tenant, questions: Sequence[Question]) -> dict[str,
         "in answer, where answered": round(statistics.fmean(in_answer), 3) if in_answer else 0.0,
         "refused of unanswerable": round(statistics.fmean(refused[False]), 3),
         "refused of answerable": round(statistics.fmean(refused[True]), 3),
+        "refused of those in context": round(statistics.fmean(refused_in_context), 3) if refused_in_context else 0.0,
         "AUC": round(float((yes > no).mean() + (yes == no).mean() / 2), 3),
     }
 

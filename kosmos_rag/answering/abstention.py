@@ -12,15 +12,17 @@ import numpy as np
 
 from kosmos_rag.answering.evidence import Evidence, cosines, heading
 from kosmos_rag.core.protocols import Embedder, Vectors
-from kosmos_rag.core.text.words import inverse_document_frequencies, matched_weight, stems, words
+from kosmos_rag.core.text.words import coverage, inverse_document_frequencies, stems, words
 from kosmos_rag.core.types import Context, ContextPassage
 
 REFUSAL = "I don't have information about that in the approved knowledge base."
 
-# Printed by `make bench-answers`: fitted on half of the questions of two domains with all-MiniLM-L6-v2.
-INTERCEPT = -1.143
-COEFFICIENTS: Mapping[str, float] = {"meaning": 2.739, "missing": -14.362, "matched": 0.136, "moment": -0.924}
+# Printed by `make bench-answers`: fitted on two documentation trees and on half of two samples with all-MiniLM-L6-v2.
+INTERCEPT = 0.073
+COEFFICIENTS: Mapping[str, float] = {"unrelated": -19.11, "missing": -18.99, "coverage": 2.291, "moment": -0.597}
 
+# Cosine similarity of a question and a unit on its subject.
+RELATED = 0.35
 # Each ablated word costs two more embeddings of the question.
 _MAX_ABLATED_WORDS = 12
 # An identifier, a date or a number is one word here.
@@ -35,10 +37,12 @@ _MOMENT = re.compile(
 def features(context: Context, evidence: Sequence[Evidence], embedder: Embedder) -> dict[str, float]:
     """Return the features that separate answerable from unanswerable questions.
 
-    `meaning` is the cosine similarity of the best unit. `missing` is the largest increase of that similarity when one
-    word or two adjacent words of the question are removed; it is negative where every word has support (occlusion,
-    Zeiler and Fergus 2014). `matched` is the largest sum of IDF weights of the question's words in one passage.
-    `moment` is 1 where the question names a relative time (`last week`), which documents seldom state.
+    `unrelated` is how far the cosine similarity of the best unit is below `RELATED`. Above it the similarity says
+    nothing: a question that the documents do not answer can have all their other words. `missing` is the largest
+    increase of that similarity when one word or two adjacent words of the question are removed; it is negative where
+    every word has support (occlusion, Zeiler and Fergus 2014). `coverage` is the largest share of the question's words
+    in one passage, weighted by IDF. `moment` is 1 where the question names a relative time (`last week`), which
+    documents seldom state.
 
     Args:
         context: The question and all of its passages; they give the IDF weights.
@@ -54,9 +58,9 @@ def features(context: Context, evidence: Sequence[Evidence], embedder: Embedder)
     meaning = max(item.meaning for item in evidence)
     ablated = _ablated_questions(context.question)
     return {
-        "meaning": meaning,
+        "unrelated": max(0.0, RELATED - meaning),
         "missing": _max_similarity(embedder.embed(ablated), evidence) - meaning if ablated else 0.0,
-        "matched": max(matched_weight(weights, stems(_text_with_heading(of))) for of in read.values()),
+        "coverage": max(coverage(weights, stems(_text_with_heading(of))) for of in read.values()),
         "moment": 1.0 if _MOMENT.search(context.question) else 0.0,
     }
 

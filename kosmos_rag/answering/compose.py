@@ -12,7 +12,7 @@ from kosmos_rag.core.text.units import Unit
 from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, sha256_of
 
 # Units that score less than this share of the best one are not relevant enough.
-MIN_RELATIVE_SCORE = 0.75
+MIN_RELATIVE_SCORE = 0.6
 
 
 def select(evidence: Sequence[Evidence], limit: int) -> list[Evidence]:

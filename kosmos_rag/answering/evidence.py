@@ -18,6 +18,10 @@ OVERLAP_WEIGHT = 0.25
 KIND_WEIGHT = 0.15
 # A heading names the subject of its units, but only once for the whole section: its words count less.
 HEADING_WEIGHT = 0.5
+# A sentence often answers what the one before or after it names.
+NEIGHBOUR_WEIGHT = 0.2
+# Loss for each passage before its own: retrieval has seen more of a passage than one unit.
+RANK_LOSS = 0.02
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +31,7 @@ class Evidence:
     passage: ContextPassage
     unit: Unit
     score: float
-    """Weighted sum of the three scores below, 0 to 1."""
+    """Weighted sum of the three scores below and of its neighbours' words, less a loss by the rank of its passage."""
     meaning: float
     """Cosine similarity of section title and unit to the question, -1 to 1."""
     words: float
@@ -41,7 +45,8 @@ class Evidence:
 def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: Embedder) -> list[Evidence]:
     """Score every text unit of the passages, in document order.
 
-    The score is a weighted sum of embedding similarity, question coverage and kind of answer. Raises ModelUnavailable.
+    The score is a weighted sum of embedding similarity, question coverage, kind of answer, and the question's words
+    that only the unit before or after it has, less a loss by the rank of the passage. Raises ModelUnavailable.
 
     Args:
         question: the question, rewritten if it is a follow-up.
@@ -54,26 +59,37 @@ def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: 
     vectors = embedder.embed([_text_with_section(passage, unit) for passage, unit in candidates])
     meanings = cosines(vectors, embedder.embed_query(question))
     weights = inverse_document_frequencies(stems(question), [_words_of(passage) for passage in passages])
+    unit_stems = [frozenset(stems(unit.text)) for _, unit in candidates]
     fits = fit(question)
-    return [
-        Evidence(
-            passage=passage,
-            unit=unit,
-            score=SIMILARITY_WEIGHT * max(0.0, meaning) + OVERLAP_WEIGHT * word_coverage + KIND_WEIGHT * kind,
-            meaning=meaning,
-            words=word_coverage,
-            kind=kind,
-            vector=vector,
+    evidence = []
+    for number, (passage, unit) in enumerate(candidates):
+        meaning, kind = float(meanings[number]), fits(unit)
+        heading_stems = frozenset(stems(heading(passage)))
+        word_coverage = _question_coverage(weights, unit_stems[number], heading_stems)
+        neighbours = [
+            unit_stems[other] - unit_stems[number] - heading_stems
+            for other in (number - 1, number + 1)
+            if 0 <= other < len(candidates) and candidates[other][0] is passage
+        ]
+        score = (
+            SIMILARITY_WEIGHT * max(0.0, meaning)
+            + OVERLAP_WEIGHT * word_coverage
+            + KIND_WEIGHT * kind
+            + NEIGHBOUR_WEIGHT * max((coverage(weights, new) for new in neighbours), default=0.0)
+            - RANK_LOSS * (passage.citation.index - 1)
         )
-        for (passage, unit), vector, meaning, word_coverage, kind in zip(
-            candidates,
-            vectors,
-            map(float, meanings),
-            (_question_coverage(weights, passage, unit) for passage, unit in candidates),
-            (fits(unit) for _, unit in candidates),
-            strict=True,
+        evidence.append(
+            Evidence(
+                passage=passage,
+                unit=unit,
+                score=max(0.0, score),
+                meaning=meaning,
+                words=word_coverage,
+                kind=kind,
+                vector=vectors[number],
+            )
         )
-    ]
+    return evidence
 
 
 def cosines(vectors: Vectors, vector: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -99,7 +115,5 @@ def _text_with_section(passage: ContextPassage, unit: Unit) -> str:
     return f"{title}: {unit.text}" if title else unit.text
 
 
-def _question_coverage(weights: dict[str, float], passage: ContextPassage, unit: Unit) -> float:
-    unit_stems = set(stems(unit.text))
-    heading_stems = set(stems(heading(passage))) - unit_stems
-    return coverage(weights, unit_stems) + HEADING_WEIGHT * coverage(weights, heading_stems)
+def _question_coverage(weights: dict[str, float], unit_stems: frozenset[str], heading_stems: frozenset[str]) -> float:
+    return coverage(weights, unit_stems) + HEADING_WEIGHT * coverage(weights, heading_stems - unit_stems)

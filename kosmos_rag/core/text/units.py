@@ -41,6 +41,8 @@ _OPTION = re.compile(r"[ \t]+:[\w-]+:.*")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?:(?:[\w.-]+[ \t]*:|[ \t]+|-[ \t]|\#)[^\n]*\n)+(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
 _LABEL = re.compile(r"\s*\*\*[^*\n]+\*\*\s*")
 """A bold label such as `**Symptoms.**` belongs to the sentence after it."""
+_TERM = re.compile(r"[ \t]*(?:``[^`\n]+``|`[^`\n]+`|\*\*[^*\n]+\*\*|--?\w[^\n]{0,60}|[\w.:-]*\w)[ \t]*\n[ \t]*\n\s*")
+"""The term of a definition list, with a blank line after it: it belongs to the first sentence of its definition."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +73,7 @@ def units(text: str) -> Iterator[Unit]:
 
 def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     for _, stop in sentences(text, (start, end), by_lines=False):
-        if stop == end or not _LABEL.fullmatch(text, start, stop):
+        if stop == end or not (_LABEL.fullmatch(text, start, stop) or _TERM.fullmatch(text, start, stop)):
             yield start, stop
             start = stop
 
@@ -198,6 +200,8 @@ class _Scanner:
         first, is_item = self._at, _ITEM.match(self._lines[self._at]) is not None
         indent = len(self._lines[first]) - len(self._lines[first].lstrip())
         self._at += 1
+        if not is_item and self._is_term(first, indent):
+            self._at += 2
         while self._at < len(self._lines) and self._continues(self._lines[self._at], is_item=is_item):
             self._at += 1
         yield self._block("item" if is_item else "sentence", first, self._at)
@@ -205,6 +209,15 @@ class _Scanner:
             while self._at < len(self._lines) and not self._lines[self._at].strip():
                 self._at += 1
             yield from self._indented_code(indent)
+
+    def _is_term(self, at: int, indent: int) -> bool:
+        """Return whether a line is a term above an indented definition."""
+        following = self._lines[at + 1 : at + 3]
+        if len(following) < 2 or not _TERM.fullmatch("\n".join((self._lines[at], following[0], ""))):
+            return False
+        definition = following[1]
+        deeper = len(definition) - len(definition.lstrip()) > indent
+        return deeper and self._continues(definition, is_item=False)
 
     def _continues(self, line: str, *, is_item: bool) -> bool:
         """Return whether a line belongs to the paragraph before it."""

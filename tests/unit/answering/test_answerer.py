@@ -6,7 +6,7 @@ from typing import Self
 import pytest
 
 from kosmos_rag.answering.abstention import COEFFICIENTS, REFUSAL, confidence, features
-from kosmos_rag.answering.evidence import score_evidence
+from kosmos_rag.answering.evidence import NEIGHBOUR_WEIGHT, RANK_LOSS, score_evidence
 from kosmos_rag.answering.pipeline import Answerer
 from kosmos_rag.core.config import AnswerSettings, RagSettings
 from kosmos_rag.core.errors import ConfigError, ModelError
@@ -277,7 +277,7 @@ def _features(question: str) -> dict[str, float]:
 @pytest.mark.parametrize("question", ["What is it?", "?!", "🙂"])
 def test_features__of_a_question_without_words(question: str) -> None:
     values = _features(question)
-    assert (values["missing"], values["matched"], values["moment"]) == (0.0, 0.0, 0.0)
+    assert (values["missing"], values["coverage"], values["moment"]) == (0.0, 0.0, 0.0)
 
 
 def test_features__see_words_that_no_passage_has() -> None:
@@ -287,6 +287,25 @@ def test_features__see_words_that_no_passage_has() -> None:
     )
     assert known <= 0 < one
     assert two > one, "two words in a row are left out together"
+
+
+def test_features__see_a_question_on_another_subject() -> None:
+    known, other = _features("accounts lost in the month"), _features("Which penguins swim to Norway?")
+    assert known["unrelated"] == 0 < other["unrelated"]
+    assert known["coverage"] == pytest.approx(1.0)
+    assert other["coverage"] == 0
+
+
+def test_score_evidence__weighs_neighbours_and_the_rank_of_the_passage() -> None:
+    def score(text: str, *, index: int = 1) -> float:
+        scored = score_evidence("nodaemon foreground", [passage(text, index=index, section="")], EMBEDDER)
+        return next(item.score for item in scored if "foreground" in item.unit.text)
+
+    apart = score("The flag is nodaemon. Nothing is said. It stays in the foreground.")
+    beside = score("Nothing is said. The flag is nodaemon. It stays in the foreground.")
+    assert beside - apart == pytest.approx(NEIGHBOUR_WEIGHT / 2), "half of the question's words"
+    third = score("The flag is nodaemon. Nothing is said. It stays in the foreground.", index=3)
+    assert apart - third == pytest.approx(2 * RANK_LOSS)
 
 
 def test_features__of_a_question_of_one_word_leave_nothing_out() -> None:
@@ -300,9 +319,8 @@ def test_features__see_a_moment() -> None:
 
 
 def test_confidence__rises_with_what_speaks_for_an_answer() -> None:
-    little = {"meaning": 0.2, "missing": 0.1, "matched": 0.2, "moment": 0.0}
+    little = {"unrelated": 0.1, "missing": 0.1, "coverage": 0.2, "moment": 0.0}
     assert set(little) == set(COEFFICIENTS)
-    for name in ("meaning", "matched"):
-        assert 0 < confidence(little) < confidence({**little, name: 0.9}) < 1
-    assert confidence({**little, "missing": 0.2}) < confidence(little)
-    assert confidence({**little, "moment": 1.0}) < confidence(little)
+    assert 0 < confidence(little) < confidence({**little, "coverage": 0.9}) < 1
+    for name in ("unrelated", "missing", "moment"):
+        assert confidence({**little, name: 0.2}) < confidence(little)

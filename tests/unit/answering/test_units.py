@@ -54,6 +54,14 @@ def _kinds(text: str) -> list[tuple[str, str]]:
         ]),
         ("+---+---+\n| A | B |\n+===+===+\n| 1 | 2 |\n+---+---+", [("row", "| 1 | 2 |")]),
         ("One\n***\nTwo", [("sentence", "Two")]),
+        ("``nodaemon``\n\n  Stay in front. Do not\n  detach.\n\n  *Default*: false", [
+            ("sentence", "``nodaemon``\n\n  Stay in front."), ("sentence", "Do not\n  detach."),
+            ("sentence", "*Default*: false"),
+        ]),
+        ("Example of it\n\n    run this\n\n``term``\n\nText. More.", [
+            ("sentence", "Example of it"), ("sentence", "run this"), ("sentence", "``term``"), ("sentence", "Text."),
+            ("sentence", "More."),
+        ]),
         ("from t;\n```\nText.", [("sentence", "from t;"), ("sentence", "Text.")]),
         ("第一句。第二句。", [("sentence", "第一句。"), ("sentence", "第二句。")]),
         (" \n\t\n", []),
