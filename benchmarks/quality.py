@@ -110,7 +110,7 @@ def main() -> None:
     if arguments.quick:
         folders = [write_evaluation_set(temporary_folder() / "examples")]
     if not folders:
-        raise SystemExit("no evaluation sets at hand; name one: make bench-quality DATA=FOLDER")
+        raise SystemExit("no evaluation sets are available; name one: make bench-quality DATA=FOLDER")
     results = []
     for folder in folders:
         given = {**MODEL, "database.data_dir": str(temporary_folder()), **overrides(arguments.set)}

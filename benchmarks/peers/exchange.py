@@ -79,7 +79,7 @@ class Outcome:
     versions: dict[str, str]
     """Of the packages that answered."""
     seconds: float | None = None
-    """From vectors at hand to everything stored and indexed; None for what stores nothing."""
+    """From available vectors to everything stored and indexed; None for what stores nothing."""
 
     def write(self, file: Path) -> None:
         """Write the outcome as JSON."""

@@ -1,4 +1,4 @@
-"""A model that remembers: what it has embedded once is at hand in this run and in the next."""
+"""A model that remembers: what it has embedded once is available in this run and in the next."""
 
 import pickle
 from collections.abc import Sequence

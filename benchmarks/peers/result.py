@@ -34,7 +34,7 @@ class System:
     rows: list[Answered]
     versions: dict[str, str]
     chunks_per_s: float | None = None
-    """Stored and indexed, with their vectors at hand."""
+    """Stored and indexed, with their available vectors."""
     bytes_per_chunk: float | None = None
     failure: str | None = None
 

@@ -139,7 +139,7 @@ def _data(name: str, model: Embedder, say: Say) -> Data:
     folders = [folder for name in ("cranfield", "cacm") if (folder := DATASETS / name).is_dir()]
     if not folders:
         raise SystemExit(
-            "no evaluation sets at hand to take sentences from; measure made words: make bench-scale DATA=zipf"
+            "no evaluation sets are available to take sentences from; measure made words: make bench-scale DATA=zipf"
         )
     say("embedding the sentences, once for all runs")
     return natural(folders, model, platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "bench")

@@ -116,7 +116,7 @@ def _passage(selection: Selection, citation: Citation, tokens: int) -> ContextPa
 
 
 def _render(citation: Citation, selection: Selection, *, include_metadata: bool) -> str:
-    # A section shows the begin of the table itself.
+    # A section shows the beginning of the table itself.
     table = citation.table_context if selection.start == citation.start else ()
     text = "\n".join((*table, selection.excerpt.text))
     if not include_metadata:

@@ -48,7 +48,7 @@ class DatabaseError(KosmosError):
 
 
 class DatabaseUnavailable(DatabaseError):
-    """No connection to PostgreSQL could be had."""
+    """PostgreSQL could not be reached."""
 
 
 class NodeUnavailable(DatabaseUnavailable):
@@ -115,7 +115,7 @@ GONE = "gone"
 def costs_no_attempt(error: BaseException) -> bool:
     """Return whether the error uses up no attempt of a job.
 
-    A disk or a node has to be mended, and no attempt helps before.
+    A disk or a node has to be repaired, and no attempt helps before.
     """
     return is_disk_full(error) or isinstance(error, NodeUnavailable)
 

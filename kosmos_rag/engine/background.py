@@ -71,7 +71,7 @@ class BackgroundQueue:
         while (task := self._next()) is not None:
             try:
                 task()
-            except Exception as error:  # noqa: BLE001 — logged, and the thread goes on
+            except Exception as error:  # noqa: BLE001 — logged, and the thread continues
                 # Only the type: a message may quote the text of a query.
                 _LOG.error("a background task failed: %s", type(error).__name__, extra={"action": "background_failed"})
 

@@ -26,7 +26,7 @@ class TenantIndexes:
         return self._maintenance.log(self._owner, limit=limit)
 
     def build(self, on_progress: Callable[[str], None] | None = None) -> list[IndexInfo]:
-        """Do all due maintenance, while queries and ingestion go on.
+        """Do all due maintenance, while queries and ingestion continue.
 
         Raises IndexLocked while another process maintains them, ConfigError without `database.admin_url` if a vector
         index is due, DatabaseError.

@@ -49,7 +49,7 @@ class TenantSpaces:
     ) -> list[SpaceInfo]:
         """Re-embed all chunks with the other model, and build its index.
 
-        Queries and ingestion go on meanwhile. After an interruption, call it again to continue.
+        Queries and ingestion continue meanwhile. After an interruption, call it again to continue.
 
         Raises RequestError for a tenant without documents, ConfigError without another model or without Ray,
         ModelError, IndexLocked, DatabaseError.

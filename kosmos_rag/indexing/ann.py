@@ -78,7 +78,7 @@ def admin_connection(conninfo: str) -> Iterator[psycopg.Connection]:
     with translate_errors(), psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute(statement("set_owner_role_for_session"))
         connection.execute(sql.SQL("SET statement_timeout = 0"))
-        # Otherwise the server goes on building for a client that is gone, and the next maintenance waits for it.
+        # Otherwise the server continues building for a client that is gone, and the next maintenance waits for it.
         connection.execute(sql.SQL("SET client_connection_check_interval = '2s'"))
         values = {"tenant_id": _TABLE_LOCK}
         while connection.execute(statement("try_maintenance_lock"), values).fetchone() != (True,):

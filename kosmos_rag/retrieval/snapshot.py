@@ -33,7 +33,7 @@ class Segment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PresetOverlay:
-    """Settings of a collection's preset that queries to all collections heed."""
+    """Settings of a collection's preset that apply to queries to all collections."""
 
     access: Mapping[str, Any] | None
     """`rag.access`."""

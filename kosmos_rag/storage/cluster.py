@@ -1,7 +1,7 @@
 """List the nodes of a Citus cluster; move and isolate tenants.
 
 A move copies the shards of a tenant, and blocks writes to them until it is done. Citus can copy by logical replication
-too, where writes go on. It runs as the owner of the tables, and PostgreSQL refuses that where row-level security is
+too, where writes continue. It runs as the owner of the tables, and PostgreSQL refuses that where row-level security is
 forced on the owner, as it is here: docs/scale.md.
 """
 
@@ -87,7 +87,7 @@ def find_tenant(admin_conninfo: str, tenant: TenantRef) -> TenantShard:
 def move_tenant(admin_conninfo: str, tenant: TenantRef, node: int, *, limit_s: float) -> ShardMove:
     """Move the shard of a tenant to another node.
 
-    All tenants in it move. Questions go on. Writes to the shard wait until the move is done or given up.
+    All tenants in it move. Questions continue. Writes to the shard wait until the move is done or given up.
 
     Args:
         admin_conninfo: connection string of a superuser of the coordinator.

@@ -19,7 +19,7 @@ def backup(
 ) -> None:
     """Write all tenants' data as of one moment into a file.
 
-    Service and workers go on meanwhile.
+    Service and workers continue meanwhile.
     """
     settings = common.load_settings()
     from kosmos_rag.storage.backup import back_up

@@ -59,7 +59,7 @@ def move(
 ) -> None:
     """Move the shard of a tenant to another node.
 
-    All tenants in it move. Questions go on. Writes to these tenants wait until it is done; all others are not affected.
+    All tenants in it move. Questions continue. Writes to these tenants wait until it is done; others are not affected.
     """
     admin = _administrator(common.load_settings())
     from kosmos_rag.storage.cluster import move_tenant
@@ -74,7 +74,7 @@ def move(
 def isolate(tenant: _Tenant, limit_s: _Limit = 60.0, *, common: CommonOptions) -> None:
     """Give a tenant a shard of its own.
 
-    It can be moved alone then. Questions go on. Writes to the tenants of its old shard wait until it is done.
+    It can be moved alone then. Questions continue. Writes to the tenants of its old shard wait until it is done.
     """
     admin = _administrator(common.load_settings())
     from kosmos_rag.storage.cluster import isolate_tenant

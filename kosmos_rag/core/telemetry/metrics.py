@@ -98,7 +98,7 @@ INGESTION_EMBEDDED_DOCUMENTS = Metric(
 INGESTION_EMBEDDED_CHUNKS = Metric(
     "kosmos_ingestion_embedded_chunks",
     "counter",
-    "Chunks embedded, as the model goes on within a batch. Chunks whose text was embedded before are not counted.",
+    "Chunks embedded, as the model continues within a batch. Chunks whose text was embedded before are not counted.",
 )
 TENANT_RETRIEVALS = Metric(
     "kosmos_tenant_retrievals",

@@ -11,7 +11,7 @@ from kosmos_rag.core.types.serialize import Serializable
 
 
 class ExperimentMode(StrEnum):
-    """What becomes of the share of questions that takes part."""
+    """What happens to the share of questions that takes part."""
 
     SHADOW = "shadow"
     """The control answers, and the treatment searches afterwards."""

@@ -41,7 +41,7 @@ _EDGE_POINTS = 8
 _RAGGED = 3.0
 """Sizes of the letters by which a full line may miss the right edge."""
 _LEAST_LINE = 15
-"""Characters of a line that may go on in the next column or page."""
+"""Characters of a line that may continue in the next column or page."""
 _PUNCTUATION = ".,;:!?()[]\"'\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb"
 _ITEM = re.compile(r"(?:[•▪◦‣*\u2013\u2014-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])\s")
 _NUMBERED = re.compile(r"(?:\d{1,2}(?:\.\d{1,2}){0,4}\.?|[A-Z]\.|[IVX]{1,5}\.)\s+[^\W\d_]")
@@ -53,7 +53,7 @@ class Paragraph:
 
     lines: list[Line]
     continues: bool = False
-    """The paragraph goes on at the start of the next page that has text."""
+    """The paragraph continues at the start of the next page that has text."""
     space_above: float = math.inf
     """Distance to the line above, in the usual distance of two lines; infinite at the top of a column."""
     verbatim: str | None = None

@@ -39,7 +39,7 @@ class Line(NamedTuple):
     """Of most of its characters, in points."""
     bold: bool
     divided: bool = False
-    """The last word goes on in the next line; the hyphen is not in the text."""
+    """The last word continues in the next line; the hyphen is not in the text."""
 
     @property
     def style(self) -> tuple[float, bool]:

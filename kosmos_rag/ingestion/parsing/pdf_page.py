@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 _LINE_PIECES = re.compile(r"[^\ufffe\x02\r\n]+[\ufffe\x02]?")
-"""PDFium writes U+FFFE or U+0002 for the hyphen of a divided word, and goes on with the next line of the page."""
+"""PDFium writes U+FFFE or U+0002 for the hyphen of a divided word, and continues with the next line of the page."""
 _BOLD = re.compile(rb"bold|black|heavy|demi|medi|cmbx|sfbx", re.IGNORECASE)
 _NAME_BYTES = 128
 _WIDE_GAP = 1.0

@@ -125,7 +125,7 @@ def _exit_error(exit_code: int, limits: "ParsingSettings") -> ParseError:
     """
     if exit_code == -signal.SIGXCPU:
         return _timeout(f"{limits.cpu_s} s of computing; raise ingestion.parsing.cpu_s")
-    # Nobody but the kernel kills a child that we still wait for, and it does so for want of memory.
+    # Nobody but the kernel kills a child that we still wait for, and it does so because memory is short.
     if exit_code in (OUT_OF_MEMORY, -signal.SIGKILL):
         return ParseError(
             "memory",

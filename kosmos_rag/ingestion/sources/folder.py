@@ -33,7 +33,7 @@ class FolderSpec(DocumentOptions):
     """Empty: all files."""
     exclude: tuple[str, ...] = ()
     gitignore: Switch = False
-    """Heed .gitignore as well as .kosmosignore."""
+    """Follow .gitignore as well as .kosmosignore."""
     follow_external_links: Switch = False
     """Take files that a link of the folder names outside of it."""
 

@@ -28,7 +28,7 @@ class _Rule(Section):
     )
     words: tuple[str, ...] = Field(default=(), description="The question contains any of them as a whole word.")
     signals: Mapping[str, Mapping[str, Any] | None] = Field(
-        default={}, description="As rag.signals, laid over it; null switches one off."
+        default={}, description="As rag.signals, merged over it; null switches one off."
     )
 
 

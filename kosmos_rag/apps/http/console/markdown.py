@@ -207,7 +207,7 @@ def _tag(token: Token) -> str:
 def _inline(text: str, env: dict[str, Any], *, linked: bool = True) -> str:
     """Render a text.
 
-    A highlighted part that goes on in the next token is closed here and opened there.
+    A highlighted part that continues in the next token is closed here and opened there.
     """
     highlight: Highlight = env["highlight"]
     opening = f'<mark class="{highlight.class_name}">'

@@ -95,7 +95,7 @@ def run_job(handler: JobHandler, job: Job, channel: SupervisorChannel) -> None:
         return channel.release([job])
     except KosmosError as error:
         return documents.fail(channel, job, error)
-    except Exception as error:  # noqa: BLE001 — logged, and the worker goes on
+    except Exception as error:  # noqa: BLE001 — logged, and the worker continues
         return documents.fail_unexpected(channel, job, error)
     return channel.report_ended([job], counts)
 

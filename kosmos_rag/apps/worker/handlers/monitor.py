@@ -46,7 +46,7 @@ class MonitorHandler:
     def run(self, owner: TenantRef, channel: SupervisorChannel) -> CounterBuffer:
         """Run what is due.
 
-        A failed run is logged, and the rest of maintenance goes on.
+        A failed run is logged, and the rest of maintenance continues.
         """
 
         def report(step: str) -> None:

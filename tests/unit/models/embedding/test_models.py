@@ -1,4 +1,4 @@
-"""The real all-MiniLM-L6-v2, on both backends, and models that cannot be had."""
+"""The real all-MiniLM-L6-v2, on both backends, and models that are not available."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
