@@ -3,17 +3,32 @@ INSERT INTO kosmos.files (tenant_id, id, filename, bytes, purpose, readers, acl,
 VALUES (%(tenant_id)s, %(file_id)s, %(filename)s, %(bytes)s, %(purpose)s, %(readers)s, %(acl)s, %(now)s)
 
 -- name: list_files
-SELECT f.id, f.filename, f.bytes, f.purpose, f.readers, f.created_at
-  FROM kosmos.files f
- WHERE f.tenant_id = %(tenant_id)s
-   AND (%(ids)s::uuid[] IS NULL OR f.id = ANY (%(ids)s))
-   AND (%(purpose)s::text IS NULL OR f.purpose = %(purpose)s)
-   AND (%(position)s::timestamptz IS NULL
-        OR CASE WHEN %(descending)s THEN (f.created_at, f.id) < (%(position)s::timestamptz, %(position_id)s::uuid)
-                ELSE (f.created_at, f.id) > (%(position)s::timestamptz, %(position_id)s::uuid) END)
- ORDER BY CASE WHEN %(descending)s THEN f.created_at END DESC, CASE WHEN %(descending)s THEN f.id END DESC,
-          f.created_at, f.id
- LIMIT %(limit)s
+-- One of the two lists is empty: an index gives the order of the other, which an ORDER BY of both orders would sort.
+WITH page AS (
+    (SELECT f.id, f.filename, f.bytes, f.purpose, f.readers, f.created_at
+       FROM kosmos.files f
+      WHERE f.tenant_id = %(tenant_id)s AND %(descending)s
+        AND (%(ids)s::uuid[] IS NULL OR f.id = ANY (%(ids)s))
+        AND (%(purpose)s::text IS NULL OR f.purpose = %(purpose)s)
+        AND (f.created_at, f.id) < (coalesce(%(position)s::timestamptz, 'infinity'),
+                                    coalesce(%(position_id)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+      ORDER BY f.created_at DESC, f.id DESC
+      LIMIT %(limit)s)
+     UNION ALL
+    (SELECT f.id, f.filename, f.bytes, f.purpose, f.readers, f.created_at
+       FROM kosmos.files f
+      WHERE f.tenant_id = %(tenant_id)s AND NOT %(descending)s
+        AND (%(ids)s::uuid[] IS NULL OR f.id = ANY (%(ids)s))
+        AND (%(purpose)s::text IS NULL OR f.purpose = %(purpose)s)
+        AND (f.created_at, f.id) > (coalesce(%(position)s::timestamptz, '-infinity'),
+                                    coalesce(%(position_id)s::uuid, '00000000-0000-0000-0000-000000000000'))
+      ORDER BY f.created_at, f.id
+      LIMIT %(limit)s)
+)
+SELECT p.id, p.filename, p.bytes, p.purpose, p.readers, p.created_at
+  FROM page p
+ ORDER BY CASE WHEN %(descending)s THEN p.created_at END DESC, CASE WHEN %(descending)s THEN p.id END DESC,
+          p.created_at, p.id
 
 -- name: lock_file
 -- Held by a transaction that attaches the file: it is deleted before it or after it.
@@ -46,39 +61,50 @@ DELETE FROM kosmos.vector_store_files a WHERE a.tenant_id = %(tenant_id)s AND a.
 DELETE FROM kosmos.file_batches b WHERE b.tenant_id = %(tenant_id)s AND b.collection = %(collection)s
 
 -- name: list_vector_stores
--- Collections with a row, a preset, or documents that this reader may read.
+-- Collections with a row, a preset, or documents that this reader may read. Documents are counted for the page alone.
 WITH readable AS (
-    SELECT d.collection, count(*) AS documents, sum(n.bytes)::bigint AS bytes, min(d.created_at) AS created_at
+    SELECT d.collection, min(d.created_at) AS created_at
       FROM kosmos.documents d
-      JOIN kosmos.document_versions n
-        ON n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
      WHERE d.tenant_id = %(tenant_id)s AND (%(ids)s::text[] IS NULL OR d.collection = ANY (%(ids)s))
      GROUP BY d.collection
 ), stored AS (
     SELECT s.collection, s.name, s.description, s.metadata, s.created_at
       FROM kosmos.vector_stores s
-     WHERE s.tenant_id = %(tenant_id)s
+     WHERE s.tenant_id = %(tenant_id)s AND (%(ids)s::text[] IS NULL OR s.collection = ANY (%(ids)s))
 ), presets AS (
-    SELECT p.collection, p.created_at FROM kosmos.collection_presets p WHERE p.tenant_id = %(tenant_id)s
+    SELECT p.collection, p.created_at
+      FROM kosmos.collection_presets p
+     WHERE p.tenant_id = %(tenant_id)s AND (%(ids)s::text[] IS NULL OR p.collection = ANY (%(ids)s))
 ), stores AS (
     SELECT c.collection, coalesce(s.name, c.collection) AS name, s.description, coalesce(s.metadata, '{}') AS metadata,
-           coalesce(s.created_at, p.created_at, r.created_at) AS created_at, coalesce(r.bytes, 0) AS bytes,
-           coalesce(r.documents, 0) AS documents
+           coalesce(s.created_at, p.created_at, r.created_at) AS created_at
       FROM (SELECT collection FROM readable UNION SELECT collection FROM stored
             UNION SELECT collection FROM presets) c
       LEFT JOIN stored s ON s.collection = c.collection
       LEFT JOIN presets p ON p.collection = c.collection
       LEFT JOIN readable r ON r.collection = c.collection
-)
-SELECT t.collection, t.name, t.description, t.metadata, t.created_at, t.bytes, t.documents
-  FROM stores t
- WHERE (%(ids)s::text[] IS NULL OR t.collection = ANY (%(ids)s))
-   AND (%(position)s::timestamptz IS NULL
+), page AS (
+    SELECT t.collection, t.name, t.description, t.metadata, t.created_at
+      FROM stores t
+     WHERE %(position)s::timestamptz IS NULL
         OR CASE WHEN %(descending)s THEN (t.created_at, t.collection) < (%(position)s::timestamptz, %(position_id)s::text)
-                ELSE (t.created_at, t.collection) > (%(position)s::timestamptz, %(position_id)s::text) END)
+                ELSE (t.created_at, t.collection) > (%(position)s::timestamptz, %(position_id)s::text) END
+     ORDER BY CASE WHEN %(descending)s THEN t.created_at END DESC, CASE WHEN %(descending)s THEN t.collection END DESC,
+              t.created_at, t.collection
+     LIMIT %(limit)s
+)
+SELECT t.collection, t.name, t.description, t.metadata, t.created_at, coalesce(c.bytes, 0) AS bytes, c.documents
+  FROM page t
+ CROSS JOIN LATERAL (
+    SELECT count(*) AS documents, sum(n.bytes)::bigint AS bytes
+      FROM kosmos.documents d
+      JOIN kosmos.document_versions n
+        ON n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
+     -- The column has the collation of the database, those of the other tables have "C": the index needs one of them.
+     WHERE d.tenant_id = %(tenant_id)s AND d.collection = t.collection COLLATE "default"
+ ) c
  ORDER BY CASE WHEN %(descending)s THEN t.created_at END DESC, CASE WHEN %(descending)s THEN t.collection END DESC,
           t.created_at, t.collection
- LIMIT %(limit)s
 
 -- name: attach_file
 -- Attached again, a file keeps its place in the list and gets the new job.
@@ -116,36 +142,47 @@ WITH pending AS (
                   %(messages)s::text[], %(attributes)s::jsonb[])
         AS u (document_id, source, state, code, message, attributes)
 ), entries AS (
-    SELECT coalesce(a.file_id, d.id) AS id, d.id AS document_id, d.source,
-           coalesce(p.attributes, d.metadata) AS attributes, n.bytes, coalesce(p.state, 'completed') AS status, p.code, p.message,
+    SELECT coalesce(a.file_id, d.id) AS id, d.id AS document_id, d.source, d.version,
+           coalesce(p.attributes, d.metadata) AS attributes, NULL::bigint AS bytes,
+           coalesce(p.state, 'completed') AS status, p.code, p.message,
            coalesce(a.created_at, d.created_at) AS created_at
       FROM kosmos.documents d
-      JOIN kosmos.document_versions n
-        ON n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
       LEFT JOIN kosmos.vector_store_files a
         ON a.tenant_id = %(tenant_id)s AND a.document_id = d.id AND a.collection = d.collection
       LEFT JOIN pending p ON p.document_id = d.id
      WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s
-       AND (%(ids)s::uuid[] IS NULL OR d.id = ANY (%(ids)s) OR a.file_id = ANY (%(ids)s))
+       -- Ids are of files, or of documents without one.
+       AND (%(ids)s::uuid[] IS NULL
+            OR d.id = ANY (%(ids)s || ARRAY(SELECT b.document_id
+                                              FROM kosmos.vector_store_files b
+                                             WHERE b.tenant_id = %(tenant_id)s AND b.file_id = ANY (%(ids)s))))
      UNION ALL
-    SELECT a.file_id, a.document_id, p.source, p.attributes, f.bytes, p.state, p.code, p.message, a.created_at
+    SELECT a.file_id, a.document_id, p.source, NULL, p.attributes, f.bytes, p.state, p.code, p.message, a.created_at
       FROM kosmos.vector_store_files a
       JOIN pending p ON p.document_id = a.document_id
       JOIN kosmos.files f ON f.tenant_id = %(tenant_id)s AND f.id = a.file_id
      WHERE a.tenant_id = %(tenant_id)s AND a.collection = %(collection)s
        AND (%(ids)s::uuid[] IS NULL OR a.file_id = ANY (%(ids)s))
        AND NOT EXISTS (SELECT FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s AND d.id = a.document_id)
+), page AS (
+    SELECT e.id, e.document_id, e.source, e.version, e.attributes, e.bytes, e.status, e.code, e.message, e.created_at
+      FROM entries e
+     WHERE (%(ids)s::uuid[] IS NULL OR e.id = ANY (%(ids)s))
+       AND (%(status)s::text IS NULL OR e.status = %(status)s)
+       AND (%(position)s::timestamptz IS NULL
+            OR CASE WHEN %(descending)s THEN (e.created_at, e.id) < (%(position)s::timestamptz, %(position_id)s::uuid)
+                    ELSE (e.created_at, e.id) > (%(position)s::timestamptz, %(position_id)s::uuid) END)
+     ORDER BY CASE WHEN %(descending)s THEN e.created_at END DESC, CASE WHEN %(descending)s THEN e.id END DESC,
+              e.created_at, e.id
+     LIMIT %(limit)s
 )
-SELECT e.id, e.document_id, e.source, e.attributes, e.bytes, e.status, e.code, e.message, e.created_at
-  FROM entries e
- WHERE (%(ids)s::uuid[] IS NULL OR e.id = ANY (%(ids)s))
-   AND (%(status)s::text IS NULL OR e.status = %(status)s)
-   AND (%(position)s::timestamptz IS NULL
-        OR CASE WHEN %(descending)s THEN (e.created_at, e.id) < (%(position)s::timestamptz, %(position_id)s::uuid)
-                ELSE (e.created_at, e.id) > (%(position)s::timestamptz, %(position_id)s::uuid) END)
+SELECT e.id, e.document_id, e.source, e.attributes, coalesce(e.bytes, n.bytes) AS bytes, e.status, e.code, e.message,
+       e.created_at
+  FROM page e
+  LEFT JOIN kosmos.document_versions n
+    ON n.tenant_id = %(tenant_id)s AND n.document_id = e.document_id AND n.number = e.version
  ORDER BY CASE WHEN %(descending)s THEN e.created_at END DESC, CASE WHEN %(descending)s THEN e.id END DESC,
           e.created_at, e.id
- LIMIT %(limit)s
 
 -- name: insert_file_batch
 INSERT INTO kosmos.file_batches (tenant_id, id, collection, file_ids, created_at)

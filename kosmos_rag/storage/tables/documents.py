@@ -76,6 +76,7 @@ documents = Table(
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("version >= 1"),
     of_tenant(),
+    Index("documents_collection", "tenant_id", "collection"),
 )
 
 document_versions = Table(

@@ -19,6 +19,7 @@ files = Table(
     time("created_at"),
     PrimaryKeyConstraint("tenant_id", "id"),
     of_tenant(),
+    Index("files_created_at", "tenant_id", "created_at", "id"),
 )
 
 # What a collection has as a vector store. A collection without a row is one too, under its own name.

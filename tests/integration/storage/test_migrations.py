@@ -52,6 +52,7 @@ PUBLISHED = {
     "0012_files.py": "59778c41bdefa323730837a18d19bfd69f0d93ca2e6d18a36cb761e85e9b45c7",
     "0013_space_prefixes.py": "be3ccfa60cf2e1ef1470a9147ae768dada646be473bcf4924b8f7b2f9f4b9b0f",
     "0014_audited_queries.py": "a44299661d8471822ed1dff0a962a58c94d69583f5eaf0e5acc0d2535f6fe319",
+    "0015_lists_of_files.py": "c8c1ad1e08e3093c7e1433f8f59dd549f0283a876f9f09c0927f5bf6465b06e8",
 }
 
 
