@@ -236,7 +236,8 @@ def write_errors() -> str:
         remedy = _REMEDIES[names[0]] if names else "Read the message: it names the problem and the remedy."
         cause = _cell(inspect.getdoc(subclass) or "")
         lines.append(f"| `{subclass.__name__}` | `{base.__name__}` | {cause} | {remedy} |")
-    lines += ["", "Codes of documents that cannot be ingested: [parsing](../parsing.md#codes)."]
+    lines += ["", "Codes of documents with cause and remedy: [parsing](../parsing.md#codes) and"]
+    lines.append("[sources](../sources.md#what-is-reported).")
     return "\n".join(lines)
 
 
