@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kosmos_rag.apps.cli import evaluation_questions, evaluation_tune
+from kosmos_rag.apps.cli import evaluation_calibrate, evaluation_questions, evaluation_tune
 from kosmos_rag.apps.cli.common import (
     LimitOption,
     console,
@@ -21,7 +21,9 @@ from kosmos_rag.apps.cli.evaluation_runner import (
     EvaluationRunner,
     GridOption,
     OutputOption,
+    ReferenceArgument,
     SetArgument,
+    load_evaluation,
     write,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
@@ -39,7 +41,6 @@ ReferencesArgument = Annotated[
     list[str],
     typer.Argument(metavar="EVALUATION...", help="Prefixes of ids, labels, or latest; of another tenant: TENANT/ID."),
 ]
-ReferenceArgument = Annotated[str, typer.Argument(metavar="EVALUATION", help="As for compare.")]
 
 
 @app.command("run")
@@ -94,7 +95,7 @@ def compare(evaluations: ReferencesArgument, *, common: TenantOptions) -> None:
     if len(evaluations) < 2:
         raise RequestError("name two or more evaluations to compare, the baseline first")
     with common.open_engine() as engine:
-        baseline, *others = [_load(engine, common.tenant, reference) for reference in evaluations]
+        baseline, *others = [load_evaluation(engine, common.tenant, reference) for reference in evaluations]
     differences = compare(baseline, others)
     changed = [(other.name, *change) for other in others for change in list_changes(baseline, other)]
     if common.as_json:
@@ -134,9 +135,9 @@ def gate(
     from kosmos_rag.evaluation import check_thresholds, compare
 
     with common.open_engine() as engine:
-        measured = _load(engine, common.tenant, evaluation)
+        measured = load_evaluation(engine, common.tenant, evaluation)
         verdicts = check_thresholds(measured, engine.settings.evaluation, alerts_only=alert)
-        baseline_evaluation = _load(engine, common.tenant, baseline) if baseline is not None else None
+        baseline_evaluation = load_evaluation(engine, common.tenant, baseline) if baseline is not None else None
         worse = (
             [difference for difference in compare(baseline_evaluation, [measured]) if difference.worse]
             if baseline_evaluation
@@ -172,7 +173,7 @@ def report(
     from kosmos_rag.evaluation.report import report
 
     with common.open_engine() as engine:
-        loaded = [_load(engine, common.tenant, reference) for reference in evaluations]
+        loaded = [load_evaluation(engine, common.tenant, reference) for reference in evaluations]
     write(output, report(loaded))
     if common.as_json:
         print_json({"report": str(output), "evaluations": [evaluation.name for evaluation in loaded]})
@@ -185,7 +186,7 @@ def report(
 def delete(evaluation: ReferenceArgument, *, common: TenantOptions) -> None:
     """Delete an evaluation with its results."""
     with common.open_engine() as engine:
-        stored = _load(engine, common.tenant, evaluation)
+        stored = load_evaluation(engine, common.tenant, evaluation)
         _open_store(engine, stored.tenant).delete(stored)
     if common.as_json:
         print_json({"deleted": stored.name})
@@ -193,6 +194,7 @@ def delete(evaluation: ReferenceArgument, *, common: TenantOptions) -> None:
         console().print(f"deleted: {stored.name} ({stored.label})")
 
 
+app.command("calibrate")(evaluation_calibrate.calibrate)
 app.command("tune")(evaluation_tune.tune)
 app.command("questions")(evaluation_questions.questions)
 
@@ -202,11 +204,6 @@ def _open_store(engine: "Engine", name: str) -> "Evaluations":
     from kosmos_rag.storage.tenants import tenant
 
     return Evaluations(engine.parts.database, tenant(name))
-
-
-def _load(engine: "Engine", tenant: str, reference: str) -> "Evaluation":
-    tenant_name, slash, name = reference.partition("/")
-    return _open_store(engine, tenant_name if slash else tenant).get(name if slash else reference)
 
 
 def _as_object(evaluation: "Evaluation") -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Shared by the commands of `eval`: options, and the runner of evaluations."""
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,9 @@ GridOption = Annotated[
 ]
 AnswersOption = Annotated[
     bool, typer.Option("--answers", help="Answer the questions too, and measure citations and refusals.")
+]
+ReferenceArgument = Annotated[
+    str, typer.Argument(metavar="EVALUATION", help="Prefix of an id, label, or latest; of another tenant: TENANT/ID.")
 ]
 OutputOption = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File to write.")]
 OnProgress = Callable[[int, int, str], None]
@@ -161,6 +165,33 @@ class EvaluationRunner:
             sync_corpus(engine.tenant(name), self.beir, self.on_progress)
             self._ingested_tenants.add(name)
         return name
+
+
+def load_evaluation(engine: "Engine", tenant_name: str, reference: str) -> "Evaluation":
+    """Load a stored evaluation. Raises RequestError.
+
+    Args:
+        engine: The engine.
+        tenant_name: The tenant of a reference without one.
+        reference: Prefix of an id, label, or latest; of another tenant with its name and a slash before it.
+    """
+    from kosmos_rag.evaluation import Evaluations
+    from kosmos_rag.storage.tenants import tenant
+
+    owner, slash, name = reference.partition("/")
+    store = Evaluations(engine.parts.database, tenant(owner if slash else tenant_name))
+    return store.get(name if slash else reference)
+
+
+def base_file(config: Path | None, output: Path) -> str | None:
+    """Return the path of the settings file, relative to the output.
+
+    None without one.
+    """
+    from kosmos_rag.core.config.loading import used_file
+
+    config_file = used_file(config)
+    return None if config_file is None else os.path.relpath(config_file.absolute(), output.absolute().parent)
 
 
 def require_new(output: Path) -> None:

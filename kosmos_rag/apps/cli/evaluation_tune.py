@@ -16,6 +16,7 @@ from kosmos_rag.apps.cli.evaluation_runner import (
     GridOption,
     OutputOption,
     SetArgument,
+    base_file,
     require_new,
     write,
 )
@@ -56,26 +57,12 @@ def tune(
     with progress(visible=not options.as_json) as runner.on_progress:
         result = tune(runner.questions, stages, measure, evaluate_configuration)
     if result.changes:
-        write(
-            output, render_configuration(result, runner.describe_changes(result.changes), _base(options.config, output))
-        )
+        base = base_file(options.config, output)
+        write(output, render_configuration(result, runner.describe_changes(result.changes), base))
     if options.as_json:
         print_json(_as_object(result, output))
     else:
         _print(result, output)
-
-
-def _base(config: Path | None, output: Path) -> str | None:
-    """Return the path of the settings file, relative to the output.
-
-    None without one.
-    """
-    import os
-
-    from kosmos_rag.core.config.loading import used_file
-
-    config_file = used_file(config)
-    return None if config_file is None else os.path.relpath(config_file.absolute(), output.absolute().parent)
 
 
 def _as_object(result: "TuningResult", output: Path) -> dict[str, Any]:

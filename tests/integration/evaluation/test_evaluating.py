@@ -237,6 +237,29 @@ def test_language_model__is_stored_with_what_it_answered_and_named_where_two_dif
     assert {one["what"] for one in response} == {"language_model", "rag.answer.mode"}
 
 
+def test_calibrate__writes_the_threshold_that_a_stored_evaluation_gives(
+    filled: Engine, kosmos: Kosmos, tmp_path: Path, tenant_name: str
+) -> None:
+    done = _run(filled, tenant_name, tmp_path, answers=True)
+    stored = Evaluations(filled.parts.database, tenant(tenant_name))
+    stored.add(done)
+    refused = kosmos("eval", "calibrate", done.name)
+    assert (refused.exit_code, "10 of each are needed" in refused.stderr) == (1, True)
+    results = tuple(
+        replace(
+            result, question_id=f"{number}", judged={"a": 1} if number % 2 else {}, confidence=number % 2 / 2 + 0.25
+        )
+        for number, result in enumerate(done.results * 5)
+    )
+    more = replace(done, id=uuid4(), results=results)
+    stored.add(more)
+    printed = kosmos("eval", "calibrate", more.name).stdout
+    assert "10 questions with an answer, 10 without, AUC of the confidence 1.000" in printed
+    assert Settings.load(tmp_path / "calibrated.yaml").rag.answer.threshold == 0.75
+    response = json.loads(kosmos("eval", "calibrate", more.name, "-o", "again.yaml", "--json").stdout)
+    assert response["chosen"] == {"threshold": 0.75, "refused": 1.0, "wrongly_refused": 0.0}
+
+
 def test_command__that_would_write_over_a_file_is_refused_before_its_work(kosmos: Kosmos, tmp_path: Path) -> None:
     own = tmp_path / "questions.yaml"
     own.write_text("- {question: mine, source: a.md}")
