@@ -206,6 +206,8 @@ class AsyncTenant:
     document_texts = _coroutine(Tenant.document_texts)
     texts = _coroutine(Tenant.texts)
     read_lines = _coroutine(Tenant.read_lines)
+    read_original = _coroutine(Tenant.read_original)
+    rectangles = _coroutine(Tenant.rectangles)
     sections = _coroutine(Tenant.sections)
     search = _coroutine(Tenant.search)
     context = _coroutine(Tenant.context)

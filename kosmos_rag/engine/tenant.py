@@ -29,6 +29,7 @@ from kosmos_rag.core.types import (
     QuerySyntax,
     QuoteStatus,
     Rating,
+    Rectangle,
     ResultOptions,
     SearchResult,
     SourceDocument,
@@ -61,6 +62,8 @@ from kosmos_rag.storage.documents import (
     read_folder_totals,
     read_last_changes,
     read_lines,
+    read_original,
+    read_rectangles,
     read_sections,
     read_texts,
 )
@@ -473,6 +476,37 @@ class Tenant:
         Empty where the reader may read none, or the document has no text. `read_lines` reads one. Raises DatabaseError.
         """
         return read_sections(self._parts.database.app, self._tenant.id, self._principals, self._collection, document_id)
+
+    def rectangles(
+        self, document_id: uuid.UUID, start: int, end: int, *, version: int | None = None
+    ) -> list[Rectangle]:
+        """List the places of a span on the pages of a PDF.
+
+        A line or a table each. Empty where this reader finds no such document, or it has no pages. Raises
+        DatabaseError.
+
+        Args:
+            document_id: The document.
+            start: First character of the span, as a citation has it.
+            end: The character after its last one.
+            version: The version that the span is of; None for the current one. Empty where the document has another.
+        """
+        app, owner = self._parts.database.app, self._tenant.id
+        return read_rectangles(app, owner, self._principals, self._collection, document_id, (start, end), version)
+
+    def read_original(self, document_id: uuid.UUID) -> bytes | None:
+        """Return the file of a document.
+
+        None where this reader finds no such document, or `ingestion.keep_originals` did not keep its file. The call is
+        in the audit log, if one is kept. Raises DatabaseError.
+        """
+        app, owner = self._parts.database.app, self._tenant.id
+        found = read_original(app, owner, self._principals, self._collection, document_id)
+        if found is None:
+            return None
+        source, data = found
+        self.record_access(AuditKind.SEARCH, f"file of {source}", AuditOutcome.HITS)
+        return data
 
     def search(
         self,

@@ -18,6 +18,7 @@ from kosmos_rag.core.types import (
     DEFAULT_COLLECTION,
     PERMISSION_FEED,
     Chunk,
+    Note,
     ParsedDocument,
     SourceDocument,
     are_names,
@@ -32,7 +33,7 @@ from kosmos_rag.ingestion.parsing.ocr import require_ocr
 from kosmos_rag.ingestion.sandbox.client import parse_confined, start_parser
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS, Entry
 
-PIPELINE_VERSION = 7
+PIPELINE_VERSION = 8
 """Incremented if parsing or chunking changes its output: stored documents are then processed again."""
 
 HEADER_TOKENS = 48
@@ -70,6 +71,8 @@ class ChunkedDocument:
     """Version of the document at its source, where the source has one."""
     truncated_tokens: int = 0
     """Tokens of titles and sections that were cut off."""
+    keeps_original: bool = False
+    """Its file is stored too."""
 
 
 def check_source_name(name: str) -> None:
@@ -190,6 +193,8 @@ def pipeline_key(settings: Settings, model: str) -> str:
         shape.append("ocr")
     if settings.ingestion.parsing.hidden_cells:
         shape.append("hidden_cells")
+    if settings.ingestion.keep_originals:
+        shape.append(f"originals:{settings.ingestion.max_original_mb}")
     if settings.rag.access.department_from is not None:
         shape.append(settings.rag.access.model_dump(mode="json"))
     return json.dumps(shape, sort_keys=True)
@@ -405,7 +410,7 @@ class DocumentProcessor:
             IngestionError: it cannot be parsed, or analysed, or has no department.
         """
         with self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "chunk"):
-            return process_document(
+            processed = process_document(
                 apply_access_policy(document, self.settings.rag.access),
                 identity=document_id,
                 key=self._pipeline_key,
@@ -417,3 +422,14 @@ class DocumentProcessor:
                 find_headings=self.settings.rag.chunking.plain_headings,
                 etag=etag,
             )
+        return self._keep_original(processed) if self.settings.ingestion.keep_originals else processed
+
+    def _keep_original(self, document: ChunkedDocument) -> ChunkedDocument:
+        megabytes = self.settings.ingestion.max_original_mb
+        if len(document.source.data) <= megabytes * 2**20:
+            return replace(document, keeps_original=True)
+        note = Note(
+            code="original_not_stored",
+            message=f"the file is larger than ingestion.max_original_mb ({megabytes}); its pages cannot be shown",
+        )
+        return replace(document, parsed=replace(document.parsed, notes=(*document.parsed.notes, note)))

@@ -300,6 +300,8 @@ def _prepare(document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) ->
         chunks=document.chunks,
         indexed=document.indexed,
         vectors=vectors,
+        boxes=document.parsed.boxes,
+        original=source.data if document.keeps_original else None,
         notes=document.parsed.notes,
         source_etag=document.etag,
     )

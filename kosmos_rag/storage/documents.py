@@ -9,7 +9,8 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.types import DocumentInfo, DocumentLines, DocumentSection, Excerpt, Note
+from kosmos_rag.core.types import DocumentInfo, DocumentLines, DocumentSection, Excerpt, Note, Rectangle
+from kosmos_rag.storage.binary import unpack_numbers
 from kosmos_rag.storage.lexical_statistics import LexicalCounts, RemovedCounts, lock_collection, update_statistics
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
@@ -21,6 +22,9 @@ _NO_CONDITION: Mapping[str, Any] = {
     "sources": [],
     "folders": [],
 }
+
+_PAGE = 10_000
+"""Width and height of a page in the coordinates of a LineBox."""
 
 
 def list_documents(
@@ -250,6 +254,62 @@ def read_lines(
         page_end=page_end,
         chunk_ids=tuple(chunk_ids),
     )
+
+
+def read_rectangles(
+    pool: ConnectionPool,
+    tenant_id: uuid.UUID,
+    principals: Sequence[str],
+    collection: str | None,
+    document_id: uuid.UUID,
+    span: tuple[int, int],
+    version: int | None,
+) -> list[Rectangle]:
+    """Return the places of a span's lines on their pages.
+
+    Empty if the principals may not read it, or it has another version, or no pages.
+
+    Args:
+        pool: pool of the app role.
+        tenant_id: the tenant.
+        principals: principals of the reader.
+        collection: collection of the document; None for any.
+        document_id: the document.
+        span: start and end, in characters.
+        version: the version that the span is of; None for the current one.
+    """
+    values = {"tenant_id": tenant_id, "document_id": document_id, "collection": collection, "version": version}
+    with pool.transaction(tenant_id, principals) as connection:
+        row = connection.execute(statement("boxes_of_document"), values).fetchone()
+    boxes = [] if row is None else unpack_numbers(row[0]).reshape(-1, 7).tolist()
+    return [
+        Rectangle(page=page, left=left / _PAGE, top=top / _PAGE, right=right / _PAGE, bottom=bottom / _PAGE)
+        for start, end, page, left, top, right, bottom in boxes
+        if start < span[1] and span[0] < end
+    ]
+
+
+def read_original(
+    pool: ConnectionPool,
+    tenant_id: uuid.UUID,
+    principals: Sequence[str],
+    collection: str | None,
+    document_id: uuid.UUID,
+) -> tuple[str, bytes] | None:
+    """Return source and file of a document.
+
+    None if the principals may not read it, or its file is not stored.
+
+    Args:
+        pool: pool of the app role.
+        tenant_id: the tenant.
+        principals: principals of the reader.
+        collection: collection of the document; None for any.
+        document_id: the document.
+    """
+    values = {"tenant_id": tenant_id, "document_id": document_id, "collection": collection}
+    with pool.transaction(tenant_id, principals) as connection:
+        return connection.execute(statement("original_of_document"), values).fetchone()
 
 
 def read_sections(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 SCHEMA = "kosmos"
-REVISION = "0015"
+REVISION = "0016"
 """The newest revision in migrations/, which the code needs. A test keeps the two equal."""
 
 BREAKING: tuple[str, ...] = ("0003", "0005", "0008", "0009")

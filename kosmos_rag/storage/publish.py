@@ -3,6 +3,7 @@
 One transaction writes a batch with its vectors and lexical statistics.
 """
 
+import builtins
 import hashlib
 import uuid
 from collections import Counter
@@ -19,9 +20,9 @@ from psycopg.types.json import Jsonb
 from kosmos_rag.core.errors import EmbeddingSpaceChanged
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.text import bm25
-from kosmos_rag.core.types import PERMISSION_FEED, Chunk, Note
+from kosmos_rag.core.types import PERMISSION_FEED, Chunk, LineBox, Note
 from kosmos_rag.storage import lexical_statistics, permissions
-from kosmos_rag.storage.binary import Array, array, array_literal, batches
+from kosmos_rag.storage.binary import Array, array, array_literal, batches, pack_numbers
 from kosmos_rag.storage.lexical_statistics import Acl, Analysis, CollectionStatistics, RemovedCounts
 from kosmos_rag.storage.sql import statement
 
@@ -50,6 +51,10 @@ class PreparedDocument:
     """Indexed text of each chunk: title, section and text."""
     vectors: Mapping[uuid.UUID, Vectors]
     """Vectors of the chunks by embedding space; all documents of a batch have the same spaces."""
+    boxes: Sequence[LineBox] = ()
+    """Places of the lines on their pages."""
+    original: builtins.bytes | None = None
+    """The file; None where it is not stored."""
     notes: Sequence[Note] = ()
     source_etag: str | None = None
     """The entity tag that the source gave: an equal one means unchanged content."""
@@ -228,10 +233,11 @@ def _document_columns(
         "pages": [array_literal([str(page) for page in document.pages]) for document in documents],
         "chunks": [len(document.chunks) for document in documents],
         "number": [numbers[document.id] + 1 for document in documents],
+        "boxes": [pack_numbers(np.array(document.boxes, dtype=np.int32)) for document in documents],
     }
     for name in (
         "id", "version_id", "source", "title", "media_type", "language", "content_hash", "fingerprint", "bytes", "text",
-        "source_etag",
+        "source_etag", "original",
     ):  # fmt: skip
         columns[name] = [getattr(document, name) for document in documents]
     return columns

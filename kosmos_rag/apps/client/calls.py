@@ -19,6 +19,7 @@ from kosmos_rag.core.types import (
     JobState,
     QuerySyntax,
     Rating,
+    Rectangle,
     SearchResult,
     SourceDocument,
     Stats,
@@ -197,6 +198,21 @@ def documents(
 def document(document_id: uuid.UUID) -> Call[DocumentInfo]:
     """Return a document."""
     return Call(method="GET", path=f"/v1/documents/{document_id}", read=partial(from_dict, DocumentInfo))
+
+
+def rectangles(document_id: uuid.UUID, start: int, end: int, *, version: int | None = None) -> Call[list[Rectangle]]:
+    """Return the places of a span on the pages of a PDF.
+
+    A line or a table each.
+
+    Args:
+        document_id: Id of the document.
+        start: First character of the span, as a citation has it.
+        end: The character after its last one.
+        version: The version that the span is of; None for the current one.
+    """
+    path, params = f"/v1/documents/{document_id}/rectangles", {"start": start, "end": end, "version": version}
+    return Call(method="GET", path=path, params=params, read=partial(_read_all, items="rectangles", kind=Rectangle))
 
 
 def update_metadata(document_id: uuid.UUID, changes: Mapping[str, Any]) -> Call[DocumentInfo]:
@@ -387,6 +403,10 @@ def reload() -> Call[list[uuid.UUID]]:
 
 def _read_page(payload: Mapping[str, Any], *, items: str, kind: type[T]) -> Page[T]:
     return Page(items=tuple(from_dict(kind, values) for values in payload[items]), next=payload["next"])
+
+
+def _read_all(payload: Mapping[str, Any], *, items: str, kind: type[T]) -> list[T]:
+    return [from_dict(kind, values) for values in payload[items]]
 
 
 def _read_ids(payload: Mapping[str, Any]) -> list[uuid.UUID]:

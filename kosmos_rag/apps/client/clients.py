@@ -81,6 +81,7 @@ class _Calls:
     upload = _Method(calls.upload)
     documents = _Method(calls.documents)
     document = _Method(calls.document)
+    rectangles = _Method(calls.rectangles)
     update_metadata = _Method(calls.update_metadata)
     delete_document = _Method(calls.delete_document)
     jobs = _Method(calls.jobs)

@@ -271,5 +271,7 @@ EXAMPLES |= {
     "JobPage": {"jobs": [EXAMPLES["JobInfo"]], "next": encode_cursor(str(_JOB_ID))},
     "JobsChanged": {"jobs": [str(_JOB_ID)]},
     "CollectionList": {"collections": [EXAMPLES["CollectionInfo"]]},
+    "Rectangle": (rectangle := {"page": 2, "left": 0.12, "top": 0.31, "right": 0.88, "bottom": 0.33}),
+    "RectangleList": {"rectangles": [rectangle]},
     "Reload": {"status": "reloading", "jobs": [str(_JOB_ID)], "stats": EXAMPLES["Stats"]},
 }

@@ -5,7 +5,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kosmos_rag.core.types import CollectionInfo, DocumentInfo, Filter, JobInfo, QuerySyntax, Rating, Stats, Turn
+from kosmos_rag.core.types import (
+    CollectionInfo,
+    DocumentInfo,
+    Filter,
+    JobInfo,
+    QuerySyntax,
+    Rating,
+    Rectangle,
+    Stats,
+    Turn,
+)
 from kosmos_rag.engine.query import MAX_QUESTIONS
 
 QUESTION = "How many days of annual leave do employees get?"
@@ -164,6 +174,12 @@ class JobsChanged(BaseModel):
     """Ids of the jobs that a call changed."""
 
     jobs: list[uuid.UUID]
+
+
+class RectangleList(BaseModel):
+    """The places of a span, in the order of the text."""
+
+    rectangles: list[Rectangle]
 
 
 class CollectionList(BaseModel):

@@ -219,6 +219,10 @@ class IngestionSettings(Section):
         description="PostgreSQL text search configuration of the keyword index: stemming and stop words.",
     )
     max_file_mb: Count = Field(default=100, description="Megabytes above which a file is refused before it is read.")
+    keep_originals: bool = Field(
+        default=False, description="Store the file of each document too, for its readers: pages are shown from it."
+    )
+    max_original_mb: Count = Field(default=20, description="Megabytes above which a file is not stored, with a note.")
     urls: UrlSettings = UrlSettings()
     parsing: ParsingSettings = ParsingSettings()
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import PurePath
 from posixpath import normpath
-from typing import Any
+from typing import Any, NamedTuple
 
 EVERYONE = "everyone"
 """The principal that every reader of a tenant holds; documents without a narrower list are readable by it."""
@@ -151,6 +151,22 @@ class TableSpan:
     """Where the rows begin, after caption and names; None where it is not known."""
 
 
+class LineBox(NamedTuple):
+    """The place of a line on its page.
+
+    Coordinates are 10,000ths of the page's width and height, from the top left of the page as it is displayed.
+    """
+
+    start: int
+    end: int
+    page: int
+    """From 1."""
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ParsedDocument:
     """A document as text, with the structure that citations need."""
@@ -167,6 +183,8 @@ class ParsedDocument:
     """What of the file was guessed or could not be read."""
     tables: tuple[TableSpan, ...] = ()
     """In order of `start`; none overlaps another."""
+    boxes: tuple[LineBox, ...] = ()
+    """In order of `start`: of lines, or of whole tables; empty where the format has no layout."""
     metadata: Mapping[str, str | list[str]] = field(default_factory=dict)
     """What the file says of itself, by `METADATA_FIELDS`. Metadata of the source document take precedence."""
 

@@ -352,6 +352,21 @@ class SearchResult(Serializable):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Rectangle(Serializable):
+    """A line of text, or a table, on a page.
+
+    Coordinates are shares of the page's width and height, 0 to 1, from the top left of the page as it is displayed.
+    """
+
+    page: int
+    """From 1."""
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentSection(Serializable):
     """A section of a live document: consecutive lines under the same headings."""
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from kosmos_rag.core.errors import ConfigError
-from kosmos_rag.ingestion.parsing.pdf_page import PageContent, Run
+from kosmos_rag.ingestion.parsing.pdf_page import Box, PageContent, PageFrame, Run
 
 _LONGEST_SIDE = 1600
 """Pixels of a page's longer side: A4 at 137 dots an inch. A hostile page may be of any size, its picture is not."""
@@ -69,7 +69,8 @@ class PageReader:
             )
             for row in _rows(boxes, size / 2)
         ]
-        return PageContent(lines=[[run] for run in runs], top=height, scanned=True)
+        frame = PageFrame(Box(0.0, 0.0, width, height))  # the picture is turned as viewers show the page
+        return PageContent(lines=[[run] for run in runs], top=height, scanned=True, frame=frame)
 
     def _boxes(self, picture: Any) -> list[_Box]:
         if self._engine is None:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.core.types import Heading, Note, ParsedDocument, TableSpan
+from kosmos_rag.core.types import Heading, LineBox, Note, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
@@ -17,9 +17,9 @@ from kosmos_rag.ingestion.parsing.ocr import PageReader
 from kosmos_rag.ingestion.parsing.pdf_headings import find_headings
 from kosmos_rag.ingestion.parsing.pdf_layout import PageLines, Paragraph, paragraphs, resolve_hyphens
 from kosmos_rag.ingestion.parsing.pdf_lines import Line, join_runs, tidy
-from kosmos_rag.ingestion.parsing.pdf_page import PageContent, Run, read_page
+from kosmos_rag.ingestion.parsing.pdf_page import PageContent, PageFrame, Run, read_page
 from kosmos_rag.ingestion.parsing.pdf_tables import FoundTable, continue_table, find_tables
-from kosmos_rag.ingestion.parsing.tables import Table, render
+from kosmos_rag.ingestion.parsing.tables import render
 
 _PDFIUM = threading.Lock()
 """Each call of PDFium holds this lock: it is not thread-safe."""
@@ -49,6 +49,7 @@ class _Text:
     starts: dict[int, int] = field(default_factory=dict)
     """Offset of each paragraph, by identity."""
     tables: list[TableSpan] = field(default_factory=list)
+    boxes: list[LineBox] = field(default_factory=list)
 
     def add(self, part: str) -> None:
         self.parts.append(part)
@@ -65,6 +66,7 @@ class _Content:
     notes: tuple[Note, ...]
     written_pages: list[list[Paragraph]]
     """Those whose letters say which lines are headings: the pages without those that are pictures."""
+    frames: list[PageFrame | None]
 
 
 def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> ParsedDocument:
@@ -84,7 +86,7 @@ def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> Parsed
         content = _read(data, limits, PageReader() if ocr else None)
     if not any(content.pages):
         raise _no_text(data, len(content.pages), ocr=ocr)
-    text = _compose(content.pages)
+    text = _compose(content)
     joined = "".join(text.parts)
     _check_readable(joined)
     headings = _outline_headings(content.outline, joined, text.pages) if content.outline else _headings(content, text)
@@ -97,6 +99,7 @@ def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> Parsed
         pages=tuple(text.pages),
         notes=content.notes,
         tables=tuple(text.tables),
+        boxes=tuple(text.boxes),
     )
 
 
@@ -115,7 +118,14 @@ def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> _Cont
     for content, page in zip(contents, pages, strict=True):
         page += [Paragraph(lines=[], verbatim=value) for value in map(_clean_value, content.values if content else ())]
     written = [page for page, content in zip(pages, contents, strict=True) if content and not content.scanned]
-    return _Content(pages=pages, written_pages=written, outline=outline, title=title, notes=tuple(_page_notes(broken)))
+    return _Content(
+        pages=pages,
+        written_pages=written,
+        frames=[content.frame if content else None for content in contents],
+        outline=outline,
+        title=title,
+        notes=tuple(_page_notes(broken)),
+    )
 
 
 _NO_CONTENT = PageContent()
@@ -126,9 +136,9 @@ def _page_lines(contents: Sequence[PageContent], limits: OutputLimits) -> Iterat
     before: FoundTable | None = None
     for content in contents:
         tables = find_tables(content)
-        named = [_table_paragraph(found.table, limits) for found in tables]
+        named = [_table_paragraph(found, limits) for found in tables]
         if before is not None and tables and (table := continue_table(before, tables[0])):
-            named[0] = _table_paragraph(table, limits, is_continued=True)
+            named[0] = _table_paragraph(tables[0]._replace(table=table), limits, is_continued=True)
             tables[0] = tables[0]._replace(table=table)
         items = _items(content, tables, named)
         # A page number may follow.
@@ -156,15 +166,15 @@ def _text_lines(lines: Sequence[Sequence[Run]]) -> Iterator[Line]:
     return (line for line in join_runs(lines) if line.text)
 
 
-def _table_paragraph(table: Table, limits: OutputLimits, *, is_continued: bool = False) -> Paragraph:
+def _table_paragraph(found: FoundTable, limits: OutputLimits, *, is_continued: bool = False) -> Paragraph:
     """Return a rendered table.
 
     The column names of a continued table are on the page before; they are context, not text.
     """
-    rendered = render(table, limits)
+    rendered = render(found.table, limits)
     if is_continued:
         rendered = replace(rendered, text=rendered.text[rendered.body :], body=0)
-    return Paragraph(lines=[], verbatim=rendered.text, table=rendered)
+    return Paragraph(lines=[], verbatim=rendered.text, table=rendered, box=found.box)
 
 
 def _clean_value(value: str) -> str:
@@ -258,20 +268,25 @@ def _outline(document: Any) -> Iterator[tuple[int, str, int]]:
             yield bookmark.level + 1, title, page
 
 
-def _compose(pages: Sequence[Sequence[Paragraph]]) -> _Text:
+def _compose(content: _Content) -> _Text:
     text = _Text()
     before: Paragraph | None = None
-    for index, page in enumerate(pages):
+    for index, (page, frame) in enumerate(zip(content.pages, content.frames, strict=True)):
         if index:
             text.add(_separator(before) if page else _PARAGRAPH_SEPARATOR)
         text.pages.append(text.length)
         for number, paragraph in enumerate(page):
             if number:
                 text.add(_PARAGRAPH_SEPARATOR)
-            text.starts[id(paragraph)] = text.length
+            start = text.starts[id(paragraph)] = text.length
             text.add(paragraph.text)
             if paragraph.table is not None:
-                text.tables.append(paragraph.table.span(text.starts[id(paragraph)]))
+                text.tables.append(paragraph.table.span(start))
+            if frame is not None:
+                text.boxes += (
+                    LineBox(start + first, start + end, index + 1, *frame.place(box))
+                    for first, end, box in paragraph.boxes()
+                )
         before = page[-1] if page else None
     return text
 

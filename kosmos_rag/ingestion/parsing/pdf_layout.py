@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kosmos_rag.ingestion.parsing.pdf_lines import Line
+from kosmos_rag.ingestion.parsing.pdf_page import Box
 from kosmos_rag.ingestion.parsing.tables import TableText
 
 _PARAGRAPH_GAP = 1.25
@@ -59,6 +60,8 @@ class Paragraph:
     verbatim: str | None = None
     """Text in place of that of the lines: of a table, of an annotation."""
     table: TableText | None = None
+    box: Box | None = None
+    """Area of a table."""
 
     @property
     def text(self) -> str:
@@ -69,6 +72,17 @@ class Paragraph:
         if self.verbatim is not None:
             return self.verbatim
         return join_lines(self.lines)
+
+    def boxes(self) -> Iterator[tuple[int, int, Box]]:
+        """Yield start, end and area of each line, or of the table."""
+        if self.verbatim is not None:
+            if self.box is not None:
+                yield 0, len(self.verbatim), self.box
+            return
+        start = 0
+        for line in self.lines:
+            yield start, start + len(line.text), line.box
+            start += len(line.text) + (not line.divided)
 
 
 def join_lines(lines: Sequence[Line]) -> str:

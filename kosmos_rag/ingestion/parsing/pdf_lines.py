@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kosmos_rag.ingestion.parsing.clean import clean
-from kosmos_rag.ingestion.parsing.pdf_page import Run
+from kosmos_rag.ingestion.parsing.pdf_page import Box, Run
 
 _SCRIPT_SIZE = 0.85
 """Sizes of the letters of a line that a superscript or subscript has at most."""
@@ -18,6 +18,8 @@ _LINE_GAP = 1.0
 """Sizes of the letters between two runs of one line of text."""
 _SIMPLE_SCRIPT = re.compile(r"[-+\u2212]?\w+")
 _ORDINAL = re.compile(r"st|nd|rd|th|er|re|e|o|a|º|ª")
+_ASCENT, _DESCENT = 0.9, 0.25
+"""Sizes of the letters above and below the baseline that letters of most fonts take."""
 _UNPRINTED = re.compile("[\ufffe\uffff\x02\u200b\u2060\ufeff]")
 _LINE_END_HYPHEN = re.compile(r"(?<=[^\W\d_])[\u00ad\u2010-]$|\u00ad$")
 _HYPHENS = "-\u00ad\u2010"
@@ -45,6 +47,11 @@ class Line(NamedTuple):
     def style(self) -> tuple[float, bool]:
         """Size and weight."""
         return self.size, self.bold
+
+    @property
+    def box(self) -> Box:
+        """The area of its letters."""
+        return Box(self.left, self.baseline - _DESCENT * self.size, self.right, self.baseline + _ASCENT * self.size)
 
 
 def tidy(text: str) -> str:

@@ -44,6 +44,10 @@ _MAX_VALUE_CHARS = 2**20
 """Of all values of a page."""
 
 
+_UPWARD, _DOWNWARD = 1, 3
+"""Quarter turns, counter-clockwise, of text that does not run from left to right."""
+
+
 class Run(NamedTuple):
     """Adjacent characters of one line, in points of the rotated page."""
 
@@ -66,6 +70,60 @@ class Rule(NamedTuple):
     top: float
 
 
+class Box(NamedTuple):
+    """A rectangle."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
+class PageFrame(NamedTuple):
+    """The displayed area of a page, and its rotation."""
+
+    area: Box
+    """In points, before any turn."""
+    rotation: int = 0
+    """Degrees by which viewers turn the page clockwise."""
+    turn: int = 0
+    """Quarter turns, counter-clockwise, of its text."""
+
+    def place(self, box: Box) -> tuple[int, int, int, int]:
+        """Return left, top, right and bottom on the displayed page.
+
+        In 10,000ths of its width and height.
+
+        Args:
+            box: in the coordinates of `PageContent`.
+        """
+        corners = [self._place(box.left, box.bottom), self._place(box.right, box.top)]
+        (left, right), (top, bottom) = (sorted(values) for values in zip(*corners, strict=True))
+        return left, top, right, bottom
+
+    def _place(self, x: float, y: float) -> tuple[int, int]:
+        if self.turn == _DOWNWARD:
+            x, y = y, -x
+        elif self.turn == _UPWARD:
+            x, y = -y, x
+        elif self.turn:
+            x, y = -x, -y
+        area = self.area
+        across = (x - area.left) / max(area.right - area.left, 1.0)
+        down = (area.top - y) / max(area.top - area.bottom, 1.0)
+        if self.rotation == 90:
+            across, down = 1 - down, across
+        elif self.rotation == 180:
+            across, down = 1 - across, 1 - down
+        elif self.rotation == 270:
+            across, down = down, 1 - across
+        return _share(across), _share(down)
+
+
+def _share(value: float) -> int:
+    return round(10_000 * min(max(value, 0.0), 1.0))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageContent:
     """What is on a page.
@@ -82,10 +140,8 @@ class PageContent:
     bottom: float = 0.0
     scanned: bool = False
     """Read from a picture: its letters say nothing of headings."""
-
-
-_UPWARD, _DOWNWARD = 1, 3
-"""Quarter turns, counter-clockwise, of text that does not run from left to right."""
+    frame: PageFrame | None = None
+    """None where nothing is read of the page."""
 
 
 class _Style(NamedTuple):
@@ -93,15 +149,6 @@ class _Style(NamedTuple):
     bold: bool
     baseline: float
     turn: int
-
-
-class Box(NamedTuple):
-    """A rectangle."""
-
-    left: float
-    bottom: float
-    right: float
-    top: float
 
 
 def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
@@ -118,7 +165,8 @@ def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
     for turn, runs in lines:
         turned[turn] += sum(len(run.text) for run in runs)
     turn = turned.most_common(1)[0][0] if turned else 0
-    left, bottom, right, top = page.get_bbox()
+    area = Box(*page.get_bbox())
+    left, bottom, right, top = area
     kept = [runs for of_line, runs in lines if of_line == turn]
     if turn == _DOWNWARD:
         # PDFium gives columns of vertical writing from left to right; they are read from right to left.
@@ -134,6 +182,7 @@ def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
         values=list(_values(page, forms)),
         bottom=bottom,
         top=top,
+        frame=PageFrame(area, page.get_rotation(), turn),
     )
 
 

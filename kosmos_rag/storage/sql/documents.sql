@@ -112,6 +112,29 @@ SELECT v.id, s.text, s.start, cardinality(l.lines),
        OFFSET 0) s
  WHERE d.tenant_id = %(tenant_id)s AND d.id = %(document_id)s
 
+-- name: boxes_of_document
+-- Offsets are valid in one version only.
+SELECT v.boxes
+  FROM kosmos.documents d
+ CROSS JOIN LATERAL (
+       SELECT n.boxes
+         FROM kosmos.document_versions n
+        WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
+       OFFSET 0) v
+ WHERE d.tenant_id = %(tenant_id)s AND d.id = %(document_id)s AND d.version = coalesce(%(version)s, d.version)
+   AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
+
+-- name: original_of_document
+SELECT d.source, v.original
+  FROM kosmos.documents d
+ CROSS JOIN LATERAL (
+       SELECT n.original
+         FROM kosmos.document_versions n
+        WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
+       OFFSET 0) v
+ WHERE d.tenant_id = %(tenant_id)s AND d.id = %(document_id)s AND v.original IS NOT NULL
+   AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
+
 -- name: sections_of_document
 -- Runs of consecutive chunks under the same headings, in the order of the document.
 SELECT r.section, min(r.line_start), max(r.line_end)

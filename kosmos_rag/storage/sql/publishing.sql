@@ -131,14 +131,14 @@ DELETE FROM kosmos.unsegmented_terms t
 
 -- name: insert_versions
 INSERT INTO kosmos.document_versions (tenant_id, id, document_id, number, content_hash, fingerprint, bytes, text,
-                                      pages, chunks, acl, created_at)
+                                      pages, boxes, original, chunks, acl, created_at)
 SELECT t.tenant_id, u.version_id, u.id, u.number, u.content_hash, u.fingerprint, u.bytes, u.text,
-       u.pages::integer[], u.chunks, u.acl::text[], %(now)s
+       u.pages::integer[], u.boxes, u.original, u.chunks, u.acl::text[], %(now)s
   FROM kosmos.tenants t
  CROSS JOIN unnest(%(version_id)b::uuid[], %(id)b::uuid[], %(number)b::integer[], %(content_hash)b::text[],
                    %(fingerprint)b::text[], %(bytes)b::bigint[], %(text)b::text[], %(pages)b::text[],
-                   %(chunks)b::integer[], %(acl)b::text[])
-       AS u (version_id, id, number, content_hash, fingerprint, bytes, text, pages, chunks, acl)
+                   %(boxes)b::bytea[], %(original)b::bytea[], %(chunks)b::integer[], %(acl)b::text[])
+       AS u (version_id, id, number, content_hash, fingerprint, bytes, text, pages, boxes, original, chunks, acl)
  WHERE t.tenant_id = %(tenant_id)s
 
 -- name: insert_chunks

@@ -14,7 +14,7 @@ from sqlalchemy import (
     UniqueConstraint,
     Uuid,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, TSVECTOR
 
 from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, references, tenant_id, time
@@ -91,6 +91,8 @@ document_versions = Table(
     column("bytes", BigInteger),
     column("text", Text),  # citations point into it; a new model or chunker needs no second parse
     column("pages", ARRAY(Integer)),
+    column("boxes", BYTEA),  # places of the lines on their pages: seven int32 of each LineBox
+    column("original", BYTEA, null=True),  # the file, where the settings keep it
     column("chunks", Integer),
     column("acl", ARRAY(Text)),
     time("created_at"),

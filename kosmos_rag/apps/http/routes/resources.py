@@ -4,7 +4,9 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Annotated, Any, Self
+from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -21,6 +23,7 @@ from kosmos_rag.apps.http.schemas import (
     JobsChanged,
     MetadataRequest,
     PresetRequest,
+    RectangleList,
 )
 from kosmos_rag.apps.http.uploads import StoredUpload, enqueue_once
 from kosmos_rag.core.config.presets import shipped
@@ -49,6 +52,14 @@ _MAX_RELOADED = 1000
 """Recurring sources that one call queues."""
 
 _TEXT = {"type": "string"}
+_ORIGINAL: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}, "example": "# Leave\n"}
+        },
+        "description": "The file, by its media type.",
+    }
+}
 _UPLOAD = {
     "requestBody": {
         "required": True,
@@ -214,11 +225,47 @@ async def document(document_id: uuid.UUID, caller: Reader) -> DocumentInfo:
     return await _get_document(document_id, caller)
 
 
+def _attachment(source: str) -> str:
+    name = PurePath(source).name or "document"
+    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+
+
 async def _get_document(document_id: uuid.UUID, caller: Caller) -> DocumentInfo:
     rows = await caller.run(caller.tenant().documents, ids=[document_id])
     if not rows:
         raise NotFound("there is no such document, or none that you may read")
     return rows[0]
+
+
+@router.get("/v1/documents/{document_id}/rectangles", tags=["documents"])
+async def rectangles(
+    document_id: uuid.UUID,
+    caller: Reader,
+    start: Annotated[int, Query(ge=0, description="First character of the span, as a citation has it.")],
+    end: Annotated[int, Query(ge=0, description="The character after its last one.")],
+    version: Annotated[int | None, Query(ge=1, description="The version that the span is of.")] = None,
+) -> RectangleList:
+    """Return the places of a span on the pages of a PDF.
+
+    A line or a table each. Empty for formats without pages, and for another version than the current one.
+    """
+    info = await _get_document(document_id, caller)
+    found = await caller.run(caller.tenant(info.collection).rectangles, document_id, start, end, version=version)
+    return RectangleList(rectangles=found)
+
+
+@router.get("/v1/documents/{document_id}/original", tags=["documents"], responses=_ORIGINAL, response_class=Response)
+async def original(document_id: uuid.UUID, caller: Reader) -> Response:
+    """Return the file of a document, where `ingestion.keep_originals` kept it.
+
+    The call is in the audit log, if one is kept.
+    """
+    info = await _get_document(document_id, caller)
+    data = await caller.run(caller.tenant(info.collection).read_original, document_id)
+    if data is None:
+        raise NotFound("the file of this document is not stored; set ingestion.keep_originals and ingest it again")
+    headers = {"content-disposition": _attachment(info.source), "x-content-type-options": "nosniff"}
+    return Response(data, media_type=info.media_type, headers=headers)
 
 
 @router.patch("/v1/documents/{document_id}", tags=["documents"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import fpdf
 import psycopg
 import pytest
 
@@ -25,6 +26,7 @@ from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import NO_SCHEMA
 from tests.integration.apps.http.serving import Running
+from tests.integration.variants import opened
 
 ROOT = Path(__file__).parents[4]
 LEAVE = b"# Leave\n\n## Annual\n\nAll full-time employees receive 20 days of paid annual leave per year.\n"
@@ -43,6 +45,14 @@ def served(running: Running) -> Running:
     documents = [SourceDocument(source="leave.md", data=LEAVE), SourceDocument(source="travel.md", data=TRAVEL)]
     running.service.engine.sync_engine.tenant("acme").ingest(documents)
     return running
+
+
+def _pdf(text: str) -> bytes:
+    file = fpdf.FPDF()
+    file.set_font("helvetica", size=12)
+    file.add_page()
+    file.multi_cell(0, text=text)
+    return bytes(file.output())
 
 
 @pytest.fixture
@@ -291,6 +301,32 @@ def test_patience__has_an_end(seconds: str | None) -> None:
         with pytest.raises(errors.Overloaded):
             client.stats()
         assert service.asked == 1
+
+
+def test_file_and_places__of_a_document_are_for_its_readers(served: Running) -> None:
+    data = _pdf("Employees get twenty days of leave.")
+    library = served.service.engine.sync_engine
+    with opened(library.settings, {"ingestion.keep_originals": True}) as keeping:
+        source = SourceDocument(source="hr/Urlaub für alle.pdf", data=data, acl=("department:hr",))
+        keeping.tenant("acme").ingest(source)
+    with Client(served.url, served.signer.token(departments=["hr"])) as client:
+        (info,) = (document for document in client.documents().items if document.media_type == "application/pdf")
+        (rectangle,) = client.rectangles(info.id, 0, 10, version=info.version)
+        with pytest.raises(errors.RequestError, match="start"):
+            client.rectangles(info.id, -1, 10)
+    assert (rectangle,) == tuple(library.tenant("acme", principals=["department:hr"]).rectangles(info.id, 0, 10))
+    path = f"/v1/documents/{info.id}/original"
+    with served.client(departments=["hr"]) as http:
+        response = http.get(path)
+        (text,) = (row["id"] for row in http.get("/v1/documents").json()["documents"] if row["source"] == "leave.md")
+        assert http.get(f"/v1/documents/{text}/original").status_code == 404
+    assert response.content == data
+    assert response.headers["content-type"] == "application/pdf"
+    assert response.headers["content-disposition"] == "attachment; filename*=UTF-8''Urlaub%20f%C3%BCr%20alle.pdf"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    with served.client(departments=["sales"]) as http:
+        assert http.get(path).status_code == 404
+        assert http.get(f"/v1/documents/{info.id}/rectangles?start=0&end=9").status_code == 404
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)

@@ -1,12 +1,15 @@
 """PDF files made here: pages, outline, title, and the ones that cannot be read."""
 
+import io
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import fpdf
+import pypdfium2
 import pytest
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.core.types import ParsedDocument, SourceDocument
+from kosmos_rag.core.types import LineBox, ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing import parse
 from tests.reliability.hostile_pdf import pdf
 
@@ -445,3 +448,58 @@ def test_parse_pdf__a_line_that_begins_in_smaller_letters_stays_in_its_paragraph
     ):
         drawing.lines(50, 300 + 12 * row, text, size=size)
     assert "\n\n" not in drawing.parse().text
+
+
+def boxed(data: bytes) -> list[tuple[str, LineBox]]:
+    parsed = parse_pdf(data)
+    assert list(parsed.boxes) == sorted(parsed.boxes)
+    return [(parsed.text[box.start : box.end], box) for box in parsed.boxes]
+
+
+def turned(data: bytes, degrees: int) -> bytes:
+    with closing(pypdfium2.PdfDocument(data)) as document:
+        document[0].set_rotation(degrees)
+        saved = io.BytesIO()
+        document.save(saved)
+    return saved.getvalue()
+
+
+@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+def test_parse_pdf__boxes_are_where_the_page_shows_the_lines(degrees: int) -> None:
+    page = fpdf.FPDF(format=(200, 100))
+    page.set_font("helvetica", size=12)
+    page.add_page()
+    page.text(20, 50, "The first line of the page")
+    page.text(20, 80, "and the second one")
+    data = turned(bytes(page.output()), degrees)
+    with closing(pypdfium2.PdfDocument(data)) as document:
+        picture = document[0].render(scale=3).to_numpy()[:, :, 0]
+    height, width = picture.shape
+    lines = boxed(data)
+    assert {text for text, _ in lines} == {"The first line of the page", "and the second one"}
+    inked = picture < 128
+    for _, box in lines:
+        rows = slice(box.top * height // 10_000, -(-box.bottom * height // 10_000))
+        columns = slice(box.left * width // 10_000, -(-box.right * width // 10_000))
+        assert inked[rows, columns].sum() > 100
+        inked[rows, columns] = False
+    assert inked.sum() < 20, "letters outside of the boxes"
+
+
+def test_parse_pdf__boxes_of_divided_words_pages_and_tables(report_pdf: bytes) -> None:
+    assert [(text, box.page) for text, box in boxed(report_pdf)] == [
+        ("Preface of the board", 1),
+        ("Results", 1),
+        ("The infor", 1),
+        ("mation is here.", 1),
+        ("Some words, then Open Questions", 3),
+    ]
+    page = fpdf.FPDF()
+    page.set_font("helvetica", size=12)
+    page.add_page()
+    with page.table() as table:
+        for row in (("Plan", "Seats"), ("Basic", "5"), ("Large", "315")):
+            table.row(row)
+    ((text, box),) = boxed(bytes(page.output()))
+    assert "315" in text
+    assert box.right - box.left > 3_000

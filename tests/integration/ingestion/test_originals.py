@@ -1,0 +1,95 @@
+"""Files of documents and places on their pages: stored where the settings say so, for the readers of the document."""
+
+import uuid
+
+import fpdf
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.types import AuditKind
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.variants import opened
+
+
+def _pdf() -> bytes:
+    file = fpdf.FPDF()
+    file.set_font("helvetica", size=12)
+    for text in ("Employees get twenty days of leave.", "Five days may be carried over."):
+        file.add_page()
+        file.multi_cell(0, text=text)
+    return bytes(file.output())
+
+
+@pytest.fixture
+def keeping(settings: Settings) -> Settings:
+    """Settings that keep files of at most a megabyte."""
+    ingestion = settings.ingestion.model_copy(update={"keep_originals": True, "max_original_mb": 1})
+    return settings.model_copy(update={"ingestion": ingestion})
+
+
+def test_file__is_stored_for_the_readers_of_its_document(keeping: Settings, tenant_name: str) -> None:
+    data = _pdf()
+    with Engine(keeping, embedder=HashingEmbedder()) as engine:
+        tenant = engine.tenant(tenant_name)
+        tenant.ingest(SourceDocument(source="hr/leave.pdf", data=data, acl=("department:hr",)))
+        reader = engine.tenant(tenant_name, principals=["department:hr"])
+        (info,) = reader.documents()
+        assert reader.read_original(info.id) == data
+        others = [
+            engine.tenant(tenant_name, principals=["department:sales"]),
+            engine.tenant(f"{tenant_name}-other"),
+            engine.tenant(tenant_name, principals=["department:hr"], collection="another"),
+        ]
+        for other in others:
+            assert other.read_original(info.id) is None
+            assert other.rectangles(info.id, 0, 1000) == []
+        assert reader.read_original(uuid.uuid4()) is None
+
+
+def test_file__is_dropped_and_stored_as_the_settings_change(
+    settings: Settings, keeping: Settings, tenant_name: str
+) -> None:
+    document = SourceDocument(source="leave.pdf", data=_pdf())
+    stored = []
+    for current in (settings, keeping, settings):
+        with Engine(current, embedder=HashingEmbedder()) as engine:
+            tenant = engine.tenant(tenant_name)
+            tenant.ingest(document)
+            (info,) = tenant.documents()
+            stored.append(tenant.read_original(info.id) is not None)
+    assert stored == [False, True, False]
+
+
+def test_file__that_is_too_large_is_not_stored_and_has_a_note(keeping: Settings, tenant_name: str) -> None:
+    with Engine(keeping, embedder=HashingEmbedder()) as engine:
+        tenant = engine.tenant(tenant_name)
+        tenant.ingest(SourceDocument(source="long.txt", data=b"A line of text.\n" * 2**16 + b"."))
+        (info,) = tenant.documents()
+        assert [note.code for note in info.notes] == ["original_not_stored"]
+        assert tenant.read_original(info.id) is None
+
+
+def test_file__that_is_read_is_in_the_audit_log(keeping: Settings, tenant_name: str) -> None:
+    with opened(keeping, {"rag.audit.enabled": True}) as engine:
+        tenant = engine.tenant(tenant_name, subject="ada")
+        tenant.ingest(SourceDocument(source="leave.pdf", data=_pdf()))
+        (info,) = tenant.documents()
+        assert tenant.read_original(info.id)
+        events = tenant.audit.find()
+        assert [(event.kind, event.question) for event in events] == [(AuditKind.SEARCH, "file of leave.pdf")]
+
+
+def test_rectangles__are_those_of_the_cited_lines(engine: Engine, tenant_name: str) -> None:
+    tenant = engine.tenant(tenant_name)
+    tenant.ingest(SourceDocument(source="leave.pdf", data=_pdf()))
+    tenant.ingest(SourceDocument(source="leave.md", data=b"Employees get twenty days of leave."))
+    hit = next(hit for hit in tenant.search("How many days may be carried over?").hits if hit.source == "leave.pdf")
+    start = hit.start + hit.text.index("Five")
+    (found,) = tenant.rectangles(hit.document_id, start, start + 4, version=hit.version)
+    assert found.page == 2
+    assert 0 < found.left < found.right < 1
+    assert 0 < found.top < found.bottom < 0.2
+    assert len(tenant.rectangles(hit.document_id, 0, hit.end)) == 2
+    assert tenant.rectangles(hit.document_id, start, start + 4, version=hit.version + 1) == []
+    (text,) = [document for document in tenant.documents() if document.source == "leave.md"]
+    assert tenant.rectangles(text.id, 0, 10) == []
