@@ -85,7 +85,10 @@ def default_stages(settings: Settings) -> list[Stage]:
         stages += [
             Stage(alternatives=[{"rag.reranking.weight": value} for value in (0.3, 0.5, 0.7, 0.85, 1.0)]),
             Stage(alternatives=[{"rag.reranking.threshold": value} for value in (0.0, 0.1, 0.3, 0.5)]),
-            Stage(alternatives=[{"rag.retrieval.top_k": count} for count in counts], deadline_ms=reranking.deadline_ms),
+            Stage(
+                alternatives=[{"rag.retrieval.top_k": count} for count in counts],
+                deadline_ms=reranking.milliseconds_to_deadline,
+            ),
         ]
     return stages
 

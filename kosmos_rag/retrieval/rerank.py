@@ -169,7 +169,7 @@ class RerankStage:
 
     def _rerank(self, text: str, passages: list[Passage], timer: StageTimer) -> RerankResult:
         batches = _Batches(self._reranker, text, passages, self._settings.passages_per_batch)
-        deadline_ms = self._settings.deadline_ms
+        deadline_ms = self._settings.milliseconds_to_deadline
         outcome = self._executor.run(batches.score_all, deadline_ms=deadline_ms, spent_ms=timer.timings_ms()["total"])
         scores = batches.stop()
         late = outcome.error_kind == LATE and bool(scores)

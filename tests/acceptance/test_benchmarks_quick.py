@@ -30,6 +30,7 @@ TABLES = {
     "permissions": r"every container changes +300 documents +[\d.]+ s +[\d.]+ CPU s",
     "quality": r"fused as shipped +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+",
     "reranker.deadline": r"p50 [\d.]+ ms, p99 [\d.]+ ms, slowest [\d.]+ ms",
+    "reranker.server": r" +500 +50 +1 +100% +\d+",
     "scale": r"lexical +kosmos +50 % +\S.* +500 +[\d.]+",
     "schema.curve": r"10 tables, budget 900: \d+ tokens on average, recall [\d.]+",
     "schema.example": r"all +\d+ questions  model [\d.]+  model and column [\d.]+",

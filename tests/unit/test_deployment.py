@@ -1,5 +1,6 @@
 """The Dockerfile, the compose files and what they mount, against what the code needs. No container engine is asked."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,11 @@ def test_dockerfile__can_be_published() -> None:
     assert re.search(rf"^ARG VERSION={re.escape(__version__)}$", DOCKERFILE, re.MULTILINE)
     assert labels["licenses"] == "Apache-2.0"
     assert "VOLUME" in DOCKERFILE
+    (command,) = re.findall(r"^CMD (\[.+\])$", DOCKERFILE, re.MULTILINE)
+    assert not hasattr(_command(json.loads(command)), "commands"), "a group of commands does nothing"
+    (exposed,) = re.findall(r"^EXPOSE (.+)$", DOCKERFILE, re.MULTILINE)
+    environment = _image_environment()
+    assert exposed.split() == [str(Settings().service.port), environment["KOSMOS_SERVICE__HEALTH_PORT"]]
     assert not re.search(r"(?i)(password|token|secret|key)=\S", DOCKERFILE)
 
 
@@ -228,8 +234,9 @@ def test_dockerfile__writes_settings_for_a_container_alone(tmp_path: Path, monke
     settings = Settings.load(tmp_path / "quickstart.yaml")
     assert settings.rag.embedding.model == "packaged:all-MiniLM-L6-v2"
     assert (settings.service.development.tenant, settings.service.host) == (None, "0.0.0.0")
-    for text in ((ROOT / "docs" / "how-to" / "deploy.md").read_text(), DOCKERFILE):
-        (run,) = re.findall(r"docker run .*", text)
+    pages = "".join(page.read_text() for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])
+    for text in (pages, DOCKERFILE):
+        (run,) = re.findall(r"docker run .*kosmos-rag:.*", text)
         assert f"--volume kosmos:{Path(data).parent} " in run
         assert f"--publish 127.0.0.1:{settings.service.port}:{settings.service.port} " in run
         words_run = run.partition(" kosmos-rag:latest kosmos-rag ")[2].split()

@@ -332,15 +332,24 @@ class RerankingSettings(Section):
         description="Passages of a forward pass or request; the deadline is checked after each. null: 4, with url 32.",
     )
     concurrency: Count = Field(default=2, description="Questions reranked at once; others wait until their deadline.")
-    deadline_ms: Count = Field(
-        default=500,
-        description="Milliseconds from the start of the query until reranking stops; passages without a score follow.",
+    deadline_ms: Count | None = Field(
+        default=None,
+        description="Milliseconds from the start of the query until reranking stops; passages without a score follow. "
+        "null: 500, with url 2000.",
     )
 
     @property
     def passages_per_batch(self) -> int:
         """Passages of a forward pass or request."""
         return self.batch_size or (4 if self.url is None else 32)
+
+    @property
+    def milliseconds_to_deadline(self) -> int:
+        """Milliseconds from the start of the query until reranking stops.
+
+        A server scores all passages in one request: none has a score before the response.
+        """
+        return self.deadline_ms or (500 if self.url is None else 2_000)
 
 
 class ExpansionSettings(Section):
