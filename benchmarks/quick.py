@@ -1,4 +1,4 @@
-"""What a quick run uses in place of models and evaluation sets: word hashes, and data made from examples/."""
+"""What a quick run uses instead of models and evaluation sets: word hashes, and data made from examples/."""
 
 import json
 import re

@@ -39,10 +39,10 @@ class EngineModels:
 
         Args:
             settings: Settings that name the models.
-            embedder: In place of `rag.embedding`.
-            next_embedder: In place of `rag.next_embedding`.
-            reranker: In place of `rag.reranking`.
-            language_model: In place of `language_model`.
+            embedder: Instead of `rag.embedding`.
+            next_embedder: Instead of `rag.next_embedding`.
+            reranker: Instead of `rag.reranking`.
+            language_model: Instead of `language_model`.
 
         Raises:
             ConfigError: The address or the key of a server is invalid.

@@ -139,7 +139,7 @@ MAX_OPERATORS = 32
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetrieverOptions:
-    """What one query sets in place of the settings."""
+    """What one query sets instead of the settings."""
 
     semantic_weight: float | None = None
     """Weight of the dense retriever, 0 for none; None for the setting."""

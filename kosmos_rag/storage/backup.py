@@ -198,7 +198,7 @@ def _revision(file: Path, settings: DatabaseSettings) -> str:
 
 
 def _count_tenants(admin: str) -> int:
-    # A role that policies bind gets an error in place of a count without the rows that they hide.
+    # A role that policies bind gets an error instead of a count without the rows that they hide.
     with translate_errors(), psycopg.connect(admin, options="-c row_security=off") as connection:
         if connection.execute(statement("schema_exists")).fetchone() != (True,):
             return 0

@@ -252,7 +252,7 @@ class EventStreamResponse(Response):
             events: The events.
             warning: Added to the warnings of the sources.
             explain: Include scores and plans; see `to_dict`.
-            encode_item: Encodes the events of another interface, in place of all these.
+            encode_item: Encodes the events of another interface, instead of all these.
         """
         # x-accel-buffering: proxies must not buffer the stream.
         super().__init__(media_type=MEDIA_TYPE, headers={"cache-control": "no-store", "x-accel-buffering": "no"})

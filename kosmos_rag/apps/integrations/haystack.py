@@ -121,7 +121,7 @@ class KosmosDocumentStore:
             principals: What the reader holds.
             subject: Reader for the audit log.
             acl: Principals that may read what is written.
-            engine: An open engine in place of `config`; such a store cannot be serialised.
+            engine: An open engine instead of `config`; such a store cannot be serialised.
         """
         self._parameters: dict[str, Any] = {
             "tenant": tenant,

@@ -472,7 +472,7 @@ class RagSettings(Section):
 
     preset: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="Preset of the whole process, by name or path: its values take the place of the defaults.",
+        description="Preset of the whole process, by name or path: its values replace the defaults.",
     )
     chunking: ChunkingSettings = ChunkingSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()

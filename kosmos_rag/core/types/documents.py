@@ -18,7 +18,7 @@ EVERYONE = "everyone"
 """The principal that every reader of a tenant holds; documents without a narrower list are readable by it."""
 
 PERMISSION_FEED = "kosmos:permission-feed"
-"""In place of an acl: a permission feed names the readers, and the document is unreadable until it does."""
+"""Instead of an acl: a permission feed names the readers, and the document is unreadable until it does."""
 
 METADATA_FIELDS = frozenset({"authors", "categories", "date", "description", "keywords", "tags", "updated"})
 """Metadata that a file may set of itself.

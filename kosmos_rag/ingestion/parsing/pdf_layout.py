@@ -58,7 +58,7 @@ class Paragraph:
     space_above: float = math.inf
     """Distance to the line above, in the usual distance of two lines; infinite at the top of a column."""
     verbatim: str | None = None
-    """Text in place of that of the lines: of a table, of an annotation."""
+    """Text instead of that of the lines: of a table, of an annotation."""
     table: TableText | None = None
     box: Box | None = None
     """Area of a table."""

@@ -82,7 +82,7 @@ class DocumentOptions(Section):
 
     acl: tuple[NotBlank, ...] = Field(default=(EVERYONE,), min_length=1)
     permissions: Annotated[PermissionFeedSpec, BeforeValidator(validate_feed)] | None = None
-    """The feed that names the readers of each document, in place of `acl`."""
+    """The feed that names the readers of each document, instead of `acl`."""
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
     language: str | None = None
 

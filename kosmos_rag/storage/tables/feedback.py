@@ -8,7 +8,7 @@ feedback = Table(
     "feedback",
     metadata,
     tenant_id(),
-    column("id", Uuid),  # follows from who rated what: a second word on it takes the place of the first
+    column("id", Uuid),  # follows from who rated what: a second word on it replaces the first
     time("at"),
     column("subject", Text),
     collection(null=True),  # null: all of them were asked

@@ -2,7 +2,7 @@
 
 A document is retrieved for its whole text. A question needs several tables, and names them by words that occur in some
 names and not in others. So each word takes the best match among the names of a table and its columns (the late
-interaction of ColBERT, Khattab and Zaharia 2020, with words in place of vectors); rare words count more; a table gains
+interaction of ColBERT, Khattab and Zaharia 2020, with words instead of vectors); rare words count more; a table gains
 if its database matches all words of the question.
 """
 

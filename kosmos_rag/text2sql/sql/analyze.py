@@ -165,7 +165,7 @@ class _Analyzer:
         return [self._use(node) for node in nodes if not self._is_table_function(node) and not self._is_cte(node)]
 
     def _is_table_function(self, node: "exp.Table") -> bool:
-        """Return whether a function takes the place of a table."""
+        """Return whether a function replaces a table."""
         from sqlglot import exp
 
         if not isinstance(node.this, exp.Identifier | exp.Func):

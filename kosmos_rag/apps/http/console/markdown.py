@@ -112,7 +112,7 @@ def find_words(text: str, words: Sequence[str], *, without: Iterable[str] = ()) 
 
 
 def _blank(text: str, parts: Iterable[str]) -> str:
-    """Return a text with spaces in place of parts."""
+    """Return a text with spaces instead of parts."""
     for part in parts:
         text = text.replace(part, " " * len(part))
     return text

@@ -27,7 +27,7 @@ document.addEventListener("keydown", (event) => {
   event.target.form.requestSubmit(event.target.form.querySelector("button"));
 });
 
-/** Ask a question, and show its answer in place of the last one, or after it for a follow-up. */
+/** Ask a question, and show its answer instead of the last one, or after it for a follow-up. */
 async function ask(body, followUp) {
   active?.abort();
   const controller = (active = new AbortController());
