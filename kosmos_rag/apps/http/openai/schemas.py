@@ -52,6 +52,14 @@ def _refuse_sizes(value: Any) -> Any:
 Chunking = Annotated[AutoChunking | None, BeforeValidator(_refuse_sizes), Field(description="Only `auto`.")]
 
 
+def _refuse_expiry(value: Any) -> None:
+    if value is not None:
+        raise ValueError("vector stores do not expire here; leave it out, and delete the vector store when it is due")
+
+
+Expiry = Annotated[None, BeforeValidator(_refuse_expiry)]
+
+
 class Attachment(RequestBody):
     """A stored file with attributes."""
 
@@ -66,7 +74,7 @@ class VectorStoreChanges(RequestBody):
     name: Name | None = None
     description: Name | None = None
     metadata: Metadata | None = None
-    expires_after: None = Field(default=None, description="Vector stores do not expire here.")
+    expires_after: Expiry = Field(default=None, description="Vector stores do not expire here.")
 
 
 class VectorStoreRequest(VectorStoreChanges):

@@ -227,8 +227,13 @@ def test_errors__have_the_shape_of_the_sdk(speaking: Speaking) -> None:
             },
         )  # fmt: skip
     assert chunked.value.param == "chunking_strategy"
-    with pytest.raises(openai.BadRequestError, match="expires_after"):
-        client.vector_stores.create(expires_after={"anchor": "last_active_at", "days": 1})
+    for expiring in (
+        lambda: client.vector_stores.create(expires_after={"anchor": "last_active_at", "days": 1}),
+        lambda: client.vector_stores.update(store, expires_after={"anchor": "last_active_at", "days": 1}),
+    ):
+        with pytest.raises(openai.BadRequestError, match="do not expire here") as expired:
+            expiring()
+        assert expired.value.param == "expires_after"
     for attributes in ({"k": "x" * 513}, {"x" * 65: 1}, {str(number): 1 for number in range(17)}, {"a": [1]}):
         with pytest.raises(openai.BadRequestError, match="attributes"):
             client.vector_stores.files.create(store, file_id=upload(client), attributes=attributes)  # type: ignore[arg-type]
