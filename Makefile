@@ -8,7 +8,7 @@ PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
 PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-audit bench-schema bench-schema-full bench-service bench-fairness bench-slo docs models-mpnet clean
+.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-schema bench-schema-full bench-service bench-fairness bench-slo docs models-mpnet clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -118,6 +118,10 @@ bench-schema-full: bench-schema
 
 bench-service: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks.service
+
+# KOSMOS_TEST_CITUS_BIN=FOLDER, as for test-citus.
+bench-citus: $(STAMP)
+	$(BIN)/python -m benchmarks.citus
 
 bench-permissions: $(STAMP)
 	$(BIN)/python -m benchmarks.permissions

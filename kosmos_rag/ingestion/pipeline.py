@@ -163,7 +163,7 @@ class IngestPipeline:
         """
         named = _assign_ids(tenant, collection, documents, recorder)
         try:
-            with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            with self._database.worker.transaction(tenant.id, [EVERYONE], on_node=True) as connection:
                 state = load_state(connection, tenant.id, collection, [key for key, _ in named])
             require_preset(collection, preset_version, state.preset)
             processor = self._processor_for(state.preset)
@@ -434,7 +434,9 @@ class _Run:
                 leased = self.lease.verify(connection, [key for key, _ in unchanged])
                 stored = {key: etag for key, etag in etags.items() if key in leased}
                 update_source_etags(connection, self.tenant.id, stored, collection=self.collection)
-                self.lease.complete(connection, {key: Completion(outcome=Outcome.UNCHANGED) for key in leased})
+                self.lease.complete(
+                    connection, connection, {key: Completion(outcome=Outcome.UNCHANGED) for key in leased}
+                )
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
             return self.recorder.record_failure(documents, error)
         lost_documents = [pending for key, pending in unchanged if key not in leased]
@@ -455,7 +457,7 @@ class _Run:
         try:
             with self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection:
                 leased = self.lease.verify(connection, [key for key, _ in gone])
-                self.lease.complete(connection, {key: Completion(outcome=Outcome.GONE) for key in leased})
+                self.lease.complete(connection, connection, {key: Completion(outcome=Outcome.GONE) for key in leased})
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
             return self.recorder.record_failure(documents, error)
         # A lost lease needs no other outcome: the job is another worker's.

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -48,7 +48,8 @@ class Lease(Protocol):
     """Fencing for concurrent writers.
 
     `verify` comes first, `complete` last in the transaction that writes documents. The documents and the completion of
-    the lease are committed together or not at all.
+    the lease are committed together or not at all. Where the queue is on another server than the tenant, the completion
+    is committed right after the documents: a crash in between repeats the job, which finds its documents unchanged.
     """
 
     def may_start(self, document: PendingDocument) -> bool:
@@ -58,15 +59,23 @@ class Lease(Protocol):
         """
         ...
 
-    def verify(self, connection: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
+    def verify(self, queue: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
         """Return the documents with a valid lease, and lock these leases.
 
         Until the transaction ends.
         """
         ...
 
-    def complete(self, connection: psycopg.Connection, completions: Mapping[uuid.UUID, Completion]) -> None:
-        """Record that verified documents are written or unchanged."""
+    def complete(
+        self, queue: psycopg.Connection, data: psycopg.Connection, completions: Mapping[uuid.UUID, Completion]
+    ) -> None:
+        """Record that verified documents are written or unchanged.
+
+        Args:
+            queue: transaction of the queue; that of `verify`.
+            data: transaction of the tenant's rows.
+            completions: outcomes by document.
+        """
         ...
 
 
@@ -74,10 +83,12 @@ class _NoLease:
     def may_start(self, document: PendingDocument) -> bool:  # noqa: ARG002
         return True
 
-    def verify(self, connection: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:  # noqa: ARG002
+    def verify(self, queue: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:  # noqa: ARG002
         return document_ids
 
-    def complete(self, connection: psycopg.Connection, completions: Mapping[uuid.UUID, Completion]) -> None:
+    def complete(
+        self, queue: psycopg.Connection, data: psycopg.Connection, completions: Mapping[uuid.UUID, Completion]
+    ) -> None:
         pass
 
 
@@ -176,7 +187,7 @@ class Publisher:
         spaces: Sequence[Space] | None,
     ) -> _Batch:
         if spaces is None:
-            with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            with self._database.worker.transaction(tenant.id, [EVERYONE], on_node=True) as connection:
                 spaces = writable_spaces(connection, tenant.id)
         first_space = None if spaces else self._embedders.default_space(tenant.id)
         writable = self._embedders.get_writable([first_space] if first_space else spaces, tenant.name)
@@ -197,12 +208,12 @@ class Publisher:
         """
         vectors, tenant = batch.vectors, batch.tenant
         with ExitStack() as stack:
-            connection = stack.enter_context(self._database.worker.transaction(tenant.id, [EVERYONE]))
-            vectors.load_stored(connection, tenant.id)
+            data, queue = stack.enter_context(self._transaction(tenant))
+            vectors.load_stored(data, tenant.id)
             if vectors.missing > INLINE_TEXTS:
                 stack.close()
                 self._embed(batch)
-                connection = stack.enter_context(self._database.worker.transaction(tenant.id, [EVERYONE]))
+                data, queue = stack.enter_context(self._transaction(tenant))
             else:
                 self._embed(batch)
             prepared = [
@@ -210,7 +221,7 @@ class Publisher:
                 for document, start, end in batch.spans()
             ]
             with self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "write"):
-                completions = self._publish(connection, batch, [document for document, _ in prepared], lease)
+                completions = self._publish(data, queue, batch, [document for document, _ in prepared], lease)
                 stack.close()  # commits
         return [
             _result(document, completions.get(document.id), reused)
@@ -222,11 +233,29 @@ class Publisher:
             batch.vectors.embed_missing(partial(self._telemetry.record, INGESTION_EMBEDDED_CHUNKS))
         self._telemetry.record(INGESTION_EMBEDDED_DOCUMENTS, len(batch.documents))
 
+    @contextmanager
+    def _transaction(self, tenant: TenantRef) -> Iterator[tuple[psycopg.Connection, psycopg.Connection]]:
+        """Open a transaction for the data and one for the queue.
+
+        They are the same one on a single server.
+        """
+        worker = self._database.worker
+        with ExitStack() as stack:
+            # What is entered last commits first: the data before the queue.
+            queue = None if worker.route is None else stack.enter_context(worker.untenanted())
+            data = stack.enter_context(worker.transaction(tenant.id, [EVERYONE], on_node=True))
+            yield data, queue or data
+
     def _publish(
-        self, connection: psycopg.Connection, batch: _Batch, documents: Sequence[PreparedDocument], lease: Lease
+        self,
+        connection: psycopg.Connection,
+        queue: psycopg.Connection,
+        batch: _Batch,
+        documents: Sequence[PreparedDocument],
+        lease: Lease,
     ) -> Mapping[uuid.UUID, Completion]:
         """Publish the documents that are still leased, and complete their leases."""
-        leased = lease.verify(connection, [document.id for document in documents])
+        leased = lease.verify(queue, [document.id for document in documents])
         leased_documents = [document for document in documents if document.id in leased]
         if not leased_documents:
             return {}
@@ -240,7 +269,7 @@ class Publisher:
             )
             for document in leased_documents
         }
-        lease.complete(connection, completions)
+        lease.complete(queue, connection, completions)
         return completions
 
     def _write_alone(
@@ -252,9 +281,9 @@ class Publisher:
         try:
             with (
                 self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "write"),
-                self._database.worker.transaction(batch.tenant.id, [EVERYONE]) as connection,
+                self._transaction(batch.tenant) as (data, queue),
             ):
-                completions = self._publish(connection, batch, [prepared], lease)
+                completions = self._publish(data, queue, batch, [prepared], lease)
         except StatementFailed as error:
             message = f"{prepared.source} was refused by the database: {error}"
             refused = IngestionError(DISK_FULL if is_disk_full(error) else "storage", message)

@@ -2,10 +2,10 @@
 
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import psycopg_pool
@@ -23,6 +23,9 @@ from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.placement import cluster_nodes
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
 from kosmos_rag.storage.sql import statement
+
+if TYPE_CHECKING:
+    from kosmos_rag.storage.node_pools import NodePools
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,11 +87,13 @@ class ConnectionPool:
     """
 
     def __init__(self, conninfo: str, *, role: str, settings: DatabaseSettings) -> None:
+        self.role = role
         self._conninfo = conninfo
-        self._role = role
         self._settings = settings
         self._lock = threading.Lock()
         self._ready = False
+        self.route: Callable[[uuid.UUID], AbstractContextManager[psycopg.Connection]] | None = None
+        """Checks out a connection to the node of a tenant; None where one server has all tenants."""
         self._pool = psycopg_pool.ConnectionPool(
             conninfo,
             min_size=1,
@@ -123,7 +128,7 @@ class ConnectionPool:
             DatabaseUnavailable: no connection to the server.
         """
         with translate_errors(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:
-            return replace(preflight.inspect(connection, self._role), nodes=cluster_nodes(connection))
+            return replace(preflight.inspect(connection, self.role), nodes=cluster_nodes(connection))
 
     def _open(self) -> None:
         with self._lock:
@@ -131,13 +136,13 @@ class ConnectionPool:
                 return
             # A plain connection first: a pool would retry a wrong password until its timeout, and hide the reason.
             with translate_errors(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:
-                preflight.require(connection, self._role)
+                preflight.require(connection, self.role)
             self._pool.open()
             self._ready = True
 
     @contextmanager
     def transaction(
-        self, tenant_id: uuid.UUID, principals: Sequence[str], *, append_only: bool = False
+        self, tenant_id: uuid.UUID, principals: Sequence[str], *, append_only: bool = False, on_node: bool = False
     ) -> Iterator[psycopg.Connection]:
         """Open a transaction for one tenant and its principals.
 
@@ -147,6 +152,7 @@ class ConnectionPool:
             tenant_id: tenant whose rows row-level security shows.
             principals: principals of the reader; the worker role sees the rows of all principals.
             append_only: for the app role to append to the audit log; its rows are on disk after the commit.
+            on_node: the worker role needs no queue in it, so it may be on the tenant's node; the app role never does.
 
         Raises:
             DatabaseUnavailable: no connection to the server.
@@ -156,8 +162,10 @@ class ConnectionPool:
         if not self._ready:
             self._open()
         # A read is a few statements known beforehand; a write needs each result for the next one, and sends megabytes.
-        pipelined = nullcontext if self._role == WORKER else psycopg.Connection.pipeline
-        with translate_errors(), self._checkout() as connection, pipelined(connection), connection.transaction():
+        pipelined = nullcontext if self.role == WORKER else psycopg.Connection.pipeline
+        route = self.route if on_node or self.role == APP else None
+        checkout = self.checkout() if route is None else route(tenant_id)
+        with translate_errors(), checkout as connection, pipelined(connection), connection.transaction():
             if append_only:
                 connection.execute(statement("set_append_transaction"))
                 connection.execute(statement("set_synchronous_commit"))
@@ -176,7 +184,7 @@ class ConnectionPool:
         """
         if not self._ready:
             self._open()
-        with translate_errors(), self._checkout() as connection, connection.transaction():
+        with translate_errors(), self.checkout() as connection, connection.transaction():
             yield connection
 
     @contextmanager
@@ -189,7 +197,7 @@ class ConnectionPool:
         """
         if not self._ready:
             self._open()
-        with translate_errors(), self._checkout() as connection:
+        with translate_errors(), self.checkout() as connection:
             connection.autocommit = True
             try:
                 yield connection
@@ -198,7 +206,8 @@ class ConnectionPool:
                     connection.autocommit = False
 
     @contextmanager
-    def _checkout(self) -> Iterator[psycopg.Connection]:
+    def checkout(self) -> Iterator[psycopg.Connection]:
+        """Check out a connection, outside transactions."""
         with ExitStack() as stack:
             try:
                 connection = stack.enter_context(self._pool.connection())
@@ -231,10 +240,10 @@ class ConnectionPool:
         def used() -> int:
             return max(0, number("pool_size") - number("pool_available"))
 
-        telemetry.gauge(POOL_CONNECTIONS, used, self._role, "used")
-        telemetry.gauge(POOL_CONNECTIONS, lambda: number("pool_available"), self._role, "idle")
-        telemetry.gauge(POOL_WAITING, lambda: number("requests_waiting"), self._role)
-        telemetry.gauge(POOL_WAIT_SECONDS, lambda: number("requests_wait_ms") / 1000, self._role)
+        telemetry.gauge(POOL_CONNECTIONS, used, self.role, "used")
+        telemetry.gauge(POOL_CONNECTIONS, lambda: number("pool_available"), self.role, "idle")
+        telemetry.gauge(POOL_WAITING, lambda: number("requests_waiting"), self.role)
+        telemetry.gauge(POOL_WAIT_SECONDS, lambda: number("requests_wait_ms") / 1000, self.role)
 
     def close(self) -> None:
         """Close all connections; the pool cannot be used afterwards."""
@@ -251,6 +260,18 @@ class Database:
         self._worker = (
             ConnectionPool(self._addresses.worker, role=WORKER, settings=settings) if self._addresses.worker else None
         )
+        self._nodes: list[NodePools] = []
+        if settings.use_nodes:
+            self._use_nodes()
+
+    def _use_nodes(self) -> None:
+        from kosmos_rag.storage.node_pools import NodePools
+
+        for pool, conninfo in ((self.app, self._addresses.app), (self._worker, self._addresses.worker)):
+            if pool is not None and conninfo is not None:
+                nodes = NodePools(pool, conninfo, settings=self._settings)
+                pool.route = nodes.checkout
+                self._nodes.append(nodes)
 
     def open_reader_pool(self, *, size: int) -> ConnectionPool:
         """Return one more pool of the app role.
@@ -303,7 +324,9 @@ class Database:
                 pool.attach(telemetry)
 
     def close(self) -> None:
-        """Close both pools."""
+        """Close both pools, and those of nodes."""
+        for nodes in self._nodes:
+            nodes.close()
         self.app.close()
         if self._worker is not None:
             self._worker.close()

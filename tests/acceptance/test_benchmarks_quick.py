@@ -17,6 +17,7 @@ TABLES = {
     "analytics": r"signals +all +\d+ questions  rank 1 [\d.]+  top 3 [\d.]+",
     "answers": r"analytics, held out, threshold 0\.5: \{'answerable': \d+",
     "audit": r'"who_saw_p50_ms": [\d.]+',
+    "citus": r"publishing, use_nodes \| [\d.]+ \||skipped: it needs --programs",
     "corporate": r"corporate, own +recall@1 [\d.]+  recall@5 [\d.]+",
     "documentation": r"in context [\d.]+, in answer, where answered [\d.]+",
     "dashboards": r"picture: .+\.png",

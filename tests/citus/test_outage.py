@@ -57,11 +57,12 @@ class Outage:
         return next(node.id for node in self.watch.nodes if node.address == self.address)
 
 
-@pytest.fixture
-def outage(local: LocalCluster, settings: Settings, signer: Signer) -> Iterator[Outage]:
+@pytest.fixture(params=[False, True], ids=["through the coordinator", "on the nodes"])
+def outage(local: LocalCluster, settings: Settings, signer: Signer, request: pytest.FixtureRequest) -> Iterator[Outage]:
     """Two tenants with documents, and a job each that no worker has taken."""
     limits = settings.worker.model_copy(update={"processes": 1, "poll_s": 0.2})
-    settings = with_tokens(settings.model_copy(update={"worker": limits}), signer)
+    database = settings.database.model_copy(update={"use_nodes": request.param})
+    settings = with_tokens(settings.model_copy(update={"worker": limits, "database": database}), signer)
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         (port, lost), (_, kept) = tenants_by_port(engine).items()
         node = next(node for node in local.workers if node.port == port)

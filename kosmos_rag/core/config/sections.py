@@ -67,6 +67,11 @@ class DatabaseSettings(Section):
     connect_timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
         default=10.0, description="Seconds to wait for a connection before the server counts as unavailable."
     )
+    use_nodes: bool = Field(
+        default=False,
+        description="On Citus, search and publish on the node of the tenant. "
+        "Clients must reach it by its name in Citus.",
+    )
     statement_timeout_ms: Amount = Field(
         default=30_000, description="Milliseconds after which the server cancels a statement; 0 is no limit."
     )

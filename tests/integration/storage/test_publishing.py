@@ -84,15 +84,18 @@ class Leases:
     def may_start(self, document: PendingDocument) -> bool:
         return True
 
-    def verify(self, connection: psycopg.Connection, document_ids: Sequence[UUID]) -> Collection[UUID]:
-        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+    def verify(self, queue: psycopg.Connection, document_ids: Sequence[UUID]) -> Collection[UUID]:
+        assert queue.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
         self.asked.append(list(document_ids))
         return set(document_ids) - self._lost
 
-    def complete(self, connection: psycopg.Connection, completions: Mapping[UUID, Completion]) -> None:
+    def complete(
+        self, queue: psycopg.Connection, data: psycopg.Connection, completions: Mapping[UUID, Completion]
+    ) -> None:
+        assert queue is data, "a single server commits both together"
         if self._fails:
             raise LeaseLost("taken over while it was written")
-        connection.execute(
+        data.execute(
             "UPDATE kosmos.tenants SET name = name || ' ' || (SELECT string_agg(d.source, ',' ORDER BY d.source) "
             "FROM kosmos.documents d WHERE d.id = ANY (%s)) WHERE tenant_id = %s",
             (list(completions), ACME.id),

@@ -21,12 +21,14 @@ from cachetools import LRUCache
 from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
 from kosmos_rag.core.errors import (
     DISK_FULL,
+    GONE,
     DatabaseUnavailable,
     IngestionError,
     KosmosError,
     ModelUnavailable,
     NodeUnavailable,
     RequestError,
+    SourceError,
     is_disk_full,
 )
 from kosmos_rag.core.telemetry import tracing
@@ -119,18 +121,20 @@ class _JobLeases:
         self._started += 1
         return True
 
-    def verify(self, connection: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
+    def verify(self, queue: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
         """Lock the jobs of these documents whose leases are still valid."""
         documents = {self._jobs[key].token: key for key in document_ids}
-        return {documents[token] for token in lock_leases(connection, list(documents))}
+        return {documents[token] for token in lock_leases(queue, list(documents))}
 
-    def complete(self, connection: psycopg.Connection, completions: Mapping[uuid.UUID, Completion]) -> None:
+    def complete(
+        self, queue: psycopg.Connection, data: psycopg.Connection, completions: Mapping[uuid.UUID, Completion]
+    ) -> None:
         """Finish the jobs, and delete the uploads that they read."""
         jobs = {key: self._jobs[key] for key in completions}
         outcomes = {jobs[key].token: completion.outcome for key, completion in completions.items()}
         chunks = {jobs[key].token: completion.chunks for key, completion in completions.items()}
-        finish(connection, outcomes, chunks)
-        delete_uploads(connection, self._tenant_id, upload_ids(jobs.values()))
+        finish(queue, outcomes, chunks)
+        delete_uploads(data, self._tenant_id, upload_ids(jobs.values()))
 
 
 class _JobOutcomes:
@@ -288,8 +292,15 @@ class DocumentHandler:
         # An upload is deleted with its job; a stored file stays.
         if stored := job.payload.get("upload") or job.payload.get("file"):
             fields = job.payload["document"]
-            with self._database.worker.transaction(job.tenant_id, [EVERYONE]) as connection:
-                data = read_upload(connection, job.tenant_id, uuid.UUID(stored))
+            try:
+                with self._database.worker.transaction(job.tenant_id, [EVERYONE]) as connection:
+                    data = read_upload(connection, job.tenant_id, uuid.UUID(stored))
+            except SourceError as error:
+                if "upload" not in job.payload:
+                    raise
+                # An upload is deleted with the publication of its document. On a cluster the job is committed after it:
+                # a crash in between repeats a job whose document is stored.
+                raise SourceError(GONE, f"upload {stored} was deleted when its document was published") from error
             return SourceDocument(**{**fields, "acl": tuple(fields["acl"])}, data=data)
         return self._source(job.payload["spec"]).load(Entry(**job.payload["entry"]))
 
