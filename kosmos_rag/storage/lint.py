@@ -36,6 +36,10 @@ _DDL = (
     (re.compile(r"\bAS RESTRICTIVE\b"), "a RESTRICTIVE policy turns permissive on the shards"),
     (re.compile(r"\bCREATE (?:CONSTRAINT )?TRIGGER\b"), "triggers are refused on distributed tables"),
     (re.compile(r"\bSECURITY DEFINER\b"), "a SECURITY DEFINER function does not run with a distributed table"),
+    (
+        re.compile(r"\bADD COLUMN (\w+)\b[\s\S]*\bALTER COLUMN \1 SET STORAGE\b"),
+        "SET STORAGE is refused on distributed tables; give it with ADD COLUMN",
+    ),
     (re.compile(r"\bADD COLUMN\b.*\bIDENTITY\b"), "IDENTITY can only be given at creation"),
     (re.compile(r"\bON DELETE SET (?:NULL|DEFAULT)\b"), "ON DELETE SET would set tenant_id too"),
     (re.compile(r"\bMATERIALIZED VIEW\b"), "a materialised view shows the rows of every tenant"),

@@ -11,9 +11,8 @@ depends_on = None
 def upgrade() -> None:
     """Add the columns; documents that exist have neither until they are ingested again."""
     op.execute("ALTER TABLE kosmos.document_versions ADD COLUMN boxes bytea NOT NULL DEFAULT ''")
-    op.execute("ALTER TABLE kosmos.document_versions ADD COLUMN original bytea")
-    # Files are compressed already.
-    op.execute("ALTER TABLE kosmos.document_versions ALTER COLUMN original SET STORAGE EXTERNAL")
+    # Files are compressed already. Citus takes the storage with the column alone.
+    op.execute("ALTER TABLE kosmos.document_versions ADD COLUMN original bytea STORAGE EXTERNAL")
 
 
 def downgrade() -> None:
