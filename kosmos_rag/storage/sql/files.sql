@@ -3,32 +3,17 @@ INSERT INTO kosmos.files (tenant_id, id, filename, bytes, purpose, readers, acl,
 VALUES (%(tenant_id)s, %(file_id)s, %(filename)s, %(bytes)s, %(purpose)s, %(readers)s, %(acl)s, %(now)s)
 
 -- name: list_files
--- One of the two lists is empty: an index gives the order of the other, which an ORDER BY of both orders would sort.
-WITH page AS (
-    (SELECT f.id, f.filename, f.bytes, f.purpose, f.readers, f.created_at
-       FROM kosmos.files f
-      WHERE f.tenant_id = %(tenant_id)s AND %(descending)s
-        AND (%(ids)s::uuid[] IS NULL OR f.id = ANY (%(ids)s))
-        AND (%(purpose)s::text IS NULL OR f.purpose = %(purpose)s)
-        AND (f.created_at, f.id) < (coalesce(%(position)s::timestamptz, 'infinity'),
-                                    coalesce(%(position_id)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
-      ORDER BY f.created_at DESC, f.id DESC
-      LIMIT %(limit)s)
-     UNION ALL
-    (SELECT f.id, f.filename, f.bytes, f.purpose, f.readers, f.created_at
-       FROM kosmos.files f
-      WHERE f.tenant_id = %(tenant_id)s AND NOT %(descending)s
-        AND (%(ids)s::uuid[] IS NULL OR f.id = ANY (%(ids)s))
-        AND (%(purpose)s::text IS NULL OR f.purpose = %(purpose)s)
-        AND (f.created_at, f.id) > (coalesce(%(position)s::timestamptz, '-infinity'),
-                                    coalesce(%(position_id)s::uuid, '00000000-0000-0000-0000-000000000000'))
-      ORDER BY f.created_at, f.id
-      LIMIT %(limit)s)
-)
-SELECT p.id, p.filename, p.bytes, p.purpose, p.readers, p.created_at
-  FROM page p
- ORDER BY CASE WHEN %(descending)s THEN p.created_at END DESC, CASE WHEN %(descending)s THEN p.id END DESC,
-          p.created_at, p.id
+SELECT f.id, f.filename, f.bytes, f.purpose, f.readers, f.created_at
+  FROM kosmos.files f
+ WHERE f.tenant_id = %(tenant_id)s
+   AND (%(ids)s::uuid[] IS NULL OR f.id = ANY (%(ids)s))
+   AND (%(purpose)s::text IS NULL OR f.purpose = %(purpose)s)
+   AND (%(position)s::timestamptz IS NULL
+        OR CASE WHEN %(descending)s THEN (f.created_at, f.id) < (%(position)s::timestamptz, %(position_id)s::uuid)
+                ELSE (f.created_at, f.id) > (%(position)s::timestamptz, %(position_id)s::uuid) END)
+ ORDER BY CASE WHEN %(descending)s THEN f.created_at END DESC, CASE WHEN %(descending)s THEN f.id END DESC,
+          f.created_at, f.id
+ LIMIT %(limit)s
 
 -- name: lock_file
 -- Held by a transaction that attaches the file: it is deleted before it or after it.
@@ -61,10 +46,12 @@ DELETE FROM kosmos.vector_store_files a WHERE a.tenant_id = %(tenant_id)s AND a.
 DELETE FROM kosmos.file_batches b WHERE b.tenant_id = %(tenant_id)s AND b.collection = %(collection)s
 
 -- name: list_vector_stores
--- Collections with a row, a preset, or documents that this reader may read. Documents are counted for the page alone.
+-- Collections with a row, a preset, or documents that this reader may read.
 WITH readable AS (
-    SELECT d.collection, min(d.created_at) AS created_at
+    SELECT d.collection, count(*) AS documents, sum(n.bytes)::bigint AS bytes, min(d.created_at) AS created_at
       FROM kosmos.documents d
+      JOIN kosmos.document_versions n
+        ON n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
      WHERE d.tenant_id = %(tenant_id)s AND (%(ids)s::text[] IS NULL OR d.collection = ANY (%(ids)s))
      GROUP BY d.collection
 ), stored AS (
@@ -77,34 +64,22 @@ WITH readable AS (
      WHERE p.tenant_id = %(tenant_id)s AND (%(ids)s::text[] IS NULL OR p.collection = ANY (%(ids)s))
 ), stores AS (
     SELECT c.collection, coalesce(s.name, c.collection) AS name, s.description, coalesce(s.metadata, '{}') AS metadata,
-           coalesce(s.created_at, p.created_at, r.created_at) AS created_at
+           coalesce(s.created_at, p.created_at, r.created_at) AS created_at, coalesce(r.bytes, 0) AS bytes,
+           coalesce(r.documents, 0) AS documents
       FROM (SELECT collection FROM readable UNION SELECT collection FROM stored
             UNION SELECT collection FROM presets) c
       LEFT JOIN stored s ON s.collection = c.collection
       LEFT JOIN presets p ON p.collection = c.collection
       LEFT JOIN readable r ON r.collection = c.collection
-), page AS (
-    SELECT t.collection, t.name, t.description, t.metadata, t.created_at
-      FROM stores t
-     WHERE %(position)s::timestamptz IS NULL
-        OR CASE WHEN %(descending)s THEN (t.created_at, t.collection) < (%(position)s::timestamptz, %(position_id)s::text)
-                ELSE (t.created_at, t.collection) > (%(position)s::timestamptz, %(position_id)s::text) END
-     ORDER BY CASE WHEN %(descending)s THEN t.created_at END DESC, CASE WHEN %(descending)s THEN t.collection END DESC,
-              t.created_at, t.collection
-     LIMIT %(limit)s
 )
-SELECT t.collection, t.name, t.description, t.metadata, t.created_at, coalesce(c.bytes, 0) AS bytes, c.documents
-  FROM page t
- CROSS JOIN LATERAL (
-    SELECT count(*) AS documents, sum(n.bytes)::bigint AS bytes
-      FROM kosmos.documents d
-      JOIN kosmos.document_versions n
-        ON n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
-     -- The column has the collation of the database, those of the other tables have "C": the index needs one of them.
-     WHERE d.tenant_id = %(tenant_id)s AND d.collection = t.collection COLLATE "default"
- ) c
+SELECT t.collection, t.name, t.description, t.metadata, t.created_at, t.bytes, t.documents
+  FROM stores t
+ WHERE (%(position)s::timestamptz IS NULL
+        OR CASE WHEN %(descending)s THEN (t.created_at, t.collection) < (%(position)s::timestamptz, %(position_id)s::text)
+                ELSE (t.created_at, t.collection) > (%(position)s::timestamptz, %(position_id)s::text) END)
  ORDER BY CASE WHEN %(descending)s THEN t.created_at END DESC, CASE WHEN %(descending)s THEN t.collection END DESC,
           t.created_at, t.collection
+ LIMIT %(limit)s
 
 -- name: attach_file
 -- Attached again, a file keeps its place in the list and gets the new job.
