@@ -281,3 +281,22 @@ def test_documentation__names_commands_that_exist(page: str) -> None:
         command = _command(["kosmos-rag", *words.split()])
         known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
         assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", options)) <= known | {"--help"}, (words, options)
+
+
+def test_citus__has_the_versions_that_were_tried_and_knows_its_nodes() -> None:
+    folder = ROOT / "deploy" / "citus"
+    services = yaml.safe_load((folder / "docker-compose.yml").read_text())["services"]
+    assert set(services) == {"coordinator", "worker1", "worker2", "nodes"}
+    for name in ("coordinator", "worker1", "worker2"):
+        assert services[name]["build"] == "."
+        assert "shared_preload_libraries=citus" in services[name]["command"]
+    assert services["coordinator"]["ports"] == ["127.0.0.1:5433:5432"]
+    assert not any("ports" in services[name] for name in ("worker1", "worker2"))
+    added = re.findall(r"'(\w+)', 5432", " ".join(services["nodes"]["command"]))
+    assert added == ["coordinator", "worker1", "worker2"]
+    assert set(services["nodes"]["depends_on"]) == set(added)
+    dockerfile = (folder / "Dockerfile").read_text()
+    (tried,) = re.findall(r"on Citus (\d+\.\d+)\.\d+, PostgreSQL (\d+)", (ROOT / "docs" / "scale.md").read_text())
+    (image,) = re.findall(r"^FROM citusdata/citus:(\d+\.\d+)\.\d+$", dockerfile, re.MULTILINE)
+    (postgres,) = re.findall(r"postgresql-(\d+)-pgvector", dockerfile)
+    assert (image, postgres) == tried

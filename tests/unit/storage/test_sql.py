@@ -114,6 +114,7 @@ def test_lint_statement__finds(statement: str, finding: str) -> None:
         ("FOREIGN KEY (a, b) REFERENCES x ON DELETE SET NULL", "ON DELETE SET"),
         ("CREATE MATERIALIZED VIEW v AS SELECT 1", "materialised view"),
         ("CREATE POLICY p ON t FOR SELECT USING (a IN (SELECT b FROM c))", "subquery"),
+        ("ALTER TABLE t ADD COLUMN b bytea\nALTER TABLE t ALTER COLUMN b SET STORAGE EXTERNAL", "SET STORAGE"),
         ("ALTER TABLE t ADD COLUMN n bigint GENERATED ALWAYS AS IDENTITY", "IDENTITY"),
     ],
 )
