@@ -33,5 +33,6 @@ def lines_of(text: str, *, start: int = 0, line_start: int = 1, total: int | Non
         total_lines=total or line_end,
         page_start=None,
         page_end=None,
+        total_pages=0,
         chunk_ids=(),
     )

@@ -208,6 +208,7 @@ class AsyncTenant:
     read_lines = _coroutine(Tenant.read_lines)
     read_original = _coroutine(Tenant.read_original)
     rectangles = _coroutine(Tenant.rectangles)
+    render_page = _coroutine(Tenant.render_page)
     sections = _coroutine(Tenant.sections)
     search = _coroutine(Tenant.search)
     context = _coroutine(Tenant.context)

@@ -8,6 +8,7 @@ from kosmos_rag.core.protocols import Embedder, LanguageModel
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import Collections, PipelineCache
+from kosmos_rag.engine.page_images import PageImages
 from kosmos_rag.engine.query import QueryHandler
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
@@ -29,6 +30,7 @@ class EngineComponents:
     pipelines: PipelineCache
     queries: QueryHandler
     background: BackgroundQueue
+    page_images: PageImages
     indexes: IndexMaintenance
     reembedding: Reembedding
     reembedding_factory: Callable[[], Reembedding]

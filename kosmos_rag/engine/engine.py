@@ -19,6 +19,7 @@ from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import CollectionPipelines, Collections, PipelineCache
 from kosmos_rag.engine.components import EngineComponents
 from kosmos_rag.engine.models import EngineModels
+from kosmos_rag.engine.page_images import PageImages
 from kosmos_rag.engine.query import QueryHandler
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.experiments.router import ExperimentRouter
@@ -132,6 +133,7 @@ class Engine:
                 embedder=models.embedder,
             ),
             background=background,
+            page_images=PageImages(settings.ingestion.parsing),
             indexes=indexes,
             reembedding=Reembedding(database, embedders, indexes, settings),
             reembedding_factory=reembedding_factory,

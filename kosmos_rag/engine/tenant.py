@@ -46,6 +46,7 @@ from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.engine.query import QueryRequest, audit_policy
 from kosmos_rag.engine.spaces import TenantSpaces
 from kosmos_rag.ingestion.document import document_id
+from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.permissions import PermissionSync
 from kosmos_rag.ingestion.pipeline import Progress
 from kosmos_rag.ingestion.sources.spec import validate_feed
@@ -500,13 +501,40 @@ class Tenant:
         None where this reader finds no such document, or `ingestion.keep_originals` did not keep its file. The call is
         in the audit log, if one is kept. Raises DatabaseError.
         """
-        app, owner = self._parts.database.app, self._tenant.id
-        found = read_original(app, owner, self._principals, self._collection, document_id)
+        found = self._find_original(document_id)
         if found is None:
             return None
         source, data = found
         self.record_access(AuditKind.SEARCH, f"file of {source}", AuditOutcome.HITS)
         return data
+
+    def render_page(self, document_id: uuid.UUID, page: int) -> bytes | None:
+        """Render a page of a stored PDF file as a PNG.
+
+        None where `read_original` returns none, and for other formats. The call is in the audit log, if one is kept.
+        Raises ParseError where the file has no such page, DatabaseError.
+
+        Args:
+            document_id: The document.
+            page: Number of the page, from 1.
+        """
+        info = next(iter(self.documents(ids=[document_id])), None)
+        if info is None or info.media_type != media_types.PDF:
+            return None
+        if page < 1:
+            raise RequestError(f"page {page} is requested; pages count from 1")
+
+        def read() -> bytes | None:
+            found = self._find_original(document_id)
+            return None if found is None else found[1]
+
+        picture = self._parts.page_images.render((self._tenant.id, document_id, info.version, page), read)
+        if picture is not None:
+            self.record_access(AuditKind.SEARCH, f"page {page} of {info.source}", AuditOutcome.HITS)
+        return picture
+
+    def _find_original(self, document_id: uuid.UUID) -> tuple[str, bytes] | None:
+        return read_original(self._parts.database.app, self._tenant.id, self._principals, self._collection, document_id)
 
     def search(
         self,

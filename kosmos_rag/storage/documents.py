@@ -241,7 +241,7 @@ def read_lines(
         row = connection.execute(statement("lines_of_document"), values).fetchone()
     if listing is None or row is None:
         return None
-    version_id, text, start, total, page_start, page_end, chunk_ids = row
+    version_id, text, start, total, page_start, page_end, total_pages, chunk_ids = row
     return DocumentLines(
         document=_document_info(listing),
         version_id=version_id,
@@ -252,6 +252,7 @@ def read_lines(
         total_lines=total,
         page_start=page_start,
         page_end=page_end,
+        total_pages=total_pages,
         chunk_ids=tuple(chunk_ids),
     )
 

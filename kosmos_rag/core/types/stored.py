@@ -48,6 +48,8 @@ class DocumentLines(Serializable):
     """Of the whole document."""
     page_start: int | None
     page_end: int | None
+    total_pages: int
+    """Of the whole document; 0 where the format has no pages."""
     chunk_ids: tuple[uuid.UUID, ...]
     """The chunks that have text of these lines, in the order of the document."""
 

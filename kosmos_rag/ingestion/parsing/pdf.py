@@ -1,5 +1,6 @@
 """Parse PDF with PDFium: paragraphs of the text layer, pages, headings."""
 
+import io
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,8 @@ _PDFIUM = threading.Lock()
 """Each call of PDFium holds this lock: it is not thread-safe."""
 
 _PARAGRAPH_SEPARATOR = "\n\n"
+_PICTURE_WIDTH, _PICTURE_HEIGHT = 1_400, 4_000
+"""Pixels of a rendered page at most."""
 _MAX_OUTLINE_ENTRIES = 10_000
 """Each entry is searched for on its page; a hostile outline must not make that a day's work."""
 _REPEATED = re.compile(r"(\W)\1+")
@@ -101,6 +104,27 @@ def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> Parsed
         tables=tuple(text.tables),
         boxes=tuple(text.boxes),
     )
+
+
+def render_page(data: bytes, page: int) -> bytes:
+    """Render a page as a PNG, at most 1,400 pixels wide.
+
+    Raises ParseError.
+
+    Args:
+        data: the file.
+        page: number of the page, from 1.
+    """
+    with _PDFIUM, closing(_open(data)) as document:
+        if page > len(document):
+            raise ParseError("unsupported", f"page {page} is requested, and the document has {len(document)} pages")
+        with closing(document[page - 1]) as opened:
+            width, height = opened.get_size()
+            # A hostile page may be of any size, its picture is not.
+            scale = min(_PICTURE_WIDTH / max(width, 1), _PICTURE_HEIGHT / max(height, 1))
+            picture = io.BytesIO()
+            opened.render(scale=scale).to_pil().save(picture, "PNG")
+    return picture.getvalue()
 
 
 def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> _Content:

@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kosmos_rag.core.errors import ParseError
@@ -15,6 +16,7 @@ from kosmos_rag.ingestion.sandbox import fork_server
 from kosmos_rag.ingestion.sandbox.fork_server import ForkServer, ForkServerLost
 from kosmos_rag.ingestion.sandbox.protocol import (
     OUT_OF_MEMORY,
+    PNG,
     Request,
     decode_reply,
     receive_frame,
@@ -42,29 +44,51 @@ def parse_confined(document: SourceDocument, limits: "ParsingSettings") -> Parse
             `too_large` for more text or pages than the limits allow; `not_isolated` where isolation is required and
             not complete.
     """
+    return _read(_exchange_twice(_request(document, limits), document.data, limits))
+
+
+def render_confined(data: bytes, page: int, limits: "ParsingSettings") -> bytes:
+    """Render a page of a PDF in a child process with limits.
+
+    Thread-safe. Returns a PNG. Raises ParseError as `parse_confined` does.
+
+    Args:
+        data: the file.
+        page: number of the page, from 1.
+        limits: time and memory that rendering may take.
+    """
+    request = replace(_request(SourceDocument(source="page.pdf", data=b""), limits), page=page)
+    frame = bytes(_exchange_twice(request, data, limits))
+    if frame.startswith(PNG):
+        return frame
+    _read(bytearray(frame))  # raises the error that the child reports
+    raise _invalid_reply()
+
+
+def _exchange_twice(request: Request, data: bytes, limits: "ParsingSettings") -> bytearray:
     try:
-        return _attempt(document, limits)
+        return _attempt(request, data, limits)
     except ForkServerLost:
         pass
     try:
-        return _attempt(document, limits)
+        return _attempt(request, data, limits)
     except ForkServerLost as error:
         message = "the process that parses files ended twice over this file; check the file and the system's log"
         raise ParseError("crashed", message) from error
 
 
-def _attempt(document: SourceDocument, limits: "ParsingSettings") -> ParsedDocument:
+def _attempt(request: Request, data: bytes, limits: "ParsingSettings") -> bytearray:
     server = fork_server.current()
     if limits.require_isolation and not server.isolation.complete:
         raise ParseError("not_isolated", server.isolation.remedy())
     try:
-        return _exchange(server, document, limits)
+        return _exchange(server, request, data, limits)
     except ForkServerLost:
         fork_server.discard(server)
         raise
 
 
-def _exchange(server: ForkServer, document: SourceDocument, limits: "ParsingSettings") -> ParsedDocument:
+def _exchange(server: ForkServer, request: Request, data: bytes, limits: "ParsingSettings") -> bytearray:
     parent_socket, child_socket = socket.socketpair()
     exit_socket, child_exit_socket = socket.socketpair()
     # However this block ends: closing `exit_socket` kills the child.
@@ -73,12 +97,12 @@ def _exchange(server: ForkServer, document: SourceDocument, limits: "ParsingSett
             server.fork(child_socket, child_exit_socket)
         deadline = time.monotonic() + limits.timeout_s
         try:
-            frame = _send_and_receive(parent_socket, _request(document, limits), document.data, deadline)
+            frame = _send_and_receive(parent_socket, request, data, deadline)
             if frame is None:
                 raise _exit_error(_exit_code(exit_socket, deadline), limits)
         except TimeoutError as error:
             raise _timeout(f"{limits.timeout_s:g} s; raise ingestion.parsing.timeout_s") from error
-    return _read(frame)
+    return frame
 
 
 def _request(document: SourceDocument, limits: "ParsingSettings") -> Request:

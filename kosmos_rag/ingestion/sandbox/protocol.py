@@ -26,6 +26,9 @@ OUT_OF_MEMORY = 3
 
 _LENGTH = struct.Struct("!Q")
 _LARGEST_REQUEST = 2**20
+PNG = b"\x89PNG\r\n\x1a\n"
+"""The first bytes of a picture of a page."""
+_LARGEST_PICTURE = 2**25
 _BESIDE_TEXT = 2**24
 """Bytes of a reply for everything but the text."""
 
@@ -43,6 +46,8 @@ class Request:
     pages: int
     ocr: bool
     hidden_cells: bool
+    page: int = 0
+    """Page of a PDF to render; 0 to parse the file."""
 
     @property
     def output(self) -> OutputLimits:
@@ -55,7 +60,7 @@ class Request:
 
         At worst JSON writes two for one.
         """
-        return 2 * self.text_bytes + _BESIDE_TEXT
+        return _LARGEST_PICTURE if self.page else 2 * self.text_bytes + _BESIDE_TEXT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

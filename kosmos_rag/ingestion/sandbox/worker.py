@@ -5,6 +5,7 @@ import socket
 from kosmos_rag.core.errors import ParseError, first_line
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import parse
+from kosmos_rag.ingestion.parsing.pdf import render_page
 from kosmos_rag.ingestion.sandbox.limits import limit_resources
 from kosmos_rag.ingestion.sandbox.protocol import (
     Failure,
@@ -25,14 +26,17 @@ def work(connection: socket.socket) -> None:
     request = receive_request(connection)
     limit_resources(memory_bytes=request.memory_bytes, cpu_s=request.cpu_s)
     data = bytes(receive_frame(connection, request.memory_bytes))
-    reply = encode_reply(_parsed(request, data))
+    result = _result(request, data)
+    reply = result if isinstance(result, bytes) else encode_reply(result)
     if len(reply) > request.largest_reply:
-        reply = encode_reply(Failure(code="too_large", message="the file has too many headings; split the file"))
+        reply = encode_reply(Failure(code="too_large", message="the result is too large; split the file"))
     send_frame(connection, reply)
 
 
-def _parsed(request: Request, data: bytes) -> ParsedDocument | Failure:
+def _result(request: Request, data: bytes) -> ParsedDocument | Failure | bytes:
     try:
+        if request.page:
+            return render_page(data, request.page)
         document = document_of(request, data)
         return parse(document, request.output, ocr=request.ocr, hidden_cells=request.hidden_cells)
     except ParseError as error:

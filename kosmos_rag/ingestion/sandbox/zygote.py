@@ -2,8 +2,6 @@
 
 It imports the parsers once, so that a child costs milliseconds.
 
-It imports the parsers once, so that a child costs milliseconds.
-
 It has one thread and nothing of the environment it was started from; `isolation` closes its children off. Run as a
 module with the control socket as standard input; it ends when that closes.
 """

@@ -94,6 +94,7 @@ SELECT v.id, s.text, s.start, cardinality(l.lines),
        CASE WHEN cardinality(v.pages) > 0 THEN greatest(1, width_bucket(s.start, v.pages)) END,
        CASE WHEN cardinality(v.pages) > 0
             THEN greatest(1, width_bucket(s.start + greatest(length(s.text), 1) - 1, v.pages)) END,
+       cardinality(v.pages),
        ARRAY(SELECT c.id
                FROM kosmos.chunks c
               WHERE c.tenant_id = %(tenant_id)s AND c.version_id = v.id

@@ -6,6 +6,7 @@ import fpdf
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import AuditKind
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import opened
@@ -40,10 +41,17 @@ def test_file__is_stored_for_the_readers_of_its_document(keeping: Settings, tena
             engine.tenant(f"{tenant_name}-other"),
             engine.tenant(tenant_name, principals=["department:hr"], collection="another"),
         ]
+        picture = reader.render_page(info.id, 2)
+        assert picture
+        assert picture.startswith(b"\x89PNG")
         for other in others:
+            assert other.render_page(info.id, 2) is None
             assert other.read_original(info.id) is None
             assert other.rectangles(info.id, 0, 1000) == []
         assert reader.read_original(uuid.uuid4()) is None
+        assert reader.render_page(uuid.uuid4(), 1) is None
+        with pytest.raises(ParseError, match="page 3 is requested, and the document has 2 pages"):
+            reader.render_page(info.id, 3)
 
 
 def test_file__is_dropped_and_stored_as_the_settings_change(
@@ -75,8 +83,11 @@ def test_file__that_is_read_is_in_the_audit_log(keeping: Settings, tenant_name: 
         tenant.ingest(SourceDocument(source="leave.pdf", data=_pdf()))
         (info,) = tenant.documents()
         assert tenant.read_original(info.id)
-        events = tenant.audit.find()
-        assert [(event.kind, event.question) for event in events] == [(AuditKind.SEARCH, "file of leave.pdf")]
+        for _ in range(2):  # the second picture is a kept one
+            assert tenant.render_page(info.id, 1)
+        events = [(event.kind, event.question) for event in tenant.audit.find()]
+        page = (AuditKind.SEARCH, "page 1 of leave.pdf")
+        assert events == [page, page, (AuditKind.SEARCH, "file of leave.pdf")]
 
 
 def test_rectangles__are_those_of_the_cited_lines(engine: Engine, tenant_name: str) -> None:

@@ -1,6 +1,7 @@
 """Pages of the console: questions and answers, sources, the inspector, signing in."""
 
 import uuid
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from kosmos_rag.apps.http.console.answers import AnswerPageEvents, Asked, build_
 from kosmos_rag.apps.http.console.api_reference import build_reference
 from kosmos_rag.apps.http.console.examples import example_questions
 from kosmos_rag.apps.http.console.inspector import inspect_result
-from kosmos_rag.apps.http.console.links import parse_span, parse_spans
+from kosmos_rag.apps.http.console.links import Span, parse_span, parse_spans
 from kosmos_rag.apps.http.console.pages import PageRoute, home_path, read_form, redirect, render_page
 from kosmos_rag.apps.http.console.rendering import assets, assets_version
 from kosmos_rag.apps.http.console.sessions import (
@@ -23,7 +24,13 @@ from kosmos_rag.apps.http.console.sessions import (
     clear_credentials,
     store_credentials,
 )
-from kosmos_rag.apps.http.console.source_view import CONTEXT_LINES, PAGE_LINES, build_source_view
+from kosmos_rag.apps.http.console.source_view import (
+    CONTEXT_LINES,
+    PAGE_LINES,
+    PageView,
+    build_page_view,
+    build_source_view,
+)
 from kosmos_rag.apps.http.dependencies import Caller
 from kosmos_rag.apps.http.routes import resources
 from kosmos_rag.apps.http.routes.search import start_answer
@@ -174,8 +181,11 @@ async def source(
     line: Annotated[int, Query(ge=1, le=10**9)] = 1,
     span: str | None = None,
     mark: Annotated[list[str] | None, Query()] = None,
+    page: Annotated[int | None, Query(ge=1, le=10**6)] = None,
 ) -> Response:
     """Show a document around a line.
+
+    Of a PDF whose file is stored, the page too.
 
     Args:
         request: the request.
@@ -185,6 +195,7 @@ async def source(
         line: the first cited line.
         span: the cited characters, `start-end`.
         mark: spans to highlight within them.
+        page: the page to show; None for that of the first cited line.
     """
     first = max(1, line - CONTEXT_LINES)
     document_lines = await caller.run(_lines, caller.tenant(), document_id, first, cited=version is not None)
@@ -193,6 +204,7 @@ async def source(
     # Spans are valid in the cited version only.
     changed = version is not None and version != document_lines.document.version
     passage, marks = (None, []) if changed else (parse_span(span), parse_spans(mark or []))
+    page_view = await caller.run(_page_view, caller.tenant(), document_lines, marks or [passage or (0, 0)], page)
     return render_page(
         request,
         "source.html",
@@ -201,7 +213,44 @@ async def source(
         passage=passage,
         changed=changed,
         cited_version=version,
+        page_view=page_view,
+        page_url=lambda number: f"{request.url.path}?{request.url.include_query_params(page=number).query}",
     )
+
+
+@router.get("/documents/{document_id}/pages/{page}")
+async def page_picture(caller: ConsoleReader, document_id: uuid.UUID, page: int) -> Response:
+    """Return the picture of a page of a stored PDF."""
+    picture = await caller.run(caller.tenant().render_page, document_id, page)
+    if picture is None:
+        raise NotFound("there is no such page, or none that you may read")
+    return Response(picture, media_type="image/png", headers={"x-content-type-options": "nosniff"})
+
+
+@router.get("/documents/{document_id}/original")
+async def original(caller: ConsoleReader, document_id: uuid.UUID) -> Response:
+    """Return the stored file of a document."""
+    return await resources.original(document_id, caller)
+
+
+def _page_view(
+    tenant: Tenant, document_lines: DocumentLines, spans: Sequence[Span], page: int | None
+) -> PageView | None:
+    """Return the view of a page.
+
+    None where the format has none, or the file is not stored.
+    """
+    document = document_lines.document
+    rectangles = [
+        rectangle
+        for start, end in spans
+        for rectangle in tenant.rectangles(document.id, start, end, version=document.version)
+    ]
+    number = page or (rectangles[0].page if rectangles else document_lines.page_start or 1)
+    if number > document_lines.total_pages:
+        return None
+    picture = tenant.render_page(document.id, number)
+    return None if picture is None else build_page_view(picture, number, rectangles)
 
 
 def _lines(tenant: Tenant, document_id: uuid.UUID, first: int, *, cited: bool) -> DocumentLines | None:

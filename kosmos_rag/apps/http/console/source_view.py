@@ -1,11 +1,12 @@
 """View model of a source page: numbered lines and highlighted spans."""
 
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from kosmos_rag.apps.http.console.links import Span
-from kosmos_rag.core.types import DocumentLines
+from kosmos_rag.core.types import DocumentLines, Rectangle
 
 CONTEXT_LINES = 24
 """Lines to show before the cited ones."""
@@ -13,6 +14,7 @@ PAGE_LINES = 240
 """Lines on a page."""
 _MAX_CHARS = 120_000
 """Characters on a page: a line may be as long as its document."""
+_PNG_SIZE = struct.Struct(">II")
 _LEADING_CHARS = 2000
 """Characters to show before the passage in such a line."""
 
@@ -48,6 +50,38 @@ class SourceView:
     """`line` parameter of the previous page; None on the first one."""
     after: int | None
     """`line` parameter of the next page; None on the last one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PageView:
+    """A page of a PDF as the source page shows it."""
+
+    number: int
+    width: int
+    height: int
+    """Pixels of its picture."""
+    rectangles: tuple[Rectangle, ...]
+    """The cited lines on it."""
+    cited_pages: tuple[int, ...]
+    """All pages with cited lines."""
+
+
+def build_page_view(picture: bytes, number: int, rectangles: Sequence[Rectangle]) -> PageView:
+    """Build the view of a page.
+
+    Args:
+        picture: the page as a PNG.
+        number: its number.
+        rectangles: the cited lines on all pages.
+    """
+    width, height = _PNG_SIZE.unpack_from(picture, 16)
+    return PageView(
+        number=number,
+        width=width,
+        height=height,
+        rectangles=tuple(rectangle for rectangle in rectangles if rectangle.page == number),
+        cited_pages=tuple(sorted({rectangle.page for rectangle in rectangles})),
+    )
 
 
 def build_source_view(document_lines: DocumentLines, *, passage: Span | None, marks: Sequence[Span]) -> SourceView:

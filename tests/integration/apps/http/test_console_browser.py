@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import fpdf
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.slow
 QUESTION = "How many days of paid annual leave do full-time employees receive?"
 SENTENCE = "All full-time employees receive 20 days of paid annual leave per year."
 LEAVE = f"# Leave\n\n## Annual\n\n{SENTENCE}\n\n" + "Another line of the handbook.\n\n" * 300
+PER_DIEM = "The per diem for travel abroad is 55 euros."
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 WRITTEN = f"## Leave\n\n- **{SENTENCE[:-1]}** [1].\n- The moon belongs to the company [1].\n\n{HOSTILE} [1]"
 _KEPT: list[object] = []
@@ -67,6 +69,7 @@ def served(loaded_settings: Settings, server: Server, template: str, signer: Sig
                 "service.rates.subject_per_minute": 0,
                 "rag.answer.mode": "generative",
                 "rag.answer.history_turns": 2,
+                "ingestion.keep_originals": True,
             },
         )
         wanted = wanted.model_copy(
@@ -76,6 +79,7 @@ def served(loaded_settings: Settings, server: Server, template: str, signer: Sig
             engine.tenant("acme").ingest(
                 [
                     SourceDocument(source="leave.md", data=LEAVE.encode()),
+                    SourceDocument(source="travel.pdf", data=_pdf("Travel", "Conferences", PER_DIEM)),
                     SourceDocument(
                         source="bonus.md", data=f"# Bonus {HOSTILE}\n\nThe bonus {HOSTILE} is paid.\n".encode()
                     ),
@@ -83,6 +87,15 @@ def served(loaded_settings: Settings, server: Server, template: str, signer: Sig
             )
             with serving(engine, signer) as started:
                 yield started
+
+
+def _pdf(*pages: str) -> bytes:
+    file = fpdf.FPDF()
+    file.set_font("helvetica", size=14)
+    for text in pages:
+        file.add_page()
+        file.multi_cell(0, text=text)
+    return bytes(file.output())
 
 
 def _markdown(name: str, data: bytes) -> "FilePayload":
@@ -163,6 +176,36 @@ def test_answer__streams_as_text_with_links_and_leads_to_its_sources(browser: "B
         assert page.locator(".answer").count() == 2
         assert len(page.input_value(".answer + .answer input[name=history] >> nth=0")) > len(WRITTEN)
         page.goto(page.get_attribute(".answer .text a.marker >> nth=0", "href") or "/")
+
+
+def test_citation_of_a_pdf__shows_the_page_with_its_lines_marked(browser: "Browser", served: Running) -> None:
+    with opened(browser, served) as page:
+        _ask(page, "What is the per diem for travel abroad?")
+        with page.expect_response(re.compile("/pages/1$")) as picture:
+            page.click(".answer .text a.marker >> nth=0")
+        assert picture.value.headers["content-type"] == "image/png"
+        page.wait_for_selector("#reader .sheet rect")
+        for place in ("#reader ", ""):
+            if not place:
+                page.goto(page.get_attribute(".answer .text a.marker >> nth=0", "href") or "")
+            for number in (2, 3):
+                page.click(f"{place}.sheet >> text=Next cited page")
+                page.wait_for_selector(f"{place}.sheet >> text=page {number} of 3")
+            sheet = page.locator(f"{place}.sheet")
+            mark, shown = sheet.locator("rect").bounding_box(), sheet.locator("svg").bounding_box()
+            assert mark
+            assert shown
+            assert 0.3 * shown["width"] < mark["width"] < 0.7 * shown["width"]
+            assert mark["y"] - shown["y"] < 0.1 * shown["height"]
+            sheet.get_by_label("Enlarge").check()
+            enlarged = sheet.locator("svg").bounding_box()
+            assert enlarged
+            assert round(enlarged["width"] / shown["width"], 1) == 2
+            sheet.get_by_text("Previous page").click()
+            page.wait_for_selector(f"{place}.sheet >> text=page 2 of 3")
+        with page.expect_download() as original:
+            page.click("text=Download the original")
+        assert original.value.suggested_filename == "travel.pdf"
 
 
 def test_answer__can_be_stopped_and_keeps_its_sources(browser: "Browser", served: Running) -> None:

@@ -1,5 +1,6 @@
 """Each file in a process of its own: the same documents, and an end with a code for everything else."""
 
+import io
 import os
 import signal
 import sys
@@ -8,14 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+import fpdf
 import pytest
+from PIL import Image
 
 from kosmos_rag.core.config import ParsingSettings
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing import parse
 from kosmos_rag.ingestion.sandbox import fork_server
-from kosmos_rag.ingestion.sandbox.client import parse_confined
+from kosmos_rag.ingestion.sandbox.client import parse_confined, render_confined
 from tests.unit.ingestion.sandbox.files import many_objects, wide_workbook
 from tests.unit.ingestion.sandbox.zygotes import busy_child, children, is_alive, until, zygote
 
@@ -232,3 +235,18 @@ def test_zygote__never_imports_models_or_settings() -> None:
     assert "pdfium" in maps
     for name in ("torch", "onnxruntime", "psycopg", "pydantic_core"):
         assert name not in maps
+
+
+@pytest.mark.parametrize(
+    ("size", "shape"), [((100, 200), (1400, 2800)), ((3, 5_000), (3, 4000)), ((5_000, 3), (1400, 1))]
+)
+def test_render_confined__bounds_the_picture_of_any_page(size: tuple[int, int], shape: tuple[int, int]) -> None:
+    file = fpdf.FPDF(unit="pt", format=size)
+    file.add_page()
+    with Image.open(io.BytesIO(render_confined(bytes(file.output()), 1, LIMITS))) as picture:
+        assert all(abs(found - wanted) <= 1 for found, wanted in zip(picture.size, shape, strict=True)), picture.size
+
+
+def test_render_confined__reports_what_is_no_pdf() -> None:
+    with pytest.raises(ParseError):
+        render_confined(b"%PDF-1.7 and no more", 1, LIMITS)

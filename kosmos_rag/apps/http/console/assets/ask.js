@@ -231,29 +231,51 @@ function hidePreview() {
 
 let openLink = null; // the link whose source is shown
 
-reply?.addEventListener("click", async (event) => {
-  const link = event.target.closest("a[data-source]");
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
-  event.preventDefault();
-  hidePreview();
-  try {
-    const source = await fetchPart(link.href, "article.source");
-    openReader(source, link);
-  } catch {
-    location.assign(link.href);
-  }
-});
+for (const part of [reply, reader]) {
+  part?.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-source]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    hidePreview();
+    // A link within the source is to another page of it: the citation stays the same.
+    showSource(link.href, part === reader ? openLink : link);
+  });
+}
 
-function openReader(source, link) {
+async function showSource(href, link) {
+  try {
+    openReader(await fetchPart(href, "article.source"), href, link);
+  } catch {
+    location.assign(href);
+  }
+}
+
+/** The citation before or after one in its answer, each source place once. */
+function neighbour(link, step) {
+  const links = [...(link.closest(".answer")?.querySelectorAll(".text a[data-source]") ?? [])];
+  const distinct = links.filter((one, index) => links.findIndex((other) => other.href === one.href) === index);
+  const index = distinct.findIndex((one) => one.href === link.href);
+  return index < 0 ? undefined : distinct[index + step];
+}
+
+function createButton(text, act) {
+  const button = createElement("button", "plain", text);
+  button.type = "button";
+  button.addEventListener("click", act);
+  return button;
+}
+
+function openReader(source, href, link) {
   openLink?.removeAttribute("aria-current");
   openLink = link;
   link.setAttribute("aria-current", "true");
-  const closeButton = createElement("button", "plain", "Close");
-  closeButton.type = "button";
-  closeButton.addEventListener("click", () => closeReader());
+  const closeButton = createButton("Close", () => closeReader());
   const pageLink = createElement("a", "plain", "Open as a page");
-  pageLink.href = link.href;
-  reader.replaceChildren(createElement("div", "bar", [pageLink, closeButton]), source);
+  pageLink.href = href;
+  const steps = [["Previous citation", neighbour(link, -1)], ["Next citation", neighbour(link, 1)]]
+    .filter(([, target]) => target)
+    .map(([text, target]) => createButton(text, () => showSource(target.href, target)));
+  reader.replaceChildren(createElement("div", "bar", [...steps, pageLink, closeButton]), source);
   reader.hidden = false;
   document.body.classList.add("reader-open");
   const cited = reader.querySelector("#cited, mark");

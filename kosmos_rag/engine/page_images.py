@@ -1,0 +1,48 @@
+"""Pictures of pages of stored PDF files."""
+
+import threading
+import uuid
+from collections.abc import Callable
+
+from cachetools import LRUCache
+
+from kosmos_rag.core.config import ParsingSettings
+from kosmos_rag.ingestion.sandbox.client import render_confined
+
+_CACHED_BYTES = 64 * 2**20
+
+PageKey = tuple[uuid.UUID, uuid.UUID, int, int]
+"""Tenant, document, version, page."""
+
+
+class PageImages:
+    """Renders pages, and keeps the latest pictures. Thread-safe.
+
+    A caller checks that the reader may read the document before it asks.
+    """
+
+    def __init__(self, limits: ParsingSettings) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._cached: LRUCache[PageKey, bytes] = LRUCache(_CACHED_BYTES, getsizeof=len)
+
+    def render(self, key: PageKey, read: Callable[[], bytes | None]) -> bytes | None:
+        """Return the picture of a page as a PNG.
+
+        None where the file is not stored. Raises ParseError.
+
+        Args:
+            key: the page.
+            read: reads the file, where the picture is not kept.
+        """
+        with self._lock:
+            if (kept := self._cached.get(key)) is not None:
+                return kept
+        data = read()
+        if data is None:
+            return None
+        picture = render_confined(data, key[-1], self._limits)
+        if len(picture) <= _CACHED_BYTES:
+            with self._lock:
+                self._cached[key] = picture
+        return picture
