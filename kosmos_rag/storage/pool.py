@@ -163,7 +163,8 @@ class ConnectionPool:
             self._open()
         # A read is a few statements known beforehand; a write needs each result for the next one, and sends megabytes.
         pipelined = nullcontext if self.role == WORKER else psycopg.Connection.pipeline
-        route = self.route if on_node or self.role == APP else None
+        # The coordinator numbers the events of the audit log.
+        route = self.route if not append_only and (on_node or self.role == APP) else None
         checkout = self.checkout() if route is None else route(tenant_id)
         with translate_errors(), checkout as connection, pipelined(connection), connection.transaction():
             if append_only:
