@@ -13,7 +13,10 @@ from typing import NamedTuple
 from kosmos_rag.storage.provision import APP, OWNER, WORKER
 
 _TENANT = "(tenant_id = kosmos.current_tenant())"
-_READABLE = "((tenant_id = kosmos.current_tenant()) AND (acl && kosmos.current_principals()))"
+_READABLE = (
+    "((tenant_id = kosmos.current_tenant()) AND ((('everyone'::text = ANY (acl))"
+    " AND (current_setting('kosmos.everyone'::text, true) = 'on'::text)) OR (acl && kosmos.current_principals())))"
+)
 _EXPIRED = "(at < kosmos.audit_expired_before())"
 
 WITH_ACL = frozenset(
@@ -126,7 +129,7 @@ FUNCTIONS = {
         "28342d976ce7cd265ac3b3c0aa5370616481a183fd14e7f241d5574324a60953"
     ),
     "new_job_id()": "8281513a0e5695549f9c3b60d395f1fc6ed5d03b3a497d49db0037aae1acb77b",
-    "set_tenant_context(uuid, text[])": "3e232c5083a1e67c64e43b6c57734454b1fbc232f21872acf902cf4503d37be4",
+    "set_tenant_context(uuid, text[])": "158239c494848fe473a41858b78ecb9da4ba0e14b90b7d25dfb1393d244794f7",
     "set_vector_search(integer, integer)": "0f54b2eefdef703d86df0753b6b8af0d940d901355316782da4674759951550a",
     "visible_principals(text[])": "11b134d1731c6bcb8500198325daf15b5bf47a58f7f803095c25ab63395baf96",
 }

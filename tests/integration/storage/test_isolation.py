@@ -153,9 +153,14 @@ def test_table__shows_nothing_without_a_tenant_and_one_tenant_with_it(
 def test_table__hides_rows_from_a_reader_without_the_principal(
     table: str, two_tenants: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
+    count = f"SELECT count(*) FROM kosmos.{table}".encode()
     with psycopg.connect(database.url) as connection:
-        connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant(f"{tenant_name}-a").id, ["finance"]))
-        assert connection.execute(f"SELECT count(*) FROM kosmos.{table}".encode()).fetchone() == (0,)
+        # The same connection showed them to the reader before.
+        for principals, hidden in (([EVERYONE, "finance"], False), (["finance"], True), ([], True)):
+            values = (tenant(f"{tenant_name}-a").id, principals)
+            connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", values)
+            assert (connection.execute(count).fetchone() == (0,)) is hidden
+            connection.commit()
 
 
 @pytest.mark.parametrize("table", TABLES)

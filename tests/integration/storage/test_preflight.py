@@ -14,7 +14,10 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.setup import set_up
 
 POLICY = "tenant_id = kosmos.current_tenant()"
-READ = f"{POLICY} AND acl && kosmos.current_principals()"
+READ = (
+    f"{POLICY} AND ('everyone' = ANY (acl) AND current_setting('kosmos.everyone', true) = 'on'"
+    " OR acl && kosmos.current_principals())"
+)
 
 # What an accident or a careless change could do to the catalogue, and what the preflight says of it.
 MUTANTS = {
@@ -94,7 +97,7 @@ MUTANTS = {
     ),
     # A policy that holds the right text, and lets other rows through.
     "text of the tenant in a comparison": (
-        f"ALTER POLICY app_read ON kosmos.chunks USING ('{READ}' <> section[1])",
+        f"ALTER POLICY app_read ON kosmos.chunks USING ($${READ}$$ <> section[1])",
         "policy app_read on kosmos.chunks is not as migrated",
     ),
     "tenant tested for being known": (
@@ -111,6 +114,13 @@ MUTANTS = {
     ),
     "acl contained in nothing": (
         f"ALTER POLICY app_read ON kosmos.chunks USING ({POLICY} AND (acl && kosmos.current_principals()) IS NOT NULL)",
+        "policy app_read on kosmos.chunks is not as migrated",
+    ),
+    "rows for everyone without the setting": (
+        (
+            "ALTER POLICY app_read ON kosmos.chunks "
+            f"USING ({POLICY} AND ('everyone' = ANY (acl) OR acl && kosmos.current_principals()))"
+        ),
         "policy app_read on kosmos.chunks is not as migrated",
     ),
     "check of the queue's policy": (
