@@ -49,6 +49,7 @@ Cursor = Annotated[
 ]
 
 _MAX_RELOADED = 1000
+_LAST = 2**31 - 1
 """Recurring sources that one call queues."""
 
 _TEXT = {"type": "string"}
@@ -241,8 +242,8 @@ async def _get_document(document_id: uuid.UUID, caller: Caller) -> DocumentInfo:
 async def rectangles(
     document_id: uuid.UUID,
     caller: Reader,
-    start: Annotated[int, Query(ge=0, description="First character of the span, as a citation has it.")],
-    end: Annotated[int, Query(ge=0, description="The character after its last one.")],
+    start: Annotated[int, Query(ge=0, description="First character of the span, as a citation has it.")] = 0,
+    end: Annotated[int, Query(ge=0, description="The character after its last one; else all of the document.")] = _LAST,
     version: Annotated[int | None, Query(ge=1, description="The version that the span is of.")] = None,
 ) -> RectangleList:
     """Return the places of a span on the pages of a PDF.

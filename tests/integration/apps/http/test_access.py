@@ -199,6 +199,8 @@ def test_tokens__say_what_may_be_read(running: Running) -> None:
 OPENAI = "/openai/v1"
 FOREIGN = [
     ("GET", "/v1/documents/{document}"),
+    ("GET", "/v1/documents/{document}/original"),
+    ("GET", "/v1/documents/{document}/rectangles"),
     ("PATCH", "/v1/documents/{document}"),
     ("DELETE", "/v1/documents/{document}"),
     ("GET", "/v1/jobs/{job}"),
