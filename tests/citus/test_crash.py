@@ -25,7 +25,7 @@ _COMMITS_SLOWLY = ("commit_delay = 100000", "commit_siblings = 0")
 
 
 @pytest.mark.parametrize("use_nodes", [False, True], ids=["through the coordinator", "on the nodes"])
-@pytest.mark.parametrize("crashes", [3, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("crashes", [3, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])])
 def test_crash__between_the_two_commits_repeats_the_job_and_has_its_effect_once(
     local: LocalCluster, settings: Settings, name: str, crashes: int, use_nodes: bool
 ) -> None:
