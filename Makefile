@@ -8,7 +8,7 @@ PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
 PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo test test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-schema bench-schema-full bench-service bench-fairness bench-slo docs models-mpnet clean
+.PHONY: demo test compiled-tests test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-schema bench-schema-full bench-service bench-fairness bench-slo docs models-mpnet clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -37,8 +37,13 @@ demo: $(STAMP)
 unexport PYTHONDONTWRITEBYTECODE
 
 # Processes with a server each, two for each of two cores: the tests wait about as long as they compute.
-test: check
+test: $(STAMP)
+	$(MAKE) -j2 check compiled-tests
 	$(BIN)/python -m pytest -m "not slow" -n 4 --dist loadfile --no-loadscope-reorder
+
+# pytest rewrites the assertions of each module once: here, while the types are checked, and not in each of its processes.
+compiled-tests: $(STAMP)
+	-@$(BIN)/python -m pytest --collect-only -q > /dev/null
 
 # What takes longer than ten seconds, and every property with all its examples.
 test-slow: $(STAMP)
