@@ -1,5 +1,6 @@
 """The console in a browser: answers stream, citations open their source, and nothing is wrong on any page."""
 
+import json
 import multiprocessing
 import re
 import time
@@ -137,6 +138,12 @@ def _ask(page: "Page", question: str = QUESTION) -> None:
     page.wait_for_selector("[data-edit]")
 
 
+def _turns(page: "Page") -> list[tuple[str, str]]:
+    """Return the conversation that a follow-up question sends."""
+    turns = json.loads(page.input_value(".follow-up [name=history]"))
+    return [(turn["question"], turn["answer"]) for turn in turns]
+
+
 def test_answer__streams_as_text_with_links_and_leads_to_its_sources(browser: "Browser", served: Running) -> None:
     with opened(browser, served, permissions=["clipboard-read", "clipboard-write"]) as page:
         _ask(page)
@@ -170,11 +177,13 @@ def test_answer__streams_as_text_with_links_and_leads_to_its_sources(browser: "B
         page.fill(".rate input[name=comment]", "It is 25 days.")
         page.click(".rate >> text=Send")
         page.wait_for_selector("text=Thank you.")
+        ((asked, answered),) = _turns(page)
+        assert (asked, answered.partition("<")[0]) == (QUESTION, WRITTEN.partition("<")[0])
         page.fill(".follow-up textarea", "And per month?")
         page.press(".follow-up textarea", "Enter")
         page.wait_for_selector(".answer + .answer [data-edit]")
         assert page.locator(".answer").count() == 2
-        assert len(page.input_value(".answer + .answer input[name=history] >> nth=0")) > len(WRITTEN)
+        assert [question for question, _ in _turns(page)] == [QUESTION, "And per month?"]
         page.goto(page.get_attribute(".answer .text a.marker >> nth=0", "href") or "/")
 
 
@@ -211,11 +220,14 @@ def test_citation_of_a_pdf__shows_the_page_with_its_lines_marked(browser: "Brows
 def test_answer__can_be_stopped_and_keeps_its_sources(browser: "Browser", served: Running) -> None:
     with opened(browser, served) as page:
         _ask(page)
-        page.fill(".follow-up textarea", "And on the moon?")
-        page.press(".follow-up textarea", "Enter")
-        page.click(".stop")
-        page.wait_for_selector("text=Stopped.")
-        assert page.locator(".follow-up textarea").is_visible()
+        followed = ["And on the moon?", "And on that moon?"]
+        for question in followed:
+            page.fill(".follow-up textarea", question)
+            page.press(".follow-up textarea", "Enter")
+            page.click(".stop")
+            page.wait_for_selector(f".answer:has-text('{question}') >> text=Stopped.")
+            assert page.locator(".follow-up textarea").is_visible()
+        assert page.locator(".answer h2.question").all_inner_texts() == [QUESTION, *followed]
         page.fill("#question", "How many days of paid annual leave do full-time employees of the moon receive?")
         page.press("#question", "Enter")
         page.wait_for_selector("text=Writing …")

@@ -38,7 +38,7 @@ async function ask(body, followUp) {
     createElement("p", "progress", ""),
   ]);
   if (followUp) {
-    followUp.closest(".answer").after(article);
+    reply.append(article); // after the questions that were stopped, too
     followUp.hidden = true;
   } else {
     reply.replaceChildren(article);
