@@ -264,6 +264,7 @@ class TenantJobs:
         *,
         ids: Sequence[uuid.UUID] | None = None,
         states: Sequence[JobState] | None = None,
+        kinds: Sequence[str] | None = None,
         collection: str | None = None,
         before: uuid.UUID | None = None,
         limit: int = 50,
@@ -273,10 +274,13 @@ class TenantJobs:
         Args:
             ids: Only these jobs; None for all.
             states: Only jobs in these states; None for all.
+            kinds: Only jobs of these kinds; None for all.
             before: The last id of the previous page.
             limit: Jobs of a page.
         """
-        return self._queue.jobs(self._owner, ids=ids, states=states, collection=collection, before=before, limit=limit)
+        return self._queue.jobs(
+            self._owner, ids=ids, states=states, kinds=kinds, collection=collection, before=before, limit=limit
+        )
 
     def cancel(self, ids: Sequence[uuid.UUID]) -> list[uuid.UUID]:
         """Call off unfinished jobs, running ones too.

@@ -346,6 +346,7 @@ class Queue:
         *,
         ids: Sequence[uuid.UUID] | None = None,
         states: Sequence[JobState] | None = None,
+        kinds: Sequence[str] | None = None,
         collection: str | None = None,
         before: uuid.UUID | None = None,
         limit: int = 50,
@@ -356,6 +357,7 @@ class Queue:
             owner: the tenant.
             ids: only these jobs.
             states: only jobs in these states.
+            kinds: only jobs of these kinds.
             collection: only jobs of this collection.
             before: last id of the previous page.
             limit: maximum number of jobs.
@@ -364,6 +366,7 @@ class Queue:
             "tenant_id": owner.id,
             "ids": None if ids is None else list(ids),
             "states": None if states is None else [str(state) for state in states],
+            "kinds": None if kinds is None else list(kinds),
             "collection": collection,
             "before": before,
             "limit": limit,

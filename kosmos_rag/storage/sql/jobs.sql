@@ -246,6 +246,7 @@ SELECT j.id, j.collection, j.kind, j.key, j.payload, j.state, j.priority, j.run_
  WHERE j.tenant_id = %(tenant_id)s
    AND (%(ids)s::uuid[] IS NULL OR j.id = ANY (%(ids)s))
    AND (%(states)s::text[] IS NULL OR j.state = ANY (%(states)s))
+   AND (%(kinds)s::text[] IS NULL OR j.kind = ANY (%(kinds)s))
    AND (%(collection)s::text IS NULL OR j.collection = %(collection)s)
    AND (%(before)s::uuid IS NULL OR j.id < %(before)s)
  ORDER BY j.id DESC

@@ -4,6 +4,7 @@ import hashlib
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def _environment() -> "Environment":
         "amount": format_count,
         "size": format_bytes,
         "when": format_time,
+        "ago": format_age,
         "ms": format_milliseconds,
         "tail": last_segment,
     }
@@ -86,6 +88,30 @@ def format_milliseconds(value: float) -> str:
 def format_time(moment: datetime | None) -> str:
     """Format a time in UTC."""
     return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+_UNITS = (("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400))
+
+
+def format_age(moment: datetime | None, now: datetime | None = None) -> str:
+    """Format a time relative to now; after a month as a date.
+
+    Args:
+        moment: the time; None gives an empty text.
+        now: the present time; None for the clock.
+    """
+    if moment is None:
+        return ""
+    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    distance = abs(seconds)
+    if distance < 10:
+        return "now"
+    if distance >= 31 * 86_400:
+        return moment.astimezone(UTC).strftime("%Y-%m-%d")
+    name, length = next((low for low, high in pairwise(_UNITS) if distance < high[1]), _UNITS[-1])
+    count = int(distance / length)
+    text = f"{count} {name}{'' if count == 1 else 's'}"
+    return f"{text} ago" if seconds > 0 else f"in {text}"
 
 
 def last_segment(source: str) -> str:

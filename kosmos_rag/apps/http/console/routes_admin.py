@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator
+from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Annotated, Any
@@ -20,8 +21,10 @@ from kosmos_rag.apps.http.console.charts import (
     latest_runs,
 )
 from kosmos_rag.apps.http.console.pages import PageRoute, get_service, redirect, render_page, wants_page
+from kosmos_rag.apps.http.console.remedies import describe_kind, remedy
 from kosmos_rag.apps.http.console.sessions import ConsoleReader, ConsoleWriter
 from kosmos_rag.apps.http.dependencies import Caller
+from kosmos_rag.apps.http.pagination import decode_cursor, encode_cursor
 from kosmos_rag.apps.http.routes import resources
 from kosmos_rag.apps.http.routes.resources import Cursor
 from kosmos_rag.apps.http.schemas import JobPage
@@ -30,6 +33,7 @@ from kosmos_rag.core.errors import ConfigError, KosmosError, RequestError
 from kosmos_rag.core.telemetry.metrics import SECONDS, STAGE_SECONDS
 from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, MonitorRun, SourceDocument
 from kosmos_rag.evaluation.monitor.store import MonitorStore
+from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
 from kosmos_rag.storage.tenants import tenant
 
@@ -127,20 +131,38 @@ def _field(fields: FormData, name: str) -> str:
 
 @router.get("/jobs")
 async def jobs(
-    request: Request, caller: ConsoleWriter, state: JobState | None = None, cursor: Cursor = None
+    request: Request, caller: ConsoleWriter, state: JobState | None = None, upkeep: bool = False, cursor: Cursor = None
 ) -> Response:
-    """List the tenant's jobs."""
-    result = await resources.jobs(caller, None if state is None else [state], limit=_JOBS_PER_PAGE, cursor=cursor)
+    """List the tenant's jobs, the failed ones first.
+
+    Periodic jobs are shown on request, and whenever one has failed.
+    """
+    find = partial(caller.tenant().jobs.find, collection=caller.collection(None))
+    failed = []
+    if cursor is None and state in {None, JobState.DEAD}:
+        failed = await caller.run(find, states=[JobState.DEAD], limit=_JOBS_PER_PAGE)
+    states = [one for one in JobState if one is not JobState.DEAD] if state is None else [state]
+    shown_kinds = None if upkeep or state is JobState.DEAD else [one for one in kinds.ALL if one not in kinds.UPKEEP]
+    (before,) = (None,) if cursor is None else decode_cursor(cursor, uuid.UUID)
+    rows = await caller.run(find, states=states, kinds=shown_kinds, before=before, limit=_JOBS_PER_PAGE + 1)
+    page = rows[:_JOBS_PER_PAGE]
+    others = [job for job in page if job.id not in {one.id for one in failed}]
     unfinished = {JobState.SCHEDULED, JobState.QUEUED, JobState.RUNNING}
     return render_page(
         request,
         "jobs.html",
-        result=result,
+        failed=failed,
+        others=others,
+        next_page=encode_cursor(str(page[-1].id)) if len(rows) > _JOBS_PER_PAGE else None,
+        more_failed=state is None and len(failed) == _JOBS_PER_PAGE,
         state=state,
         states=list(JobState),
+        upkeep=upkeep,
+        remedy=remedy,
+        describe_kind=describe_kind,
         unfinished=unfinished,
         retryable={JobState.DEAD, JobState.CANCELLED},
-        live=any(job.state in unfinished - {JobState.SCHEDULED} for job in result.jobs),
+        live=any(job.state in unfinished - {JobState.SCHEDULED} for job in page),
     )
 
 

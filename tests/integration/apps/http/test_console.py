@@ -5,7 +5,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,9 +15,12 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import JobState, MonitorKind, MonitorRun, MonitorState
 from kosmos_rag.evaluation.monitor.store import MonitorStore
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.queue.queue import Queue, enqueue_periodic
 from kosmos_rag.storage.tenants import tenant
 from tests.conftest import Server
 from tests.integration.apps.http.serving import Running, Signer, events_of, serving, with_tokens
@@ -222,6 +225,32 @@ def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Run
     assert job_info.payload["document"]["acl"] == ["department:board", "department:hr"]
     with _visitor(served, "read") as client:
         assert client.post("/documents", files=[("files", ("new.md", b"New."))]).status_code == 403
+
+
+def test_jobs__start_with_the_failed_ones_and_hide_upkeep(served: Running) -> None:
+    engine = served.service.engine.sync_engine
+    queue = Queue.open(engine.parts.database, engine.parts.settings.worker)
+    with _visitor(served, "admin") as client:
+        client.post("/documents", files=[("files", ("first.pdf", b"First.")), ("files", ("second.md", b"Second."))])
+        jobs = {job.source: job.id for job in engine.tenant("acme").jobs.find()}
+        claimed = {job.id: job for job in queue.claim(9, kinds=[kinds.DOCUMENT], worker="test")}
+        queue.fail(
+            claimed[jobs["first.pdf"]],
+            IngestionError("encrypted", "first.pdf has a password"),
+            source="first.pdf",
+            retry=False,
+        )
+        with engine.parts.database.worker.transaction(tenant("acme").id, ()) as connection:
+            enqueue_periodic(connection, tenant("acme"), "default", {kinds.MAINTAIN: timedelta(hours=1)})
+        page = client.get("/jobs").text
+        failed, _, others = page.partition('id="others"')
+        assert "first.pdf has a password" in failed
+        assert "without a password, and upload it again" in failed
+        assert "first.pdf" not in others
+        assert "second.md" in others
+        assert "Maintain the indexes" not in page
+        assert "Maintain the indexes" in client.get("/jobs?upkeep=true").text
+        assert "second.md" not in client.get("/jobs?state=dead").text
 
 
 def test_default_collection_of_a_key__holds_in_the_console(served: Running) -> None:
