@@ -8,7 +8,7 @@ PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
 PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo test compiled-tests test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-schema bench-schema-full bench-service bench-fairness bench-slo docs models-mpnet clean
+.PHONY: demo test compiled-tests test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo docs models-mpnet clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -136,6 +136,9 @@ bench-fairness: $(STAMP)
 
 bench-audit: $(STAMP)
 	$(BIN)/python -m benchmarks.audit
+
+bench-console: $(STAMP)
+	$(BIN)/python -m benchmarks.console
 
 # The project's targets, on CHUNKS=N chunks; and what being observed costs.
 bench-slo: $(STAMP)

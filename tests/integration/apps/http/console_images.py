@@ -9,10 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 from PIL import Image
 from playwright.sync_api import Page
 
 from kosmos_rag import Engine, Settings
+from kosmos_rag.core.errors import IngestionError
+from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.queue.queue import Queue
 from tests.integration.apps.http.browsing import DESKTOP, PHONE, chromium
 from tests.integration.apps.http.serving import Running, Signer, serving
 
@@ -41,7 +45,24 @@ def sample(folder: Path) -> Iterator[Running]:
         engine.tenant("acme", collection="analytics").ingest(sources)
         engine.tenant("acme").search(INSPECTED)
         with serving(engine, Signer(folder)) as running:
+            _add_jobs(running)
             yield running
+
+
+def _add_jobs(running: Running) -> None:
+    """Upload an encrypted file, whose job fails, and one that waits for a worker."""
+    files = [("files", (name, b"A text.")) for name in ("contract.pdf", "travel-policy.md")]
+    own = {"sec-fetch-site": "same-origin", "accept": "application/json"}
+    httpx.post(f"{running.url}/documents", files=files, headers=own, trust_env=False).raise_for_status()
+    parts = running.service.engine.parts
+    queue = Queue.open(parts.database, parts.settings.worker)
+    for job in queue.claim(2, kinds=[kinds.DOCUMENT], worker="sample"):
+        source = job.payload["document"]["source"]
+        if source.endswith(".pdf"):
+            error = IngestionError("encrypted", "the file is protected by a password")
+            queue.fail(job, error, source=source, retry=False)
+        else:
+            queue.release([job.token])
 
 
 def main() -> None:
@@ -72,6 +93,8 @@ def _take(page: Page, suffix: str) -> None:
     page.press("#question", "Enter")
     page.wait_for_selector(".trace")
     _keep(page, f"console-inspector-{suffix}", whole=True)
+    page.goto("/jobs")
+    _keep(page, f"console-jobs-{suffix}")
 
 
 def _keep(page: Page, name: str, *, whole: bool = False) -> None:
