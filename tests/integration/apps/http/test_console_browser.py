@@ -257,6 +257,8 @@ def test_pages__work_without_scripts(browser: "Browser", served: Running) -> Non
 def test_inspector__highlights_a_hit_and_shows_hostile_text_as_text(browser: "Browser", served: Running) -> None:
     with opened(browser, served) as page:
         page.goto("/inspector")
+        width = "element => element.clientWidth / element.parentElement.clientWidth"
+        assert page.locator("#question").evaluate(width) > 0.7, "a question is readable"
         page.fill("#question", f"Is the bonus paid? {HOSTILE}")
         page.press("#question", "Enter")
         page.wait_for_selector(".trace")
@@ -337,6 +339,9 @@ def test_pages__break_no_rule_of_axe_and_do_not_scroll_sideways(
         for path in (*PAGES, "/sign-in", MISSING):
             page.goto(path)
             look()
+        page.goto("/")
+        page.locator(".examples button").first.evaluate("button => button.textContent = 'A long example. '.repeat(20)")
+        look()
         _ask(page)
         look()
         page.click(".answer .text a.marker >> nth=0")
