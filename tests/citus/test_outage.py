@@ -62,7 +62,9 @@ def outage(local: LocalCluster, settings: Settings, signer: Signer, request: pyt
     """Two tenants with documents, and a job each that no worker has taken."""
     limits = settings.worker.model_copy(update={"processes": 1, "poll_s": 0.2})
     database = settings.database.model_copy(update={"use_nodes": request.param})
-    settings = with_tokens(settings.model_copy(update={"worker": limits, "database": database}), signer)
+    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 10, "vector_min_chunks": 10})
+    updates = {"worker": limits, "database": database, "indexes": indexes}
+    settings = with_tokens(settings.model_copy(update=updates), signer)
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         (port, lost), (_, kept) = tenants_by_port(engine).items()
         node = next(node for node in local.workers if node.port == port)
@@ -80,6 +82,7 @@ def test_node__that_is_killed_stops_its_own_tenants_and_is_named(
     caplog.set_level(logging.INFO, "kosmos_rag.apps.worker")
     _kill_underload(outage)
     _assert_is_named(outage, signer)
+    _assert_builds_of_others_go_on(outage)
     outage.watch.look()
     assert f"node {outage.number} of the cluster ({outage.address}) is unavailable" in caplog.text
     _assert_jobs_wait(outage)
@@ -132,6 +135,15 @@ def _assert_is_named(outage: Outage, signer: Signer) -> None:
     database = outage.engine.parts.database
     metrics = WorkerMetrics(Queue.open(database, outage.settings.worker), database, outage.watch)
     assert metrics.registry.get_sample_value("kosmos_cluster_node_up", {"node": outage.address}) == 0
+
+
+def _assert_builds_of_others_go_on(outage: Outage) -> None:
+    kept, lost = outage.engine.tenant(outage.kept).indexes, outage.engine.tenant(outage.lost).indexes
+    kept.build()
+    (built,) = [info for info in kept.status() if info.kind == "ivfflat"]
+    assert (built.bytes > 0, built.due) == (True, None)
+    with pytest.raises(NodeUnavailable):
+        lost.build()
 
 
 def _assert_jobs_wait(outage: Outage) -> None:
