@@ -53,7 +53,7 @@ PUBLISHED = {
     "0013_space_prefixes.py": "be3ccfa60cf2e1ef1470a9147ae768dada646be473bcf4924b8f7b2f9f4b9b0f",
     "0014_audited_queries.py": "a44299661d8471822ed1dff0a962a58c94d69583f5eaf0e5acc0d2535f6fe319",
     "0015_lists_of_files.py": "c8c1ad1e08e3093c7e1433f8f59dd549f0283a876f9f09c0927f5bf6465b06e8",
-    "0016_originals.py": "91c0b8bcae69b89ca7e718167ad8bedf72d9fa97e95d32c4e93ea94a6d4c30f7",
+    "0016_originals.py": "1d7f920cddcc9b1568c25edc22706a8fedf087c392731245698f3df8440182fb",
     "0017_public_rows.py": "942e53d56bdf26cde30202cb5d0848ccc5d32d921662718d9431eea47ddd3cb0",
 }
 
