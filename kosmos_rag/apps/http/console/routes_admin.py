@@ -31,7 +31,7 @@ from kosmos_rag.apps.http.schemas import JobPage
 from kosmos_rag.apps.http.uploads import enqueue_upload
 from kosmos_rag.core.errors import ConfigError, KosmosError, RequestError
 from kosmos_rag.core.telemetry.metrics import SECONDS, STAGE_SECONDS
-from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, MonitorRun, SourceDocument
+from kosmos_rag.core.types import EVERYONE, Filter, JobInfo, JobState, MonitorRun, SourceDocument
 from kosmos_rag.evaluation.monitor.store import MonitorStore
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
@@ -48,15 +48,29 @@ _MAX_POLLED_JOBS = 100
 
 @router.get("/documents")
 async def documents(
-    request: Request, caller: ConsoleReader, collection: str | None = None, cursor: Cursor = None
+    request: Request,
+    caller: ConsoleReader,
+    collection: str | None = None,
+    words: Annotated[str, Query(max_length=200)] = "",
+    cursor: Cursor = None,
 ) -> Response:
-    """List the documents that the reader may see."""
-    collection = caller.collection(collection or None)
-    result = await resources.documents(caller, collection, _DOCUMENTS_PER_PAGE, cursor)
+    """List the documents that the reader may see.
+
+    Args:
+        request: the request.
+        caller: the reader.
+        collection: only this collection.
+        words: text that name or title contains; upper case is lower case.
+        cursor: the page.
+    """
+    collection, words = caller.collection(collection or None), words.strip()
+    contained = Filter(where={"$or": [{field: {"$icontains": words}} for field in ("source", "title")]})
+    result = await resources.list_page(caller, collection, _DOCUMENTS_PER_PAGE, cursor, contained if words else None)
     return render_page(
         request,
         "documents.html",
         result=result,
+        words=words,
         collection=collection,
         default_collection=caller.identity.default_collection,
         collections=(await resources.collections(caller)).collections,
@@ -101,6 +115,13 @@ async def _enqueue(caller: Caller, fields: FormData) -> list[JobInfo]:
             await uploads.discard(tenant, stored.id)
             raise
     return await uploads.run(tenant.jobs.find, ids=ids, limit=len(ids))
+
+
+@router.post("/documents/{document_id}/delete")
+async def delete_document(document_id: uuid.UUID, caller: ConsoleWriter) -> Response:
+    """Delete a document that the user may read."""
+    await resources.delete(document_id, caller)
+    return redirect("/documents")
 
 
 @router.post("/documents/sample")

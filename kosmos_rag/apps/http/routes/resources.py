@@ -33,6 +33,7 @@ from kosmos_rag.core.types import (
     EVERYONE,
     CollectionInfo,
     DocumentInfo,
+    Filter,
     JobInfo,
     JobState,
     SourceDocument,
@@ -212,9 +213,28 @@ async def documents(
     caller: Reader, collection: str | None = None, limit: Limit = 100, cursor: Cursor = None
 ) -> DocumentPage:
     """List the documents that you may read, by source."""
+    return await list_page(caller, collection, limit, cursor)
+
+
+async def list_page(
+    caller: Caller,
+    collection: str | None,
+    limit: int,
+    cursor: str | None,
+    filter: Filter | None = None,  # noqa: A002
+) -> DocumentPage:
+    """Return a page of the documents that the caller may read.
+
+    Args:
+        caller: the reader.
+        collection: only this collection; None for all.
+        limit: documents of the page.
+        cursor: `next` of the previous page; None for the first one.
+        filter: only documents that match; None for all.
+    """
     after = None if cursor is None else decode_cursor(cursor, str, str)
     tenant = caller.scope(collection)
-    rows = await caller.run(tenant.documents, after=after, limit=limit + 1)
+    rows = await caller.run(tenant.documents, filter=filter, after=after, limit=limit + 1)
     page = rows[:limit]
     next_cursor = encode_cursor(page[-1].source, page[-1].collection) if len(rows) > limit else None
     return DocumentPage(documents=page, next=next_cursor)

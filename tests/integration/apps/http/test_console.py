@@ -10,13 +10,14 @@ from html import unescape
 from typing import Any
 from urllib.parse import urlsplit
 
+import fpdf
 import httpx
 import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import IngestionError
-from kosmos_rag.core.types import JobState, MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.core.types import Filter, JobState, MonitorKind, MonitorRun, MonitorState
 from kosmos_rag.evaluation.monitor.store import MonitorStore
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
@@ -25,6 +26,7 @@ from kosmos_rag.storage.tenants import tenant
 from tests.conftest import Server
 from tests.integration.apps.http.serving import Running, Signer, events_of, serving, with_tokens
 from tests.integration.variants import changed
+from tests.integration.variants import opened as variant
 
 OWN = {"sec-fetch-site": "same-origin", "accept": "text/html"}
 QUESTION = "How many days of paid annual leave do full-time employees receive?"
@@ -194,6 +196,26 @@ def test_documents__of_others_are_not_there(served: Running) -> None:
         assert "Mondays" in client.get(f"/documents/{board.id}").text
 
 
+def test_pages_and_files_of_a_pdf__are_for_its_readers(served: Running) -> None:
+    file = fpdf.FPDF()
+    file.set_font("helvetica", size=12)
+    file.add_page()
+    file.multi_cell(0, text="The board meets in Room 7.")
+    library = served.service.engine.sync_engine
+    with variant(library.settings, {"ingestion.keep_originals": True}) as keeping:
+        keeping.tenant("acme").ingest(SourceDocument(source="rooms.pdf", data=bytes(file.output()), acl=BOARD))
+    (info,) = library.tenant("acme", principals=BOARD).documents(filter=Filter(sources=("rooms.pdf",)))
+    paths = [f"/documents/{info.id}", f"/documents/{info.id}/pages/1", f"/documents/{info.id}/original"]
+    with _visitor(served, "read", principals=BOARD) as client:
+        page, picture, original = (client.get(path) for path in paths)
+        assert "<svg viewBox" in page.text
+        assert picture.headers["content-type"] == "image/png"
+        assert original.content.startswith(b"%PDF")
+        assert client.get(f"/documents/{info.id}/pages/2").status_code == 422
+    with _visitor(served, "read") as client:
+        assert [client.get(path).status_code for path in paths] == [404, 404, 404]
+
+
 def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Running) -> None:
     with _visitor(served, "read", "ingest") as client:
         json_only = {"accept": "application/json"}
@@ -311,6 +333,22 @@ def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served:
         assert 'data-line="1"' in opened.text
         assert "<mark>" not in opened.text
         assert client.get(f"/documents/{document.id}", params={"line": 300}).status_code == 422
+
+
+def test_documents__are_found_by_parts_of_names_and_deleted_by_writers_alone(served: Running) -> None:
+    with _visitor(served, "read") as reader, _visitor(served, "read", "ingest") as writer:
+        found = _text(reader.get("/documents", params={"words": " LEAVE "}))
+        assert "leave.md" in found
+        assert HOSTILE not in found
+        assert "has “moon” in its name" in _text(reader.get("/documents", params={"words": "moon"}))
+        address = re.search(r"/documents/[0-9a-f-]{36}", reader.get("/documents", params={"words": "leave"}).text)
+        assert address
+        assert "Delete with all" not in reader.get("/documents").text
+        assert reader.post(f"{address[0]}/delete").status_code == 403
+        assert "Delete with all" in writer.get("/documents").text
+        assert writer.post(f"{address[0]}/delete").headers["location"] == "/documents"
+        assert "leave.md" not in _text(reader.get("/documents"))
+        assert reader.get(address[0]).status_code == 404
 
 
 def test_health__draws_what_the_recall_monitor_has_measured(served: Running) -> None:
