@@ -19,6 +19,7 @@ from kosmos_rag.apps.http.body_limits import BodyLimits
 from kosmos_rag.apps.http.concurrency import ConcurrencyLimiter
 from kosmos_rag.apps.http.console import routes as console
 from kosmos_rag.apps.http.console import routes_admin as console_admin
+from kosmos_rag.apps.http.console import routes_evaluation as console_evaluation
 from kosmos_rag.apps.http.console.pages import missing_page, wants_page
 from kosmos_rag.apps.http.csrf import SameOriginOnly
 from kosmos_rag.apps.http.dependencies import Service
@@ -58,6 +59,7 @@ _ROUTES = (
     health,
     console,
     console_admin,
+    console_evaluation,
     routes_files,
     routes_vector_stores,
     routes_search,

@@ -40,6 +40,7 @@ _NAVIGATION = (
     ("/inspector", "Inspector", ADMIN),
     ("/documents", "Documents", READ),
     ("/jobs", "Jobs", INGEST),
+    ("/evaluations", "Evaluations", ADMIN),
     ("/health", "Health", READ),
 )
 _SAFE = frozenset({"GET", "HEAD"})

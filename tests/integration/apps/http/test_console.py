@@ -5,6 +5,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
@@ -18,6 +19,8 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import Filter, JobState, MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.core.types.questions import Question, QuestionSet
+from kosmos_rag.evaluation import Evaluations, Plan, evaluate
 from kosmos_rag.evaluation.monitor.store import MonitorStore
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
@@ -66,7 +69,7 @@ def _text(page: httpx.Response) -> str:
 
 def test_pages__are_for_whom_they_are(served: Running) -> None:
     with _visitor(served, "admin") as administrator:
-        for path in ("/", "/inspector", "/documents", "/jobs", "/health"):
+        for path in ("/", "/inspector", "/documents", "/jobs", "/evaluations", "/health"):
             page = administrator.get(path)
             assert page.status_code == 200, path
             policy = page.headers["content-security-policy"]
@@ -349,6 +352,30 @@ def test_documents__are_found_by_parts_of_names_and_deleted_by_writers_alone(ser
         assert writer.post(f"{address[0]}/delete").headers["location"] == "/documents"
         assert "leave.md" not in _text(reader.get("/documents"))
         assert reader.get(address[0]).status_code == 404
+
+
+def test_evaluations__are_listed_and_compared_question_by_question(served: Running) -> None:
+    engine = served.service.engine.sync_engine
+    store = Evaluations(engine.parts.database, tenant("acme"))
+    texts = {QUESTION: "leave.md", "Who <b>plays</b> the moon?": "moon.md"}
+    questions = (Question(id=text, text=text, documents={source: 1}) for text, source in texts.items())
+    with _visitor(served, "admin") as client:
+        assert "kosmos-rag eval run" in client.get("/evaluations").text
+        asked = QuestionSet(name="small", questions=tuple(questions))
+        made = evaluate(engine.tenant("acme"), asked, Plan(label="first", settings=engine.settings))
+        store.add(made)
+        results = tuple(replace(one, measures=dict.fromkeys(one.measures, 0.0)) for one in made.results)
+        store.add(replace(made, id=uuid.uuid4(), label="second", results=results))
+        listed = client.get("/evaluations").text
+        assert {"first", "second"} <= set(re.findall(r'aria-label="Compare (\w+)"', listed))
+        compared = client.get("/evaluations", params={"baseline": "first", "other": "second"}).text
+        worse_part = compared.partition("Worse by")[2]
+        assert QUESTION in worse_part
+        assert "1.000" in worse_part
+        assert "moon" not in worse_part
+        assert client.get("/evaluations", params={"baseline": "first", "other": "third"}).status_code == 422
+    with _visitor(served, "read") as client:
+        assert client.get("/evaluations").status_code == 403
 
 
 def test_health__draws_what_the_recall_monitor_has_measured(served: Running) -> None:
