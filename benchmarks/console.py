@@ -23,7 +23,18 @@ from kosmos_rag.evaluation.types import percentile
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 TARGET_MS = 100
-_PAGES = ("/", "/inspector", "/documents", "/jobs", "/evaluations", "/health", "/sign-in", "/docs", "/no/such/page")
+_PAGES = (
+    "/",
+    "/inspector",
+    "/documents",
+    "/jobs",
+    "/evaluations",
+    "/monitor",
+    "/health",
+    "/sign-in",
+    "/docs",
+    "/no/such/page",
+)
 
 
 def documents(count: int) -> list[SourceDocument]:

@@ -20,6 +20,7 @@ from kosmos_rag.apps.http.concurrency import ConcurrencyLimiter
 from kosmos_rag.apps.http.console import routes as console
 from kosmos_rag.apps.http.console import routes_admin as console_admin
 from kosmos_rag.apps.http.console import routes_evaluation as console_evaluation
+from kosmos_rag.apps.http.console import routes_monitor as console_monitor
 from kosmos_rag.apps.http.console.pages import missing_page, wants_page
 from kosmos_rag.apps.http.csrf import SameOriginOnly
 from kosmos_rag.apps.http.dependencies import Service
@@ -60,6 +61,7 @@ _ROUTES = (
     console,
     console_admin,
     console_evaluation,
+    console_monitor,
     routes_files,
     routes_vector_stores,
     routes_search,

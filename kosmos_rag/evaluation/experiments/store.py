@@ -42,6 +42,7 @@ class Result:
 class Rated:
     """A result as it is stored, with what was thought of it."""
 
+    at: datetime
     arm: str
     requested: int
     control_ms: float | None

@@ -28,7 +28,8 @@ SELECT x.tenant_id, x.id, %(id)s::uuid, %(at)s::timestamptz, %(retrieval_id)s::u
 
 -- name: results_of_experiment
 -- Newest results with their feedback; feedback needs the audit log.
-SELECT r.arm, r.requested, r.control_ms, r.treatment_ms, r.control_hits, r.treatment_hits, r.overlap, r.rbo, r.degraded, r.error,
+SELECT r.at, r.arm, r.requested, r.control_ms, r.treatment_ms, r.control_hits, r.treatment_hits, r.overlap, r.rbo,
+       r.degraded, r.error,
        coalesce(o.up, 0) AS up, coalesce(o.down, 0) AS down, coalesce(o.clicks, 0) AS clicks
   FROM kosmos.experiment_results r
   LEFT JOIN (SELECT f.retrieval_id,

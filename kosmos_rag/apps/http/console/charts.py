@@ -1,14 +1,13 @@
 """View models of the health page.
 
-They are histograms of durations, and recall of vector indexes over time.
+They are histograms of durations, and recall of vector indexes at their tuning.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from kosmos_rag.core.types import IndexInfo, MonitorRun, MonitorState
+from kosmos_rag.core.types import IndexInfo
 
 CELL_WIDTH = 26
 """Width of a bucket, in units of the drawing."""
@@ -56,36 +55,6 @@ class Recall:
     p50_ms: float
     exact_p50_ms: float | None
     checked: IndexInfo
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
-    """One run of the recall monitor.
-
-    Coordinates from 0 to 100: time to the right, recall upwards.
-    """
-
-    x: float
-    y: float
-    low: float
-    """One standard error below; `high` is one above."""
-    high: float
-    alarm: bool
-    tooltip: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RecallHistory:
-    """Recall of live queries over time, from runs of the recall monitor."""
-
-    points: tuple[Point, ...]
-    path: str
-    target: float
-    """Latest target, as a y coordinate."""
-    axis_start: float
-    """Recall at the lower end of the axis."""
-    since: datetime
-    until: datetime
 
 
 def build_histograms(
@@ -208,56 +177,3 @@ def _health_records(info: IndexInfo) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield info.kind, info.health
     if (rejected := info.health.get("rejected")) is not None:
         yield f"{rejected['kind']}, not chosen", rejected
-
-
-def build_recall_history(runs: Sequence[MonitorRun]) -> RecallHistory | None:
-    """Build the recall history of runs, newest first.
-
-    Returns None where no run measured recall.
-    """
-    measured = [run for run in reversed(runs) if "ann_recall_at_10" in run.figures]
-    if not measured:
-        return None
-    figures = [run.figures for run in measured]
-    axis_start = min(
-        [
-            _DEFAULT_AXIS_START,
-            *(
-                min(run_figures["ann_recall_at_10"] - run_figures["standard_error"], run_figures["recall_target"])
-                for run_figures in figures
-            ),
-        ]
-    )
-    axis_start = max(0, int(axis_start * 10)) / 10
-    since, until = measured[0].at, measured[-1].at
-
-    def y(value: float) -> float:
-        return round(100 * (1 - min(1.0, max(axis_start, value))) / (1 - axis_start), 2)
-
-    points = tuple(
-        Point(
-            x=round(100 * (run.at - since) / (until - since), 2) if until > since else 50.0,
-            y=y(run_figures["ann_recall_at_10"]),
-            low=y(run_figures["ann_recall_at_10"] - run_figures["standard_error"]),
-            high=y(run_figures["ann_recall_at_10"] + run_figures["standard_error"]),
-            alarm=run.state is MonitorState.ALARM,
-            tooltip=f"{run_figures['ann_recall_at_10']:.3f} ± {run_figures['standard_error']:.3f}",
-        )
-        for run, run_figures in zip(measured, figures, strict=True)
-    )
-    return RecallHistory(
-        points=points,
-        path="M" + "L".join(f"{point.x:g} {point.y:g}" for point in points),
-        target=y(figures[-1]["recall_target"]),
-        axis_start=axis_start,
-        since=since,
-        until=until,
-    )
-
-
-def latest_runs(runs: Sequence[MonitorRun]) -> list[MonitorRun]:
-    """Return the newest run of each kind; runs are newest first."""
-    by_kind: dict[str, MonitorRun] = {}
-    for run in runs:
-        by_kind.setdefault(run.kind, run)
-    return list(by_kind.values())

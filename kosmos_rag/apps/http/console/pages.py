@@ -41,6 +41,7 @@ _NAVIGATION = (
     ("/documents", "Documents", READ),
     ("/jobs", "Jobs", INGEST),
     ("/evaluations", "Evaluations", ADMIN),
+    ("/monitor", "Monitor", ADMIN),
     ("/health", "Health", READ),
 )
 _SAFE = frozenset({"GET", "HEAD"})

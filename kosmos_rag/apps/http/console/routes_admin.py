@@ -15,10 +15,8 @@ from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST
 from kosmos_rag.apps.http.console.charts import (
     axis_ticks,
     build_histograms,
-    build_recall_history,
     build_recall_rows,
     chart_width,
-    latest_runs,
 )
 from kosmos_rag.apps.http.console.pages import PageRoute, get_service, redirect, render_page, wants_page
 from kosmos_rag.apps.http.console.remedies import describe_kind, remedy
@@ -29,17 +27,15 @@ from kosmos_rag.apps.http.routes import resources
 from kosmos_rag.apps.http.routes.resources import Cursor
 from kosmos_rag.apps.http.schemas import JobPage
 from kosmos_rag.apps.http.uploads import enqueue_upload
-from kosmos_rag.core.errors import ConfigError, KosmosError, RequestError
+from kosmos_rag.core.errors import KosmosError, RequestError
 from kosmos_rag.core.telemetry.metrics import SECONDS, STAGE_SECONDS
-from kosmos_rag.core.types import EVERYONE, Filter, JobInfo, JobState, MonitorRun, SourceDocument
-from kosmos_rag.evaluation.monitor.store import MonitorStore
+from kosmos_rag.core.types import EVERYONE, Filter, JobInfo, JobState, SourceDocument
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
-from kosmos_rag.storage.tenants import tenant
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-_DOCUMENTS_PER_PAGE, _JOBS_PER_PAGE, _MAX_RUNS = 50, 30, 200
+_DOCUMENTS_PER_PAGE, _JOBS_PER_PAGE = 50, 30
 _MAX_FILES, _MAX_FIELDS = 100, 10
 _UPLOAD_FIELDS = {"files", "collection", "readers"}
 _MAX_POLLED_JOBS = 100
@@ -228,7 +224,6 @@ async def health(request: Request, caller: ConsoleReader) -> Response:
 async def _process_details(caller: Caller, *, ready: bool) -> dict[str, Any]:
     service = caller.service
     indexes = await caller.run(caller.tenant().indexes.status) if ready else None
-    runs = await caller.run(_runs, caller) if ready else []
     stages, routes = service.metrics.durations()
     pages = {name: buckets for name, buckets in routes.items() if not name.startswith("/assets/")}
     axis_start, recall = build_recall_rows(indexes or [])
@@ -236,8 +231,6 @@ async def _process_details(caller: Caller, *, ready: bool) -> dict[str, Any]:
         "indexes": indexes,
         "axis_start": axis_start,
         "recall": recall,
-        "recall_history": build_recall_history(runs),
-        "latest_runs": latest_runs(runs),
         "stages": build_histograms(STAGE_SECONDS, stages, axis=STAGE_SECONDS),
         "routes": build_histograms(SECONDS, pages, axis=STAGE_SECONDS),
         "ticks": list(axis_ticks(STAGE_SECONDS)),
@@ -245,11 +238,3 @@ async def _process_details(caller: Caller, *, ready: bool) -> dict[str, Any]:
         "calls": (service.limiter.in_flight, service.settings.database.pool_size),
         "streams": (service.streams.in_flight, service.settings.service.max_streams),
     }
-
-
-def _runs(caller: Caller) -> list[MonitorRun]:
-    store = MonitorStore(caller.service.engine.parts.database, tenant(caller.identity.tenant))
-    try:
-        return store.list_runs(limit=_MAX_RUNS)
-    except ConfigError:
-        return []  # the service may have no credentials of the maintenance role

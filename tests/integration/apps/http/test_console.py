@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from html import unescape
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,15 +18,15 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import IngestionError
-from kosmos_rag.core.types import Filter, JobState, MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.core.types import Filter, JobState
 from kosmos_rag.core.types.questions import Question, QuestionSet
 from kosmos_rag.evaluation import Evaluations, Plan, evaluate
-from kosmos_rag.evaluation.monitor.store import MonitorStore
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue_periodic
 from kosmos_rag.storage.tenants import tenant
 from tests.conftest import Server
+from tests.integration.apps.http.monitored import EXPERIMENT, store_history
 from tests.integration.apps.http.serving import Running, Signer, events_of, serving, with_tokens
 from tests.integration.variants import changed
 from tests.integration.variants import opened as variant
@@ -69,7 +69,7 @@ def _text(page: httpx.Response) -> str:
 
 def test_pages__are_for_whom_they_are(served: Running) -> None:
     with _visitor(served, "admin") as administrator:
-        for path in ("/", "/inspector", "/documents", "/jobs", "/evaluations", "/health"):
+        for path in ("/", "/inspector", "/documents", "/jobs", "/evaluations", "/monitor", "/health"):
             page = administrator.get(path)
             assert page.status_code == 200, path
             policy = page.headers["content-security-policy"]
@@ -378,28 +378,33 @@ def test_evaluations__are_listed_and_compared_question_by_question(served: Runni
         assert client.get("/evaluations").status_code == 403
 
 
-def test_health__draws_what_the_recall_monitor_has_measured(served: Running) -> None:
-    store = MonitorStore(served.service.engine.parts.database, tenant("acme"))
-    figures = {"ann_recall_at_10": 0.97, "standard_error": 0.01, "recall_target": 0.95}
-    for kind, state in ((MonitorKind.RECALL, MonitorState.OK), (MonitorKind.QUESTIONS, MonitorState.UNKNOWN)):
-        run = MonitorRun(
-            id=uuid.uuid4(),
-            at=datetime.now(UTC),
-            kind=kind,
-            state=state,
-            reason=f"because {HOSTILE}",
-            index_id=None,
-            figures=figures if kind is MonitorKind.RECALL else {},
-            milliseconds=1.0,
-        )
-        store.add_run(run, [], keep_days=10)
+def test_monitor__shows_what_is_stored_and_what_fills_it(served: Running) -> None:
     with _visitor(served, "admin") as client:
-        text = client.get("/health").text
-        assert "0.970 ± 0.010" in text
-        assert "questions, " in text
-        assert HOSTILE not in text
-    with _visitor(served, "read") as client:
-        assert "0.970" not in client.get("/health").text
+        empty = _text(client.get("/monitor"))
+        for command in ("monitor run --tenant acme", "eval questions", "experiment start"):
+            assert f"kosmos-rag {command}" in empty
+        assert "there can be no alerts" in empty
+        store_history(served.service.engine.sync_engine, "acme", reason=f"because {HOSTILE}")
+        page = client.get("/monitor")
+        text = _text(page)
+        assert HOSTILE not in page.text
+        assert page.text.count('role="alert"') == 2
+        for shown in (
+            "0.900 ± 0.012",
+            "Goal: at least 0.95",
+            "Goal: at most 0.410",
+            "Recall@10 of leave",
+            "0 leaks",
+            f"{EXPERIMENT}: 40 questions, 40 compared",
+            "rag.retrieval.fusion",
+        ):
+            assert shown in text, shown
+        assert re.search(r"median latency, ms\s*27\s*31\s*\+4\s*yes, p < 0\.001", text), "as the command shows it"
+        assert client.get("/monitor", params={"experiment": EXPERIMENT}).status_code == 200
+        assert client.get("/monitor", params={"experiment": "none"}).status_code == 422
+    with _visitor(served, "read", "ingest") as client:
+        assert client.get("/monitor").status_code == 403
+        assert "0.900" not in client.get("/health").text
 
 
 def test_health__tells_of_a_database_that_is_away(

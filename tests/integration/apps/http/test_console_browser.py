@@ -21,6 +21,7 @@ from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from tests.conftest import Server, _cloned
 from tests.integration.apps.http.browsing import DESKTOP, PHONE, chromium
+from tests.integration.apps.http.monitored import store_history
 from tests.integration.apps.http.serving import Running, Signer, serving
 from tests.integration.variants import changed
 
@@ -37,7 +38,7 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 WRITTEN = f"## Leave\n\n- **{SENTENCE[:-1]}** [1].\n- The moon belongs to the company [1].\n\n{HOSTILE} [1]"
 _KEPT: list[object] = []
 MISSING = "/no/such/page"
-PAGES = ("/", "/inspector", "/documents", "/jobs", "/evaluations", "/health")
+PAGES = ("/", "/inspector", "/documents", "/jobs", "/evaluations", "/monitor", "/health")
 
 
 class Writer:
@@ -86,6 +87,7 @@ def served(loaded_settings: Settings, server: Server, template: str, signer: Sig
                     ),
                 ]
             )
+            store_history(engine, "acme")
             with serving(engine, signer) as started:
                 yield started
 
@@ -338,6 +340,7 @@ def test_pages__break_no_rule_of_axe_and_do_not_scroll_sideways(
 
         for path in (*PAGES, "/sign-in", MISSING):
             page.goto(path)
+            page.eval_on_selector_all("details.values", "all => all.forEach((one) => (one.open = true))")
             look()
         page.goto("/")
         page.locator(".examples button").first.evaluate("button => button.textContent = 'A long example. '.repeat(20)")

@@ -1,21 +1,16 @@
 """What the health page draws."""
 
 import math
-import uuid
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kosmos_rag.apps.http.console.charts import (
     CELL_WIDTH,
     axis_ticks,
     build_histograms,
-    build_recall_history,
     build_recall_rows,
     chart_width,
-    latest_runs,
 )
-from kosmos_rag.core.types import IndexInfo, MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.core.types import IndexInfo
 
 BOUNDS = (0.001, 0.01, 0.1)
 
@@ -73,45 +68,3 @@ def test_recalls__begin_below_what_is_lowest() -> None:
     axis_start, (row,) = build_recall_rows([_index(recall_at_10=0.45, recall_at_100=0.4, p50_ms=1.0)])
     assert axis_start == 0.4
     assert math.isclose(row.x_10, 100 * 0.05 / 0.6, abs_tol=0.01)
-
-
-def _run(days: int, state: MonitorState = MonitorState.OK, **figures: Any) -> MonitorRun:
-    return MonitorRun(
-        id=uuid.uuid4(),
-        at=datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=days),
-        kind=MonitorKind.RECALL,
-        state=state,
-        reason="",
-        index_id=None,
-        figures=figures,
-        milliseconds=1.0,
-    )
-
-
-def test_course__goes_from_the_first_run_to_the_last() -> None:
-    low = _run(10, MonitorState.ALARM, ann_recall_at_10=0.8, standard_error=0.1, recall_target=0.95)
-    fine = _run(0, ann_recall_at_10=0.99, standard_error=0.02, recall_target=0.9)
-    unknown = _run(5, MonitorState.UNKNOWN, samples=3)
-    drawn = build_recall_history(
-        [low, unknown, _run(2, ann_recall_at_10=1.0, standard_error=0.0, recall_target=0.9), fine]
-    )
-    assert drawn is not None
-    assert (drawn.axis_start, drawn.since, drawn.until) == (0.7, fine.at, low.at)
-    assert [point.x for point in drawn.points] == [0, 20, 100]
-    assert [point.y for point in drawn.points] == [3.33, 0, 66.67]
-    assert [point.alarm for point in drawn.points] == [False, False, True]
-    assert (drawn.points[0].high, drawn.points[2].low) == (0, 100)
-    assert drawn.target == 16.67
-
-
-def test_course__of_one_run_stands_in_the_middle_and_of_none_is_not_drawn() -> None:
-    drawn = build_recall_history([_run(0, ann_recall_at_10=0.97, standard_error=0.0, recall_target=0.95)])
-    assert drawn is not None
-    assert [point.x for point in drawn.points] == [50]
-    assert build_recall_history([_run(0, MonitorState.UNKNOWN, samples=1)]) is None
-
-
-def test_latest__is_one_run_of_each_kind() -> None:
-    newest, older = _run(2), _run(1)
-    other = replace(_run(0), kind=MonitorKind.QUESTIONS)
-    assert latest_runs([newest, older, other]) == [newest, other]

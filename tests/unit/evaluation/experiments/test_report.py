@@ -23,6 +23,7 @@ SHADOW = ExperimentInfo(
 )
 SERVE = replace(SHADOW, mode=ExperimentMode.SERVE)
 PAIR = Rated(
+    at=datetime(2026, 1, 2, tzinfo=UTC),
     arm="control",
     requested=10,
     control_ms=10.0,

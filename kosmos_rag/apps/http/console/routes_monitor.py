@@ -1,0 +1,96 @@
+"""Page of the console for measurements of the monitor and experiments."""
+
+from typing import NamedTuple
+
+from fastapi import APIRouter, Request, Response
+
+from kosmos_rag.apps.http.console.monitoring import (
+    ARM_NAMES,
+    ExperimentView,
+    build_answer_measures,
+    build_experiment_view,
+    build_isolation_measure,
+    build_recall_measures,
+    list_alerts,
+)
+from kosmos_rag.apps.http.console.pages import PageRoute, render_page
+from kosmos_rag.apps.http.console.sessions import ConsoleAdministrator
+from kosmos_rag.apps.http.dependencies import Caller
+from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.core.types import ExperimentInfo, IndexEvent, MonitorKind, MonitorRun
+from kosmos_rag.engine.monitor import recall_monitor
+from kosmos_rag.evaluation.experiments import store as experiments
+from kosmos_rag.evaluation.experiments.report import report
+from kosmos_rag.evaluation.monitor.isolation_canary import TENANTS
+from kosmos_rag.evaluation.monitor.store import MonitorStore
+from kosmos_rag.storage.tenants import tenant
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+_MAX_RUNS, _MAX_EVENTS = 300, 10
+
+
+class _Stored(NamedTuple):
+    """What is stored of a tenant; runs and events are newest first."""
+
+    recall: list[MonitorRun]
+    questions: list[MonitorRun]
+    isolation: list[MonitorRun]
+    samples: int
+    """Samples for the next run."""
+    events: list[IndexEvent]
+    experiments: list[ExperimentInfo]
+    shown: ExperimentView | None
+
+
+@router.get("/monitor")
+async def monitor(request: Request, caller: ConsoleAdministrator, experiment: str | None = None) -> Response:
+    """Show what the monitor and the experiments of the tenant have measured.
+
+    Args:
+        request: the request.
+        caller: an administrator.
+        experiment: name of the experiment to show; None for the first one.
+    """
+    settings = caller.service.settings
+    try:
+        stored = await caller.run(_read, caller, experiment)
+    except ConfigError:  # the service may have no credentials of the worker role
+        return render_page(request, "monitor.html", stored=None)
+    return render_page(
+        request,
+        "monitor.html",
+        stored=stored,
+        alerts=list_alerts(caller.identity.tenant, stored.recall, stored.questions, stored.isolation),
+        recall=build_recall_measures(stored.recall),
+        answers=build_answer_measures(stored.questions, settings.evaluation.alerts),
+        isolation=build_isolation_measure(stored.isolation),
+        settings=settings,
+        arm_names=ARM_NAMES,
+    )
+
+
+def _read(caller: Caller, experiment: str | None) -> _Stored:
+    engine, name = caller.service.engine.sync_engine, caller.identity.tenant
+    database, owner = engine.parts.database, tenant(name)
+    runs = MonitorStore(database, owner)
+    listed = experiments.listed(database.worker, owner)
+    chosen = listed[0] if listed else None
+    if experiment:
+        chosen = next((one for one in listed if one.name == experiment), None)
+        if chosen is None:
+            raise RequestError(f"there is no experiment {experiment[:80]!r}; choose one from the page Monitor")
+    shown = None
+    if chosen is not None:
+        results = experiments.results(database.worker, owner, chosen.id)
+        shown = build_experiment_view(report(chosen, results), results)
+    return _Stored(
+        recall=runs.list_runs(MonitorKind.RECALL, limit=_MAX_RUNS),
+        questions=runs.list_runs(MonitorKind.QUESTIONS, limit=_MAX_RUNS),
+        # The canary has tenants of its own: its verdict is about the isolation of all.
+        isolation=MonitorStore(database, tenant(TENANTS[0])).list_runs(MonitorKind.ISOLATION, limit=_MAX_RUNS),
+        samples=recall_monitor(engine).count_samples(name),
+        events=caller.tenant().indexes.log(_MAX_EVENTS),
+        experiments=listed,
+        shown=shown,
+    )
