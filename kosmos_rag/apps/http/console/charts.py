@@ -11,6 +11,22 @@ from kosmos_rag.core.types import IndexInfo
 
 CELL_WIDTH = 26
 """Width of a bucket, in units of the drawing."""
+STAGE_NAMES = {
+    "total": "the whole search",
+    "cache": "take a result from the cache",
+    "expand": "rewrite the question",
+    "embed": "embed the question",
+    "plan": "choose the plan",
+    "dense": "search vectors",
+    "lexical": "search words",
+    "fuse": "fuse both rankings",
+    "prf": "add words of the best passages",
+    "fetch": "read passages",
+    "rerank": "rerank",
+    "signals": "apply signals",
+    "context": "assemble the context",
+}
+"""What each stage of a search does."""
 _DEFAULT_AXIS_START = 0.8
 """Start of the recall axis, unless a value is below."""
 
@@ -35,6 +51,7 @@ class Histogram:
     p50_ms: float | None
     p95_ms: float | None
     """None in the last bucket, which has no upper bound."""
+    p99_ms: float | None
     cells: tuple[Cell, ...]
 
 
@@ -97,6 +114,7 @@ def _histogram(
         mean_ms=1000 * seconds / count,
         p50_ms=_quantile(0.5, bounds, bucket_counts),
         p95_ms=_quantile(0.95, bounds, bucket_counts),
+        p99_ms=_quantile(0.99, bounds, bucket_counts),
         cells=cells,
     )
 

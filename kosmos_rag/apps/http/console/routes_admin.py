@@ -1,5 +1,6 @@
 """Pages of the console for a tenant's resources: documents, jobs, health."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from functools import partial
@@ -13,6 +14,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST
 from kosmos_rag.apps.http.console.charts import (
+    STAGE_NAMES,
     axis_ticks,
     build_histograms,
     build_recall_rows,
@@ -27,9 +29,9 @@ from kosmos_rag.apps.http.routes import resources
 from kosmos_rag.apps.http.routes.resources import Cursor
 from kosmos_rag.apps.http.schemas import JobPage
 from kosmos_rag.apps.http.uploads import enqueue_upload
-from kosmos_rag.core.errors import KosmosError, RequestError
+from kosmos_rag.core.errors import ConfigError, KosmosError, RequestError
 from kosmos_rag.core.telemetry.metrics import SECONDS, STAGE_SECONDS
-from kosmos_rag.core.types import EVERYONE, Filter, JobInfo, JobState, SourceDocument
+from kosmos_rag.core.types import EVERYONE, Filter, IndexInfo, JobInfo, JobState, SourceDocument
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
 
@@ -215,23 +217,41 @@ async def health(request: Request, caller: ConsoleReader) -> Response:
 
     While the database is unavailable, only the state of the process is shown.
     """
+    is_administrator = caller.identity.has(ADMIN)
+    # During the check of the database, which takes longer. Without a database it fails, and nobody waits for it.
+    reading = asyncio.gather(resources.stats(caller), _read_indexes(caller) if is_administrator else _nothing())
+    reading.add_done_callback(lambda done: done.cancelled() or done.exception())
     ready = (await get_service(request).readiness.state()).ready
-    stats = await resources.stats(caller) if ready else None
-    details = await _process_details(caller, ready=ready) if caller.identity.has(ADMIN) else None
+    stats, indexes = await reading if ready else (None, None)
+    details = _process_details(caller, indexes) if is_administrator else None
     return render_page(request, "health.html", ready=ready, stats=stats, details=details)
 
 
-async def _process_details(caller: Caller, *, ready: bool) -> dict[str, Any]:
+async def _nothing() -> None:
+    """Return None."""
+
+
+async def _read_indexes(caller: Caller) -> list[IndexInfo] | None:
+    try:
+        return await caller.run(caller.tenant().indexes.status)
+    except ConfigError:
+        return None  # the service may have no credentials of the worker role
+
+
+def _process_details(caller: Caller, indexes: list[IndexInfo] | None) -> dict[str, Any]:
     service = caller.service
-    indexes = await caller.run(caller.tenant().indexes.status) if ready else None
     stages, routes = service.metrics.durations()
     pages = {name: buckets for name, buckets in routes.items() if not name.startswith("/assets/")}
     axis_start, recall = build_recall_rows(indexes or [])
+    searches = build_histograms(STAGE_SECONDS, stages, axis=STAGE_SECONDS)
     return {
         "indexes": indexes,
         "axis_start": axis_start,
         "recall": recall,
-        "stages": build_histograms(STAGE_SECONDS, stages, axis=STAGE_SECONDS),
+        "due": None if indexes is None else sum(index.due is not None for index in indexes),
+        "search": next((row for row in searches if row.name == "total"), None),
+        "stages": searches,
+        "stage_names": STAGE_NAMES,
         "routes": build_histograms(SECONDS, pages, axis=STAGE_SECONDS),
         "ticks": list(axis_ticks(STAGE_SECONDS)),
         "width": chart_width(STAGE_SECONDS),

@@ -60,10 +60,11 @@ async def evaluations(
         other: that of the second.
         measure: the measure whose questions are listed; None for the first one.
     """
-    store = Evaluations(caller.service.engine.parts.database, tenant(caller.identity.tenant))
+    database, owner = caller.service.engine.parts.database, tenant(caller.identity.tenant)
 
     def read() -> tuple[list[Evaluation] | None, Comparison | None]:
         try:
+            store = Evaluations(database, owner)
             listed = store.recent(_EVALUATIONS)
         except ConfigError:
             return None, None  # the service may have no credentials of the worker role

@@ -407,6 +407,39 @@ def test_monitor__shows_what_is_stored_and_what_fills_it(served: Running) -> Non
         assert "0.900" not in client.get("/health").text
 
 
+def test_health__shows_goals_and_what_misses_them(served: Running) -> None:
+    served.service.engine.sync_engine.tenant("acme").search(QUESTION)
+    with _visitor(served, "admin") as client:
+        text = _text(client.get("/health"))
+        for shown in (
+            "search, p99",
+            "goal: 500 ms",
+            "maintenance due",
+            "goal: below 8",
+            "the whole search",
+            "words of chunks without an index",
+        ):
+            assert shown in text, shown
+    with _visitor(served, "read") as client:
+        text = _text(client.get("/health"))
+        assert "goal: ready" in text
+        assert "maintenance due" not in text
+
+
+def test_operation_pages__without_the_worker_role_say_so(settings: Settings, signer: Signer) -> None:
+    reading = changed(with_tokens(settings, signer), {"database.worker_url": None})
+    with (
+        Engine(reading, embedder=HashingEmbedder()) as engine,
+        serving(engine, signer) as served,
+        httpx.Client(base_url=served.url, headers=OWN, timeout=60, trust_env=False, verify=False) as client,
+    ):
+        assert client.post("/sign-in", data={"credentials": signer.token(scope="admin")}).status_code == 303
+        for path in ("/evaluations", "/monitor", "/health"):
+            page = client.get(path)
+            assert page.status_code == 200, path
+            assert "no credentials of the worker role" in page.text, path
+
+
 def test_health__tells_of_a_database_that_is_away(
     settings: Settings, signer: Signer, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

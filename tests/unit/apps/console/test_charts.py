@@ -34,6 +34,7 @@ def test_durations__interpolates_quantiles_as_prometheus_does() -> None:
     (row,) = build_histograms(BOUNDS, {"dense": ([0, 10, 10, 0], 0.8)}, axis=BOUNDS)
     assert math.isclose(row.p50_ms or 0, 10.0)  # all of the second bucket
     assert math.isclose(row.p95_ms or 0, 10 + 90 * 0.9)
+    assert math.isclose(row.p99_ms or 0, 10 + 90 * 0.98)
     assert row.mean_ms == 40
     assert [cell.x for cell in row.cells] == [CELL_WIDTH, 2 * CELL_WIDTH]
 
