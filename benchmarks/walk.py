@@ -10,14 +10,10 @@ The table is that of docs/architecture.md.
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
-from unittest.mock import patch
-
-import psycopg
 
 import kosmos_rag
 from benchmarks.command import EXAMPLES, MODEL, command, parse, temporary_folder, write_results
@@ -25,6 +21,8 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 PACKAGE = str(Path(kosmos_rag.__file__).parent)
+_BEGIN = "_get_tx_start_command"
+"""Function of psycopg that returns how a transaction starts, which may travel with its first statement."""
 _ANONYMOUS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<lambda>", "<module>")
 
 
@@ -58,6 +56,8 @@ class Walk:
         code = frame.f_code
         if code.co_filename.startswith(PACKAGE) and code.co_name not in _ANONYMOUS:
             self.functions.add((code.co_filename, code.co_qualname))
+        elif code.co_name == _BEGIN:
+            self.transactions += 1
         elif _is_driver_call(code):
             self.driver_frames = max(self.driver_frames, _package_frames(frame))
 
@@ -78,22 +78,13 @@ def _package_frames(frame: FrameType | None) -> int:
 def walk(call: Callable[[], object]) -> Walk:
     """Run a call, in this thread and those that it starts, and count what it runs."""
     counted = Walk()
-    original = psycopg.Connection.transaction
-
-    @contextmanager
-    def counting(connection: psycopg.Connection, *args: Any, **kwargs: Any) -> Any:
-        counted.transactions += 1
-        with original(connection, *args, **kwargs) as transaction:
-            yield transaction
-
-    with patch.object(psycopg.Connection, "transaction", counting):
-        threading.setprofile(counted.profile)
-        sys.setprofile(counted.profile)
-        try:
-            call()
-        finally:
-            sys.setprofile(None)
-            threading.setprofile(None)
+    threading.setprofile(counted.profile)
+    sys.setprofile(counted.profile)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
     return counted
 
 

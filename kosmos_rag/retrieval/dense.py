@@ -126,7 +126,7 @@ def plan_dense(query: RetrieverQuery, snapshot: Snapshot, filtered: FilteredSet 
             values={"document_ids": filtered.document_ids},
         )
     if index is None:
-        return _plan_exact(snapshot)
+        return DensePlan(name="exact scan", read={"rows": snapshot.chunks}, text=statement("dense_exact"), values={})
     share = estimate_selectivity(snapshot, query.scope, query.principals)
     # A reader who sees a part of the index finds the nearest of that part in more lists.
     factor = min(MAX_PROBE_FACTOR, 1 / share) if share else MAX_PROBE_FACTOR
@@ -144,10 +144,6 @@ def plan_dense(query: RetrieverQuery, snapshot: Snapshot, filtered: FilteredSet 
         values={"index_id": index.id, "pool": depth * (index.oversampling or 1), "depth": depth},
         index_options={"probes": probes, "ef_search": ef_search},
     )
-
-
-def _plan_exact(snapshot: Snapshot) -> DensePlan:
-    return DensePlan(name="exact scan", read={"rows": snapshot.chunks}, text=statement("dense_exact"), values={})
 
 
 @dataclass(kw_only=True, slots=True)
@@ -194,7 +190,8 @@ class DenseSearch:
         query, threshold, plan = self.query, self.query.similarity_threshold, self.plan
         if plan is not None and plan.index_options is not None and len(rows) < query.candidates:
             # An index scan may stop early: fewer rows are returned only if there are no more.
-            exact = _plan_exact(self.snapshot)
+            exact = plan_dense(query, replace(self.snapshot, vector_index=None), None)
+            assert exact is not None, "there are vectors"
             name = f"exact scan, for {plan.name} found {len(rows)} only"
             self.plan = plan = replace(exact, name=name, read={**plan.read, **exact.read})
             self.send()

@@ -62,14 +62,14 @@ def rank_candidates(
         weights: Number and total idf of the query terms, for the coverage of the best candidate; None for no coverage.
     """
     # By number, which compares in C, while an id compares in Python: thousands of equal texts may tie.
-    ordered = sorted(scored, key=lambda entry: (-entry[1], entry[0].int))[:limit]
+    ordered = sorted([(-score, chunk_id.int, chunk_id) for chunk_id, score in scored])[:limit]
     coverage = terms = None
     if weights is not None:
-        coverage, terms = ordered[0][1] / weights.total if ordered and weights.total else 0.0, weights.terms
+        coverage, terms = -ordered[0][0] / weights.total if ordered and weights.total else 0.0, weights.terms
     return CandidateList(
         candidates=tuple(
-            Candidate(chunk_id=chunk_id, score=score, rank=rank)
-            for rank, (chunk_id, score) in enumerate(ordered, start=1)
+            Candidate(chunk_id=chunk_id, score=-negated, rank=rank)
+            for rank, (negated, _, chunk_id) in enumerate(ordered, start=1)
         ),
         explain=RetrieverStats(
             requested=limit,
@@ -200,19 +200,20 @@ def _fuse(lists: Lists, contributions: Mapping[str, Sequence[float]], limit: int
     Contributions are parallel to the candidates of each list.
     """
     # By number, which hashes and compares in C, where an id does so in Python: there are hundreds of them.
-    by_chunk: dict[int, tuple[dict[str, Candidate], dict[str, float]]] = {}
+    by_chunk: dict[int, list[tuple[str, Candidate, float]]] = {}
     for name, candidates in lists.items():
         for candidate, contribution in zip(candidates, contributions[name], strict=True):
-            by_list, by_name = by_chunk.setdefault(candidate.chunk_id.int, ({}, {}))
-            by_list[name] = candidate
-            by_name[name] = contribution
-    scored = sorted((-math.fsum(by_name.values()), number) for number, (_, by_name) in by_chunk.items())
-    fused = []
-    for negated, number in scored[:limit]:
-        by_list, by_name = by_chunk[number]
-        chunk_id = next(iter(by_list.values())).chunk_id
-        fused.append(FusedCandidate(chunk_id=chunk_id, score=-negated, by_list=by_list, score_contributions=by_name))
-    return fused
+            by_chunk.setdefault(candidate.chunk_id.int, []).append((name, candidate, contribution))
+    scored = sorted([(-math.fsum([entry[2] for entry in found]), number) for number, found in by_chunk.items()])
+    return [
+        FusedCandidate(
+            chunk_id=by_chunk[number][0][1].chunk_id,
+            score=-negated,
+            by_list={name: candidate for name, candidate, _ in by_chunk[number]},
+            score_contributions={name: contribution for name, _, contribution in by_chunk[number]},
+        )
+        for negated, number in scored[:limit]
+    ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,9 +1,10 @@
 """Connection pools, one for each role, and the tenant transaction."""
 
+import select
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ import psycopg
 import psycopg_pool
 from pgvector.psycopg import register_vector
 from psycopg import IsolationLevel
+from psycopg.types.json import set_json_loads
+from pydantic_core import from_json
 
 from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
 from kosmos_rag.core.errors import ConfigError
@@ -65,6 +68,7 @@ def _has_schema(conninfo: str) -> bool:
 def _configure(connection: psycopg.Connection) -> None:
     register_vector(connection)
     register_arrays(connection)
+    set_json_loads(from_json, connection)
     # Statements are planned for their values (see provision.py), and a pooler in transaction mode keeps no statements.
     connection.prepare_threshold = None
     connection.rollback()
@@ -78,6 +82,17 @@ def _configure_reader(connection: psycopg.Connection) -> None:
 
 
 _RECONNECT_TIMEOUT_S = 2.0
+
+
+def _check(connection: psycopg.Connection) -> None:
+    """Raise OperationalError if the server has closed the connection.
+
+    A server says so, which makes the socket readable. Only then is it asked, which takes a round trip.
+    """
+    socket = select.poll()  # `select.select` refuses descriptors above 1023
+    socket.register(connection, select.POLLIN)
+    if socket.poll(0):
+        psycopg_pool.ConnectionPool.check_connection(connection)
 
 
 class ConnectionPool:
@@ -101,7 +116,7 @@ class ConnectionPool:
             timeout=settings.connect_timeout_s,
             kwargs=self._connect_arguments(),
             configure=_configure_reader if role == APP else _configure,
-            check=psycopg_pool.ConnectionPool.check_connection,
+            check=_check,
             # The pool doubles its pause between attempts, and no caller tries meanwhile: after a long outage it would
             # notice the server as late again. With this limit the pool gives up, and the next caller tries at once.
             reconnect_timeout=_RECONNECT_TIMEOUT_S,
@@ -162,11 +177,14 @@ class ConnectionPool:
         if not self._ready:
             self._open()
         # A read is a few statements known beforehand; a write needs each result for the next one, and sends megabytes.
-        pipelined = nullcontext if self.role == WORKER else psycopg.Connection.pipeline
+        # psycopg begins a transaction with the first statement. `Connection.transaction` in a pipeline would wait for
+        # BEGIN, before COMMIT and after it.
+        pipelined = self.role != WORKER
+        opened = psycopg.Connection.pipeline if pipelined else psycopg.Connection.transaction
         # The coordinator numbers the events of the audit log.
         route = self.route if not append_only and (on_node or self.role == APP) else None
         checkout = self.checkout() if route is None else route(tenant_id)
-        with translate_errors(), checkout as connection, pipelined(connection), connection.transaction():
+        with translate_errors(), checkout as connection, opened(connection):
             if append_only:
                 connection.execute(statement("set_append_transaction"))
                 connection.execute(statement("set_synchronous_commit"))
@@ -174,6 +192,8 @@ class ConnectionPool:
                 statement("set_tenant_context"), {"tenant_id": tenant_id, "principals": list(principals)}
             )
             yield connection
+            if pipelined:
+                connection.execute(statement("commit"))
 
     @contextmanager
     def untenanted(self) -> Iterator[psycopg.Connection]:

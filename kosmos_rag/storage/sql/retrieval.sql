@@ -144,28 +144,30 @@ SELECT i.id, i.kind, i.collection, i.space_id, i.last_sequence, i.settings, i.ro
 -- BM25 over chunks that no segment holds, terms OR-ed. `terms` holds each term frequency as saturated when the chunk
 -- was written, with the average length of that moment (`pivot`). The inner product with the query, widened by how far
 -- the average has moved, is a bound of the score: the caller scores the best by bound exactly, and asks for more where
--- a chunk beyond them could belong in the result.
-SELECT t.chunk_id, t.length, t.pivot, sparsevec_send(t.terms) AS terms, t.bound
-  FROM (SELECT l.chunk_id, l.length, l.pivot, l.terms,
-               -(l.terms <#> %(weights)s) * greatest(1, %(average)s::float8 / l.pivot) AS bound
-          FROM kosmos.unsegmented_terms l
-         WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s
-           AND (NOT %(filtered)s OR EXISTS (
-               SELECT
-                 FROM kosmos.documents d
-                WHERE d.tenant_id = %(tenant_id)s AND d.id = l.document_id
-                  AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
-                                     %(folders)s)
-               OFFSET 0))
-           AND (%(required)s::text IS NULL OR EXISTS (
-               SELECT
-                 FROM kosmos.chunks c
-                WHERE c.tenant_id = %(tenant_id)s AND c.id = l.chunk_id AND c.tsv @@ %(required)s::tsquery
-               OFFSET 0))
-        OFFSET 0) t
- WHERE t.bound > 0
- ORDER BY t.bound DESC, t.chunk_id
- LIMIT %(pool)s
+-- a chunk beyond them could belong in the result. Only the terms of rows that are returned are converted.
+SELECT b.chunk_id, b.length, b.pivot, sparsevec_send(b.terms) AS terms, b.bound
+  FROM (SELECT t.chunk_id, t.length, t.pivot, t.terms, t.bound
+          FROM (SELECT l.chunk_id, l.length, l.pivot, l.terms,
+                       -(l.terms <#> %(weights)s) * greatest(1, %(average)s::float8 / l.pivot) AS bound
+                  FROM kosmos.unsegmented_terms l
+                 WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s
+                   AND (NOT %(filtered)s OR EXISTS (
+                       SELECT
+                         FROM kosmos.documents d
+                        WHERE d.tenant_id = %(tenant_id)s AND d.id = l.document_id
+                          AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s,
+                                             %(sources)s, %(folders)s)
+                       OFFSET 0))
+                   AND (%(required)s::text IS NULL OR EXISTS (
+                       SELECT
+                         FROM kosmos.chunks c
+                        WHERE c.tenant_id = %(tenant_id)s AND c.id = l.chunk_id AND c.tsv @@ %(required)s::tsquery
+                       OFFSET 0))
+                OFFSET 0) t
+         WHERE t.bound > 0
+         ORDER BY t.bound DESC, t.chunk_id
+         LIMIT %(pool)s) b
+ ORDER BY b.bound DESC, b.chunk_id
 
 -- name: postings
 SELECT p.lexeme_id, p.offsets, p.frequencies
@@ -220,6 +222,7 @@ SELECT d.id, v.chunks
 
 -- name: dense_exact
 -- Exact scan of the tenant's vectors in its live space. Vectors are normalised, so the inner product is the cosine.
+-- Ordered by the column: an expression of its own would be computed again for each row.
 SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
   FROM kosmos.embeddings e
  WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
@@ -239,7 +242,7 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
        SELECT
          FROM kosmos.chunks c
         WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id AND c.tsv @@ %(required)s::tsquery) IS TRUE)
- ORDER BY e.embedding <#> %(vector)s, e.chunk_id
+ ORDER BY score DESC, e.chunk_id
  LIMIT %(depth)s
 
 -- name: dense_by_documents
@@ -259,7 +262,7 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
         WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = c.id AND n.space_id IS NOT DISTINCT FROM %(space_id)s
        OFFSET 0) e
  WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s::uuid[])
- ORDER BY e.embedding <#> %(vector)s, e.chunk_id
+ ORDER BY score DESC, e.chunk_id
  LIMIT %(depth)s
 
 -- name: set_vector_search
@@ -320,7 +323,7 @@ SELECT n.chunk_id, -(n.embedding <#> %(vector)s) AS score
          ORDER BY binary_quantize(e.embedding::halfvec({dimensions}))::bit({dimensions})
                   <~> binary_quantize(%(vector)s::halfvec({dimensions}))::bit({dimensions})
          LIMIT %(pool)s) n
- ORDER BY n.embedding <#> %(vector)s, n.chunk_id
+ ORDER BY score DESC, n.chunk_id
  LIMIT %(depth)s
 
 -- name: pseudo_relevance_feedback

@@ -2,6 +2,10 @@
 -- First in every transaction: sets tenant and principals for row-level security until the transaction ends.
 SELECT kosmos.set_tenant_context(%(tenant_id)s, %(principals)s::text[])
 
+-- name: commit
+-- Last in a transaction in a pipeline: it travels with the statements before it.
+COMMIT
+
 -- name: create_tenant
 INSERT INTO kosmos.tenants (tenant_id, name, created_at)
 VALUES (%(tenant_id)s, %(name)s, %(now)s)

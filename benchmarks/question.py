@@ -1,0 +1,113 @@
+"""What one question costs: processor time of the client and of its server backend, statements and round trips.
+
+    python -m benchmarks.question [--data FOLDER] [--before TREE] [--rounds N] [--principals N] [--json FILE] [--quick]
+
+The vector of each question is known beforehand, and no result is cached. `--before` names another checkout of the
+project: both ask the same questions in turn, in blocks, each in a process and on a server of its own, and their hits
+are compared. Processor time is compared, and not time: other work on the machine falls on both alike.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.command import DATASETS, ROOT, command, parse, temporary_folder, write_results
+from benchmarks.quick import write_evaluation_set
+
+_CHILD = Path(__file__).with_name("question_child.py")
+_BLOCK = 25
+"""Questions that one side answers before the other one does."""
+Figures = dict[str, Any]
+
+
+class Side:
+    """One checkout that answers questions in a process of its own."""
+
+    def __init__(self, tree: Path, folder: Path, given: argparse.Namespace, data: Path) -> None:
+        options = ["--data", str(data), "--folder", str(folder), "--principals", str(given.principals)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(_CHILD), *options, *(["--segments"] if given.segments else [])],
+            cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        self.found = self._receive()
+
+    def ask(self, start: int, stop: int) -> Figures:
+        """Have it answer the questions from `start` to `stop`."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{start} {stop}\n")
+        self._process.stdin.flush()
+        return self._receive()
+
+    def close(self) -> None:
+        """End its process, and wait for it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+    def _receive(self) -> Figures:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit("a side of the comparison has ended; see what it said above")
+        figures: Figures = json.loads(line)
+        return figures
+
+
+def measure(trees: dict[str, Path], given: argparse.Namespace, data: Path) -> Figures:
+    """Have the checkouts answer all questions in turn, and return their figures."""
+    folder = temporary_folder()
+    sides = {name: Side(tree, folder / name, given, data) for name, tree in trees.items()}
+    blocks: dict[str, list[Figures]] = {name: [] for name in sides}
+    names, questions = list(sides), min(side.found["questions"] for side in sides.values())
+    for turn in range(given.rounds):
+        for start in range(0, questions, _BLOCK):
+            for name in names if (turn + start // _BLOCK) % 2 else reversed(names):
+                blocks[name].append(sides[name].ask(start, min(start + _BLOCK, questions)))
+    for side in sides.values():
+        side.close()
+    first, *others = ([block["hits"] for block in of_side] for of_side in blocks.values())
+    return {
+        "chunks": next(iter(sides.values())).found["chunks"],
+        "questions": questions,
+        "equal_hits": all(other == first for other in others),
+        **{name: _summary(of_side) | sides[name].found["walk"] for name, of_side in blocks.items()},
+    }
+
+
+def _summary(blocks: Sequence[Figures]) -> Figures:
+    """Return the median over the blocks, in milliseconds of a question."""
+    names = ("client_ms", "server_ms", "wall_ms")
+    return {name: round(statistics.median(block[name] for block in blocks), 3) for name in names}
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = command(__doc__)
+    parser.add_argument("--data", type=Path, default=DATASETS / "cranfield", help="a set in the BEIR layout")
+    parser.add_argument("--before", type=Path, metavar="TREE", help="another checkout of the project")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--principals", type=int, default=1, help="how many the reader holds")
+    parser.add_argument("--segments", action="store_true", help="pack the postings into a segment first")
+    given = parse(parser, rounds=1)
+    data = write_evaluation_set(temporary_folder()) if given.quick else given.data
+    trees = ({} if given.before is None else {"before": given.before.resolve()}) | {"now": ROOT}
+    found = measure(trees, given, data)
+    print(f"{found['chunks']} chunks, {found['questions']} questions, {given.rounds} rounds")
+    print("| | client, CPU ms | server, CPU ms | time, ms | statements | waits |")
+    print("|---|---|---|---|---|---|")
+    for name in trees:
+        print(f"| {name} | {' | '.join(str(value) for value in found[name].values())} |")
+    if given.before is not None:
+        print(f"hits are equal: {'yes' if found['equal_hits'] else 'no'}")
+    write_results(given.json, found)
+
+
+if __name__ == "__main__":
+    main()
