@@ -50,7 +50,8 @@ def hydrate(
     start = 0
     while start < len(fused) and len(passages) < limit:
         batch = fused[start : start + limit - len(passages) + _SPARE]
-        values = {**scope, "chunk_ids": [entry.chunk_id for entry in batch]}
+        # As text: psycopg's adapter of lists asks for the type of each value.
+        values = {**scope, "chunk_ids": "{" + ",".join([entry.chunk_id.hex for entry in batch]) + "}"}
         cursor = connection.cursor(row_factory=dict_row).execute(statement("passages"), values)
         rows = {row["chunk_id"]: row for row in cursor.fetchall()}
         for rank, entry in enumerate(batch, start=start + 1):

@@ -181,19 +181,19 @@ def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snap
         "phrases": [split_bigrams(words) for words in (*required, *excluded)],
         "excluded": [False] * len(required) + [True] * len(excluded),
     }
-    # All statements are sent before the first result is fetched: the pipeline makes them one round trip.
-    collections_cursor = connection.execute(statement("search_snapshot"), values)
-    terms_cursor = connection.execute(statement("query_terms"), values)
+    # Both statements are sent before the first result is fetched: the pipeline makes them one round trip.
+    cursor = connection.execute(statement("search_state"), values)
     required_cursor = connection.execute(statement("required_terms"), values) if values["phrases"] else None
-    indexes_cursor = connection.execute(statement("ready_indexes"), values)
-    terms, warnings = terms_cursor.fetchall(), tuple[str, ...]()
-    indexes = indexes_cursor.fetchall()
-    collections = collections_cursor.fetchall()
+    state = cursor.fetchall()[0][0]
+    collections, indexes = state["collections"], state["indexes"]
+    terms, warnings = [tuple(row) for row in state["terms"]], tuple[str, ...]()
     if query.fuzzy and any(lexeme_id is None for _, _, lexeme_id, *_ in terms):
         terms, warnings = replace_absent_words(connection, query, terms)
     readable = [row for row in collections if row[5] is not None]
-    space_id = readable[0][3] if readable else None
-    vector_indexes = [row for row in indexes if query.use_vector_index and row[1] != "segment" and row[3] == space_id]
+    space_id = uuid.UUID(readable[0][3]) if readable and readable[0][3] else None
+    vector_indexes = [
+        row for row in indexes if query.use_vector_index and row[1] != "segment" and row[3] == str(space_id)
+    ]
     return Snapshot(
         space_id=space_id,
         collections=tuple(_collection_stats(row, terms, indexes, code_parts) for row in readable),
@@ -209,9 +209,9 @@ def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snap
 
 
 def _collection_stats(
-    row: tuple[Any, ...],
-    terms: Sequence[tuple[Any, ...]],
-    indexes: Sequence[tuple[Any, ...]],
+    row: Sequence[Any],
+    terms: Sequence[Sequence[Any]],
+    indexes: Sequence[Sequence[Any]],
     code_parts: Collection[str],
 ) -> CollectionStats:
     collection, _, next_sequence, _, preset, chunks, length, epoch, acls, *_ = row
@@ -231,20 +231,22 @@ def _collection_stats(
         weights={lexeme_id: weight for lexeme_id, weight in weighted if lexeme_id is not None},
         total_weight=sum(weight for _, weight in weighted),
         segments=tuple(
-            Segment(id=index[0], last=index[4]) for index in indexes if index[1] == "segment" and index[2] == collection
+            Segment(id=uuid.UUID(index[0]), last=index[4])
+            for index in indexes
+            if index[1] == "segment" and index[2] == collection
         ),
         preset=preset,
         overlay=None if row[13] is None else PresetOverlay(**row[13]),
     )
 
 
-def _vector_index(row: tuple[Any, ...]) -> VectorIndex | None:
+def _vector_index(row: Sequence[Any]) -> VectorIndex | None:
     settings, rows, health = row[5:]
     missed = health.get("recall_at_10", 1.0) < health.get("recall_target", 0.0)
     if missed and health["p50_ms"] > health["exact_p50_ms"]:
         return None  # below the recall target, and slower than the exact scan
     return VectorIndex(
-        id=row[0],
+        id=uuid.UUID(row[0]),
         kind=row[1],
         oversampling=settings.get("oversampling"),
         probes=settings.get("probes", 1),

@@ -1,46 +1,8 @@
--- name: search_snapshot
--- Each collection that may answer with its statistics, those of chunks that this reader may read apart, and the space
--- that answers, read in the candidates' snapshot. NULL where the reader may read none. At last, of the collections that
--- are asked, those without documents too: whether any makes departments decide. The next three columns are those of
--- query_routing: a pipeline that was chosen by other values must not answer. The last is what the preset of a collection
--- sets for its hits, where the question names no collection: it has the settings of the process then.
--- A tenant without documents is one row, without a collection.
-SELECT s.collection, s.chunks, s.next_sequence, t.live_space_id, p.name, r.chunks, r.length, r.epoch, r.acls,
-       EXISTS (SELECT
-                 FROM kosmos.collection_presets e
-                WHERE e.tenant_id = %(tenant_id)s
-                  AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
-                  AND e.content::jsonb -> 'rag' -> 'access' ->> 'department_from' IS NOT NULL),
-       (SELECT json_build_array(e.name, e.content)
-          FROM kosmos.collection_presets e
-         WHERE e.tenant_id = %(tenant_id)s AND e.collection = %(collection)s),
-       ARRAY(SELECT e.content::jsonb -> 'rag' -> 'audit'
-               FROM kosmos.collection_presets e
-              WHERE e.tenant_id = %(tenant_id)s
-                AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
-                AND e.content::jsonb -> 'rag' -> 'audit' IS NOT NULL
-              ORDER BY e.collection),
-       (SELECT json_build_object('id', x.id, 'name', x.name, 'mode', x.mode, 'share', x.share, 'content', x.content)
-          FROM kosmos.experiments x
-         WHERE x.tenant_id = %(tenant_id)s AND x.stopped_at IS NULL
-           AND x.collection IS NOT DISTINCT FROM %(collection)s::text),
-       CASE WHEN %(collection)s::text IS NULL AND p.content IS NOT NULL
-            THEN json_build_object('access', p.content::jsonb -> 'rag' -> 'access',
-                                   'department_match', p.content::jsonb -> 'rag' -> 'signals' -> 'department_match',
-                                   'require_approved', p.content::jsonb -> 'rag' -> 'retrieval' -> 'require_approved') END
-  FROM kosmos.tenants t
-  LEFT JOIN kosmos.collection_statistics s
-    ON s.tenant_id = %(tenant_id)s AND s.tenant_id = t.tenant_id
-   AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
-  LEFT JOIN kosmos.collection_presets p
-    ON p.tenant_id = %(tenant_id)s AND p.tenant_id = s.tenant_id AND p.collection = s.collection
-  LEFT JOIN (SELECT n.collection, sum(n.chunks)::bigint AS chunks, sum(n.length)::bigint AS length,
-                    max(n.epoch) AS epoch, count(*) AS acls
-               FROM kosmos.acl_statistics n
-              WHERE n.tenant_id = %(tenant_id)s
-              GROUP BY n.collection) r ON r.collection = s.collection
- WHERE t.tenant_id = %(tenant_id)s
- ORDER BY s.collection
+-- name: search_state
+-- In the snapshot of the candidates: each collection that may answer with its statistics, the terms of the texts, and the
+-- indexes that are ready. Rows are arrays in JSON. A function keeps the plans of the session, and a pooler in
+-- transaction mode keeps no prepared statements.
+SELECT kosmos.search_state(%(tenant_id)s, %(collection)s, %(texts)s::text[], %(weights)s::float8[])
 
 -- name: query_routing
 -- Which settings answer queries to a collection, or to all: the preset of the collection, what presets of all that may
@@ -58,27 +20,6 @@ SELECT (SELECT json_build_array(e.name, e.content)
           FROM kosmos.experiments x
          WHERE x.tenant_id = %(tenant_id)s AND x.stopped_at IS NULL
            AND x.collection IS NOT DISTINCT FROM %(collection)s::text)
-
--- name: query_terms
--- The terms of each text, the question's and its synonyms', after analysis in the languages of each collection, and
--- what they count for: how often the text says them, times its weight. No id where no chunk holds the term. No row at
--- all means that the texts hold only stop words or signs. Languages and counts are of chunks that this reader may read.
-SELECT a.collection, a.lexeme, l.id, l.chunks, a.weight
-  FROM (SELECT g.collection, u.lexeme COLLATE "C" AS lexeme, max(cardinality(u.positions) * w.weight) AS weight
-          FROM (SELECT DISTINCT s.collection, unnest(s.languages) AS language
-                  FROM kosmos.acl_statistics s
-                 WHERE s.tenant_id = %(tenant_id)s
-                   AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) g,
-               unnest(%(texts)s::text[], %(weights)s::float8[]) AS w (words, weight),
-               unnest(to_tsvector(g.language::regconfig, w.words)) AS u (lexeme, positions, weights)
-         GROUP BY g.collection, u.lexeme COLLATE "C") a
-  LEFT JOIN LATERAL (
-       SELECT n.id, sum(n.chunks)::bigint AS chunks
-         FROM kosmos.lexemes n
-        WHERE n.tenant_id = %(tenant_id)s AND n.collection = a.collection AND n.lexeme = a.lexeme
-        GROUP BY n.id
-       OFFSET 0) l ON true
- ORDER BY a.collection, l.id
 
 -- name: close_terms
 -- Words and variants of them after analysis in the languages of each collection: those that are in chunks that this
@@ -125,14 +66,6 @@ SELECT string_agg(CASE WHEN n.excluded THEN '!(' ELSE '(' END || n.alternatives 
                    AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) g
          GROUP BY w.words, w.excluded) n
  WHERE NOT n.unindexed
-
--- name: ready_indexes
-SELECT i.id, i.kind, i.collection, i.space_id, i.last_sequence, i.settings, i.rows,
-       CASE WHEN i.kind <> 'segment' THEN i.health END
-  FROM kosmos.indexes i
- WHERE i.tenant_id = %(tenant_id)s AND i.state = 'ready'
-   AND (%(collection)s::text IS NULL OR i.collection IS NULL OR i.collection = %(collection)s)
- ORDER BY i.last_sequence, i.id
 
 -- name: unsegmented_scan
 -- Here and below: row-level security, and tables that were never analysed, make the planner expect one row where a
@@ -358,23 +291,7 @@ SELECT clock_timestamp()
 
 -- name: passages
 -- Columns are named like the fields of Passage; `principals` are those of the readers that this reader holds.
-SELECT c.id AS chunk_id, c.document_id, c.version_id, d.version, d.source, d.title, d.media_type, d.metadata,
-       c.chunk_index, c.section, c.start_offset AS start, c.end_offset AS "end", c.line_start, c.line_end, c.page_start,
-       c.page_end, c.text, c.chunker, d.collection, c.parent_start, c.parent_end, d.notes,
-       d.principals, c.table_context
-  FROM unnest(%(chunk_ids)b::uuid[]) AS u (id)
- CROSS JOIN LATERAL (
-       SELECT n.*
-         FROM kosmos.chunks n
-        WHERE n.tenant_id = %(tenant_id)s AND n.id = u.id
-       OFFSET 0) c
- CROSS JOIN LATERAL (
-       SELECT n.version, n.source, n.title, n.media_type, n.metadata, n.collection, n.notes,
-              ARRAY(SELECT u.name FROM unnest(n.acl) AS u (name)
-                     WHERE u.name = ANY (kosmos.current_principals()) ORDER BY u.name) AS principals
-         FROM kosmos.documents n
-        WHERE n.tenant_id = %(tenant_id)s AND n.id = c.document_id
-       OFFSET 0) d
+SELECT * FROM kosmos.passages(%(tenant_id)s, %(chunk_ids)s::uuid[])
 
 -- name: version_text
 -- The text between two offsets of a version, and its pages: neighbouring chunks without the overlap twice, or a section.

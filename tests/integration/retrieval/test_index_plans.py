@@ -49,12 +49,41 @@ class World:
     def explain(self, name: str, **values: Any) -> dict[str, Any]:
         """Run a statement as a question does, and return its plan with what it really read."""
         bound = {**self.values, **values}
+        if name in OF_FUNCTIONS:
+            return {"Node Type": "Function", "Plans": list(self._plans_of_function(name, bound))}
         query = sql.SQL("EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) " + statement(name))
         with self.database.app.transaction(self.values["tenant_id"], [EVERYONE]) as connection:
             connection.execute(statement("set_vector_search"), {"probes": 3, "ef_search": 100})
             row = connection.execute(query.format(dimensions=sql.Literal(EMBEDDER.dimensions)), bound).fetchone()
         assert row
         return dict(row[0][0]["Plan"])
+
+    def _plans_of_function(self, name: str, bound: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Run each statement of a function by itself, planned for its values and for any values."""
+        values = sql.SQL(", ").join([sql.Literal(bound[argument]) for argument in OF_FUNCTIONS[name]])
+        explain = sql.SQL("EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) EXECUTE kept ({})").format(values)
+        with psycopg.connect(str(self.database.urls()["url"])) as connection:
+            connection.execute(statement("set_tenant_context"), {**self.values, "principals": [EVERYONE]})
+            row = connection.execute(
+                "SELECT prosrc, proargnames, oidvectortypes(proargtypes) FROM pg_proc"
+                " WHERE proname = %s AND pronamespace = 'kosmos'::regnamespace",
+                [name],
+            ).fetchone()
+            assert row
+            source, arguments, types = row
+            text = re.sub(r"--.*|\bINTO \w+", "", source)
+            for number, argument in enumerate(arguments[: len(OF_FUNCTIONS[name])], start=1):
+                text = re.sub(rf"\b{argument}\b", f"${number}", text)
+            found = re.findall(r"^\s+(?:RETURN QUERY\s+)?(SELECT\b.*?);", text, re.DOTALL | re.MULTILINE)
+            assert found
+            for one in found:
+                connection.execute(f"PREPARE kept ({types}) AS {one}".encode())
+                for mode in ("force_custom_plan", "force_generic_plan"):
+                    connection.execute(f"SET LOCAL plan_cache_mode = {mode}".encode())
+                    explained = connection.execute(explain).fetchone()
+                    assert explained
+                    yield dict(explained[0][0]["Plan"])
+                connection.execute("DEALLOCATE kept")
 
 
 def _copied(server: Any, original: str, stack: ExitStack) -> str:
@@ -186,12 +215,10 @@ CLOSE = {"words": ["commmon"] * 2_000, "variants": ["common", *(f"co{number}mon"
 # the tenant's, once or twice in each table.
 BY_KEY, BY_INDEX, WHOLE = 1_000, 2 * LARGE, 4 * LARGE
 CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
-    "search_snapshot": [({}, 200)],
-    "query_terms": [(TEXTS, 200)],
+    "search_state": [(TEXTS, 6 * 200)],
     "close_terms": [(CLOSE, len(CLOSE["words"]) + 200)],
     "lexemes_by_prefix": [({**CORPUS, "prefix": "topic3", "above": "topic3\U0010ffff"}, 200)],
     "required_terms": [({}, 200)],
-    "ready_indexes": [({}, 200)],
     "unsegmented_scan": [({**CORPUS, **also}, BY_KEY) for also in ({}, REQUIRED)]
     + [({**CORPUS, **FILTERED}, BY_KEY + DOCUMENTS), ({**CORPUS, **FILTERED, **REQUIRED}, BY_KEY + DOCUMENTS)],
     "postings": [({}, 200)],
@@ -206,11 +233,16 @@ CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
     "dense_by_index": [(also, BY_INDEX) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
     "dense_by_bits": [(also, 4 * LARGE) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
     "pseudo_relevance_feedback": [({}, 200)],
-    "passages": [({}, BY_KEY)],
+    "passages": [({}, 2 * BY_KEY)],
     "version_text": [({}, 10)],
 }
 """For each statement of a question values in place of the world's, and how many rows it may read with them."""
 WITHOUT_TABLES = {"server_clock", "set_vector_search"}
+OF_FUNCTIONS = {
+    "search_state": ("tenant_id", "collection", "texts", "weights"),
+    "passages": ("tenant_id", "chunk_ids"),
+}
+"""Statements that call a function, which keeps the plans of its own: the values of its arguments."""
 
 
 def test_cases__are_all_statements_of_a_question() -> None:

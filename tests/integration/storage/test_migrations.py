@@ -55,6 +55,7 @@ PUBLISHED = {
     "0015_lists_of_files.py": "c8c1ad1e08e3093c7e1433f8f59dd549f0283a876f9f09c0927f5bf6465b06e8",
     "0016_originals.py": "1d7f920cddcc9b1568c25edc22706a8fedf087c392731245698f3df8440182fb",
     "0017_public_rows.py": "942e53d56bdf26cde30202cb5d0848ccc5d32d921662718d9431eea47ddd3cb0",
+    "0018_kept_plans.py": "93df70e1edc9acf14d3b89f1b59a63c6b162a4debca889a3e222458dfb382703",
 }
 
 
