@@ -25,6 +25,7 @@ from kosmos_rag.core.telemetry import genai, tracing
 from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS, RETRIEVAL_FALLBACKS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.telemetry.tracing import StageTimer
+from kosmos_rag.core.text.analysis import IDENTIFIER_FORMS
 from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
@@ -469,9 +470,12 @@ class SearchPipeline:
         }
         weights = {name: by_retriever[name.partition(" ")[0]] for name in lists}
         if retrieval.fusion == "adaptive":
-            weights = adapt_weights(lists, weights)
+            has_identifier = IDENTIFIER_FORMS.search(query.parsed.text) is not None
+            weights = adapt_weights(lists, weights, has_identifier=has_identifier)
             lists = {
-                name: replace(entry, explain=replace(entry.explain, weight=round(weights[name], 4)))
+                name: replace(
+                    entry, explain=replace(entry.explain, weight=round(weights[name], 4), has_identifier=has_identifier)
+                )
                 for name, entry in lists.items()
             }
         candidates = {name: entry.candidates for name, entry in lists.items()}

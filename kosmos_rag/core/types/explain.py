@@ -64,6 +64,7 @@ def _stats(stats: "RetrieverStats") -> str:
     weight = "" if stats.weight is None else f"; weight {stats.weight:.2f}"
     if stats.weight is not None and stats.coverage is not None:
         weight += f" for a coverage of {stats.coverage:.2f} of {stats.terms} terms"
+        weight += " with an identifier" if stats.has_identifier else ""
     found = f"{stats.returned} of {stats.requested} candidates by {stats.plan}"
     return f"{found}{f' ({read})' if read else ''}{reason}{weight}"
 

@@ -231,6 +231,8 @@ class RetrieverStats(Serializable):
     """Of a lexical retriever: number of query terms after analysis."""
     weight: float | None = None
     """Weight of the list in an adaptive fusion; None in others."""
+    has_identifier: bool | None = None
+    """Whether the query has an identifier, by its form, in an adaptive fusion; None in others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -248,7 +248,7 @@ def _lists_of_coverage(coverage: float, *, terms: int = 1, alone: bool = False) 
         (0.3, 6, 0.216),  # a paraphrase: two matched terms
         (0.5, 20, 0.5),  # a long query: ten
         (1.3, 4, 0.78),  # words of the text
-        (2.4, 1, 0.9),  # one exact name
+        (2.4, 3, 0.9),  # an exact name
     ],
 )
 def test_adapt_weights__follows_coverage_and_matched_terms(coverage: float, terms: int, share: float) -> None:
@@ -257,14 +257,29 @@ def test_adapt_weights__follows_coverage_and_matched_terms(coverage: float, term
     assert adapted == pytest.approx({"dense": 1 - share, "dense 2": 1 - share, "lexical": share, "lexical 2": share})
 
 
+@pytest.mark.parametrize(
+    ("coverage", "terms", "named", "share"),
+    [(0.8, 4, True, 0.9), (0.8, 1, False, 0.9), (0.7, 4, True, 0.42), (0.7, 1, False, 0.42), (0.8, 4, False, 0.48)],
+)
+def test_adapt_weights__of_a_covered_identifier_are_those_of_an_exact_name(
+    coverage: float, terms: int, named: bool, share: float
+) -> None:
+    adapted = adapt_weights(
+        _lists_of_coverage(coverage, terms=terms), {"dense": 0.5, "lexical": 0.5}, has_identifier=named
+    )
+    assert adapted == pytest.approx({"dense": 1 - share, "lexical": share})
+
+
 def test_adapt_weights__keeps_the_ratio_of_the_settings() -> None:
-    adapted = adapt_weights(_lists_of_coverage(1.0), {"dense": 0.9, "dense 2": 0.9, "lexical": 0.3, "lexical 2": 0.3})
+    adapted = adapt_weights(
+        _lists_of_coverage(1.0, terms=2), {"dense": 0.9, "dense 2": 0.9, "lexical": 0.3, "lexical 2": 0.3}
+    )
     assert adapted["dense"] / adapted["lexical"] == pytest.approx(3 * 0.4 / 0.6)
 
 
 @pytest.mark.parametrize(("coverage", "share", "factor"), [(1.2, 0.72, 2.0), (0.2, 0.15, 0.4)])
 def test_adapt_weights__of_equal_scores_follow_the_coverage(coverage: float, share: float, factor: float) -> None:
-    adapted = adapt_weights(_lists_of_coverage(coverage, alone=True), {"dense": 0.5, "lexical": 0.5})
+    adapted = adapt_weights(_lists_of_coverage(coverage, terms=2, alone=True), {"dense": 0.5, "lexical": 0.5})
     assert adapted == pytest.approx({"dense": 1 - share, "lexical": share * factor})
 
 
