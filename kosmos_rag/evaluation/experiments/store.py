@@ -4,8 +4,9 @@ import json
 import uuid
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
-from psycopg.rows import class_row
+from psycopg.rows import args_row
 
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.types import EVERYONE, Arm, ExperimentInfo, ExperimentMode
@@ -38,9 +39,11 @@ class Result:
     error: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rated:
-    """A result as it is stored, with what was thought of it."""
+class Rated(NamedTuple):
+    """A stored result with its feedback, in the order of the columns.
+
+    It is a tuple, because a report reads thousands.
+    """
 
     at: datetime
     arm: str
@@ -149,7 +152,7 @@ def results(worker: ConnectionPool, owner: TenantRef, experiment_id: uuid.UUID) 
     values = {"tenant_id": owner.id, "experiment_id": experiment_id, "limit": NEWEST}
     with (
         worker.transaction(owner.id, [EVERYONE]) as connection,
-        connection.cursor(row_factory=class_row(Rated)) as cursor,
+        connection.cursor(row_factory=args_row(Rated), binary=True) as cursor,
     ):
         return cursor.execute(statement("results_of_experiment"), values).fetchall()
 

@@ -27,7 +27,7 @@ SELECT x.tenant_id, x.id, %(id)s::uuid, %(at)s::timestamptz, %(retrieval_id)s::u
  WHERE x.tenant_id = %(tenant_id)s AND x.id = %(experiment_id)s AND x.stopped_at IS NULL
 
 -- name: results_of_experiment
--- Newest results with their feedback; feedback needs the audit log.
+-- Newest results with their feedback; feedback needs the audit log. The columns are the fields of Rated.
 SELECT r.at, r.arm, r.requested, r.control_ms, r.treatment_ms, r.control_hits, r.treatment_hits, r.overlap, r.rbo,
        r.degraded, r.error,
        coalesce(o.up, 0) AS up, coalesce(o.down, 0) AS down, coalesce(o.clicks, 0) AS clicks

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-_MAX_POINTS = 60
+_MAX_POINTS = 40
 """More measurements are merged: each point is then the worst of several."""
 
 

@@ -1,6 +1,6 @@
 """Take the pictures of docs/console.md: `make console-images`. Needs Chromium, Pillow and the packaged MiniLM.
 
-The sample knowledge base is asked on an embedded PostgreSQL of its own.
+The sample knowledge base is asked on an embedded PostgreSQL of its own. The runs of the page Monitor are made up.
 """
 
 import io
@@ -18,6 +18,7 @@ from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from tests.integration.apps.http.browsing import DESKTOP, PHONE, chromium
+from tests.integration.apps.http.monitored import store_history
 from tests.integration.apps.http.serving import Running, Signer, serving
 
 ROOT = Path(__file__).parents[4]
@@ -44,6 +45,7 @@ def sample(folder: Path) -> Iterator[Running]:
         sources = sorted((ROOT / "examples" / "knowledge_base").glob("*.md"))
         engine.tenant("acme", collection="analytics").ingest(sources)
         engine.tenant("acme").search(INSPECTED)
+        store_history(engine, "acme")
         with serving(engine, Signer(folder)) as running:
             _add_jobs(running)
             yield running
@@ -95,6 +97,10 @@ def _take(page: Page, suffix: str) -> None:
     _keep(page, f"console-inspector-{suffix}", whole=True)
     page.goto("/jobs")
     _keep(page, f"console-jobs-{suffix}")
+    page.goto("/monitor")
+    _keep(page, f"console-monitor-{suffix}", whole=True)
+    page.goto("/health")
+    _keep(page, f"console-health-{suffix}", whole=True)
 
 
 def _keep(page: Page, name: str, *, whole: bool = False) -> None:

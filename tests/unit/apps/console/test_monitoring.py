@@ -70,7 +70,7 @@ def test_trend__of_many_measurements_keeps_the_worst() -> None:
     values[57], values[199] = 0.2, 0.4
     drawn = build_trend(_series(*values), low=0.8, high=1.0)
     assert drawn is not None
-    assert (drawn.merged, len(drawn.points)) == (4, 50)
+    assert (drawn.merged, len(drawn.points)) == (5, 40)
     assert sorted(point.text for point in drawn.points)[:3] == ["0.200", "0.400", "1.000"]
     drift = build_trend(_series(*[0.1] * 60, 0.9), low=0, high=0.1, higher_is_better=False)
     assert drift is not None

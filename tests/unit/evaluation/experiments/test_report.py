@@ -38,8 +38,8 @@ PAIR = Rated(
     down=0,
     clicks=0,
 )
-FIRST = replace(PAIR, treatment_ms=None, treatment_hits=None, overlap=None, rbo=None)
-SECOND = replace(FIRST, arm="treatment", control_ms=None, control_hits=None, treatment_ms=10.0, treatment_hits=10)
+FIRST = PAIR._replace(treatment_ms=None, treatment_hits=None, overlap=None, rbo=None)
+SECOND = FIRST._replace(arm="treatment", control_ms=None, control_hits=None, treatment_ms=10.0, treatment_hits=10)
 
 
 def _difference(of: str, result: ExperimentReport) -> ArmDifference:
@@ -49,7 +49,7 @@ def _difference(of: str, result: ExperimentReport) -> ArmDifference:
 def _pairs(count: int, *, slower_by: float) -> list[Rated]:
     dice = random.Random(3)
     times = [dice.lognormvariate(3, 0.5) for _ in range(count)]
-    return [replace(PAIR, control_ms=took, treatment_ms=took * dice.uniform(0.9, 1.1) + slower_by) for took in times]
+    return [PAIR._replace(control_ms=took, treatment_ms=took * dice.uniform(0.9, 1.1) + slower_by) for took in times]
 
 
 def test_nothing__is_told_of_nothing() -> None:
@@ -60,8 +60,8 @@ def test_nothing__is_told_of_nothing() -> None:
 
 
 def test_counts__are_of_what_ran() -> None:
-    failed = replace(PAIR, treatment_ms=None, treatment_hits=None, overlap=None, rbo=None, error="ModelError")
-    same = replace(PAIR, overlap=1.0, rbo=1.0, degraded=True)
+    failed = PAIR._replace(treatment_ms=None, treatment_hits=None, overlap=None, rbo=None, error="ModelError")
+    same = PAIR._replace(overlap=1.0, rbo=1.0, degraded=True)
     result = report(SHADOW, [PAIR, same, failed])
     assert (result.results, result.compared, result.failed, result.degraded, result.identical) == (3, 2, 1, 1, 1)
     assert (result.overlap, result.rbo) == (0.75, 0.7)
@@ -84,8 +84,8 @@ def test_latency__of_pairs_is_told_apart_where_it_differs() -> None:
 
 def test_latency__of_two_samples() -> None:
     dice = random.Random(5)
-    first = [replace(FIRST, control_ms=dice.lognormvariate(3, 0.3)) for _ in range(80)]
-    second = [replace(SECOND, treatment_ms=dice.lognormvariate(3.4, 0.3)) for _ in range(80)]
+    first = [FIRST._replace(control_ms=dice.lognormvariate(3, 0.3)) for _ in range(80)]
+    second = [SECOND._replace(treatment_ms=dice.lognormvariate(3.4, 0.3)) for _ in range(80)]
     result = _difference("latency", report(SERVE, first + second))
     assert (result.significant, result.reason) == (True, "Mann-Whitney U")
     assert result.second > result.first
@@ -95,7 +95,7 @@ def test_latency__of_two_samples() -> None:
 @pytest.mark.parametrize(("likes", "significant"), [((20, 2), True), ((11, 10), False)])
 def test_thumbs__are_shares_of_ratings(likes: tuple[int, int], significant: bool) -> None:
     results = [
-        replace(served, up=number < count, down=number >= count)
+        served._replace(up=number < count, down=number >= count)
         for served, count in ((FIRST, likes[0]), (SECOND, likes[1]))
         for number in range(22)
     ]
@@ -106,16 +106,16 @@ def test_thumbs__are_shares_of_ratings(likes: tuple[int, int], significant: bool
 
 
 def test_clicks__are_shares_of_questions_and_nothing_where_nobody_tells_of_them() -> None:
-    clicked = [replace(FIRST, clicks=3)] * 5 + [FIRST] * 35 + [replace(SECOND, clicks=1)] * 30 + [SECOND] * 10
+    clicked = [FIRST._replace(clicks=3)] * 5 + [FIRST] * 35 + [SECOND._replace(clicks=1)] * 30 + [SECOND] * 10
     result = _difference("clicks", report(SERVE, clicked))
     assert (result.first, result.second, result.significant) == (0.125, 0.75, True)
     assert {one.of for one in report(SERVE, [FIRST] * 40 + [SECOND] * 40).differences} == {"latency"}
 
 
 def test_p_values__are_corrected_for_that_there_are_several() -> None:
-    results = [replace(FIRST, up=number < 13, down=number >= 13) for number in range(40)]
-    results += [replace(SECOND, up=number < 22, down=number >= 22) for number in range(40)]
-    alone = _difference("thumbs", report(SERVE, [replace(one, control_ms=None, treatment_ms=None) for one in results]))
+    results = [FIRST._replace(up=number < 13, down=number >= 13) for number in range(40)]
+    results += [SECOND._replace(up=number < 22, down=number >= 22) for number in range(40)]
+    alone = _difference("thumbs", report(SERVE, [one._replace(control_ms=None, treatment_ms=None) for one in results]))
     with_latency = _difference("thumbs", report(SERVE, results))
     assert alone.p is not None
     assert with_latency.p == pytest.approx(2 * alone.p)
