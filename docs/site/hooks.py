@@ -237,7 +237,7 @@ def write_errors() -> str:
         cause = _cell(inspect.getdoc(subclass) or "")
         lines.append(f"| `{subclass.__name__}` | `{base.__name__}` | {cause} | {remedy} |")
     lines += ["", "Codes of documents with cause and remedy: [parsing](../parsing.md#codes) and"]
-    lines.append("[sources](../sources.md#what-is-reported).")
+    lines.append("[sources](../sources.md#error-codes).")
     return "\n".join(lines)
 
 
