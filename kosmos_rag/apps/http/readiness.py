@@ -21,6 +21,8 @@ class Readiness:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._check: asyncio.Task[ReadyState] | None = None
+        self.was_ready = True
+        """Whether the last completed check found the database ready; true before the first one."""
 
     async def state(self) -> ReadyState:
         """Check the database.
@@ -32,8 +34,11 @@ class Readiness:
             self._check = asyncio.create_task(asyncio.to_thread(self._check_database))
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                return await asyncio.shield(self._check)
+                state = await asyncio.shield(self._check)
+                self.was_ready = state.ready
+                return state
         except TimeoutError:
+            self.was_ready = False
             logger.warning(
                 "not ready: the database does not answer within %g seconds", _TIMEOUT_S, extra={"action": "not_ready"}
             )

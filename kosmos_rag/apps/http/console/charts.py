@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kosmos_rag.core.types import IndexInfo
+from kosmos_rag.apps.http.console.trends import Measurement, Trend, build_trend
+from kosmos_rag.core.types import IndexEvent, IndexInfo
 
 CELL_WIDTH = 26
 """Width of a bucket, in units of the drawing."""
@@ -189,6 +190,28 @@ def build_recall_rows(indexes: Sequence[IndexInfo]) -> tuple[float, list[Recall]
         for name, info, health in measured
     ]
     return axis_start, rows
+
+
+def build_tuning_trend(events: Sequence[IndexEvent]) -> Trend | None:
+    """Build the recall of each build and tuning of a vector index.
+
+    Returns None with fewer than two: the present one has a row.
+
+    Args:
+        events: the log of the indexes, newest first.
+    """
+    measured = [
+        Measurement(
+            at=event.at,
+            value=event.after["recall_at_10"],
+            goal=target,
+            alarm=target is not None and event.after["recall_at_10"] < target,
+        )
+        for event in reversed(events)
+        if event.after.get("recall_at_10") is not None
+        for target in [event.after.get("recall_target")]
+    ]
+    return build_trend(measured, low=_DEFAULT_AXIS_START, high=1.0) if len(measured) > 1 else None
 
 
 def _health_records(info: IndexInfo) -> Iterator[tuple[str, Mapping[str, Any]]]:

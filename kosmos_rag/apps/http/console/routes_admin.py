@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -18,6 +18,7 @@ from kosmos_rag.apps.http.console.charts import (
     axis_ticks,
     build_histograms,
     build_recall_rows,
+    build_tuning_trend,
     chart_width,
 )
 from kosmos_rag.apps.http.console.pages import PageRoute, get_service, redirect, render_page, wants_page
@@ -31,13 +32,13 @@ from kosmos_rag.apps.http.schemas import JobPage
 from kosmos_rag.apps.http.uploads import enqueue_upload
 from kosmos_rag.core.errors import ConfigError, KosmosError, RequestError
 from kosmos_rag.core.telemetry.metrics import SECONDS, STAGE_SECONDS
-from kosmos_rag.core.types import EVERYONE, Filter, IndexInfo, JobInfo, JobState, SourceDocument
+from kosmos_rag.core.types import EVERYONE, Filter, IndexEvent, IndexInfo, JobInfo, JobState, SourceDocument, Stats
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-_DOCUMENTS_PER_PAGE, _JOBS_PER_PAGE = 50, 30
+_DOCUMENTS_PER_PAGE, _JOBS_PER_PAGE, _MAX_EVENTS = 50, 30, 200
 _MAX_FILES, _MAX_FIELDS = 100, 10
 _UPLOAD_FIELDS = {"files", "collection", "readers"}
 _MAX_POLLED_JOBS = 100
@@ -218,11 +219,17 @@ async def health(request: Request, caller: ConsoleReader) -> Response:
     While the database is unavailable, only the state of the process is shown.
     """
     is_administrator = caller.identity.has(ADMIN)
-    # During the check of the database, which takes longer. Without a database it fails, and nobody waits for it.
-    reading = asyncio.gather(resources.stats(caller), _read_indexes(caller) if is_administrator else _nothing())
-    reading.add_done_callback(lambda done: done.cancelled() or done.exception())
-    ready = (await get_service(request).readiness.state()).ready
-    stats, indexes = await reading if ready else (None, None)
+
+    def read() -> asyncio.Future[tuple[Stats, _Indexes | None]]:
+        reading = asyncio.gather(resources.stats(caller), _read_indexes(caller) if is_administrator else _nothing())
+        reading.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return reading
+
+    readiness = get_service(request).readiness
+    # During the check of the database, which takes longer; but calls to a database that is away would hold their slots.
+    reading = read() if readiness.was_ready else None
+    ready = (await readiness.state()).ready
+    stats, indexes = await (reading or read()) if ready else (None, None)
     details = _process_details(caller, indexes) if is_administrator else None
     return render_page(request, "health.html", ready=ready, stats=stats, details=details)
 
@@ -231,23 +238,33 @@ async def _nothing() -> None:
     """Return None."""
 
 
-async def _read_indexes(caller: Caller) -> list[IndexInfo] | None:
+class _Indexes(NamedTuple):
+    """The indexes of a tenant, and the latest changes to them."""
+
+    status: list[IndexInfo]
+    log: list[IndexEvent]
+
+
+async def _read_indexes(caller: Caller) -> _Indexes | None:
+    indexes = caller.tenant().indexes
     try:
-        return await caller.run(caller.tenant().indexes.status)
+        return await caller.run(lambda: _Indexes(indexes.status(), indexes.log(_MAX_EVENTS)))
     except ConfigError:
         return None  # the service may have no credentials of the worker role
 
 
-def _process_details(caller: Caller, indexes: list[IndexInfo] | None) -> dict[str, Any]:
+def _process_details(caller: Caller, read: _Indexes | None) -> dict[str, Any]:
     service = caller.service
     stages, routes = service.metrics.durations()
     pages = {name: buckets for name, buckets in routes.items() if not name.startswith("/assets/")}
+    indexes = None if read is None else read.status
     axis_start, recall = build_recall_rows(indexes or [])
     searches = build_histograms(STAGE_SECONDS, stages, axis=STAGE_SECONDS)
     return {
         "indexes": indexes,
         "axis_start": axis_start,
         "recall": recall,
+        "recall_trend": build_tuning_trend([] if read is None else read.log),
         "due": None if indexes is None else sum(index.due is not None for index in indexes),
         "search": next((row for row in searches if row.name == "total"), None),
         "stages": searches,

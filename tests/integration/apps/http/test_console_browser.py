@@ -340,7 +340,8 @@ def test_pages__break_no_rule_of_axe_and_do_not_scroll_sideways(
 
         for path in (*PAGES, "/sign-in", MISSING):
             page.goto(path)
-            page.eval_on_selector_all("details.values", "all => all.forEach((one) => (one.open = true))")
+            for opened_values in page.locator(".history summary").all():
+                opened_values.click()
             look()
         page.goto("/")
         page.locator(".examples button").first.evaluate("button => button.textContent = 'A long example. '.repeat(20)")

@@ -1,6 +1,8 @@
 """What the health page draws."""
 
 import math
+import uuid
+from datetime import UTC, datetime
 from typing import Any
 
 from kosmos_rag.apps.http.console.charts import (
@@ -8,9 +10,10 @@ from kosmos_rag.apps.http.console.charts import (
     axis_ticks,
     build_histograms,
     build_recall_rows,
+    build_tuning_trend,
     chart_width,
 )
-from kosmos_rag.core.types import IndexInfo
+from kosmos_rag.core.types import IndexEvent, IndexInfo
 
 BOUNDS = (0.001, 0.01, 0.1)
 
@@ -63,6 +66,22 @@ def test_recalls__of_the_index_and_the_rejected_one() -> None:
     assert [row.x_10 for row in rows] == [100, 50]
     assert rows[0].x_target == 50
     assert rows[1].x_target is None
+
+
+def test_tuning__is_drawn_from_the_log_of_the_indexes() -> None:
+    def event(day: int, action: str, **after: Any) -> IndexEvent:
+        at = datetime(2026, 11, day, tzinfo=UTC)
+        return IndexEvent(at=at, index_id=uuid.uuid4(), action=action, reason="", before={}, after=after)
+
+    first = event(1, "rebuilt", recall_at_10=0.99, recall_target=0.95)
+    newest_first = [event(9, "tuned", recall_at_10=0.9, recall_target=0.95), event(5, "dropped"), first]
+    drawn = build_tuning_trend(newest_first)
+    assert drawn is not None
+    assert [(point.text, point.goal, point.alarm) for point in drawn.points] == [
+        ("0.990", "0.950", False),
+        ("0.900", "0.950", True),
+    ]
+    assert build_tuning_trend([first]) is None
 
 
 def test_recalls__begin_below_what_is_lowest() -> None:
