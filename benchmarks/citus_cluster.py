@@ -223,7 +223,11 @@ def _prepare(cluster: LocalCluster) -> None:
             text += _WITH_TLS.format(folder=folder)
         if cluster.workers:
             options = " ".join(f"{name}={value}" for name, value in cluster.connection_options.items())
-            text += f"shared_preload_libraries = 'citus'\ncitus.node_conninfo = '{options}'\n"
+            # A node connects to itself by this name too, and the certificate is for the address.
+            text += (
+                f"shared_preload_libraries = 'citus'\ncitus.node_conninfo = '{options}'\n"
+                "citus.local_hostname = '127.0.0.1'\n"
+            )
         with (node.data / "postgresql.conf").open("a") as configuration:
             configuration.write(text)
         kind = "hostssl" if cluster.tls else "host"
@@ -241,7 +245,8 @@ def _give(path: Path) -> None:
 
 
 def _run(program: Path, *arguments: object, logins: Path | None = None) -> str:
-    environment = os.environ | {"LC_ALL": "C.UTF-8"}
+    # Nodes look for certificates in the home folder, which is not readable where they run as another user.
+    environment = os.environ | {"LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
     if any((libraries := program.parent.parent / "lib").glob("libpq.so*")):
         environment["LD_LIBRARY_PATH"] = str(libraries)
     if logins is not None:
