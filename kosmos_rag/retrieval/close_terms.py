@@ -16,10 +16,11 @@ import psycopg
 from kosmos_rag.core.text.analysis import split_bigrams
 from kosmos_rag.core.text.edits import edit_distance, single_edits
 from kosmos_rag.retrieval.query import RetrieverQuery
+from kosmos_rag.storage.binary import array
 from kosmos_rag.storage.sql import statement
 
 TermRow: TypeAlias = tuple[str, str, int | None, int | None, float]
-"""Collection, lexeme, its id and number of chunks (None where no chunk contains it), weight: a row of `query_terms`."""
+"""Collection, lexeme, its id and number of chunks (None where no chunk contains it), weight: of `search_state`."""
 
 _WORD = re.compile(r"[^\W_]+")
 _MIN_LENGTH = 4
@@ -65,7 +66,11 @@ def replace_absent_words(
     if not words:
         return list(rows), ()
     edits = [(word, edit) for word in words for edit in dict.fromkeys([word, *_edits(word)])]
-    values = {**query.scope, "words": [word for word, _ in edits], "variants": [edit for _, edit in edits]}
+    values = {
+        **query.scope,
+        "words": array(connection, "text", [word for word, _ in edits]),
+        "variants": array(connection, "text", [edit for _, edit in edits]),
+    }
     analysed = connection.execute(statement("close_terms"), values).fetchall()
     present = {word for _, word, _, variant, lexeme_id, _ in analysed if variant == word and lexeme_id is not None}
     # The lexemes of a word in each collection: one for each language.

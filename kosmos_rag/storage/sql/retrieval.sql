@@ -30,7 +30,7 @@ SELECT a.collection, a.word, a.lexeme, min(a.variant), l.id, l.chunks
                   FROM kosmos.acl_statistics s
                  WHERE s.tenant_id = %(tenant_id)s
                    AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) g,
-               unnest(%(words)s::text[], %(variants)s::text[]) AS w (word, variant),
+               unnest(%(words)b::text[], %(variants)b::text[]) AS w (word, variant),
                unnest(to_tsvector(g.language::regconfig, w.variant)) AS u (lexeme, positions, weights)) a
   LEFT JOIN LATERAL (
        SELECT n.id, sum(n.chunks)::bigint AS chunks
