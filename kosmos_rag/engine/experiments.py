@@ -76,7 +76,7 @@ class TenantExperiments:
                 return RequestError(f"there is an experiment {name} already; give this one another name")
             if other.stopped_at is None and other.collection == self._collection:
                 return RequestError(f"the experiment {other.name} runs for questions to {scope}; stop it first")
-        return RequestError(f"another experiment for questions to {scope} was in the way; try again")
+        return RequestError(f"another experiment for questions to {scope} started at the same time; try again")
 
     def infos(self) -> list[ExperimentInfo]:
         """Return the tenant's experiments, those that run first, then the latest.

@@ -190,7 +190,7 @@ class TenantJobs:
         if isinstance(item, SourceDocument):
             if every is not None:
                 raise RequestError(
-                    "a document that is given as bytes has no source to look at again; leave out `every`"
+                    "a document that is given as bytes has no source that can be read again; leave out `every`"
                 )
             check_document(item, max_bytes=self._settings.ingestion.max_file_bytes)
             return item
@@ -317,7 +317,7 @@ def _identity(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _check_interval(every: timedelta | None) -> None:
     if every is not None and not timedelta() < every <= MAX_INTERVAL:
-        raise RequestError(f"a pause of {every.total_seconds():g} s between looks; give more than 0, at most 366 days")
+        raise RequestError(f"every is {every.total_seconds():g} s; give more than 0 seconds and at most 366 days")
 
 
 def _digest(spec: Mapping[str, Any]) -> str:

@@ -306,7 +306,7 @@ def _require_unchanged_preset(connection: psycopg.Connection, batch: _Batch) -> 
 def _result(document: ChunkedDocument, completion: Completion | None, reused: int) -> PublishResult:
     if completion is not None:
         return PublishResult(document=document, outcome=completion.outcome, error=None, reused=reused)
-    message = f"another writer took over {document.source.source}; its result is the one that is kept"
+    message = f"another writer took over {document.source.source}; the result of that writer is kept"
     return PublishResult(document=document, outcome=None, error=IngestionError("lease_lost", message), reused=reused)
 
 

@@ -16,14 +16,14 @@ app = typer.Typer(help="Show the nodes of a Citus cluster; move and isolate tena
 
 _Tenant = Annotated[str, typer.Option("--tenant", "-t", help="Name of the tenant.")]
 _Limit = Annotated[
-    float, typer.Option("--limit-s", min=1, help="Seconds after which it is given up; writes wait no longer than this.")
+    float, typer.Option("--limit-s", min=1, help="Time limit in seconds. Writes wait no longer than this.")
 ]
 
 
 @app.command("status")
 @command
 def status(
-    tenant: Annotated[str | None, typer.Option("--tenant", "-t", help="Name its node and shard too.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", "-t", help="Show its node and shard too.")] = None,
     *,
     common: CommonOptions,
 ) -> None:

@@ -192,7 +192,7 @@ def doctor(
     common: CommonOptions,
     near_duplicates: Annotated[
         str | None,
-        typer.Option("--near-duplicates", metavar="TENANT", help="Name documents of this tenant that say the same."),
+        typer.Option("--near-duplicates", metavar="TENANT", help="List near-duplicates among its documents."),
     ] = None,
 ) -> None:
     """Check database, extension, roles, revision, models, isolation of parsers, disk.

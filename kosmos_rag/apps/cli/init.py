@@ -21,7 +21,7 @@ _HEAD = """\
 # `kosmos-rag config show` lists all keys, and `kosmos-rag config show KEY` explains one.
 """
 _TENANT = "default"
-_TENANT_NOTE = "Who is on this machine needs no key. Set it to null, and create keys, before you serve others."
+_TENANT_NOTE = "Users of this machine need no key. Set it to null, and create keys, before you serve others."
 
 
 @command

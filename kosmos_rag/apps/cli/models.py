@@ -38,7 +38,7 @@ def pull(
 
     wanted = names or _configured_on_hub(settings)
     if folder is not None and len(wanted) != 1:
-        raise RequestError(f"--from FOLDER has one model, and {len(wanted)} are named; name the one that it is")
+        raise RequestError(f"--from FOLDER has one model, and {len(wanted)} are named; name only that model")
     pulled = []
     for name in wanted:
         if folder is not None:

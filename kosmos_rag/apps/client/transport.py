@@ -155,7 +155,7 @@ class QueryRows:
     """Rows of a query on a described database."""
 
     sql: str
-    """As it was run."""
+    """The executed SQL."""
     columns: tuple[str, ...]
     tables: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]

@@ -49,7 +49,7 @@ class QueryRequest(RequestBody):
 class QueryView(BaseModel):
     """Rows of a query."""
 
-    sql: str = Field(description="As it was run.")
+    sql: str = Field(description="The executed SQL.")
     columns: list[str]
     tables: list[str]
     rows: list[list[Any]]

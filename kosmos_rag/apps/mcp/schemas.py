@@ -25,7 +25,7 @@ class DocumentText(BaseModel):
     collection: str
     media_type: str
     metadata: dict[str, Any]
-    notes: tuple[Note, ...] = Field(description="What of its file was guessed or could not be read.")
+    notes: tuple[Note, ...] = Field(description="Parts of its file that were guessed or unreadable.")
     updated_at: datetime
     text: str
     lines: tuple[int, int] = Field(description="The first and the last one of the text, from 1.")

@@ -56,7 +56,7 @@ class _PlainLoader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             alias = self.peek_event()  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(
-                problem=f"an alias (*{alias.anchor}) is not taken here", problem_mark=alias.start_mark
+                problem=f"an alias (*{alias.anchor}) is not allowed here", problem_mark=alias.start_mark
             )
         return super().compose_node(parent, index)
 
@@ -101,7 +101,7 @@ def _file_layers(settings: type[BaseSettings], path: Path, named_by: str, extend
     data = read_yaml(path, subject)
     absolute = path.expanduser().absolute()
     if absolute in extended_by:
-        raise ConfigError(one_line(f"{subject} extends itself: take one of the lines `{EXTENDS}: …` out"))
+        raise ConfigError(one_line(f"{subject} extends itself: remove one of the lines `{EXTENDS}: …`"))
     layer = Layer(origin=Origin(level="file", name=str(path)))
     if not isinstance(data, dict | None):
         sections = ", ".join(settings.model_fields)

@@ -63,7 +63,7 @@ def _read(source: str, folder: Path, extended_by: tuple[str, ...]) -> tuple[str,
             data = read_yaml(path, f"preset {source}")
     if identity in extended_by:
         circle = " extends ".join([*extended_by[extended_by.index(identity) :], identity])
-        raise ConfigError(f"presets extend each other in a circle: {circle}; take one of these lines out")
+        raise ConfigError(f"presets extend each other in a circle: {circle}; remove one of these lines")
     if not isinstance(data, dict):
         raise ConfigError(f"preset {name} contains {data!r}: its top level must be a mapping of settings")
     base = data.pop(EXTENDS, None)

@@ -292,7 +292,7 @@ class RetrievalSettings(Section):
 class RerankingSettings(Section):
     """How fused hits are put in their last order."""
 
-    enabled: Switch = Field(default=True, description="Rerank at all; off leaves the fused order.")
+    enabled: Switch = Field(default=True, description="Rerank the fused hits; without it they stay in fused order.")
     model: str = Field(
         default="cross-encoder/ms-marco-MiniLM-L-6-v2",
         min_length=1,

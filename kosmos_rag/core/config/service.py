@@ -46,7 +46,7 @@ class TokenSettings(Section):
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
-        remedy = "tokens of anybody would be taken: set it"
+        remedy = "without it, tokens of any issuer or audience would be accepted: set it"
         missing = [name for name in ("issuer", "audience") if self.keys is not None and getattr(self, name) is None]
         refuse(self, [Conflict((name, "keys"), remedy) for name in missing])
         return self

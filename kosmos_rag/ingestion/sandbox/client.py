@@ -174,4 +174,4 @@ def _read(frame: bytearray) -> ParsedDocument:
 
 
 def _invalid_reply() -> ParseError:
-    return ParseError("crashed", "the parser's reply makes no sense, so the file has led it astray; do not trust it")
+    return ParseError("crashed", "the parser sent an invalid reply, so the file may control it; do not trust the file")

@@ -173,7 +173,7 @@ def probe_isolation() -> Isolation:
         )
         return Isolation.decode(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        message = f"what a parser's process can reach was not found out ({first_line(error)}); see its output"
+        message = f"the isolation of the parser's process could not be checked ({first_line(error)}); see its output"
         raise ParseError("crashed", message) from error
 
 

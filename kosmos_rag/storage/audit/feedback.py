@@ -82,9 +82,9 @@ def store_feedback(database: Database, reader: AuditContext, entry: FeedbackEntr
 def _validate(reader: AuditContext, entry: FeedbackEntry) -> str:
     """Return the subject of the reader."""
     if reader.subject is None:
-        raise RequestError("feedback is somebody's; name the subject: engine.tenant(…, subject=…)")
+        raise RequestError("feedback needs a subject; name it: engine.tenant(…, subject=…)")
     if (entry.question is None) == (entry.retrieval_id is None):
-        raise RequestError("feedback is of one thing; give the id of a retrieval, or the question")
+        raise RequestError("feedback needs one object; give the id of a retrieval, or the question")
     if entry.rating is Rating.CLICK and entry.chunk_id is None:
         raise RequestError("a click is on a passage; give its chunk_id")
     if entry.question is not None and not (

@@ -98,7 +98,7 @@ class QueryResult:
     """Rows of a query."""
 
     sql: str
-    """As it was run, parameters as `:name`."""
+    """The executed SQL, with parameters as `:name`."""
     columns: tuple[str, ...]
     """Names of the result's columns."""
     tables: tuple[str, ...]

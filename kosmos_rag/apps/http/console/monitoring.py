@@ -95,7 +95,7 @@ def build_recall_measures(runs: Sequence[MonitorRun]) -> list[Measure]:
         meaning="How far the best scores of live questions have moved since the index was built or tuned: "
         "0 is equal, 1 is apart.",
         value=f"{last.figures['drift']:.3f}",
-        goal=f"at most {last.figures['drift_limit']:.3f}, as much as chance explains",
+        goal=f"at most {last.figures['drift_limit']:.3f}, the most that chance explains",
         state=MonitorState.ALARM if _has_drifted(last) else MonitorState.OK,
         last_run=last.at,
         reason="",
@@ -207,7 +207,7 @@ def list_alerts(
                 name="Permission leak" if leaked else "The isolation canary has no verdict",
                 since=_since(isolation),
                 reason="A search returned a secret of another tenant or department." if leaked else _NO_PROOF,
-                remedy="Stop the service; the status says who found what." if leaked else "The status says why.",
+                remedy="Stop the service; the status names reader and secret." if leaked else "The status says why.",
                 command="kosmos-rag monitor status --tenant kosmos-canary-a",
             )
         )
@@ -247,7 +247,7 @@ def list_alerts(
                     reason=series[0].reason,
                     remedy="Compare the settings and the documents with those of an earlier evaluation:"
                     if below
-                    else "Mend the question file that monitor.questions names, and measure again:",
+                    else "Correct the question file that monitor.questions names, and measure again:",
                     command=f"kosmos-rag eval list --tenant {tenant}"
                     if below
                     else f"kosmos-rag monitor run --tenant {tenant}",

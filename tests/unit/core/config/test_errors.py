@@ -304,7 +304,7 @@ def test_arguments__unknown_key_is_refused(key: str) -> None:
         ("rag:\n\tretrieval: {}\n", "configuration file rag-config.yaml, line 2: "),
         ("models:\n  device: cpu\n  device: cuda\n", "line 3: the key device is given twice"),
         ("rag: {}\nmodels: {}\nrag: {}\n", "line 3: the key rag is given twice"),
-        ("models: &a\n  device: *a\n", "line 2: an alias (*a) is not taken here"),
+        ("models: &a\n  device: *a\n", "line 2: an alias (*a) is not allowed here"),
         ("rag: {}\n---\nmodels: {}\n", "line 2: "),
         ("rag: !!python/object:os.system {}\n", "line 1: could not determine a constructor"),
         (
