@@ -1,1 +1,1 @@
-"""Measurements: run by `make bench…`. Tests run each with `--quick` alone, to see that the command works."""
+"""Benchmarks, which `make bench…` runs. A test runs each with `--quick`, to check that the command works."""

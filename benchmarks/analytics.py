@@ -1,10 +1,11 @@
-"""Is the right section first? The analytics preset over examples/: whole, and with one thing changed.
+"""Measure how often the preset `analytics` ranks the right section first.
 
     python -m benchmarks.analytics [--misses] [--timing] [--json FILE] [--quick]
 
-A question counts at rank 1 (or within the first three) where file and section are the ones that examples/questions.yaml
-names. A third of the questions, by a hash of their text, is kept apart: the preset was tuned on the others alone.
-`--misses` lists what is missed of those; `--timing` measures what signals take of 20 candidates.
+The documents are those of examples/. The preset is measured whole, and with one thing changed. A question counts at
+rank 1 (or within the first three) if file and section are those in examples/questions.yaml. A third of the questions,
+by a hash of their text, is held out: the preset was tuned on the others. `--misses` lists the misses of the tuning
+part; `--timing` measures the time of signals on 20 candidates.
 """
 
 import hashlib

@@ -1,14 +1,14 @@
-"""Whether answers are refused when they should be, in four fields.
+"""Measure refusals of questions with and without an answer, in four fields.
 
     python -m benchmarks.answers [--json FILE] [--quick]
 
-The fields are two samples, of which one half is fitted on, and the documentation trees of the part `tuning`, which are
-fitted on as a whole: `make bench-docs` has the trees that are held out. Questions of each field that are asked of
-another one have no answer there.
+Two fields are samples, and one half of each is fitted on. The others are the documentation trees of the part `tuning`,
+which are fitted on as a whole; `make bench-docs` has the held-out trees. Questions of each field are also asked about
+another field, where they have no answer.
 
-Prints the coefficients for kosmos_rag/answering/abstention.py, the figures of both halves with those that are there,
-and the figures of each field with what the other ones alone would fit. Then how far the citation checker distinguishes
-true claims from altered ones (benchmarks/claims.yaml). The halves are by hash of the text.
+The command prints the coefficients for kosmos_rag/answering/abstention.py, the figures of both halves with the present
+coefficients, and the figures of each field with a fit on the other fields alone. Then it measures how well the citation
+checker distinguishes true claims from altered ones (benchmarks/claims.yaml). The halves are by a hash of the text.
 """
 
 import hashlib

@@ -1,9 +1,9 @@
-"""What the audit log costs: retrievals with and without it, in turns, and reading a log of a million passages.
+"""Measure the cost of the audit log: retrievals with and without it.
 
     python -m benchmarks.audit [--rounds N] [--records N] [--json FILE] [--quick]
 
-The documents and the questions are those of examples/. Both engines are open at once and take turns at each question:
-what else the machine does falls on both alike.
+It also measures queries on a log of a million passages. The documents and the questions are those of examples/. Both
+engines are open at once and take turns at each question, so other work on the machine affects both alike.
 """
 
 import json

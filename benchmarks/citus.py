@@ -1,4 +1,4 @@
-"""What a question and a publication cost on coordinator and workers, and on a single server, in one run.
+"""Measure the cost of questions and publications on Citus and on one server.
 
     python -m benchmarks.citus --programs /usr/lib/postgresql/18/bin [--json FILE] [--quick]
 

@@ -1,10 +1,10 @@
-"""A cluster of Citus on this machine: servers with passwords and TLS, also between the nodes.
+"""Start a Citus cluster on this machine, with passwords and TLS.
 
     with citus_cluster(Path("/usr/lib/postgresql/17/bin"), passwords={...}) as cluster:
         cluster.settings("kosmos")
 
-The programs are of a PostgreSQL with Citus and pgvector. The servers run as `nobody` where root starts them, and their
-data is in a temporary folder, in memory where there is room.
+The programs are of a PostgreSQL with Citus and pgvector. If root starts the servers, they run as `nobody`. Their data
+is in a temporary folder, in memory if there is enough. Passwords and TLS apply between the nodes too.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The command line that all benchmarks share: `--quick` and `--json`, temporary folders, and the files of results."""
+"""The command line of all benchmarks: `--quick`, `--json`, temporary folders and files of results."""
 
 import argparse
 import atexit

@@ -1,10 +1,10 @@
-"""Server time of the pages of the console: from the request to the complete HTML.
+"""Measure the server time of the pages of the console.
 
     python -m benchmarks.console [--documents N] [--rounds N] [--json FILE] [--quick]
 
-The application is called within this process, one request at a time and without a network. A page is sent as a whole,
-so that its first byte is as late as its last. The first request of each page fills caches and is not counted. Pages
-take turns in each round, so that other load meets all of them. CPU is that of this process, without PostgreSQL's.
+The time is from the request to the complete HTML. The application is called within this process, one request at a time
+and without a network. A page is sent as a whole. The first request of each page fills caches and is not counted. Pages
+take turns in each round, so other load affects all of them. CPU is that of this process, without PostgreSQL's.
 """
 
 import asyncio

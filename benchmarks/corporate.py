@@ -1,10 +1,11 @@
-"""Is the right document among the first five? The corporate preset over the sample of examples/corporate.
+"""Measure how often the preset `corporate` ranks the right document among five.
 
     python -m benchmarks.corporate [--misses] [--json FILE] [--quick]
 
-A question counts where a hit among the first k is from the document that benchmarks/corporate_questions.yaml names, and
-once more where its section is the right one too. It is asked by a reader without a department and by one of the
-document's department; of the preset that enforces, by one who may read it. The rest is for refusals.
+The documents are those of examples/corporate. A question counts if a hit among the first k is from the document in
+benchmarks/corporate_questions.yaml, and a second time if its section is right too. A reader without a department and a
+reader of the document's department ask it. With the enforcing preset, a reader who may read the document asks it. The
+other questions measure refusals.
 """
 
 import re

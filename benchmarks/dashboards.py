@@ -1,10 +1,10 @@
-"""The picture of docs/observability.md: what the dashboards draw, of questions and documents for a minute.
+"""Draw the picture of docs/observability.md from a minute of questions and documents.
 
     python -m benchmarks.dashboards [--seconds N] [--picture FILE] [--quick]
 
-An engine over the documents of examples/ answers questions at a rate that rises and falls, and ingests at the same
-time. Its metrics are read twice a second, as Prometheus would, and drawn as the panels of the same names draw them:
-rates and quantiles over the last ten seconds.
+An engine over the documents of examples/ answers questions at a varying rate, and ingests at the same time. Its metrics
+are read twice a second, as Prometheus would, and drawn as in the panels of the same names: rates and quantiles over the
+last ten seconds.
 """
 
 import itertools

@@ -1,12 +1,12 @@
-"""What one tenant's requests take while another tenant, or nobody in particular, attacks the service.
+"""Measure the requests of one tenant while others attack the service.
 
     python -m benchmarks.fairness [--seconds N] [--json FILE] [--quick]
 
-The victim asks questions of examples/ one after the other, first in quiet, then under each attack in turn: 30 clients
-of another tenant with questions of 9 KB, 200 connections with made-up keys, 200 that send headers a byte at a time, and
-600 that send half a header. At the end it asks in quiet once more: the targets refer to the lower of the two p95, since
-a service that has just begun is slower. Attackers run in a process of their own and begin again after each response.
-Liveness is asked on the health port meanwhile. Run it on a machine that does nothing else.
+The victim asks questions of examples/ one after another, first without load, then under each attack in turn: 30 clients
+of another tenant with questions of 9 KB, 200 connections with invented keys, 200 that send headers one byte at a time,
+and 600 that send half a header. At the end it asks without load again. The targets refer to the lower of the two p95,
+since a service is slower after its start. Attackers run in a process of their own and repeat after each response. The
+liveness check runs on the health port during all attacks. Run the benchmark on a machine without other work.
 """
 
 import asyncio

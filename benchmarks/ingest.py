@@ -1,10 +1,10 @@
-"""The store side of ingestion: rows, indexes and statistics, without parsing and embedding.
+"""Measure storing in PostgreSQL: rows, indexes and statistics.
 
     python -m benchmarks.ingest [--documents N] [--chunks N] [--dimensions N] [--json FILE] [--quick]
 
-Publishes prepared documents in batches as the pipeline does, and in the same run the bare operation: one
-multi-row INSERT of the same texts and vectors into a table without keys, analysis or row-level security. With two
-writers into one tenant, one analyses its texts while the other writes.
+Nothing is parsed or embedded. Prepared documents are published in batches, as the pipeline does. For comparison, the
+same run has one multi-row INSERT of the same texts and vectors into a table without keys, analysis or row-level
+security. With two writers into one tenant, one analyses its texts while the other writes.
 """
 
 import random

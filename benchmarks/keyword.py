@@ -1,9 +1,10 @@
-"""The keyword context: what it finds, and how fast it starts, loads and answers.
+"""Measure the keyword context: quality, start, load and answer times.
 
     python -m benchmarks.keyword [--json FILE] [--quick]
 
-Found: the questions of benchmarks/keyword_questions.yaml over examples/schema_docs.txt. Import and first load are the
-median of new processes; the first load with BM25 imports NumPy. Large texts are random words in paragraphs of 60.
+Quality is measured with the questions of benchmarks/keyword_questions.yaml over examples/schema_docs.txt. Import and
+first load are the median of new processes; the first load with BM25 imports NumPy. Large texts are random words in
+paragraphs of 60.
 """
 
 import random

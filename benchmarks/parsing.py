@@ -1,11 +1,11 @@
-"""Measure how much of what tables say can be read from the text of a file, ours and that of other parsers.
+"""Measure which facts of tables our parser and others preserve in text.
 
     python -m benchmarks.parsing [--held-out] [--json FILE] [--quick]
 
-A fact is the first value of a row, the names of a column and a value, as the file shows them. A text says a fact where
-a line has `name: value; name: value`, or a row of a Markdown table has the value below the name. A table of two columns
-may also be read as pairs, `| name | value |`: what is better for the parser counts. Other parsers run in the
-environment that `make bench-parsing` makes for them; one that is not there is left out with a word.
+A fact is the first value of a row, the names of a column and a value, as the file shows them. A text has a fact if a
+line has `name: value; name: value`, or if a row of a Markdown table has the value below the name. A table of two
+columns may also be read as pairs, `| name | value |`; the reading that is better for the parser counts. Other parsers
+run in the environment that `make bench-parsing` makes for them. A missing one is skipped with a message.
 """
 
 import re

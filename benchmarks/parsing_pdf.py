@@ -1,4 +1,4 @@
-"""Measure what PDF files become: breaks of paragraphs in prose, cells of tables.
+"""Measure breaks of paragraphs and cells of tables in parsed PDF files.
 
 `python -m benchmarks.parsing_pdf`
 """

@@ -1,6 +1,7 @@
-"""PDF files with tables that the libraries themselves set: with `pdf.table()` of fpdf2, and platypus of reportlab.
+"""Write PDF files with tables set by fpdf2 and reportlab themselves.
 
-The styles of `HELD_OUT` were written after the rules, and measured once before anything was changed for them.
+They use `pdf.table()` of fpdf2 and platypus of reportlab. The styles of `HELD_OUT` were written after the rules, and
+measured once before anything was changed for them.
 """
 
 import io

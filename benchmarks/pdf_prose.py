@@ -1,4 +1,4 @@
-"""PDF files of prose whose paragraphs are known, in the styles of papers, reports and letters.
+"""Write PDF files of prose with known paragraphs, as papers, reports and letters.
 
 The styles with reportlab are held out: rules were developed on those with fpdf2.
 """

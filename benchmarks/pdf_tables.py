@@ -1,4 +1,4 @@
-"""PDF files with tables whose cells are known, in the styles of reports and papers.
+"""Write PDF files with tables of known cells, as in reports and papers.
 
 The styles with reportlab are held out: rules were developed on those with fpdf2.
 """

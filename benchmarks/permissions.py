@@ -1,11 +1,11 @@
-"""Permission sync: seconds of passes of a permission feed over documents that stay as they are.
+"""Measure passes of a permission feed over unchanged documents.
 
     python -m benchmarks.permissions [--documents N] [--containers N] [--dimensions N] [--vector auto|ivfflat|hnsw|none]
                                      [--json FILE] [--quick]
 
-Publishes documents of one chunk with random vectors, whose permissions are known, and builds the indexes. Then each
-pass is a feed in a file of JSON Lines. CPU seconds are those of this process and of the server, its background
-processes too. No text is embedded: the benchmark fails if one is.
+It publishes documents of one chunk with random vectors and known permissions, and builds the indexes. Then each pass is
+a feed in a file of JSON Lines. CPU seconds are those of this process and of the server with its background processes.
+No text is embedded: the benchmark fails if one is.
 """
 
 import json

@@ -1,10 +1,11 @@
-"""What one question costs: processor time of the client and of its server backend, statements and round trips.
+"""Measure the cost of one question: processor time, statements and round trips.
 
     python -m benchmarks.question [--data FOLDER] [--before TREE] [--rounds N] [--principals N] [--json FILE] [--quick]
 
-The vector of each question is known beforehand, and no result is cached. `--before` names another checkout of the
-project: both ask the same questions in turn, in blocks, each in a process and on a server of its own, and their hits
-are compared. Processor time is compared, and not time: other work on the machine falls on both alike.
+Processor time is that of the client and of its server backend. The vector of each question is prepared, and no result
+is cached. `--before` names another checkout of the project. Both answer the same questions in turn, in blocks, each in
+a process and on a server of its own, and their hits are compared. Processor time is compared, not elapsed time, because
+other work on the machine affects both alike.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""One side of `benchmarks.question`: a checkout that answers questions and says what they cost.
+"""One side of `benchmarks.question`: answer questions with a checkout, and report the cost.
 
-It runs with the checkout on PYTHONPATH, which may be an older one: it uses nothing but the library.
+It runs with the checkout on PYTHONPATH, which may be an older one, so it uses nothing but the library.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What a quick run uses instead of models and evaluation sets: word hashes, and data made from examples/."""
+"""Word hashes and data from examples/, for quick runs without models and evaluation sets."""
 
 import json
 import re

@@ -1,11 +1,12 @@
-"""What the service costs: the same questions by the library and by HTTP in turns, and by many clients at once.
+"""Measure the cost of the service: questions by the library and by HTTP.
 
     python -m benchmarks.service [--rounds N] [--clients N] [--seconds N] [--json FILE] [--quick]
 
-The documents and the questions are those of examples/. The service runs in a process of its own, as `kosmos-rag serve`
-does, in development mode, and both ask one database. What else the machine does falls on all alike. For comparison a
-plain FastAPI service around LangChain's retriever has the same chunks, model and server; it runs in the environment
-that `make bench` makes for the peers, and is left out where there is none.
+Both answer the same questions in turn; then many clients ask at once. The documents and the questions are those of
+examples/. The service runs in a process of its own, as `kosmos-rag serve` does, in development mode, and both use one
+database. Other work on the machine affects all alike. For comparison, a plain FastAPI service around LangChain's
+retriever has the same chunks, model and server. It runs in the environment that `make bench` makes for the peers, and
+is left out if there is none.
 """
 
 import argparse

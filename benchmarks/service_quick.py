@@ -1,4 +1,4 @@
-"""The command line with an embedder that hashes words: the server of `python -m benchmarks.service --quick`."""
+"""The command line with an embedder of word hashes, for `python -m benchmarks.service --quick`."""
 
 from pathlib import Path
 from typing import Self

@@ -1,16 +1,17 @@
-"""The targets of the project, measured: each against its target and the threshold at which it alerts.
+"""Measure the targets of the project, each with its alert threshold.
 
     python -m benchmarks.slo [--chunks N] [--rounds N] [--data FOLDER] [--backend onnx|torch] [--json FILE]
                              [--set KEY=VALUE ...] [--quick]
 
-Retrieval is asked on one tenant of natural chunks (benchmarks/scale) with the vector index that maintenance builds for
-it, each question embedded by all-MiniLM-L6-v2, or the model that `--set rag.embedding.model` names, without reranking,
-which has a row of its own: a cross-encoder of the shape of ms-marco-MiniLM-L-6 with random weights, on twenty passages.
-Embedding, Recall@10 and MRR are of the evaluation set of `--data` (the BEIR layout), with the settings as shipped but
-for the model, and not reranked. Where a question has many relevant documents no ranking has all of them among ten: the
-table also has Success@10, the share of questions with any.
+Retrieval is measured on one tenant of natural chunks (benchmarks/scale) with the vector index that maintenance builds.
+Each question is embedded by all-MiniLM-L6-v2, or the model that `--set rag.embedding.model` names. Reranking has a row
+of its own: a cross-encoder of the shape of ms-marco-MiniLM-L-6 with random weights, on twenty passages. Embedding,
+Recall@10 and MRR are of the evaluation set of `--data` (the BEIR layout), with the default settings except the model,
+and not reranked. If a question has many relevant documents, no ranking has all of them among ten. So the table also has
+Success@10, the share of questions with any.
 
-Last, what being observed costs: the same questions, their vectors known, with and without an observer, in turn.
+The last row is the cost of observation: the same questions with prepared vectors, with and without an observer, in
+turn.
 """
 
 import argparse

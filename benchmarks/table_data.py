@@ -1,4 +1,4 @@
-"""Generated tables whose facts are known, with the traps that tables of reports have."""
+"""Generate tables with known facts and the traps of tables in reports."""
 
 import random
 from collections.abc import Callable, Sequence

@@ -1,10 +1,10 @@
-"""How far a call walks through the package: frames, modules, functions and transactions of one call.
+"""Count the frames, modules, functions and transactions of one call.
 
     python -m benchmarks.walk [--json FILE] [--quick]
 
 Counted with sys.setprofile over the frames of the package, in a warm process. Frames: the deepest chain from the façade
 to the call of the driver. Functions: distinct ones; comprehensions and generator expressions belong to their function.
-The table is that of docs/architecture.md.
+docs/architecture.md has the table.
 """
 
 import sys

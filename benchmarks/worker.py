@@ -1,14 +1,14 @@
-"""The worker from end to end: what the queue costs, and what everything except the model costs.
+"""Measure the worker from end to end: the queue, and everything except the model.
 
     python -m benchmarks.worker [queue] [documents] [semantic] [unchanged] [memory] [--json FILE] [--plot FILE]
                                 [--quick]
 
-`queue`: jobs without work a second with four processes, and the time of taking one among 200,000 finished ones.
-`documents`: 92 Markdown documents of about 1,500 chunks through the worker, and the bare embedding of the same
-chunks by the same model, in turn; they are cut at headings. `semantic`: the same with semantic chunking, which
-embeds sentences of paragraphs that are longer than a chunk. `unchanged`: a second pass over 10,000 files. `memory`:
-resident memory of the worker's processes over 20,000 documents, as a plot. The last two embed without a model: they
-are not about it.
+`queue`: jobs without work a second with four processes, and the time of claiming one among 200,000 finished ones.
+`documents`: 92 Markdown documents of about 1,500 chunks through the worker, and the bare embedding of the same chunks
+by the same model, in turn; they are cut at headings. `semantic`: the same with semantic chunking, which embeds
+sentences of paragraphs that are longer than a chunk. `unchanged`: a second pass over 10,000 files. `memory`: resident
+memory of the worker's processes over 20,000 documents, as a plot. The last two do not measure the model, and embed
+without one.
 """
 
 import random

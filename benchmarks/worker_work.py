@@ -1,4 +1,4 @@
-"""What the processes of benchmarks.worker do: nothing, or the worker's own work without a model."""
+"""The work of the processes of benchmarks.worker: nothing, or a worker without a model."""
 
 from collections.abc import Sequence
 

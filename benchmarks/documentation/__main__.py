@@ -1,10 +1,10 @@
-"""Ranking, context, answers and refusals on documentation trees, by kind of question.
+"""Measure ranking, context, answers and refusals on documentation trees.
 
     python -m benchmarks.documentation [--tree NAME ...] [--set KEY=VALUE ...] [--json FILE] [--quick]
 
-Each tree is a tenant. A chunk is right when it holds the line that answers the question. success@k is the share of
-questions with a right chunk among the first k, MRR that of ten. `in context` and `in answer` are by the default
-settings: the line in the context, and a sentence of the answer with most of the line's words. Intervals are 95 %
+Each tree is a tenant. A chunk is correct if it has the line that answers the question. success@k is the share of
+questions with a correct chunk among the first k, MRR that of ten. `in context` and `in answer` use the default
+settings: the line is in the context, and a sentence of the answer has most of the line's words. Intervals are 95 %
 bootstrap intervals of the difference of MRR to the default, paired by question; p is by randomisation, corrected by
 Holm's method within a tree.
 """

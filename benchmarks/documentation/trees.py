@@ -1,4 +1,4 @@
-"""The documentation trees: fetched with pip, checked by SHA-256, kept in benchmarks/results/trees."""
+"""The documentation trees, which pip downloads: checked by SHA-256, stored in benchmarks/results/trees."""
 
 import hashlib
 import json

@@ -1,1 +1,1 @@
-"""The library and others on PostgreSQL: same chunks, same vectors, same questions, one server, one run."""
+"""Compare the library with others on PostgreSQL: same chunks, vectors and questions."""

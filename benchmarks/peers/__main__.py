@@ -1,11 +1,11 @@
-"""The library, compared with its peers: quality, latency, ingestion and storage, of all systems in one run.
+"""Compare quality, latency, ingestion and storage of the library and its peers.
 
     python -m benchmarks.peers [--set NAME ...] [--systems a,b] [--json FILE] [--markdown FILE] [--quick]
 
-Each evaluation set is chunked and embedded once. Then each system in turn stores the same chunks with the same vectors
-in a database of its own on one embedded server, and answers the same questions with 30 chunks. Peers run in the
-environment that `make bench` makes for them; one that fails is a row that says why. A quick run is of the library
-alone, over sections of examples/.
+All systems run in one run. Each evaluation set is chunked and embedded once. Then each system in turn stores the same
+chunks with the same vectors in a database of its own on one embedded server, and answers the same questions with 30
+chunks. Peers run in the environment that `make bench` makes for them. If a peer fails, its row has the reason. A quick
+run has only the library, over sections of examples/.
 """
 
 import argparse

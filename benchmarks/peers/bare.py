@@ -1,4 +1,4 @@
-"""The floor in the database: the statements of a question without the library around them."""
+"""The lower bound in the database: the statements of a question without the library."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

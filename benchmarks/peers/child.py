@@ -1,4 +1,7 @@
-"""What the scripts of the peers share. They run in an environment of their own, without the library."""
+"""Code shared by the scripts of the peers.
+
+They run in an environment of their own, without the library.
+"""
 
 import argparse
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""The peers, each a script that runs as a child in the peers' own environment."""
+"""The peers. Each is a script that runs as a child in the peers' environment."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What the bench and its children hand each other: a folder of chunks and questions in, measurements out.
+"""The data between a benchmark and its children: chunks and questions in, measurements out.
 
 Children run in an environment without the library, so nothing here imports it.
 """

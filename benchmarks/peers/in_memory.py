@@ -1,4 +1,4 @@
-"""The floor without a database: bm25s for the words, and dot products in NumPy for the vectors."""
+"""The lower bound without a database: bm25s for words, NumPy for vectors."""
 
 import bm25s
 import numpy as np

@@ -1,12 +1,12 @@
-"""Ingestion, compared with its peers: the same chunks, embedded by the same model and stored on the same server.
+"""Compare the ingestion of the library with that of its peers.
 
     python -m benchmarks.peers.ingest [--documents N] [--rounds N] [--json FILE] [--quick]
 
-92 Markdown documents of about 1,500 chunks. LangChain and LlamaIndex embed and store the chunks that our pipeline makes
-of them, each in its own way and environment, in a database of its own. Ours are given the same chunks, and then the
-files: read, parsed, chunked, embedded and published, by the pipeline and by a worker from its queue. Below them the
-bare `encode` of the texts. All are timed in turn, round after round, with models loaded. A quick run leaves the peers
-out.
+92 Markdown documents have about 1,500 chunks. All systems use the same model and the same server. LangChain and
+LlamaIndex embed and store the chunks that our pipeline makes, each in its own way and environment, in a database of its
+own. The library first gets the same chunks, then the files: read, parsed, chunked, embedded and published, by the
+pipeline and by a worker from its queue. The last row is the bare `encode` of the texts. All are timed in turn, round
+after round, with models loaded. A quick run leaves the peers out.
 """
 
 import statistics

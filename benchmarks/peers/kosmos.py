@@ -1,4 +1,4 @@
-"""Our own rows: the library through its public interface, and what a question costs without it."""
+"""The rows of the library: its public interface, and the same question without it."""
 
 import importlib.metadata
 import time

@@ -1,8 +1,9 @@
-"""A plain FastAPI service around LangChain's retriever over PGVectorStore, as its guides have one.
+"""A plain FastAPI service around LangChain's retriever over PGVectorStore, as in its guides.
 
     python -m benchmarks.peers.langchain_service --url URL --texts FILE --port PORT
 
-What `benchmarks.service` compares with: one route, no identities, no limits. It runs in the peers' environment.
+`benchmarks.service` compares with it. It has one route, no identities and no limits, and runs in the peers'
+environment.
 """
 
 import argparse

@@ -1,4 +1,7 @@
-"""Write what markitdown reads of each file of a folder next to it; runs in the environment of the other parsers."""
+"""Write the text that markitdown reads of each file of a folder.
+
+The text is written next to the file. The script runs in the environment of the other parsers.
+"""
 
 import sys
 from pathlib import Path

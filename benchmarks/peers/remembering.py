@@ -1,4 +1,4 @@
-"""A model that remembers: what it has embedded once is available in this run and in the next."""
+"""An embedding model with a cache of vectors, for this run and the next."""
 
 import pickle
 from collections.abc import Sequence

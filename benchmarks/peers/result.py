@@ -1,4 +1,4 @@
-"""The figures of a run: what each system did with a set, judged and summed up."""
+"""The figures of a run: the results of each system for a set, judged and summed up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

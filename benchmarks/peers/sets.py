@@ -1,4 +1,4 @@
-"""An evaluation set, chunked and embedded once by our pipeline: what every system is given, and is judged by."""
+"""An evaluation set, chunked and embedded once by our pipeline, for all systems."""
 
 import uuid
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
-"""How every system is asked and timed: the same questions in the same order, one at a time, after a warm-up.
+"""Time every system: the same questions in the same order, after a warm-up.
 
-Children run in an environment without the library, so nothing here imports it.
+One question runs at a time. Children run in an environment without the library, so nothing here imports it.
 """
 
 import time

@@ -1,1 +1,1 @@
-"""What reranking costs, and what a trained reranker is worth."""
+"""Measure the cost of reranking and the quality of a trained reranker."""

@@ -1,4 +1,4 @@
-"""Two orders of the same documents, compared query by query."""
+"""Compare two orders of the same documents, query by query."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

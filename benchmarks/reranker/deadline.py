@@ -1,8 +1,9 @@
-"""The whole retrieval with a reranker that hangs: what the deadline holds, and what comes on top of it.
+"""Measure searches with a reranker that hangs, against its deadline.
 
     python -m benchmarks.reranker.deadline [--deadline MS] [--questions N] [--quick]
 
-On an embedded server in a temporary folder, with the sample documents and vectors made of words: no model is loaded.
+It runs on an embedded server in a temporary folder, with the sample documents and vectors made of words. No model is
+loaded.
 """
 
 import threading

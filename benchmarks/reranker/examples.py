@@ -1,7 +1,7 @@
-"""What a reranker is trained on: rankings of passages, with the share of relevance that each should get.
+"""Training data of a reranker: rankings of passages with target relevances.
 
-Made ones need no judgement: the question is a document's title, and the target is the first stage's own order of the
-passages of other documents. QuestionScore ones come from queries whose relevant documents are known.
+`Made` examples need no judgement: the question is a document's title, and the target is the first stage's own order of
+the passages of other documents. `QuestionScore` examples come from queries whose relevant documents are known.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,10 @@
-"""How long a cross-encoder of the shape of ms-marco-MiniLM-L-6 takes for twenty passages, by backend and token cap.
+"""Measure the time of a cross-encoder for twenty passages, by backend and token limit.
 
     python -m benchmarks.reranker.latency [--data FOLDER] [--rounds N] [--json FILE] [--quick]
 
-The weights are random, for time does not depend on them. The rows take turns, so that what else runs on the machine
-falls on all of them alike. `plain` is CrossEncoder.predict as it comes; the others are the library's reranker.
+It has the shape of ms-marco-MiniLM-L-6. The weights are random, because the time does not depend on them. The rows take
+turns, so other work on the machine affects all of them alike. `plain` is CrossEncoder.predict unchanged; the others are
+the library's reranker.
 """
 
 import os

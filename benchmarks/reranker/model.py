@@ -1,8 +1,8 @@
-"""A cross-encoder that starts from an embedding model, and how it learns.
+"""A cross-encoder that starts from an embedding model, and its training.
 
-A fresh head on the first token knows nothing of relevance, and takes some hundred thousand pairs to find out that it
-is about the likeness of two texts. This one starts with that: it reads question and passage together, and scores them
-by the cosine of their mean token vectors, as the embedding model was trained to; training has to mend it only.
+A new head on the first token has no information about relevance, and needs some hundred thousand pairs to learn that
+the similarity of two texts matters. This model starts with that: it reads question and passage together, and scores
+them by the cosine of their mean token vectors, as the embedding model was trained to. Training only corrects it.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""The share of questions that a reranking server scores within a deadline, by its latency.
+"""Measure the share of questions that a reranking server scores before a deadline.
 
     python -m benchmarks.reranker.server [--latencies MS ...] [--deadlines MS ...] [--clients N ...] [--quick]
 
-The server is a script that waits and answers as Text Embeddings Inference does. Embedding is made of words, so that the
-whole deadline is left for the server: take the latency of your embedding server off it.
+The server is a script that waits and answers as Text Embeddings Inference does. Embedding uses word hashes, so the
+whole deadline is left for the server. Subtract the latency of your embedding server from it.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""What the rerank stage is worth: a small cross-encoder, trained here, on queries that it has not seen.
+"""Train a small cross-encoder, and measure it on queries held out from training.
 
     python -m benchmarks.reranker.train [--data FOLDER] [--output FOLDER] [--json FILE] [--quick]
 
-Trained on the titles of Cranfield's documents, without judgements, and then twice on one half of the judged queries;
-measured on the other half, through the library's own rerank stage. CACM is measured with the first half's model, as
-it is. `blend` is the mean of relevance and fused score with the weights named, each scaled to its own best and worst.
-A quick run takes sections of examples/ for both sets.
+It is trained on the titles of Cranfield's documents, without judgements, and then twice on one half of the judged
+queries. It is measured on the other half, through the library's own rerank stage. CACM is measured with the model of
+the first half, unchanged. `blend` is the mean of relevance and fused score with the named weights, each scaled to its
+own best and worst. A quick run uses sections of examples/ for both sets.
 """
 
 import time

@@ -1,1 +1,1 @@
-"""What retrieval costs and finds as tenants grow, compared with its alternatives, in one run."""
+"""Measure cost and quality of retrieval by the size of the tenant, with alternatives."""

@@ -1,9 +1,9 @@
-"""Retrieval as tenants grow: both retrievers, alone and together, compared with their alternatives, in one run.
+"""Measure retrieval as tenants grow: both retrievers, alone, together, and alternatives.
 
     python -m benchmarks.scale [--chunks N] [--data natural|zipf] [--json FILE] [--plot FILE] [--quick]
 
-On an embedded server in a temporary folder: five tenants of very different sizes are published, indexed, asked and
-written to. Prints one table with the goals, and writes the figures as JSON and as a plot.
+On an embedded server in a temporary folder, five tenants of very different sizes are published, indexed, searched and
+written to. The command prints one table with the goals, and writes the figures as JSON and as a plot.
 """
 
 import argparse

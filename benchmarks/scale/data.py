@@ -1,4 +1,4 @@
-"""Chunks with vectors in any number, made from a seed: natural text, or words of a Zipf distribution."""
+"""Chunks with vectors from a seed: natural text, or words of a Zipf distribution."""
 
 import hashlib
 import re

@@ -1,4 +1,7 @@
-"""Tenants of very different sizes in one database, filled by the path that ingestion takes; and what that takes up."""
+"""Fill one database with tenants of very different sizes, by the code of ingestion.
+
+It also measures the space that they use.
+"""
 
 import heapq
 import statistics

@@ -1,4 +1,4 @@
-"""Questions through the public API: how long they take, what they find, and how many at once."""
+"""Measure questions through the public API: time, recall and throughput."""
 
 import statistics
 import threading

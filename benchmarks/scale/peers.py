@@ -1,7 +1,7 @@
-"""The alternatives, measured on the same rows and questions: other ways in PostgreSQL, and the floor without one.
+"""The alternatives on the same rows and questions: other ways in PostgreSQL, and without it.
 
-Each works as an administrator on copies in a schema of its own: no row-level security, no joins, no passages. That
-is less work than the library does, so the comparison favours them.
+Each works as an administrator on copies in a schema of its own: no row-level security, no joins, no passages. So they
+do less work than the library, and the comparison favours them.
 """
 
 import time

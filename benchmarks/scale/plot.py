@@ -1,4 +1,4 @@
-"""Growth: how the time of an answer rises with the tenant, compared with the alternatives."""
+"""Plot the time of a search by the size of the tenant, with the alternatives."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The table of a run: rows with goals, and what they cost to store and to write."""
+"""The table of a run: rows with goals, and the costs of storing and writing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,4 +1,7 @@
-"""What writing costs a large tenant, when a new chunk is found, and what maintenance costs those who ask meanwhile."""
+"""Measure writes to a large tenant, and questions during maintenance.
+
+It also measures the time until a new chunk is found.
+"""
 
 import multiprocessing
 import statistics

@@ -1,1 +1,1 @@
-"""Schema grounding measured: Spider, and the questions over the example schema."""
+"""Measure schema grounding on Spider and on the questions over the example schema."""

@@ -1,8 +1,8 @@
-"""Tokens of the prompt against recall: which budget holds all tables of the SQL? Draws docs/images/schema-tokens.png.
+"""Plot recall by the tokens of the prompt, as docs/images/schema-tokens.png.
 
     python -m benchmarks.schema.curve [--data FOLDER] [--questions N] [--output FILE] [--quick]
 
-Over all databases in one index, the question does not name its own.
+It shows which budget has all tables of the SQL. All databases are in one index, and a question does not name its own.
 """
 
 import statistics

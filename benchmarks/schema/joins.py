@@ -1,11 +1,11 @@
-"""Do the join hints hold the keys that a question needs, on databases whose questions nobody has looked at?
+"""Measure whether join hints have the needed keys, on databases with unread questions.
 
     python -m benchmarks.schema.joins [--data FOLDER] [--quick]
 
-Questions are generated from the schemas of Spider's databases that have none in questions.json: what is asked for is
-said by names of columns, and a table that only joins is not said at all. The seed and the four forms below were fixed
-before anything was measured, and nothing was changed after. Vectors are of the packaged model; each database is linked
-in memory, which finds what `SchemaGrounding` finds where a database has no more documents than a search returns.
+Questions are generated from the schemas of Spider's databases that have none in questions.json. A question names the
+asked columns, and not a table that only joins. The seed and the four forms below were fixed before the first
+measurement, and nothing was changed after it. Vectors are of the packaged model. Each database is linked in memory,
+which gives the results of `SchemaGrounding` if a database has no more documents than a search returns.
 """
 
 import random

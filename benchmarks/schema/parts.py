@@ -1,4 +1,4 @@
-"""Spider's questions in two parts, by database: one to choose weights on, one that only judges them."""
+"""Spider's questions in two parts, by database: one for tuning, one held out."""
 
 import random
 from collections.abc import Sequence

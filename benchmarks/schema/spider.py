@@ -1,12 +1,11 @@
-"""Which tables and columns does a question need? Grounding on Spider, compared with plain ways to rank.
+"""Measure grounding on Spider, compared with plain ways to rank.
 
     python -m benchmarks.schema.spider [--data FOLDER] [--questions N] [--json FILE] [--misses] [--quick]
 
-FOLDER holds tables.json and questions.json in Spider's layout. The gold is what each question's SQL uses. Every way
-runs through the library over the same documents and vectors; plain ways rank the documents of tables, or those of
-columns, by themselves. Weights are chosen on one part of the databases (benchmarks.schema.tuning); both parts are
-reported.
-`--misses` shows what grounding missed in the part that was tuned on.
+FOLDER has tables.json and questions.json in Spider's layout. The gold is the set of tables and columns in each
+question's SQL. Every way runs through the library over the same documents and vectors; plain ways rank only the
+documents of tables, or only those of columns. Weights are chosen on one part of the databases
+(benchmarks.schema.tuning), and both parts are reported. `--misses` lists the misses of grounding in the tuning part.
 """
 
 import statistics

@@ -1,11 +1,11 @@
-"""The weights of grounding, chosen on one part of Spider's databases and judged on the other.
+"""Choose the weights of grounding on one part of Spider, and judge them on the other.
 
     python -m benchmarks.schema.tuning [--data FOLDER] [--quick]
 
-Every weight begins at 1. One after the other takes the value of a grid that is best for the mean of the seven figures
-over the questions of the first part, twice around; what is equally good stays as it was. The held-out part is measured
-once, with what was chosen and with the defaults, each with hints.yaml and without. What is searched for does not
-depend on weights, so that it is searched for once, through the library; what follows from it is done in memory.
+Every weight begins at 1. One after the other gets the value of a grid that is best for the mean of the seven figures
+over the questions of the first part, twice around; among equal values the earlier one stays. The held-out part is
+measured once, with the chosen weights and with the defaults, each with hints.yaml and without. The search does not
+depend on weights, so it runs once, through the library; everything after it runs in memory.
 """
 
 import statistics

@@ -1,11 +1,12 @@
-"""Are values that a question says found and bound to their column, exactly written and with one typo?
+"""Measure whether values in a question are bound to their column, with and without typos.
 
     python -m benchmarks.schema.values [--data FOLDER] [--json FILE] [--quick]
 
-300 questions over 20 of Spider's databases, which have no rows: twenty values of two or three words are generated for
-each text column that is neither a key nor private. A question names the row and, in half of the questions, the column.
-A typo is one letter more, less or other, or two letters in the other order. Seed, forms and words were fixed before
-anything was measured. Linked in memory, without vectors. A value is bound if a filter has it on its column.
+There are 300 questions over 20 of Spider's databases. These have no rows, so twenty values of two or three words are
+generated for each text column that is neither a key nor private. A question names the row and, in half of the
+questions, the column. A typo is one letter more, less or other, or two letters in the other order. Seed, forms and
+words were fixed before the first measurement. Questions are linked in memory, without vectors. A value is bound if a
+filter has it on its column.
 """
 
 import random

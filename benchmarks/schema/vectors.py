@@ -1,4 +1,4 @@
-"""An embedder that keeps its vectors in a file: the same texts are embedded once for all runs."""
+"""An embedder that stores its vectors in a file, for all runs."""
 
 import hashlib
 from collections.abc import Sequence

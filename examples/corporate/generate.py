@@ -2,8 +2,8 @@
 
     python examples/corporate/generate.py FOLDER
 
-The same documents each time, byte for byte, from the topics in the file next to this one. PDF needs fpdf2, which the
-extra `dev` brings.
+The documents are the same each time, byte for byte. They are made from the topics in the file next to this one. PDF
+needs fpdf2, which the extra `dev` installs.
 """
 
 import random

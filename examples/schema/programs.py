@@ -1,4 +1,4 @@
-"""The example schema: programs that are run, the results of it, and what local language models decided about them."""
+"""The example schema: programs, their runs and results, and decisions of local language models about them."""
 
 from datetime import datetime
 from enum import StrEnum

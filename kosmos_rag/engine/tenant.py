@@ -465,7 +465,7 @@ class Tenant:
         if found is None:
             return None
         if first > found.total_lines:
-            raise RequestError(f"the document has {found.total_lines} lines, and line {first} is not one of them; request an earlier line")
+            raise RequestError(f"the document has {found.total_lines} lines and no line {first}; request earlier ones")
         policy = self._audit_policy(found.document.collection)
         if policy.enabled:
             record_event(app, self._reader, found, policy, self._pipelines().settings_hash)
