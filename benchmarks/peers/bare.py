@@ -12,6 +12,7 @@ from psycopg import IsolationLevel
 from psycopg.pq import Format
 
 from kosmos_rag.storage.binary import register_arrays
+from kosmos_rag.storage.sql import statement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,8 +32,8 @@ def recorded() -> Iterator[list[Statement]]:
     statements: list[Statement] = []
 
     def recording(cursor: psycopg.Cursor[Any], query: Any, values: Any = None, **options: Any) -> psycopg.Cursor[Any]:
-        # A pool tests a connection that it lends with an empty statement: no part of the question.
-        if query:
+        # A pool tests a connection that it lends with an empty statement. `replay` commits by itself.
+        if query and query != statement("commit"):
             statements.append(Statement(query=query, values=values, binary=cursor.format == Format.BINARY))
         return execute(cursor, query, values, **options)
 
@@ -53,7 +54,8 @@ def reader(url: str) -> Iterator[psycopg.Connection]:
 
 def replay(connection: psycopg.Connection, statements: Sequence[Statement]) -> None:
     """Execute the statements in one transaction and one round trip, and fetch all rows."""
-    with connection.pipeline(), connection.transaction():
+    with connection.pipeline():
         cursors = [connection.cursor(binary=one.binary).execute(one.query, one.values) for one in statements]
+        connection.execute(statement("commit"))
         for cursor in cursors:
             cursor.fetchall()
