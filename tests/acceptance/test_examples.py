@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.model
@@ -21,18 +23,16 @@ pytestmark = pytest.mark.model
 @pytest.fixture(scope="module", autouse=True)
 def vectors() -> Iterator[dict[str, Any]]:
     """Vectors of the real model by text: both examples read the same documents, and embed each text once."""
-    from sentence_transformers import SentenceTransformer
-
     vectors: dict[str, Any] = {}
-    encode = SentenceTransformer.encode
+    encode = SentenceTransformerEmbedder._encode
 
-    def encode_new(model: SentenceTransformer, texts: list[str], **options: Any) -> Any:
+    def encode_new(embedder: SentenceTransformerEmbedder, texts: list[str]) -> Any:
         if new := list(dict.fromkeys(text for text in texts if text not in vectors)):
-            vectors.update(zip(new, encode(model, new, **options), strict=True))
+            vectors.update(zip(new, encode(embedder, new), strict=True))
         return np.stack([vectors[text] for text in texts])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SentenceTransformer, "encode", encode_new)
+        patch.setattr(SentenceTransformerEmbedder, "_encode", encode_new)
         yield vectors
 
 
