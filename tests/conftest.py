@@ -9,6 +9,7 @@ the embedded one.
 """
 
 import atexit
+import gc
 import os
 import shutil
 import uuid
@@ -37,6 +38,10 @@ PASSWORD = "kosmos-test"
 MEMORY = Path("/dev/shm")
 
 register_profiles()
+
+# Millions of objects are created while the test modules are imported, and all of them stay: collections in between
+# would take half of that time, and later ones would look at all of them again.
+gc.disable()
 
 TESTS = Path(__file__).parent
 LONGEST_FIRST = (
@@ -92,6 +97,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         raise pytest.UsageError(f"LONGEST_FIRST in tests/conftest.py names no module: {', '.join(missing)}")
     ranks = {TESTS / name: rank for rank, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, but not what the imports left."""
+    gc.freeze()
+    gc.enable()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,6 +90,7 @@ def load_onnx(kind: Kind, location: str, models: ModelsSettings, precision: Prec
             "to skip the attempt",
             location,
             first_line(error)[:160],
+            extra={"action": "model_not_exported"},
         )
         return None
 
