@@ -270,7 +270,7 @@ def test_jobs__start_with_the_failed_ones_and_hide_upkeep(served: Running) -> No
         page = client.get("/jobs").text
         failed, _, others = page.partition('id="others"')
         assert "first.pdf has a password" in failed
-        assert "without a password, and upload it again" in failed
+        assert "without a password, and ingest it again" in failed
         assert "first.pdf" not in others
         assert "second.md" in others
         assert "Maintain the indexes" not in page
