@@ -92,7 +92,7 @@ def measure(scope: Tenant, asked: Sequence[Question], *, misses: bool) -> dict[s
     """Ask everything, and return the shares by part of the questions."""
     results = [(question, scope.search(question.text, 10)) for question in asked]
     table = {}
-    parts = {"tuned on": False, "kept apart": True}
+    parts = {"tuned on": False, "held out": True}
     for name, apart in parts.items():
         ranks = [place(found, question) for question, found in results if question.kept_apart is apart]
         table[name] = {"questions": len(ranks), "rank 1": share(ranks, 1), "top 3": share(ranks, 3)}

@@ -34,7 +34,7 @@ def command(description: str | None, results: str | None = None) -> argparse.Arg
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="tiny data and no model, in seconds: it shows that the command works, its figures mean nothing",
+        help="tiny data and no model, in seconds: it shows that the command works, its figures have no meaning",
     )
     default = Path("benchmarks/results", results) if results else None
     parser.add_argument("--json", type=Path, default=default, metavar="FILE", help="write the figures to this file")

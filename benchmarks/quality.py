@@ -28,7 +28,7 @@ SYNONYMS = Path(__file__).parent / "synonyms.yaml"
 ROWS: dict[str, dict[str, Any]] = {
     "dense alone": {"retrieval.semantic_weight": 1.0, "retrieval.keyword_weight": 0.0},
     "lexical alone": {"retrieval.semantic_weight": 0.0, "retrieval.keyword_weight": 1.0},
-    "fused as shipped": {},
+    "fused by default": {},
     "rrf": {"retrieval.fusion": "rrf"},
     "rrf .7/.3, k 60": {
         "retrieval.fusion": "rrf",

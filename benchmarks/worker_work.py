@@ -32,5 +32,5 @@ def open_nothing(settings: Settings) -> Nothing:
 
 
 def create_hashing_runner(settings: Settings) -> EngineJobRunner:
-    """Open the worker's own work over an embedder that costs next to nothing."""
+    """Open the worker's own work over an embedder that costs almost nothing."""
     return EngineJobRunner(Engine(settings, embedder=HashingEmbedder()))

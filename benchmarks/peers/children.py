@@ -18,7 +18,7 @@ _EXCEPTION = re.compile(r"[\w.]+(Error|Exception): ")
 
 
 class PeerFailed(Exception):
-    """A peer could not be measured; the message says why, in one line."""
+    """A peer could not be measured; the message has the reason, in one line."""
 
 
 def environment() -> Path | None:

@@ -59,7 +59,7 @@ def main() -> None:
     wide = {"fusion_function": reciprocal_rank_fusion, "primary_top_k": DEPTH, "secondary_top_k": DEPTH}
     rows = [
         task.row(f"RRF of {DEPTH} + {DEPTH}", PLAN, _search(store, lambda: wide)),
-        task.row("as shipped: weighted sum of 4 + 4", PLAN, _search(store, dict)),
+        task.row("by default: weighted sum of 4 + 4", PLAN, _search(store, dict)),
     ]
     task.done(rows, packages=["langchain-postgres"], seconds=seconds)
 

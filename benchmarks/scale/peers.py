@@ -123,7 +123,7 @@ def _textsearch(connection: psycopg.Connection, share: Share, questions: Sequenc
 def bm25_in_memory(
     connection: psycopg.Connection, share: Share, questions: Sequence[str]
 ) -> tuple[Row, list[list[float]]]:
-    """Ask bm25s: the floor of the lexical retriever. Returns the best scores of each question too, as references.
+    """Ask bm25s: the lower bound of the lexical retriever. Returns the best scores of each question too, as references.
 
     Its scores lack the factor k1 + 1, which is the same for all chunks and put in here.
     """

@@ -58,7 +58,7 @@ def curves(rows: Sequence[Row], retriever: str) -> dict[str, list[tuple[int, flo
 
 
 def label(rows: Sequence[Row], retriever: str, way: str) -> str:
-    """Name a way; one that is quick because it misses hits says how many it finds."""
+    """Name a way; one that is quick because it misses hits has its recall in the name."""
     found = [
         row.recall_10 for row in rows if (row.retriever, row.way) == (retriever, way) and row.recall_10 is not None
     ]

@@ -148,7 +148,7 @@ def main() -> None:
             grounding = SchemaGrounding(engine.tenant("example"))
             grounding.build(schema, recipes)
             results = [(question, grounding.ask(question.text)) for question in asked]
-            for name, apart in {"tuned on": [False], "kept apart": [True], "all": [False, True]}.items():
+            for name, apart in {"tuned on": [False], "held out": [True], "all": [False, True]}.items():
                 held = [right(result, question) for question, result in results if question.kept_apart in apart]
                 row = {
                     "questions": len(held),

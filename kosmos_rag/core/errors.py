@@ -29,7 +29,7 @@
     ├── IndexLocked               another process maintains the tenant's indexes
     └── LeaseLost                 a job is no longer this worker's
 
-A message says what was wrong, with the value, and then what to do. It is one line: the CLI prints it as it is.
+A message names the fault, with the value, and then the remedy. It is one line: the CLI prints it unchanged.
 """
 
 import errno
@@ -203,7 +203,7 @@ class ServiceError(KosmosError):
 class NotAuthenticated(ServiceError):
     """The request has no valid token or key.
 
-    The message does not say which.
+    The message does not name it.
     """
 
 

@@ -27,7 +27,7 @@ class AsyncEngine:
     """Runs an engine's calls off the event loop.
 
     It runs as many at once as the engine has connections. A call whose task is cancelled is dropped if it waits for a
-    thread; one that runs continues to its end, and its result is dropped.
+    thread; one that runs continues until it is done, and its result is dropped.
 
     async with AsyncEngine.open() as engine:
         acme = engine.tenant("acme")

@@ -1,6 +1,6 @@
 """Permission feeds: who may read containers, and which documents they contain.
 
-A feed is complete: it names every document that anybody may read by it. It is read and validated to its end before
+A feed is complete: it names every document that anybody may read by it. It is read and validated completely before
 anything is written.
 """
 
@@ -68,7 +68,7 @@ class Permissions:
 
 
 def read_feed(spec: PermissionFeedSpec) -> Permissions:
-    """Read a feed to its end.
+    """Read a feed completely.
 
     Raises:
         SourceError: it cannot be read, or a line or a row is not what it must be; the message names it.

@@ -112,7 +112,7 @@ class RerankResult:
 
 
 class RerankStage:
-    """Reorders passages, or keeps their order and says why. Thread-safe."""
+    """Reorders passages, or keeps their order and gives the reason. Thread-safe."""
 
     def __init__(
         self,

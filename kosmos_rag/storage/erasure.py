@@ -3,7 +3,7 @@
 The records form a chain that `audit verify` checks.
 
 An erasure is one transaction of the worker role. Its record has counts and the SHA-256 of the selector: it must not
-repeat the name that was erased. The audit log is exempt, since nobody may change it: the record says how long it stays.
+repeat the name that was erased. The audit log is exempt, since nobody may change it: the record has its retention.
 """
 
 import hashlib

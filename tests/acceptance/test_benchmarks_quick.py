@@ -30,7 +30,7 @@ TABLES = {
     "peers": r"the default, torch +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d., ]+",
     "peers.ingest": r"\| kosmos_rag, the files by a worker +\| +[\d.]+ \|",
     "permissions": r"every container changes +300 documents +[\d.]+ s +[\d.]+ CPU s",
-    "quality": r"fused as shipped +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+",
+    "quality": r"fused by default +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+",
     "question": r"\| now \|( [\d.]+ \|){5}",
     "reranker.deadline": r"p50 [\d.]+ ms, p99 [\d.]+ ms, slowest [\d.]+ ms",
     "reranker.server": r" +500 +50 +1 +100% +\d+",

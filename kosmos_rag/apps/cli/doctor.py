@@ -1,6 +1,6 @@
 """kosmos-rag doctor: checks of the installation.
 
-Each failed check says what to do.
+Each failed check has a remedy.
 """
 
 import importlib.metadata

@@ -90,7 +90,7 @@ class Handlers:
     async def call_tool(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
         """Call a tool.
 
-        An error is one line that says what to do.
+        An error is one line with the remedy.
         """
         tool = self._tools.get(params.name)
         if tool is None:

@@ -18,7 +18,7 @@ COLLECTION_KEYS = (
     *("rag.reranking.deadline_ms", "rag.context.", "rag.access.", "rag.answer.", "rag.audit.", "rag.signals"),
     *("rag.intents", "ingestion.language"),
 )
-"""Keys that a preset may set. The others say what the process does for all collections alike: models, caches."""
+"""Keys that a preset may set. The others apply to all collections of the process: models, caches."""
 PROCESS_KEYS = ("rag.retrieval.query_embedding_cache", "rag.retrieval.result_cache")
 _NULL_REMOVES = (("rag", "signals"), ("rag", "intents"))
 

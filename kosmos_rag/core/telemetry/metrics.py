@@ -365,7 +365,7 @@ def _lines() -> Iterator[str]:
     yield "Generated from `kosmos_rag/core/telemetry/metrics.py` by `python -m kosmos_rag.core.telemetry.metrics`."
     yield "Prometheus appends `_total` to the name of a counter, and `_bucket`, `_sum`, `_count` to a histogram."
     yield "In the OpenMetrics format each bucket carries the `trace_id` of an example request."
-    yield "[operate.md](operate.md#alerts) says what to do on an alert."
+    yield "[operate.md](operate.md#alerts) has the remedies for alerts."
     for title, metrics in (
         ("Engine: on `service.health_port`, or in [your own process](observability.md)", ENGINE),
         ("Ingestion: of a worker on `worker.health_port`, or of an engine in your own process", INGESTION),

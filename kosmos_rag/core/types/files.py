@@ -26,7 +26,7 @@ class FileStatus(StrEnum):
     COMPLETED = "completed"
     """The collection has its document."""
     FAILED = "failed"
-    """Its job failed permanently; `code` and `message` say why."""
+    """Its job failed permanently; `code` and `message` have the reason."""
     CANCELLED = "cancelled"
 
 

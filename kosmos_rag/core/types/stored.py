@@ -125,7 +125,7 @@ class IngestReport(Serializable):
 
     @property
     def seen(self) -> int:
-        """Documents that the call looked at."""
+        """Documents that the call checked."""
         return self.new + self.changed + self.unchanged + len(self.failed)
 
 

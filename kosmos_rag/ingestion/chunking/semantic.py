@@ -27,7 +27,7 @@ _LIST_ITEM = re.compile(r"(?:[-*+•]|\d+[.)])\s")
 
 
 class _CannotSplitError(Exception):
-    """The document is not one for this chunker; the message says why."""
+    """This chunker cannot split the document; the message has the reason."""
 
 
 class SemanticChunker:

@@ -103,7 +103,7 @@ def parse(
         hidden_cells: whether to read hidden sheets, rows and columns of workbooks.
 
     Raises:
-        ParseError: the bytes are not a document that can be used; `code` says why.
+        ParseError: the bytes are not a document that can be used; `code` is the reason.
     """
     return _FileParser(limits=limits, ocr=ocr, hidden_cells=hidden_cells).parse(document)
 

@@ -94,7 +94,7 @@ def decode_words(value: str) -> str:
 
 
 def _readable(value: str) -> str:
-    """Decode what a header has beyond ASCII, and no declaration says how."""
+    """Decode non-ASCII bytes of a header without a declared encoding."""
     raw = value.encode("utf-8", "surrogateescape")
     return value if raw.isascii() else decode_bytes(raw)
 

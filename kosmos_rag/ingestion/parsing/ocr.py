@@ -2,7 +2,7 @@
 
 The models are in its wheel.
 
-https://github.com/RapidAI/RapidOCR; docs/decisions/0015-ocr.md says why.
+https://github.com/RapidAI/RapidOCR; docs/decisions/0015-ocr.md has the reasons.
 """
 
 import statistics

@@ -68,7 +68,7 @@ class _Content:
     title: str | None
     notes: tuple[Note, ...]
     written_pages: list[list[Paragraph]]
-    """Those whose letters say which lines are headings: the pages without those that are pictures."""
+    """Those whose letters show the headings: the pages without those that are pictures."""
     frames: list[PageFrame | None]
 
 

@@ -140,7 +140,7 @@ def _used_columns(block: _Block, spans: _RowSpans) -> set[int]:
 def _are_apart(left: _Block, right: _Block) -> bool:
     """Return whether the sides of a blank column are separate tables.
 
-    A table may have a blank column to be looked at; then what is on the right has no labels, and as many rows.
+    A table may have a blank column as a separator; then the right side has no labels, and as many rows.
     """
     if left.width == 1 or right.width == 1:
         return False

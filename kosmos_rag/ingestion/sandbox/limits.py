@@ -85,7 +85,7 @@ def limit_resources(*, memory_bytes: int, cpu_s: int) -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, 0)
     _limit(resource.RLIMIT_NOFILE, _MOST_OPEN_FILES)
-    # At the soft limit comes SIGXCPU, which says why; at the hard one SIGKILL.
+    # At the soft limit comes SIGXCPU, which shows the reason; at the hard one SIGKILL.
     _limit(resource.RLIMIT_CPU, cpu_s, grace=_CPU_GRACE_S)
     # macOS knows this limit and refuses it.
     with contextlib.suppress(OSError, ValueError):

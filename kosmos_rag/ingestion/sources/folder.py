@@ -114,7 +114,7 @@ class FolderSource:
         try:
             root, target = os.path.realpath(self._path), os.path.realpath(path)
         except (OSError, ValueError):
-            return False  # reading it says what is wrong
+            return False  # reading it raises the error
         return os.path.commonpath([root, target]) != root
 
     def _is_ignored(self, path: str, ignore_files: IgnoreFiles) -> bool:

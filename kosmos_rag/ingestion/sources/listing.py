@@ -82,13 +82,13 @@ class Listing:
     def refusal_to_prune(self, missing: Sequence[str]) -> IngestFailure | None:
         """Return why not to delete missing documents; None if it is safe.
 
-        A source that cannot be listed to its end, or is suddenly empty, is more likely a lost mount than intended.
+        A source that cannot be listed completely, or is suddenly empty, is more likely a lost mount than intended.
         """
         if not missing:
             return None
         remedy = f"{len(missing)} documents from it were kept; remove them with `kosmos-rag delete` if that was meant"
         if not self.complete:
-            message = f"{self.name} could not be read to its end; {remedy}"
+            message = f"{self.name} could not be read completely; {remedy}"
             return IngestFailure(source=self.name, code="unreadable", message=message)
         if self._empty:
             message = f"{self.name} has no documents any more; {remedy}"

@@ -1,6 +1,6 @@
 """Embedding spaces: the model of a tenant's vectors, and compatibility with others.
 
-Vectors of two models of one size can be compared without an error, and the result means nothing. The name of a model is
+Vectors of two models of one size can be compared without an error, but without meaning. The name of a model is
 no proof (a folder can hold any model), so a space stores the vector of a probe sentence, and a model must reproduce it.
 """
 

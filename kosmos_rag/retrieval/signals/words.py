@@ -2,7 +2,7 @@
 
 Signals keep this stemmer and their stop words instead of those of `core.text.words`. With those the analytics preset
 finds .820 instead of .840 of the questions it was tuned on at rank 1, and with hierarchical chunks .722 instead of
-.778 of those kept apart (`python -m benchmarks.analytics`). They also join `running`, a value of a status column, with
+.778 of the held-out ones (`python -m benchmarks.analytics`). They also join `running`, a value of a status column, with
 the noun `runs`.
 """
 

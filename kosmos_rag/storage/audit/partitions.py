@@ -118,7 +118,7 @@ def _admin_conninfo(database: Database) -> str:
     if address is None:
         raise ConfigError(
             "database.admin_url is not set, and the months of the audit log need an administrator; set it for a "
-            "worker, or run `kosmos-rag audit seal` with it by the clock"
+            "worker, or run `kosmos-rag audit seal` with it on a schedule"
         )
     return address
 

@@ -3,7 +3,7 @@
 They are claimed with `FOR UPDATE SKIP LOCKED`.
 
 A job may run twice, but its effect is committed once: a worker finishes a job in the transaction that writes the
-result, and that transaction verifies the token. docs/decisions/0012-own-queue.md says why this is not a library.
+result, and that transaction verifies the token. docs/decisions/0012-own-queue.md has the reasons against a library.
 """
 
 import random

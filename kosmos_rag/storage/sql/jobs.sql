@@ -316,7 +316,7 @@ UPDATE kosmos.sync_runs r
 -- name: fail_interrupted_sync_runs
 -- Earlier runs of the same source that were interrupted.
 UPDATE kosmos.sync_runs r
-   SET state = 'failed', error = 'interrupted before the source was listed to its end', finished_at = now()
+   SET state = 'failed', error = 'interrupted before the source was completely listed', finished_at = now()
  WHERE r.tenant_id = %(tenant_id)s AND r.collection = %(collection)s AND r.source = %(source)s AND r.state = 'listing'
 
 -- name: fail_abandoned_sync_runs
@@ -327,7 +327,7 @@ UPDATE kosmos.sync_runs r
                                   WHERE c.tenant_id = r.tenant_id AND c.collection = r.collection AND c.kind = 'sync'
                                     AND c.state = 'cancelled' AND c.payload -> 'spec' = r.source)
                     THEN 'cancelled' ELSE 'failed' END,
-       error = 'the pass ended before the source was listed to its end', finished_at = now()
+       error = 'the pass ended before the source was completely listed', finished_at = now()
  WHERE r.tenant_id = %(tenant_id)s AND r.state = 'listing'
    AND NOT EXISTS (SELECT FROM kosmos.jobs j
                     WHERE j.tenant_id = r.tenant_id AND j.collection = r.collection AND j.kind = 'sync'

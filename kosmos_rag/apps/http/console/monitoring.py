@@ -207,7 +207,7 @@ def list_alerts(
                 name="Permission leak" if leaked else "The isolation canary has no verdict",
                 since=_since(isolation),
                 reason="A search returned a secret of another tenant or department." if leaked else _NO_PROOF,
-                remedy="Stop the service; the status names reader and secret." if leaked else "The status says why.",
+                remedy="Stop the service; the status names the secret." if leaked else "The status has the reason.",
                 command="kosmos-rag monitor status --tenant kosmos-canary-a",
             )
         )
@@ -259,7 +259,7 @@ def list_alerts(
 _REPAIRS = {
     "search_widened": "The search was widened; the next run shows the effect. Changes to the index:",
     "rebuilt": "The index was rebuilt; the next run shows the effect. Changes to the index:",
-    "skipped": "The repair was skipped; the log says why:",
+    "skipped": "The repair was skipped; the log has the reason:",
     "busy": "Other maintenance was running; the next run repairs. Changes to the index:",
 }
 """What a run did about low recall."""

@@ -465,5 +465,5 @@ def test_health__tells_of_a_database_that_is_away(
     assert 'href="/health"' in asked.text
     assert name not in asked.text
     assert any("POST" in record.message and "cannot connect" in record.message for record in caplog.records), (
-        "the log says why"
+        "the log has the reason"
     )
