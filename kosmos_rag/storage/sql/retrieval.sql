@@ -23,21 +23,25 @@ SELECT (SELECT json_build_array(e.name, e.content)
 
 -- name: close_terms
 -- Words and variants of them after analysis in the languages of each collection: those that are in chunks that this
--- reader may read, and each word itself. Sent only for words that seem to be in no chunk.
+-- reader may read, and each word itself. Sent only for words that seem to be in no chunk. All lexemes are looked up by
+-- one scan: a search of the index for each of a thousand variants takes twice as long.
+WITH analysed AS MATERIALIZED (
+     SELECT g.collection, w.word, w.variant, u.lexeme COLLATE "C" AS lexeme
+       FROM (SELECT DISTINCT s.collection, unnest(s.languages) AS language
+               FROM kosmos.acl_statistics s
+              WHERE s.tenant_id = %(tenant_id)s
+                AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) g,
+            unnest(%(words)b::text[], %(variants)b::text[]) AS w (word, variant),
+            unnest(tsvector_to_array(to_tsvector(g.language::regconfig, w.variant))) AS u (lexeme)),
+     known AS MATERIALIZED (
+     SELECT n.collection, n.lexeme, n.id, sum(n.chunks)::bigint AS chunks
+       FROM kosmos.lexemes n
+      WHERE n.tenant_id = %(tenant_id)s AND n.collection = ANY (ARRAY(SELECT DISTINCT a.collection FROM analysed a))
+        AND n.lexeme = ANY (ARRAY(SELECT DISTINCT a.lexeme FROM analysed a))
+      GROUP BY n.collection, n.lexeme, n.id)
 SELECT a.collection, a.word, a.lexeme, min(a.variant), l.id, l.chunks
-  FROM (SELECT g.collection, w.word, w.variant, u.lexeme COLLATE "C" AS lexeme
-          FROM (SELECT DISTINCT s.collection, unnest(s.languages) AS language
-                  FROM kosmos.acl_statistics s
-                 WHERE s.tenant_id = %(tenant_id)s
-                   AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)) g,
-               unnest(%(words)b::text[], %(variants)b::text[]) AS w (word, variant),
-               unnest(to_tsvector(g.language::regconfig, w.variant)) AS u (lexeme, positions, weights)) a
-  LEFT JOIN LATERAL (
-       SELECT n.id, sum(n.chunks)::bigint AS chunks
-         FROM kosmos.lexemes n
-        WHERE n.tenant_id = %(tenant_id)s AND n.collection = a.collection AND n.lexeme = a.lexeme
-        GROUP BY n.id
-       OFFSET 0) l ON true
+  FROM analysed a
+  LEFT JOIN known l ON l.collection = a.collection AND l.lexeme = a.lexeme
  WHERE l.id IS NOT NULL OR a.variant = a.word
  GROUP BY a.collection, a.word, a.lexeme, a.variant = a.word, l.id, l.chunks
  ORDER BY a.collection, a.word, a.lexeme, min(a.variant)
