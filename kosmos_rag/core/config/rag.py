@@ -133,7 +133,7 @@ class _EmbeddingModelSettings(Section):
         "halfvec index.",
     )
     batch_size: Count = Field(
-        default=32, description="Texts of a forward pass, or of a request to the server; more needs more memory."
+        default=32, description="Texts of a forward pass, or of a request to the server; more texts take more memory."
     )
     normalize: Switch = Field(
         default=True, description="Scale vectors to length one, so that inner product is cosine similarity."
@@ -193,8 +193,8 @@ class EmbeddingSettings(_EmbeddingModelSettings):
     model: str = Field(
         default="sentence-transformers/all-mpnet-base-v2",
         min_length=1,
-        description="Name on the model hub, a folder, packaged:all-MiniLM-L6-v2 (the extra minilm), or with url the "
-        "server's name of it.",
+        description="Name on the model hub, a folder, packaged:all-MiniLM-L6-v2 (the extra minilm), or with url its "
+        "name on the server.",
     )
 
 
@@ -205,7 +205,7 @@ class NextEmbeddingSettings(_EmbeddingModelSettings):
     """
 
     model: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="Model to re-embed into, named as rag.embedding.model is; null is none."
+        default=None, description="Target model of a re-embedding, named like rag.embedding.model; null is none."
     )
 
     @property
@@ -235,12 +235,12 @@ class RetrievalSettings(Section):
     )
     fuzzy: bool = Field(
         default=True,
-        description="Whether close terms of the collection replace words that no chunk contains: typos and fragments.",
+        description="Replace words that no chunk contains by close terms of the collection: typos and fragments.",
     )
     top_k: Count = Field(default=20, description="Number of fused hits for reranking.")
     default_k: Count | None = Field(
         default=None,
-        description="Hits of a question that names no number; null is reranking.top_k, or top_k without reranking.",
+        description="Hits of a search without a number; null is reranking.top_k, or top_k without reranking.",
     )
     similarity_threshold: Annotated[float, Strict(), Ge(-1), Le(1)] = Field(
         default=0.0, description="Cosine similarity below which the dense retriever drops a candidate."
@@ -255,7 +255,7 @@ class RetrievalSettings(Section):
     )
     prefer_current: Switch = Field(
         default=True,
-        description="Rank documents that are superseded or no longer valid lower, and new ones higher if asked for.",
+        description="Rank superseded or invalid documents lower, and new ones higher if the question asks for them.",
     )
     rrf_k: Count = Field(
         default=15,
@@ -296,7 +296,7 @@ class RerankingSettings(Section):
     model: str = Field(
         default="cross-encoder/ms-marco-MiniLM-L-6-v2",
         min_length=1,
-        description="Cross-encoder that reads question and passage together; with url the server's name of it.",
+        description="Cross-encoder that reads question and passage together; with url its name on the server.",
     )
     url: ServerUrl | None = Field(
         default=None,
@@ -398,7 +398,7 @@ class AnswerSettings(Section):
     )
     max_passages: Count = Field(
         default=5,
-        description="Passages, the best ones, whose sentences may answer; each costs embedding its sentences.",
+        description="Number of the best passages whose sentences may answer; their sentences are embedded.",
     )
     max_sentences: Count = Field(
         default=4, description="Sentences, code blocks, list items and table rows of an answer."

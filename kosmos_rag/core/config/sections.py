@@ -183,7 +183,7 @@ class ParsingSettings(Section):
     pages: Count = Field(default=5000, description="Pages above which a file is refused.")
     ocr: Switch = Field(
         default=False,
-        description="Read pages of a PDF that are pictures, seconds for each; needs memory_mb 2048 and the extra ocr.",
+        description="Read scanned pages of a PDF by OCR, in seconds for each; needs memory_mb 2048 and the extra ocr.",
     )
     hidden_cells: Switch = Field(default=False, description="Read hidden sheets, rows and columns of workbooks too.")
     require_isolation: Switch = Field(
@@ -226,7 +226,7 @@ class IngestionSettings(Section):
     )
     max_file_mb: Count = Field(default=100, description="Megabytes above which a file is refused before it is read.")
     keep_originals: bool = Field(
-        default=False, description="Store the file of each document too, for its readers: pages are shown from it."
+        default=False, description="Store the file of each document too, so that its readers can see its pages."
     )
     max_original_mb: Count = Field(default=20, description="Megabytes above which a file is not stored, with a note.")
     urls: UrlSettings = UrlSettings()
@@ -247,7 +247,7 @@ class IndexSettings(Section):
     )
     precision: Literal["half", "bit"] = Field(
         default="half",
-        description="Numbers of a vector index: half floats, or one bit a dimension, scored again with the vectors.",
+        description="Precision of a vector index: half floats, or bits, whose candidates are scored with the vectors.",
     )
     recall_target: Share = Field(
         default=0.95, description="Share of the ten nearest vectors that an index has to find, by measurement."

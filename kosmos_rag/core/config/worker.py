@@ -33,7 +33,7 @@ class WorkerSettings(Section):
     )
     memory_mb: Annotated[int, Strict(), Ge(64), Le(MAX_INTEGER)] = Field(
         default=4096,
-        description="Megabytes of memory at which a process is ended; from three quarters of it, after its batch.",
+        description="Memory in megabytes above which a process is ended; above three quarters, after its batch.",
     )
     drain_s: Seconds = Field(
         default=25.0, description="Seconds that running jobs may take to finish when the worker stops."

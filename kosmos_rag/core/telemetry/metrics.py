@@ -281,7 +281,7 @@ RECALL_MONITOR_ALARMS = Metric(
 RECALL_MONITOR_REPAIRS = Metric(
     "kosmos_recall_monitor_repairs",
     "counter",
-    "Repairs after low recall, by action: raised (indexes are searched deeper), built (index rebuilt), left (no "
+    "Repairs after low recall, by action: search_widened (a query reads more of the index), rebuilt, skipped (no "
     "repair, see kosmos-rag index log), busy (other maintenance runs; the next run of the monitor tries again).",
     ("action",),
     initial=(("search_widened",), ("rebuilt",), ("skipped",), ("busy",)),
