@@ -31,6 +31,7 @@ _OPTIONS: dict[str, Any] = {"backend": "onnx", "device": "cpu"}
 _PROVIDER = {"provider": "CPUExecutionProvider"}
 _SAMPLES = ("Ninety days of notice.", "Größe: 12 µm (§ 3)", "The plan renews every year. " * 400, "")
 _PAIRS = tuple((_SAMPLES[0], text) for text in _SAMPLES)
+_OUTPUT_RANKS: dict[Kind, int] = {"SentenceTransformer": 3, "CrossEncoder": 2}
 _TOLERANCE = 1e-4
 
 
@@ -194,6 +195,8 @@ def _describe(kind: Kind, model: Any, folder: Path) -> OnnxDescription | None:
         expected = model.encode(list(_SAMPLES), show_progress_bar=False)
     for candidate in candidates:
         ours = OnnxModel(folder, candidate)
+        if ours.output_rank != _OUTPUT_RANKS[kind]:
+            return None
         actual = (
             ours.score(_PAIRS, batch_size=2).reshape(expected.shape)
             if kind == "CrossEncoder"

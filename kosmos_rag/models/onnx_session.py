@@ -72,6 +72,11 @@ class OnnxModel:
         """Maximum length of a text in tokens, without special tokens."""
         return self._description.max_tokens - int(self._backend.num_special_tokens_to_add(is_pair=False))
 
+    @property
+    def output_rank(self) -> int:
+        """Dimensions of the output: 3 for token vectors, 2 for scores."""
+        return len(self._session.get_outputs()[0].shape)
+
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The model's own tokenizer, without truncation."""
