@@ -113,9 +113,9 @@ def test_feedback__that_is_none_is_refused(engine: Engine) -> None:
     ada = engine.tenant("acme", subject="ada")
     with pytest.raises(RequestError, match="the rating is 'sideways'; use up, down"):
         ada.feedback("sideways", question="churn")
-    with pytest.raises(RequestError, match="of one thing"):
+    with pytest.raises(RequestError, match="needs one object"):
         ada.feedback("up")
-    with pytest.raises(RequestError, match="of one thing"):
+    with pytest.raises(RequestError, match="needs one object"):
         ada.feedback("up", question="churn", retrieval_id=uuid.uuid4())
     for question in (" ", "a\x00", "a" * 20_001):
         with pytest.raises(RequestError, match="the question is"):
