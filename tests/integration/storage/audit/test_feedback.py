@@ -122,7 +122,7 @@ def test_feedback__that_is_none_is_refused(engine: Engine) -> None:
             ada.feedback("up", question=question)
     with pytest.raises(RequestError, match="the comment is"):
         ada.feedback("up", question="churn", comment="a" * 2_001)
-    with pytest.raises(RequestError, match="name the subject"):
+    with pytest.raises(RequestError, match="needs a subject; name it"):
         engine.tenant("acme").feedback("up", question="churn")
 
 
