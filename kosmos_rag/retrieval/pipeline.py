@@ -6,6 +6,7 @@ If the snapshot names another space, the query is embedded again within the same
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -18,7 +19,7 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.errors import DatabaseError, RequestError
 from kosmos_rag.core.freshness import VALIDITY_KEYS
 from kosmos_rag.core.protocols import Embedder, LanguageModel, Reranker
 from kosmos_rag.core.telemetry import genai, tracing
@@ -49,7 +50,7 @@ from kosmos_rag.retrieval.fusion import (
 from kosmos_rag.retrieval.hydrate import hydrate
 from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.pseudo_relevance import PRF, pseudo_relevance_feedback
-from kosmos_rag.retrieval.query import Query, RetrieverQuery
+from kosmos_rag.retrieval.query import Query, RetrieverQuery, parse_query
 from kosmos_rag.retrieval.rerank import RerankResult, RerankStage
 from kosmos_rag.retrieval.retrievers import run_retrievers
 from kosmos_rag.retrieval.sampling import IndexedSearch
@@ -223,13 +224,21 @@ class SearchPipeline:
         return self._rerank_stage is not None
 
     def warm_up(self) -> None:
-        """Load the models.
+        """Load the models, and open a connection to the database.
 
-        Raises ModelUnavailable for embedding models; without the reranker search degrades.
+        Raises ModelUnavailable for embedding models; without the reranker search degrades. An error of the database is
+        left to the checks of readiness and to the first query.
         """
         self._resources.embedders.warm_up()
         if self._rerank_stage is not None:
             self._rerank_stage.warm_up()
+        # Of no tenant. The server reads its catalogue and plans the statements, which took most of a first query.
+        query = parse_query(
+            "warm", tenant=TenantRef(id=UUID(int=0), name="warm-up"), principals=(), max_chars=len("warm")
+        )
+        [wording] = self._embed(query, self._top_k, Expansion(), self._resources.embedders.default, StageTimer())
+        with suppress(DatabaseError), self._resources.pool.transaction(query.tenant.id, query.principals) as connection:
+            load_snapshot(connection, wording)
 
     @tracing.start_span("retrieval", genai.RETRIEVAL_SPAN, kind=SpanKind.CLIENT)
     def search(self, query: Query, routing: Routing | None = None) -> SearchOutcome:

@@ -42,6 +42,7 @@ TABLES = {
     "schema.spider": r"\| all databases: the right one first \|( [\d.]+ \|){5}",
     "schema.tuning": r"held out  chosen +database_first [\d.]+",
     "service": r'"targets": \{',
+    "start": r"\| from the file cache \|( [\d.]+ \|){5}",
     "slo": r"retrieval, P50 +[\d.e+]+ ms +100 +> 200",
     "walk": r"\| search \|( \d+ \|){4}",
     "worker": r"memory: \{'largest_mb_until_10': [\d.]+",
@@ -52,7 +53,7 @@ OF_MODELS = {
     "reranker.train": r"(?s)\nreranked .+\ncacm, 4 queries.+\nreranked ",
 }
 """Those that are about cross-encoders: a minute or two of loading, exporting and training models."""
-OWN_SERVER = {"peers", "peers.ingest"}
+OWN_SERVER = {"peers", "peers.ingest", "start"}
 """Those that give each system a database: they start a server of their own."""
 _COMMAND = re.compile(r"python\)? -m benchmarks\.([\w.]*\w)")
 

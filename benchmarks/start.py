@@ -1,0 +1,142 @@
+"""Measure the first question after a restart of process and database.
+
+    python -m benchmarks.start [--data FOLDER] [--rounds N] [--json FILE] [--quick]
+
+A set in the BEIR layout is ingested once. Each round is a process of its own: it starts the embedded server, loads the
+model as the service does before it is ready, and asks. Where the process may, it empties the file cache of the system
+before: the database is then read from the disk.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.beir import load
+from benchmarks.command import DATASETS, MODEL, command, parse, temporary_folder, write_results
+from benchmarks.quick import embedder, write_evaluation_set
+from kosmos_rag import Engine, Settings, SourceDocument
+
+WARM = 10
+"""Questions before the server and the process count as warm."""
+_FILE_CACHE = Path("/proc/sys/vm/drop_caches")
+
+
+def _settings(folder: Path) -> Settings:
+    return Settings.load(overrides={**MODEL, "database.data_dir": str(folder / "postgres")})
+
+
+def ask(folder: Path, questions: Sequence[str], *, quick: bool) -> dict[str, float]:
+    """Start, ask, and return seconds of the start and milliseconds of the questions.
+
+    Args:
+        folder: Of the database.
+        questions: Different ones, so that no result is cached.
+        quick: Whether vectors are word hashes.
+    """
+    settings = _settings(folder)
+    model = embedder(settings, quick=quick)
+    began = time.perf_counter()
+    with Engine(settings, embedder=model) as engine:
+        tenant = engine.tenant("acme")
+        engine.warm_up()
+        ready = time.perf_counter() - began
+        times = []
+        for question in questions:
+            asked = time.perf_counter()
+            tenant.search(question, 10)
+            times.append((time.perf_counter() - asked) * 1000)
+    return {
+        "ready_s": round(ready, 2),
+        "first_ms": round(times[0], 1),
+        "second_ms": round(times[1], 1),
+        "warm_ms": round(statistics.median(times[WARM:]), 1),
+    }
+
+
+def _empty_file_cache() -> bool:
+    os.sync()
+    try:
+        _FILE_CACHE.write_text("3")
+    except OSError:
+        return False
+    return True
+
+
+def ingest(data: Path, folder: Path, *, quick: bool) -> dict[str, Any]:
+    """Ingest a set and write some of its questions to a file."""
+    labelled = load(data)
+    with Engine(_settings(folder), embedder=embedder(_settings(folder), quick=quick)) as engine:
+        report = engine.tenant("acme").ingest(
+            SourceDocument(source=key, title=title or None, data=text.encode())
+            for key, (title, text) in labelled.documents.items()
+        )
+    if report.failed:
+        raise SystemExit(f"{len(report.failed)} documents failed, the first: {report.failed[0]}")
+    questions = list(labelled.queries.values())[: 4 * WARM]
+    (folder / "questions.json").write_text(json.dumps(questions), encoding="utf-8")
+    return {"set": data.name, "chunks": report.chunks}
+
+
+def _run(*arguments: str, quick: bool) -> Any:
+    """Run this module in a process of its own, with which the server stops, and return what it prints."""
+    child = [sys.executable, "-m", "benchmarks.start", *arguments, *(["--quick"] if quick else [])]
+    ran = subprocess.run(child, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise SystemExit(f"a process failed: {ran.stderr.strip().splitlines()[-1]}")
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def measure(data: Path, folder: Path, rounds: int, *, quick: bool) -> dict[str, Any]:
+    """Ingest a set, and start and ask in as many processes as there are rounds."""
+    ingested = _run("--ingest", str(folder), "--data", str(data), quick=quick)
+    rows: dict[str, list[dict[str, float]]] = {}
+    for _ in range(rounds):
+        for kind in ("from the file cache", "from the disk"):
+            if kind == "from the disk" and not _empty_file_cache():
+                continue
+            rows.setdefault(kind, []).append(_run("--ask", str(folder), quick=quick))
+    medians = {
+        kind: {name: statistics.median(row[name] for row in found) for name in found[0]} for kind, found in rows.items()
+    }
+    return {**ingested, "rounds": rounds, "medians": medians}
+
+
+def _print(medians: Mapping[str, Mapping[str, float]]) -> None:
+    print("| | ready, s | first question, ms | second | warm | first / warm |\n|---|---:|---:|---:|---:|---:|")
+    for kind, row in medians.items():
+        ratio = row["first_ms"] / row["warm_ms"]
+        print(f"| {kind} | {' | '.join(str(value) for value in row.values())} | {ratio:.1f} |")
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = command(__doc__, "start.json")
+    parser.add_argument("--data", type=Path, default=DATASETS / "cranfield", metavar="FOLDER", help="a labelled set")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="processes of each kind")
+    for child in ("--ingest", "--ask"):
+        parser.add_argument(child, type=Path, help=argparse.SUPPRESS)
+    scratch = temporary_folder()
+    arguments = parse(parser, data=scratch / "set", rounds=1)
+    if arguments.ingest is not None:
+        print(json.dumps(ingest(arguments.data, arguments.ingest, quick=arguments.quick)))
+        return
+    if arguments.ask is not None:
+        questions = json.loads((arguments.ask / "questions.json").read_text(encoding="utf-8"))
+        print(json.dumps(ask(arguments.ask, questions, quick=arguments.quick)))
+        return
+    if arguments.data == scratch / "set":
+        write_evaluation_set(arguments.data, questions=2 * WARM)
+    results = measure(arguments.data, scratch, arguments.rounds, quick=arguments.quick)
+    _print(results["medians"])
+    write_results(arguments.json, results)
+
+
+if __name__ == "__main__":
+    main()
