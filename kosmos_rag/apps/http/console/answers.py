@@ -22,8 +22,13 @@ from kosmos_rag.core.types import Answer, AnswerEvent, AnswerPiece, AnswerSource
 
 _NEAREST = 3
 """Passages that a refusal shows."""
+_CERTAIN_SIMILARITY = 0.7
+"""Similarity of a generated sentence to its evidence below which the whole paragraph is marked. Set by hand."""
 _UPDATE_S = 0.08
 """Shortest time between two updates of an answer that is being written."""
+
+_Quote = tuple[Citation, bool]
+"""A quoted span, and whether its place is certain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,9 +82,10 @@ class Asked:
 
 def build_reply(answer: Answer) -> Reply:
     """Build the view of an answer."""
-    quotes: dict[int, list[Citation]] = {}
+    quotes: dict[int, list[_Quote]] = {}
     for sentence in answer.sentences:
-        quotes.setdefault(sentence.citation.index, []).append(sentence.citation)
+        certain = answer.mode == "extractive" or sentence.score >= _CERTAIN_SIMILARITY
+        quotes.setdefault(sentence.citation.index, []).append((sentence.citation, certain))
     sources = list(_sources(answer.context.passages, quotes))
     first = sources[:_NEAREST] if answer.refused else [source for source in sources if source.cited]
     others = [source for source in sources if source not in first]
@@ -93,17 +99,17 @@ def build_reply(answer: Answer) -> Reply:
     )
 
 
-def _links(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[Citation]]) -> dict[str, MarkerLink]:
+def _links(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[_Quote]]) -> dict[str, MarkerLink]:
     return {
         passage.citation.marker: MarkerLink(
-            href=source_url(passage.citation, quotes.get(passage.citation.index, ())),
+            href=_url(passage.citation, quotes),
             title=", ".join(filter(None, (passage.citation.title, place(passage.citation)))),
         )
         for passage in passages
     }
 
 
-def _sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[Citation]]) -> Iterator[Source]:
+def _sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[_Quote]]) -> Iterator[Source]:
     """Yield the passages; `quotes` are the cited sentences by passage number."""
     for passage in passages:
         citation = passage.citation
@@ -113,9 +119,16 @@ def _sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[C
             source=citation.source,
             place=place(citation),
             text=passage.text,
-            href=source_url(citation, quotes.get(citation.index, ())),
+            href=_url(citation, quotes),
             cited=citation.index in quotes,
         )
+
+
+def _url(citation: Citation, quotes: Mapping[int, Sequence[_Quote]]) -> str:
+    found = quotes.get(citation.index, ())
+    return source_url(
+        citation, [quote for quote, _ in found], uncertain=[quote for quote, certain in found if not certain]
+    )
 
 
 def place(citation: Citation) -> str:

@@ -1,7 +1,7 @@
 """URLs of source pages: the cited lines, and the spans to highlight."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from urllib.parse import urlencode
 
 from kosmos_rag.core.types import Citation, Passage
@@ -13,17 +13,22 @@ _SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
 _MAX_MARKS = 20
 
 
-def source_url(passage: Citation | Passage, quotes: Iterable[Citation] = ()) -> str:
+def source_url(
+    passage: Citation | Passage, quotes: Iterable[Citation] = (), *, uncertain: Collection[Citation] = ()
+) -> str:
     """Return the URL of the source page at a passage.
 
-    It highlights `quotes`, else the whole passage.
+    Args:
+        passage: the passage.
+        quotes: what to mark in it; empty for the whole passage.
+        uncertain: those of the quotes whose whole paragraph is marked.
     """
     marked: Sequence[Citation | Passage] = list(quotes) or [passage]
     query = [
         ("version", str(passage.version)),
         ("line", str(marked[0].line_start)),
         ("span", f"{passage.start}-{passage.end}"),
-        *(("mark", f"{quote.start}-{quote.end}") for quote in marked[:_MAX_MARKS]),
+        *(("near" if quote in uncertain else "mark", f"{quote.start}-{quote.end}") for quote in marked[:_MAX_MARKS]),
     ]
     return f"/documents/{passage.document_id}?{urlencode(query)}#cited"
 

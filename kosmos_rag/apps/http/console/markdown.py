@@ -22,7 +22,7 @@ _RESERVED = str.maketrans({_OPEN: "\ufffd", _CLOSE: "\ufffd"})
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _BLOCK_PREFIX = re.compile(r"\s*(?:(?:[-+*>|]|#{1,6}|\d{1,9}[.)])\s+)*")
 _WORD = re.compile(r"[^\W_]+")
-_TABLE = ('<div class="scroll" tabindex="0" role="region" aria-label="Table">', "</div>")
+TABLE = ('<div class="scroll" tabindex="0" role="region" aria-label="Table">', "</div>")
 _TOP_LEVEL = 3
 """The level of the highest heading within a text: the page has the others."""
 
@@ -67,7 +67,7 @@ def render_markdown(
     signs = "|".join(map(re.escape, [*links, _OPEN, _CLOSE]))
     env: dict[str, Any] = {"links": links, "signs": re.compile(f"({signs})"), "highlight": highlight, "open": False}
     tokens = _parser().parse(source)
-    _set_heading_levels(tokens)
+    set_heading_levels(tokens)
     # Every text of a token is escaped by the rules below.
     return Markup(_html(tokens, env))  # noqa: S704
 
@@ -131,7 +131,7 @@ def _with_signs(text: str, spans: Iterable[Span], *, without: Iterable[str]) -> 
     searched = _blank(text, without)
     places: list[tuple[int, str]] = []
     start, fenced = 0, False
-    wanted = _merged(spans)
+    wanted = merge_spans(spans)
     for line in text.split("\n"):
         is_fence = _FENCE.match(line) is not None
         fenced ^= is_fence
@@ -147,8 +147,8 @@ def _with_signs(text: str, spans: Iterable[Span], *, without: Iterable[str]) -> 
     return text
 
 
-def _merged(spans: Iterable[Span]) -> list[Span]:
-    """Return the spans in order, without overlaps."""
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
+    """Merge spans that overlap, and sort them."""
     merged: list[Span] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:
@@ -158,14 +158,14 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
     return merged
 
 
-def _set_heading_levels(tokens: Sequence[Token]) -> None:
-    """Number the levels of headings without a gap."""
+def set_heading_levels(tokens: Sequence[Token], top: int = _TOP_LEVEL) -> None:
+    """Number the levels of headings without a gap, from `top`."""
     headings = [token for token in tokens if token.type in {"heading_open", "heading_close"}]
     ranks = {tag: rank for rank, tag in enumerate(sorted({token.tag for token in headings}))}
-    level = _TOP_LEVEL - 1
+    level = top - 1
     for token in headings:
         if token.nesting > 0:
-            level = min(_TOP_LEVEL + ranks[token.tag], level + 1, 6)
+            level = min(top + ranks[token.tag], level + 1, 6)
         token.tag = f"h{level}"
 
 
@@ -178,7 +178,7 @@ def _html(tokens: Sequence[Token], env: dict[str, Any]) -> str:
         elif token.nesting == 0:
             parts.append(_leaf(token, env))
         elif not token.hidden:
-            parts.append(_tag(token))
+            parts.append(element_tag(token))
     return "".join(parts)
 
 
@@ -194,9 +194,10 @@ def _leaf(token: Token, env: dict[str, Any]) -> str:
     return _inline(token.content, env)
 
 
-def _tag(token: Token) -> str:
+def element_tag(token: Token) -> str:
+    """Render the start or the end of an element, without attributes."""
     name = token.tag
-    before, after = _TABLE if name == "table" else ("", "")
+    before, after = TABLE if name == "table" else ("", "")
     line_end = "\n" if token.block else ""
     if token.nesting < 0:
         return f"</{name}>{after}{line_end}"

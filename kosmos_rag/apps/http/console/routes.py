@@ -12,6 +12,7 @@ from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST
 from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.console.answers import AnswerPageEvents, Asked, build_reply
 from kosmos_rag.apps.http.console.api_reference import build_reference
+from kosmos_rag.apps.http.console.document_text import Marks
 from kosmos_rag.apps.http.console.examples import example_questions
 from kosmos_rag.apps.http.console.inspector import inspect_result
 from kosmos_rag.apps.http.console.links import Span, parse_span, parse_spans
@@ -25,11 +26,11 @@ from kosmos_rag.apps.http.console.sessions import (
     store_credentials,
 )
 from kosmos_rag.apps.http.console.source_view import (
-    CONTEXT_LINES,
     PAGE_LINES,
     PageView,
     build_page_view,
     build_source_view,
+    first_line,
 )
 from kosmos_rag.apps.http.dependencies import Caller
 from kosmos_rag.apps.http.routes import resources
@@ -181,9 +182,10 @@ async def source(
     line: Annotated[int, Query(ge=1, le=10**9)] = 1,
     span: str | None = None,
     mark: Annotated[list[str] | None, Query()] = None,
+    near: Annotated[list[str] | None, Query()] = None,
     page: Annotated[int | None, Query(ge=1, le=10**6)] = None,
 ) -> Response:
-    """Show a document around a line.
+    """Show a document around a line, as formatted text.
 
     Of a PDF whose file is stored, the page too.
 
@@ -194,23 +196,29 @@ async def source(
         version: the cited version; None without a citation.
         line: the first cited line.
         span: the cited characters, `start-end`.
-        mark: spans to highlight within them.
+        mark: spans to mark within them.
+        near: uncertain spans, whose paragraphs are marked.
         page: the page to show; None for that of the first cited line.
     """
-    first = max(1, line - CONTEXT_LINES)
-    document_lines = await caller.run(_lines, caller.tenant(), document_id, first, cited=version is not None)
+    tenant = caller.tenant()
+    sections = await caller.run(tenant.sections, document_id)
+    document_lines = await caller.run(
+        _lines, tenant, document_id, first_line(line, sections), cited=version is not None
+    )
     if document_lines is None:
         raise NotFound("there is no such document, or none that you may read")
     # Spans are valid in the cited version only.
     changed = version is not None and version != document_lines.document.version
-    passage, marks = (None, []) if changed else (parse_span(span), parse_spans(mark or []))
-    page_view = await caller.run(_page_view, caller.tenant(), document_lines, marks or [passage or (0, 0)], page)
+    passage = None if changed else parse_span(span)
+    marks = Marks() if changed else Marks(exact=parse_spans(mark or []), near=parse_spans(near or []))
+    cited = [*marks.exact, *marks.near] or [passage or (0, 0)]
+    page_view = await caller.run(_page_view, tenant, document_lines, cited, page)
+    view = await caller.run(build_source_view, document_lines, sections=sections, passage=passage, marks=marks)
     return render_page(
         request,
         "source.html",
         document_lines=document_lines,
-        view=build_source_view(document_lines, passage=passage, marks=marks),
-        passage=passage,
+        view=view,
         changed=changed,
         cited_version=version,
         page_view=page_view,

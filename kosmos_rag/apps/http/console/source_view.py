@@ -1,51 +1,38 @@
-"""View model of a source page: numbered lines and highlighted spans."""
+"""View model of a source: formatted text, or a PDF page."""
 
 import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from markupsafe import Markup
+
+from kosmos_rag.apps.http.console.document_text import Marks, render_document
 from kosmos_rag.apps.http.console.links import Span
-from kosmos_rag.core.types import DocumentLines, Rectangle
+from kosmos_rag.core.types import DocumentLines, DocumentSection, Rectangle
 
-CONTEXT_LINES = 24
-"""Lines to show before the cited ones."""
 PAGE_LINES = 240
 """Lines on a page."""
-_MAX_CHARS = 120_000
+_CONTEXT_LINES = 24
+"""Lines to show before the cited ones."""
+_LINES_TO_SECTION = 60
+"""Most lines between the start of a section and the cited lines, for a page to begin with the section."""
+_MAX_CHARS = 60_000
 """Characters on a page: a line may be as long as its document."""
-_PNG_SIZE = struct.Struct(">II")
 _LEADING_CHARS = 2000
 """Characters to show before the passage in such a line."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Piece:
-    """A part of a line."""
-
-    text: str
-    marked: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
-    """A line of a source."""
-
-    number: int
-    cited: bool
-    cut_before: bool
-    cut_after: bool
-    """Whether the line is truncated on that side."""
-    pieces: tuple[Piece, ...]
+_PNG_SIZE = struct.Struct(">II")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceView:
     """A part of a document as the page shows it."""
 
-    lines: tuple[Line, ...]
-    cut: bool
-    """Whether any line is truncated."""
+    html: Markup
+    section: str
+    """Heading above the cited passage; empty without one."""
+    cut_before: bool
+    cut_after: bool
+    """Whether the text is truncated on that side."""
     before: int | None
     """`line` parameter of the previous page; None on the first one."""
     after: int | None
@@ -84,68 +71,54 @@ def build_page_view(picture: bytes, number: int, rectangles: Sequence[Rectangle]
     )
 
 
-def build_source_view(document_lines: DocumentLines, *, passage: Span | None, marks: Sequence[Span]) -> SourceView:
+def first_line(line: int, sections: Sequence[DocumentSection]) -> int:
+    """Return the first line of the page that shows a line.
+
+    It is the start of a section if one is near: there no list, table or code is open.
+    """
+    starts = [one.line_start for one in sections if line - _LINES_TO_SECTION <= one.line_start <= line]
+    return max(starts) if starts else max(1, line - _CONTEXT_LINES)
+
+
+def build_source_view(
+    document_lines: DocumentLines, *, sections: Sequence[DocumentSection], passage: Span | None, marks: Marks
+) -> SourceView:
     """Build the view of a part of a document.
 
     Args:
         document_lines: the lines to show.
+        sections: sections of the document.
         passage: the cited span; None without a citation.
-        marks: spans to highlight.
+        marks: what to mark.
     """
-    texts = document_lines.text.split("\n")
-    starts = list(accumulate((len(text) + 1 for text in texts), initial=document_lines.start))
-    cited = [_overlaps(text, offset, passage) for text, offset in zip(texts, starts, strict=False)]
-    windows: dict[int, Span] = {}
-    remaining = _MAX_CHARS
-    # The passage has priority over the lines before it.
-    for row in sorted(range(len(texts)), key=lambda row: not cited[row]):
-        windows[row] = _window(len(texts[row]), remaining, passage[0] - starts[row] if passage and cited[row] else 0)
-        remaining -= windows[row][1] - windows[row][0]
-    lines = [
-        _line(document_lines.line_start + row, text, starts[row], windows[row], cited[row], marks)
-        for row, text in enumerate(texts)
-    ]
+    text, start = document_lines.text, document_lines.start
+    position = passage[0] - start if passage else 0
+    first = max(0, min(position - _LEADING_CHARS, len(text) - _MAX_CHARS))
+    last = min(len(text), first + _MAX_CHARS)
+    row = text.count("\n", 0, first)
+    if not marks.exact and not marks.near and passage:
+        marks = replace(marks, exact=[passage])
     return SourceView(
-        lines=tuple(lines) if document_lines.line_end >= document_lines.line_start else (),
-        cut=any(line.cut_before or line.cut_after for line in lines),
-        # A page starts before its `line` parameter.
-        before=max(1, document_lines.line_start - PAGE_LINES + CONTEXT_LINES)
+        html=render_document(
+            text[first:last],
+            document_lines.document.media_type,
+            marks,
+            start=start + first,
+            line_start=document_lines.line_start + row,
+            sections=sections,
+        ),
+        section=_section(document_lines, sections, position) if passage else "",
+        cut_before=first > 0,
+        cut_after=last < len(text),
+        # A page may start before its `line` parameter.
+        before=max(1, document_lines.line_start - PAGE_LINES + _CONTEXT_LINES + _LINES_TO_SECTION)
         if document_lines.line_start > 1
         else None,
-        after=document_lines.line_end + 1 + CONTEXT_LINES
-        if document_lines.line_end < document_lines.total_lines
-        else None,
+        after=document_lines.line_end + 1 if document_lines.line_end < document_lines.total_lines else None,
     )
 
 
-def _overlaps(text: str, offset: int, passage: Span | None) -> bool:
-    return passage is not None and offset < passage[1] and passage[0] <= offset + len(text)
-
-
-def _window(length: int, available: int, position: int) -> Span:
-    """Return the part of a line that fits the page.
-
-    It starts shortly before `position`.
-    """
-    start_char = max(0, min(position - _LEADING_CHARS, length - available))
-    return start_char, min(length, start_char + available)
-
-
-def _line(number: int, text: str, offset: int, window: Span, cited: bool, marks: Sequence[Span]) -> Line:
-    start_char, end = window
-    return Line(
-        number=number,
-        cited=cited,
-        cut_before=start_char > 0,
-        cut_after=end < len(text),
-        pieces=tuple(_pieces(text[start_char:end], offset + start_char, marks)),
-    )
-
-
-def _pieces(text: str, offset: int, marks: Sequence[Span]) -> Iterator[Piece]:
-    """Split a line that starts at `offset` where marks start and end."""
-    clipped = [(max(0, start - offset), min(len(text), end - offset)) for start, end in marks]
-    cuts = sorted({0, len(text), *(cut for start, end in clipped if start < end for cut in (start, end))})
-    for start, end in pairwise(cuts):
-        marked = any(first <= start and end <= last for first, last in clipped)
-        yield Piece(text=text[start:end], marked=marked)
+def _section(document_lines: DocumentLines, sections: Sequence[DocumentSection], position: int) -> str:
+    line = document_lines.line_start + document_lines.text.count("\n", 0, max(0, position))
+    names = [one.section[-1] for one in sections if one.section and one.line_start <= line <= one.line_end]
+    return names[-1] if names and names[-1] != document_lines.document.title else ""

@@ -15,6 +15,7 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.protocols import Message
+from kosmos_rag.core.types import Filter
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
@@ -33,6 +34,23 @@ pytestmark = pytest.mark.slow
 QUESTION = "How many days of paid annual leave do full-time employees receive?"
 SENTENCE = "All full-time employees receive 20 days of paid annual leave per year."
 LEAVE = f"# Leave\n\n## Annual\n\n{SENTENCE}\n\n" + "Another line of the handbook.\n\n" * 300
+GUIDE = """# Travel guide
+
+## Per diem
+
+- The *meals* of a **whole day** are paid
+- A ~ref~ `kosmos trip --city "Bern"` books it
+
+| City | Rate | [Source](https://elsewhere.example/rates) |
+|---|--:|---|
+| Bern | 55 | a very long remark about the rate of this city and of the cities around it |
+
+```sh
+kosmos trip --city Bern --from 2026-01-01 --until 2026-01-03 --reason "A conference with a long name"
+```
+
+> Approved by the board.
+"""
 PER_DIEM = "The per diem for travel abroad is 55 euros."
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 WRITTEN = f"## Leave\n\n- **{SENTENCE[:-1]}** [1].\n- The moon belongs to the company [1].\n\n{HOSTILE} [1]"
@@ -82,6 +100,7 @@ def served(loaded_settings: Settings, server: Server, template: str, signer: Sig
                 [
                     SourceDocument(source="leave.md", data=LEAVE.encode()),
                     SourceDocument(source="travel.pdf", data=_pdf("Travel", "Conferences", PER_DIEM)),
+                    SourceDocument(source="guide.md", data=GUIDE.encode()),
                     SourceDocument(
                         source="bonus.md", data=f"# Bonus {HOSTILE}\n\nThe bonus {HOSTILE} is paid.\n".encode()
                     ),
@@ -219,6 +238,26 @@ def test_citation_of_a_pdf__shows_the_page_with_its_lines_marked(browser: "Brows
         assert original.value.suggested_filename == "travel.pdf"
 
 
+def _guide(served: Running) -> str:
+    """Return the address of the guide, with a cell and a part of an item marked."""
+    (info,) = served.service.engine.sync_engine.tenant("acme").documents(filter=Filter(sources=("guide.md",)))
+    spans = [(GUIDE.index(words), GUIDE.index(words) + len(words)) for words in ("55", "whole day** are", "from 2026")]
+    query = "&".join(f"mark={start}-{end}" for start, end in spans)
+    return f"/documents/{info.id}?version=1&line=3&span={spans[0][0]}-{spans[0][1]}&{query}#cited"
+
+
+def test_document__is_formatted_text_with_exact_marks(browser: "Browser", served: Running) -> None:
+    with opened(browser, served) as page:
+        page.goto(_guide(served))
+        assert page.locator(".document mark").all_inner_texts() == ["whole day", " are", "55", "from 2026"]
+        assert page.inner_text(".document td:has(mark)") == "55"
+        assert page.inner_text(".document h3") == "Per diem"
+        assert page.locator(".document a, .document img").count() == 0
+        assert page.get_by_text("##").count() == 0
+        assert "Per diem" in page.inner_text(".facts")
+        assert page.locator("#cited").is_visible()
+
+
 def test_answer__can_be_stopped_and_keeps_its_sources(browser: "Browser", served: Running) -> None:
     with opened(browser, served) as page:
         _ask(page)
@@ -352,6 +391,8 @@ def test_pages__break_no_rule_of_axe_and_do_not_scroll_sideways(
         page.wait_for_selector("#reader article")
         look()
         page.goto(page.get_attribute(".answer .text a.marker >> nth=0", "href") or "")
+        look()
+        page.goto(_guide(served))
         look()
         page.goto("/inspector")
         page.fill("#question", QUESTION)
