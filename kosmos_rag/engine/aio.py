@@ -207,6 +207,7 @@ class AsyncTenant:
     texts = _coroutine(Tenant.texts)
     read_lines = _coroutine(Tenant.read_lines)
     read_original = _coroutine(Tenant.read_original)
+    outline = _coroutine(Tenant.outline)
     rectangles = _coroutine(Tenant.rectangles)
     render_page = _coroutine(Tenant.render_page)
     sections = _coroutine(Tenant.sections)

@@ -57,6 +57,7 @@ from kosmos_rag.storage.audit.feedback import FeedbackEntry, store_feedback
 from kosmos_rag.storage.audit.log import AccessWithoutPassages, AuditContext, record_event
 from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.documents import (
+    DocumentOutline,
     count_documents,
     list_documents,
     read_documents,
@@ -64,6 +65,7 @@ from kosmos_rag.storage.documents import (
     read_last_changes,
     read_lines,
     read_original,
+    read_outline,
     read_rectangles,
     read_sections,
     read_texts,
@@ -477,6 +479,13 @@ class Tenant:
         Empty where the reader may read none, or the document has no text. `read_lines` reads one. Raises DatabaseError.
         """
         return read_sections(self._parts.database.app, self._tenant.id, self._principals, self._collection, document_id)
+
+    def outline(self, document_id: uuid.UUID) -> DocumentOutline | None:
+        """Return who may read a document, its versions, and its chunks.
+
+        None if this reader finds none. Raises DatabaseError.
+        """
+        return read_outline(self._parts.database.app, self._tenant.id, self._principals, self._collection, document_id)
 
     def rectangles(
         self, document_id: uuid.UUID, start: int, end: int, *, version: int | None = None

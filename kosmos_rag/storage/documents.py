@@ -337,6 +337,45 @@ def read_sections(
     return [DocumentSection(section=tuple(section), line_start=first, line_end=last) for section, first, last in rows]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentOutline:
+    """Who may read a document, and what of it is indexed."""
+
+    acl: tuple[str, ...]
+    """Principals that may read it."""
+    versions: tuple[int, ...]
+    """Numbers of the stored versions."""
+    chunk_starts: tuple[int, ...]
+    """Where each chunk of the current version starts, in characters."""
+
+
+def read_outline(
+    pool: ConnectionPool,
+    tenant_id: uuid.UUID,
+    principals: Sequence[str],
+    collection: str | None,
+    document_id: uuid.UUID,
+) -> DocumentOutline | None:
+    """Return the outline of a document.
+
+    None if the principals may not read it.
+
+    Args:
+        pool: pool of the app role.
+        tenant_id: the tenant.
+        principals: principals of the reader.
+        collection: collection of the document; None for any.
+        document_id: the document.
+    """
+    values = {"tenant_id": tenant_id, "document_id": document_id, "collection": collection}
+    with pool.transaction(tenant_id, principals) as connection:
+        row = connection.execute(statement("outline_of_document"), values).fetchone()
+    if row is None:
+        return None
+    acl, versions, starts = map(tuple, row)
+    return DocumentOutline(acl=acl, versions=versions, chunk_starts=starts)
+
+
 def read_spans(
     pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], spans: Sequence[tuple[uuid.UUID, int, int]]
 ) -> list[Excerpt | None]:

@@ -150,6 +150,22 @@ SELECT r.section, min(r.line_start), max(r.line_end)
  GROUP BY r.section, r.run
  ORDER BY min(r.chunk_index)
 
+-- name: outline_of_document
+-- Offsets of the chunks are those of the current version.
+SELECT d.acl,
+       ARRAY(SELECT n.number
+               FROM kosmos.document_versions n
+              WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id
+              ORDER BY n.number),
+       ARRAY(SELECT c.start_offset
+               FROM kosmos.document_versions v
+               JOIN kosmos.chunks c ON c.tenant_id = %(tenant_id)s AND c.version_id = v.id
+              WHERE v.tenant_id = %(tenant_id)s AND v.document_id = d.id AND v.number = d.version
+              ORDER BY c.chunk_index)
+  FROM kosmos.documents d
+ WHERE d.tenant_id = %(tenant_id)s AND d.id = %(document_id)s
+   AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
+
 -- name: fingerprints
 -- Fingerprints identify unchanged documents without a second parse.
 SELECT v.document_id, v.fingerprint

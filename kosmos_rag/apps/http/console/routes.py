@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -38,7 +39,7 @@ from kosmos_rag.apps.http.routes.search import start_answer
 from kosmos_rag.apps.http.schemas import History, to_turns
 from kosmos_rag.apps.http.streaming import MEDIA_TYPE, EventStreamResponse
 from kosmos_rag.core.errors import NotAuthenticated, NotFound, RequestError
-from kosmos_rag.core.types import DocumentLines, Turn
+from kosmos_rag.core.types import EVERYONE, DocumentLines, Turn
 from kosmos_rag.engine.tenant import Tenant
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -184,6 +185,7 @@ async def source(
     mark: Annotated[list[str] | None, Query()] = None,
     near: Annotated[list[str] | None, Query()] = None,
     page: Annotated[int | None, Query(ge=1, le=10**6)] = None,
+    chunks: bool = False,
 ) -> Response:
     """Show a document around a line, as formatted text.
 
@@ -199,13 +201,15 @@ async def source(
         mark: spans to mark within them.
         near: uncertain spans, whose paragraphs are marked.
         page: the page to show; None for that of the first cited line.
+        chunks: whether to show where the chunks begin.
     """
     tenant = caller.tenant()
     sections = await caller.run(tenant.sections, document_id)
     document_lines = await caller.run(
         _lines, tenant, document_id, first_line(line, sections), cited=version is not None
     )
-    if document_lines is None:
+    outline = await caller.run(tenant.outline, document_id)
+    if document_lines is None or outline is None:
         raise NotFound("there is no such document, or none that you may read")
     # Spans are valid in the cited version only.
     changed = version is not None and version != document_lines.document.version
@@ -213,12 +217,19 @@ async def source(
     marks = Marks() if changed else Marks(exact=parse_spans(mark or []), near=parse_spans(near or []))
     cited = [*marks.exact, *marks.near] or [passage or (0, 0)]
     page_view = await caller.run(_page_view, tenant, document_lines, cited, page)
+    if chunks:
+        shown = ((start, number) for number, start in enumerate(outline.chunk_starts, 1))
+        marks = replace(marks, chunks=[one for one in shown if document_lines.start <= one[0] < document_lines.end])
     view = await caller.run(build_source_view, document_lines, sections=sections, passage=passage, marks=marks)
     return render_page(
         request,
         "source.html",
         document_lines=document_lines,
         view=view,
+        readers=_readers(outline.acl, caller),
+        versions=outline.versions,
+        chunks=chunks,
+        chunks_url=f"{request.url.path}?{request.url.include_query_params(chunks=int(not chunks)).query}",
         changed=changed,
         cited_version=version,
         page_view=page_view,
@@ -239,6 +250,18 @@ async def page_picture(caller: ConsoleReader, document_id: uuid.UUID, page: int)
 async def original(caller: ConsoleReader, document_id: uuid.UUID) -> Response:
     """Return the stored file of a document."""
     return await resources.original(document_id, caller)
+
+
+def _readers(acl: Sequence[str], caller: Caller) -> list[str]:
+    """Return who may read a document.
+
+    Only those who write documents or administer the tenant may know the others.
+    """
+    if EVERYONE in acl:
+        return ["everyone"]
+    if caller.identity.has(INGEST) or caller.identity.has(ADMIN):
+        return list(acl)
+    return [principal for principal in acl if principal in caller.identity.principals]
 
 
 def _page_view(

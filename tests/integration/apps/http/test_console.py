@@ -200,6 +200,26 @@ def test_documents__of_others_are_not_there(served: Running) -> None:
         assert "Mondays" in client.get(f"/documents/{board.id}").text
 
 
+def test_document__shows_its_readers_to_those_who_may_know_and_its_chunks(served: Running) -> None:
+    tenant = served.service.engine.sync_engine.tenant("acme", principals=["department:people"])
+    text = "".join(f"# Part {number}\n\n{'Words of a part. ' * 60}\n\n" for number in (1, 2))
+    acl = ("department:people", "user:secret")
+    tenant.ingest(SourceDocument(source="people.md", data=text.encode(), acl=acl))
+    (info,) = tenant.documents(filter=Filter(sources=("people.md",)))
+    address = f"/documents/{info.id}"
+    with _visitor(served, "read", principals=["department:people"]) as reader:
+        page = reader.get(address).text
+        assert "<dd>department:people</dd>" in page
+        assert "user:secret" not in page
+        assert "chunk-start" not in page
+        labels = re.findall(r"<b>chunk (\d+)</b>", reader.get(address, params={"chunks": 1}).text)
+        assert labels == [str(number) for number in range(1, info.chunks + 1)]
+    with _visitor(served, "read", "ingest", principals=["department:people"]) as writer:
+        assert "<dd>department:people, user:secret</dd>" in writer.get(address).text
+    with _visitor(served, "read") as stranger:
+        assert stranger.get(address).status_code == 404
+
+
 def test_pages_and_files_of_a_pdf__are_for_its_readers(served: Running) -> None:
     file = fpdf.FPDF()
     file.set_font("helvetica", size=12)
