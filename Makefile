@@ -8,7 +8,7 @@ PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
 PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo test compiled-tests test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo docs models-mpnet clean
+.PHONY: demo test compiled-tests test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -133,6 +133,10 @@ bench-permissions: $(STAMP)
 
 bench-fairness: $(STAMP)
 	$(BIN)/python -m benchmarks.fairness
+
+# The first question of a process; DATA=FOLDER names another set.
+bench-start: $(STAMP)
+	$(BIN)/python -m benchmarks.start $(if $(DATA),--data $(DATA))
 
 bench-audit: $(STAMP)
 	$(BIN)/python -m benchmarks.audit

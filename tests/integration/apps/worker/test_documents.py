@@ -126,7 +126,7 @@ def test_enqueue__refuses_at_once_what_no_worker_could_do(
 
 @pytest.mark.parametrize("every", [timedelta(), timedelta(days=400)])
 def test_enqueue__refuses_a_pause_that_no_clock_can_keep(scope: Tenant, folder: Path, every: timedelta) -> None:
-    with pytest.raises(RequestError, match="give more than 0, at most 366 days"):
+    with pytest.raises(RequestError, match="give more than 0 seconds and at most 366 days"):
         scope.jobs.enqueue(folder, every=every)
 
 
