@@ -20,7 +20,9 @@ from kosmos_rag.core.types import (
     Context,
     DocumentInfo,
     DocumentLines,
+    DocumentPosition,
     DocumentSection,
+    DocumentSort,
     ErasureReport,
     Feedback,
     Filter,
@@ -339,17 +341,20 @@ class Tenant:
         *,
         ids: Iterable[uuid.UUID] | None = None,
         filter: Filter | None = None,  # noqa: A002
-        after: tuple[str, str] | None = None,
+        sort: DocumentSort = "source",
+        after: DocumentPosition | None = None,
         limit: int | None = None,
     ) -> list[DocumentInfo]:
-        """List the documents that this reader may read, by source.
+        """List the documents that this reader may read.
 
-        Raises RequestError for a malformed filter, DatabaseError.
+        Raises RequestError for a malformed filter, an unknown order or a position of another order, DatabaseError.
 
         Args:
             ids: Only these documents; None for all.
             filter: Only documents that match; None for all.
-            after: Source and collection of the last document of the previous page.
+            sort: By source, or by a number with the largest first; equal ones by source.
+            after: Source and collection of the last document of the previous page, after the number that is sorted by
+                (microseconds since 1970 of `updated_at`).
             limit: Documents of a page; None for all.
         """
         return list_documents(
@@ -359,6 +364,7 @@ class Tenant:
             self._collection,
             ids=None if ids is None else list(ids),
             condition=None if filter is None else compile_filter(filter),
+            sort=sort,
             after=after,
             limit=limit,
         )

@@ -3,13 +3,24 @@
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_args
 
 import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.types import DocumentInfo, DocumentLines, DocumentSection, Excerpt, Note, Rectangle
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import (
+    DocumentInfo,
+    DocumentLines,
+    DocumentPosition,
+    DocumentSection,
+    DocumentSort,
+    Excerpt,
+    Note,
+    Rectangle,
+)
 from kosmos_rag.storage.binary import unpack_numbers
 from kosmos_rag.storage.lexical_statistics import LexicalCounts, RemovedCounts, lock_collection, update_statistics
 from kosmos_rag.storage.pool import ConnectionPool
@@ -23,6 +34,8 @@ _NO_CONDITION: Mapping[str, Any] = {
     "folders": [],
 }
 
+_SORTS: tuple[DocumentSort, ...] = get_args(DocumentSort)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE = 10_000
 """Width and height of a page in the coordinates of a LineBox."""
 
@@ -35,10 +48,11 @@ def list_documents(
     *,
     ids: Collection[uuid.UUID] | None = None,
     condition: Mapping[str, Any] | None = None,
-    after: tuple[str, str] | None = None,
+    sort: DocumentSort = "source",
+    after: DocumentPosition | None = None,
     limit: int | None = None,
 ) -> list[DocumentInfo]:
-    """List documents that the principals may read, sorted by source and collection.
+    """List documents that the principals may read.
 
     Args:
         pool: pool of the app role.
@@ -47,10 +61,15 @@ def list_documents(
         collection: only this collection; None for all.
         ids: only these documents.
         condition: a compiled filter, whose values the statement binds.
-        after: source and collection of the last document of the previous page.
+        sort: the order; equal numbers are sorted by source and collection.
+        after: position of the last document of the previous page.
         limit: maximum number of documents.
     """
-    after_source, after_collection = after or (None, None)
+    if sort not in _SORTS:
+        raise RequestError(f"sort is {str(sort)[:60]!r}; choose from {', '.join(_SORTS)}")
+    *number, after_source, after_collection = after or (None, None)
+    if after is not None and len(number) != (sort != "source"):
+        raise RequestError(f"the position is not of a list sorted by {sort}; start with the first page")
     values = {
         **(condition or _NO_CONDITION),
         "tenant_id": tenant_id,
@@ -60,11 +79,23 @@ def list_documents(
         "after_collection": after_collection,
         "limit": limit,
     }
+    name = "list_documents"
+    if sort != "source":
+        name, values = "list_sorted_documents", {**values, "sort": sort, "after_value": number[0] if number else None}
     with (
         pool.transaction(tenant_id, principals) as connection,
         connection.cursor(row_factory=dict_row) as cursor,
     ):
-        return [_document_info(row) for row in cursor.execute(statement("list_documents"), values)]
+        return [_document_info(row) for row in cursor.execute(statement(name), values)]
+
+
+def position_of(document: DocumentInfo, sort: DocumentSort) -> DocumentPosition:
+    """Return the position of a document in a list of this order."""
+    place = (document.source, document.collection)
+    if sort == "source":
+        return place
+    since = (document.updated_at - _EPOCH) // timedelta(microseconds=1)
+    return {"updated_at": since, "chunks": document.chunks, "bytes": document.bytes}[sort], *place
 
 
 def count_documents(

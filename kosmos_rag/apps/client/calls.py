@@ -13,6 +13,7 @@ from kosmos_rag.core.types import (
     CollectionInfo,
     Context,
     DocumentInfo,
+    DocumentSort,
     Feedback,
     Filter,
     JobInfo,
@@ -181,16 +182,17 @@ def upload(document: SourceDocument, *, collection: str | None = None, key: str 
 
 
 def documents(
-    *, collection: str | None = None, limit: int = 100, cursor: str | None = None
+    *, collection: str | None = None, sort: DocumentSort = "source", limit: int = 100, cursor: str | None = None
 ) -> Call[Page[DocumentInfo]]:
-    """List the documents that you may read, by source.
+    """List the documents that you may read.
 
     Args:
         collection: Only this collection; None for all.
+        sort: By source, or by a number with the largest first.
         limit: Page size.
         cursor: `next` of the previous page; None for the first one.
     """
-    params = {"collection": collection, "limit": limit, "cursor": cursor}
+    params = {"collection": collection, "sort": sort, "limit": limit, "cursor": cursor}
     read = partial(_read_page, items="documents", kind=DocumentInfo)
     return Call(method="GET", path="/v1/documents", params=params, read=read)
 

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from kosmos_rag.core.types.documents import Note
 from kosmos_rag.core.types.serialize import Serializable
@@ -31,6 +31,12 @@ class DocumentInfo(Serializable):
     notes: tuple[Note, ...] = ()
     """What of the file was guessed or could not be read."""
     updated_at: datetime
+
+
+DocumentSort = Literal["source", "updated_at", "chunks", "bytes"]
+"""Order of a list of documents: by source, or by a number with the largest first."""
+DocumentPosition: TypeAlias = tuple[str, str] | tuple[int, str, str]
+"""Place of a document in a list: source and collection, after the number that the list is sorted by."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

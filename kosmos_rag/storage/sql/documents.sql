@@ -18,6 +18,36 @@ SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.versio
  ORDER BY d.source, d.collection
  LIMIT %(limit)s
 
+-- name: list_sorted_documents
+-- Sorts by a number of each document, largest first: it reads all documents of the reader for each page.
+SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.version, v.content_hash, v.bytes, v.chunks,
+       d.metadata, d.notes, d.updated_at
+  FROM kosmos.documents d
+ CROSS JOIN LATERAL (
+       SELECT n.content_hash, n.bytes, n.chunks
+         FROM kosmos.document_versions n
+        WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
+       OFFSET 0) v
+ CROSS JOIN LATERAL (
+       SELECT CASE %(sort)s::text
+                   WHEN 'updated_at' THEN (extract(epoch FROM d.updated_at) * 1000000)::bigint
+                   WHEN 'chunks' THEN v.chunks::bigint
+                   WHEN 'bytes' THEN v.bytes::bigint
+              END AS value
+       OFFSET 0) k
+ WHERE d.tenant_id = %(tenant_id)s
+   AND (%(collection)s::text IS NULL OR d.collection = %(collection)s)
+   AND (%(ids)s::uuid[] IS NULL OR d.id = ANY (%(ids)s))
+   AND (%(after_source)s::text IS NULL
+        OR k.value < %(after_value)s::bigint
+        OR (k.value = %(after_value)s::bigint
+            AND (d.source, d.collection) > (%(after_source)s::text, %(after_collection)s::text)))
+   AND (NOT %(filtered)s::boolean
+        OR kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s::jsonb,
+                                 %(sources)s::text[], %(folders)s::text[]))
+ ORDER BY k.value DESC, d.source, d.collection
+ LIMIT %(limit)s
+
 -- name: last_changes
 -- Returns by collection the epoch of the last change that this reader can see, and the number of access control lists,
 -- which is lower where the last document of a list is lost.

@@ -7,6 +7,7 @@ from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Annotated, Any, NamedTuple
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -32,7 +33,17 @@ from kosmos_rag.apps.http.schemas import JobPage
 from kosmos_rag.apps.http.uploads import enqueue_upload
 from kosmos_rag.core.errors import ConfigError, KosmosError, RequestError
 from kosmos_rag.core.telemetry.metrics import SECONDS, STAGE_SECONDS
-from kosmos_rag.core.types import EVERYONE, Filter, IndexEvent, IndexInfo, JobInfo, JobState, SourceDocument, Stats
+from kosmos_rag.core.types import (
+    EVERYONE,
+    DocumentSort,
+    Filter,
+    IndexEvent,
+    IndexInfo,
+    JobInfo,
+    JobState,
+    SourceDocument,
+    Stats,
+)
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
 
@@ -51,6 +62,7 @@ async def documents(
     caller: ConsoleReader,
     collection: str | None = None,
     words: Annotated[str, Query(max_length=200)] = "",
+    sort: DocumentSort = "source",
     cursor: Cursor = None,
 ) -> Response:
     """List the documents that the reader may see.
@@ -60,22 +72,34 @@ async def documents(
         caller: the reader.
         collection: only this collection.
         words: text that name or title contains; upper case is lower case.
+        sort: the order.
         cursor: the page.
     """
     collection, words = caller.collection(collection or None), words.strip()
     contained = Filter(where={"$or": [{field: {"$icontains": words}} for field in ("source", "title")]})
-    result = await resources.list_page(caller, collection, _DOCUMENTS_PER_PAGE, cursor, contained if words else None)
+    result = await resources.list_page(
+        caller, collection, _DOCUMENTS_PER_PAGE, cursor, contained if words else None, sort=sort
+    )
     return render_page(
         request,
         "documents.html",
         result=result,
         words=words,
+        sort=sort,
+        link=partial(_documents_url, words, collection),
         collection=collection,
         default_collection=caller.identity.default_collection,
         collections=(await resources.collections(caller)).collections,
         may_upload=caller.identity.has(INGEST),
         max_mb=caller.service.settings.ingestion.max_file_mb,
     )
+
+
+def _documents_url(words: str, collection: str | None, sort: DocumentSort, cursor: str | None = None) -> str:
+    """Return the URL of a page of these documents."""
+    given = {"words": words, "collection": collection, "sort": sort if sort != "source" else None, "cursor": cursor}
+    query = urlencode({name: value for name, value in given.items() if value})
+    return f"/documents?{query}" if query else "/documents"
 
 
 @router.post("/documents")

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, cast
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -33,6 +33,8 @@ from kosmos_rag.core.types import (
     EVERYONE,
     CollectionInfo,
     DocumentInfo,
+    DocumentPosition,
+    DocumentSort,
     Filter,
     JobInfo,
     JobState,
@@ -40,6 +42,7 @@ from kosmos_rag.core.types import (
     Stats,
 )
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.storage.documents import position_of
 from kosmos_rag.storage.queue import kinds
 
 router = APIRouter()
@@ -210,10 +213,14 @@ def _metadata(text: str | None) -> dict[str, Any]:
 
 @router.get("/v1/documents", tags=["documents"])
 async def documents(
-    caller: Reader, collection: str | None = None, limit: Limit = 100, cursor: Cursor = None
+    caller: Reader,
+    collection: str | None = None,
+    sort: DocumentSort = "source",
+    limit: Limit = 100,
+    cursor: Cursor = None,
 ) -> DocumentPage:
-    """List the documents that you may read, by source."""
-    return await list_page(caller, collection, limit, cursor)
+    """List the documents that you may read."""
+    return await list_page(caller, collection, limit, cursor, sort=sort)
 
 
 async def list_page(
@@ -222,6 +229,8 @@ async def list_page(
     limit: int,
     cursor: str | None,
     filter: Filter | None = None,  # noqa: A002
+    *,
+    sort: DocumentSort = "source",
 ) -> DocumentPage:
     """Return a page of the documents that the caller may read.
 
@@ -231,12 +240,18 @@ async def list_page(
         limit: documents of the page.
         cursor: `next` of the previous page; None for the first one.
         filter: only documents that match; None for all.
+        sort: the order, the same on each page.
     """
-    after = None if cursor is None else decode_cursor(cursor, str, str)
+    after: DocumentPosition | None = None
+    if cursor is not None:
+        order, *position = decode_cursor(cursor, str, *((str, str) if sort == "source" else (int, str, str)))
+        if order != sort:
+            raise RequestError(f"the cursor is of a list sorted by {order[:60]}; start with the first page")
+        after = cast("DocumentPosition", tuple(position))
     tenant = caller.scope(collection)
-    rows = await caller.run(tenant.documents, filter=filter, after=after, limit=limit + 1)
+    rows = await caller.run(tenant.documents, filter=filter, sort=sort, after=after, limit=limit + 1)
     page = rows[:limit]
-    next_cursor = encode_cursor(page[-1].source, page[-1].collection) if len(rows) > limit else None
+    next_cursor = encode_cursor(sort, *map(str, position_of(page[-1], sort))) if len(rows) > limit else None
     return DocumentPage(documents=page, next=next_cursor)
 
 

@@ -375,6 +375,21 @@ def test_documents__are_found_by_parts_of_names_and_deleted_by_writers_alone(ser
         assert reader.get(address[0]).status_code == 404
 
 
+def test_documents__are_sorted_by_the_heads_of_their_columns(served: Running) -> None:
+    with _visitor(served, "read") as client:
+        page = client.get("/documents", params={"words": "e"}).text
+        assert 'aria-sort="ascending"' in page
+        [link] = re.findall(r'href="(/documents[^"]*sort=bytes[^"]*)"', page)
+        largest = client.get(unescape(link)).text
+        assert 'aria-sort="descending"' in largest
+        assert 'name="sort" value="bytes"' in largest
+        sizes = [
+            document.bytes for document in served.service.engine.sync_engine.tenant("acme").documents(sort="bytes")
+        ]
+        assert sizes == sorted(sizes, reverse=True)
+        assert client.get("/documents", params={"sort": "title"}).status_code == 422
+
+
 def test_evaluations__are_listed_and_compared_question_by_question(served: Running) -> None:
     engine = served.service.engine.sync_engine
     store = Evaluations(engine.parts.database, tenant("acme"))

@@ -4,6 +4,7 @@ import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,34 @@ def test_documents__by_pages_one_and_gone(served: Running) -> None:
         assert client.delete(path).status_code == 204
         assert client.get(path).status_code == 404
         assert len(_ok(client.get("/v1/documents"))["documents"]) == 1
+
+
+def test_documents__are_sorted_over_pages(served: Running) -> None:
+    scope = served.service.engine.sync_engine.tenant("acme")
+    # Two of one size, and one of more chunks.
+    texts = {"a.md": "Short.", "b.md": "Other.", "c.md": "# One\n\nLong text.\n\n# Two\n\n" + "Words of a page. " * 200}
+    for source, text in texts.items():
+        scope.ingest([SourceDocument(source=source, data=text.encode())])
+    with served.client() as client:
+        everything = _ok(client.get("/v1/documents"))["documents"]
+        for sort in ("source", "updated_at", "chunks", "bytes"):
+            listed: list[dict[str, Any]] = []
+            cursor: str | None = ""
+            while cursor is not None:
+                given = {"limit": 2, "sort": sort, **({"cursor": cursor} if cursor else {})}
+                page = _ok(client.get("/v1/documents", params=given))
+                listed += page["documents"]
+                cursor = page["next"]
+            by_source = sorted(everything, key=lambda document: document["source"])
+            expected = by_source if sort == "source" else sorted(by_source, key=itemgetter(sort), reverse=True)
+            assert [document["source"] for document in listed] == [document["source"] for document in expected]
+        assert [document["source"] for document in listed][:1] == ["c.md"]
+        cursor = _ok(client.get("/v1/documents", params={"limit": 1, "sort": "bytes"}))["next"]
+        for other in ("chunks", "source"):
+            refused = client.get("/v1/documents", params={"cursor": cursor, "sort": other})
+            assert refused.status_code == 422
+            assert "cursor" in refused.text
+        assert client.get("/v1/documents", params={"sort": "title"}).status_code == 422
 
 
 @pytest.mark.parametrize(
