@@ -79,14 +79,15 @@ def list_documents(
         "after_collection": after_collection,
         "limit": limit,
     }
-    name = "list_documents"
+    query = statement("list_documents")
     if sort != "source":
-        name, values = "list_sorted_documents", {**values, "sort": sort, "after_value": number[0] if number else None}
+        query = statement("list_sorted_documents")
+        values |= {"sort": sort, "after_value": number[0] if number else None}
     with (
         pool.transaction(tenant_id, principals) as connection,
         connection.cursor(row_factory=dict_row) as cursor,
     ):
-        return [_document_info(row) for row in cursor.execute(statement(name), values)]
+        return [_document_info(row) for row in cursor.execute(query, values)]
 
 
 def position_of(document: DocumentInfo, sort: DocumentSort) -> DocumentPosition:
