@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kosmos_rag.answering.evidence import Evidence
-from kosmos_rag.core.text.units import Unit
+from kosmos_rag.core.text.units import Unit, cells
 from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, sha256_of
 
 # Units that score less than this share of the best one are not relevant enough.
@@ -49,7 +49,20 @@ def cite_unit(passage: ContextPassage, unit: Unit, score: float) -> AnswerSenten
         unit: The unit.
         score: Score of the sentence.
     """
-    return AnswerSentence(text=unit.text, kind=unit.kind, score=score, citation=_citation(passage, unit))
+    return AnswerSentence(
+        text=unit.text,
+        kind=unit.kind,
+        score=score,
+        citation=_citation(passage, unit),
+        columns=unit.columns or _columns_above(passage, unit),
+    )
+
+
+def _columns_above(passage: ContextPassage, unit: Unit) -> tuple[str, ...]:
+    """Return the column names of a row, from above the passage."""
+    names = cells(passage.citation.table_context[-1]) if passage.citation.table_context else ()
+    is_of_that_table = unit.kind == "row" and "\n\n" not in passage.text[: unit.start].lstrip("\n")
+    return names if is_of_that_table and len(names) == len(cells(unit.text)) else ()
 
 
 def _citation(passage: ContextPassage, unit: Unit) -> Citation:
@@ -81,7 +94,7 @@ def _pages(passage: ContextPassage, start: int, end: int) -> tuple[int | None, i
 def render(sentences: Sequence[AnswerSentence]) -> str:
     """Render sentences with their markers as Markdown.
 
-    One paragraph for each passage.
+    One paragraph for each passage. A table row is an item that names its columns, so that it can be read alone.
     """
     text = ""
     last: AnswerSentence | None = None
@@ -89,9 +102,16 @@ def render(sentences: Sequence[AnswerSentence]) -> str:
         if last is not None:
             text += _separator(last, current)
         # A marker on the line of a closing fence would keep the code block open.
-        text += current.text + ("\n\n" if current.kind == "code" else " ") + current.citation.marker
+        text += _rendered(current) + ("\n\n" if current.kind == "code" else " ") + current.citation.marker
         last = current
     return text
+
+
+def _rendered(sentence: AnswerSentence) -> str:
+    if not sentence.columns:
+        return sentence.text
+    named = zip(sentence.columns, cells(sentence.text), strict=False)
+    return "- " + "; ".join(f"{name}: {cell}" if name else cell for name, cell in named if cell)
 
 
 def _separator(last: AnswerSentence, following: AnswerSentence) -> str:
@@ -99,4 +119,4 @@ def _separator(last: AnswerSentence, following: AnswerSentence) -> str:
         return "\n\n"
     if last.kind == following.kind == "sentence":
         return " "
-    return "\n" if last.kind == following.kind else "\n\n"
+    return "\n" if last.kind == following.kind and bool(last.columns) == bool(following.columns) else "\n\n"

@@ -18,6 +18,7 @@ _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,}|:{3,})[ \t]*(?P<info>[^`\n]*)$")
 _TEXT_DIRECTIVE = re.compile(r"\{(?!(?:code|sourcecode|literalinclude|highlight|math|parsed-literal)\b)[^}]*\}")
 _ITEM = re.compile(r"[ \t]*(?:[-*+•]|\d{1,3}[.)]|#\.)[ \t]+")
 _ROW = re.compile(r"[ \t]*\|.*")
+_CELL_END = re.compile(r"(?<!\\)\|")
 _ROW_RULE = re.compile(r"[ \t]*(?:\|[ \t]*[-:]+[ \t:|-]*|\+[-=+]+\+)[ \t]*")
 _TABLE_RULE = re.compile(r"[ \t]*={2,}(?:[ \t]+={2,})+[ \t]*")
 """Of a simple table of reStructuredText."""
@@ -56,6 +57,13 @@ class Unit:
     kind: UnitKind
     start: int
     end: int
+    columns: tuple[str, ...] = ()
+    """Names of the columns of a row of a Markdown table whose head is in the text."""
+
+
+def cells(row: str) -> tuple[str, ...]:
+    """Return the trimmed cells of a row of a Markdown table."""
+    return tuple(cell.strip() for cell in _CELL_END.split(row.strip().removeprefix("|").removesuffix("|")))
 
 
 def units(text: str) -> Iterator[Unit]:
@@ -68,7 +76,8 @@ def units(text: str) -> Iterator[Unit]:
             piece = text[first:last]
             begin = first + len(piece) - len(piece.lstrip())
             if stripped := piece.strip():
-                yield Unit(text=stripped, kind=kind, start=begin, end=begin + len(stripped))
+                columns = scanner.columns if kind == "row" else ()
+                yield Unit(text=stripped, kind=kind, start=begin, end=begin + len(stripped), columns=columns)
 
 
 def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -91,6 +100,8 @@ class _Scanner:
             self._starts.append(start)
             start += len(line) + 1
         self._at = 0
+        self.columns: tuple[str, ...] = ()
+        """Names of the columns of the row that was yielded last."""
 
     def blocks(self) -> Iterator[_Block]:
         """Yield kind, start and end of each block."""
@@ -98,6 +109,7 @@ class _Scanner:
             line = self._lines[self._at]
             if not line or line.isspace():
                 self._at += 1
+                self.columns = ()
             elif fence := _FENCE.fullmatch(line):
                 yield from self._fence(fence)
             elif directive := _DIRECTIVE.fullmatch(line):
@@ -192,7 +204,9 @@ class _Scanner:
         following = self._lines[self._at + 1 : self._at + 2]
         self._at += 1
         is_head = following and _ROW_RULE.fullmatch(following[0]) and not following[0].lstrip().startswith("+-")
-        if not is_head:
+        if is_head:
+            self.columns = cells(self._lines[self._at - 1])
+        else:
             yield self._block("row", self._at - 1, self._at)
 
     def _paragraph(self) -> Iterator[_Block]:

@@ -41,6 +41,8 @@ class AnswerSentence(Serializable):
     """Score for the question, 0 to 1; for a generated sentence the cosine similarity to it, -1 to 1."""
     citation: Citation
     """The document's text from `start` to `end` is `text`, and `quote_sha256` is the hash of it."""
+    columns: tuple[str, ...] = ()
+    """Names of the columns, of a row of a Markdown table."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -87,3 +87,17 @@ def test_render__keeps_rows_and_items_on_lines_of_their_own() -> None:
     listed = passage("- one\n- two\n\n| a | b |\n| c | d |")
     said = [sentence(item) for item in _evidence(listed, [1, 1, 1, 1])]
     assert render(said) == "- one [1]\n- two [1]\n\n| a | b | [1]\n| c | d | [1]"
+
+
+def test_render__names_the_columns_of_each_row() -> None:
+    text = "| Team | Owns |\n|---|---|\n| Data | |\n| Finance | Cash \\| revenue |\n\n| x | y |"
+    said = [sentence(item) for item in _evidence(passage(text), [1, 1, 1])]
+    assert render(said) == "- Team: Data [1]\n- Team: Finance; Owns: Cash \\| revenue [1]\n\n| x | y | [1]"
+    assert [one.columns for one in said] == [("Team", "Owns"), ("Team", "Owns"), ()]
+
+
+def test_columns__of_a_table_that_begins_above_the_passage_come_from_its_context() -> None:
+    below = passage("| Data | Silver |\n\n| x | y |")
+    cited = replace(below.citation, table_context=("Teams", "Team | Owns"))
+    said = [sentence(item) for item in _evidence(replace(below, citation=cited), [1, 1])]
+    assert [one.columns for one in said] == [("Team", "Owns"), ()]

@@ -2,7 +2,8 @@
 
 from kosmos_rag.engine.tenant import Tenant
 
-_DOCUMENTS = 4
+_QUESTIONS = 4
+_DOCUMENTS = 12
 
 
 def example_questions(scope: Tenant) -> tuple[str, ...]:
@@ -17,4 +18,6 @@ def example_questions(scope: Tenant) -> tuple[str, ...]:
         if asking or names:
             name = (asking or names)[len(asking or names) // 2]
             questions.append(name if asking else f"What does \u201c{document.title}\u201d say about {name}?")
+        if len(questions) == _QUESTIONS:
+            break
     return tuple(questions)

@@ -123,7 +123,7 @@ def test_members__are_these_and_scores_only_with_explain() -> None:
     assert answer.keys() == ANSWER
     assert answer["context"].keys() == CONTEXT - {"text"}
     assert answer["context"]["passages"] == context["passages"]
-    assert answer["sentences"][0].keys() == {"text", "kind", "score", "citation"}
+    assert answer["sentences"][0].keys() == {"text", "kind", "score", "citation", "columns"}
     assert answer["sentences"][0]["citation"].keys() == CITATION
 
 
