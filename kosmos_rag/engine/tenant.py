@@ -31,6 +31,7 @@ from kosmos_rag.core.types import (
     QuerySyntax,
     QuoteStatus,
     Rating,
+    RatingReason,
     Rectangle,
     ResultOptions,
     SearchResult,
@@ -721,6 +722,7 @@ class Tenant:
         question: str | None = None,
         chunk_id: uuid.UUID | None = None,
         comment: str | None = None,
+        reason: RatingReason | str | None = None,
     ) -> Feedback:
         """Store the subject's rating of a search, a question or a passage.
 
@@ -732,11 +734,19 @@ class Tenant:
             question: The rated question, where no search is named.
             chunk_id: The rated passage of the search; None for the whole result.
             comment: Free text.
+            reason: Reason of a rating down; `not_covered`, that the documents do not answer, of any rating.
         """
         if rating not in list(Rating):
             raise RequestError(f"the rating is {str(rating)[:80]!r}; use {', '.join(Rating)}")
+        if reason is not None and reason not in list(RatingReason):
+            raise RequestError(f"the reason is {str(reason)[:80]!r}; use {', '.join(RatingReason)}")
         opinion = FeedbackEntry(
-            rating=Rating(rating), retrieval_id=retrieval_id, question=question, chunk_id=chunk_id, comment=comment
+            rating=Rating(rating),
+            retrieval_id=retrieval_id,
+            question=question,
+            chunk_id=chunk_id,
+            comment=comment,
+            reason=None if reason is None else RatingReason(reason),
         )
         return store_feedback(
             self._parts.database,

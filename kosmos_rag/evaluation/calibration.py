@@ -10,12 +10,21 @@ import yaml
 
 from kosmos_rag.core.config.keys import nest
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.evaluation.types import Evaluation, QuestionResult
+from kosmos_rag.evaluation.types import Evaluation
 
 THRESHOLD = "rag.answer.threshold"
 _MIN_QUESTIONS = 10
 """Minimum number of questions of each kind."""
 _BINS = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnsweredQuestion:
+    """A question that was answered, and whether the documents answer it."""
+
+    question_id: str
+    answerable: bool
+    confidence: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +55,8 @@ class ReliabilityBin:
 class Calibration:
     """A threshold, chosen on half of the questions with an answer."""
 
-    evaluation: str
+    evaluation: str | None
+    """Name of the evaluation; None for questions that readers rated."""
     answerable: int
     unanswerable: int
     auc: float
@@ -57,41 +67,64 @@ class Calibration:
     """Of all questions, by confidence; empty bins are left out."""
 
 
-def calibrate(evaluation: Evaluation, wrongly_refused: float) -> Calibration:
+def calibrate_evaluation(evaluation: Evaluation, wrongly_refused: float) -> Calibration:
+    """Choose a threshold by an evaluation with answers.
+
+    Raises RequestError without answers, and as `calibrate`.
+    """
+    if not evaluation.answered:
+        raise RequestError(f"{evaluation.name} has no answers; evaluate with `eval run --answers`")
+    configured = float(evaluation.settings["answer"]["threshold"])
+    questions = answered_questions(evaluation)
+    return calibrate(questions, wrongly_refused, configured=configured, evaluation=evaluation.name)
+
+
+def answered_questions(evaluation: Evaluation) -> list[AnsweredQuestion]:
+    """Return the answered questions of an evaluation."""
+    return [
+        AnsweredQuestion(
+            question_id=result.question_id, answerable=bool(result.judged), confidence=result.confidence or 0.0
+        )
+        for result in evaluation.results
+    ]
+
+
+def calibrate(
+    questions: Sequence[AnsweredQuestion], wrongly_refused: float, *, configured: float, evaluation: str | None = None
+) -> Calibration:
     """Choose a threshold by the answerable questions that it may refuse.
 
     It is the highest one that refuses at most that share of half of them, by a hash of their ids. What it does is
     measured on the other half, and on all questions without an answer.
 
     Args:
-        evaluation: An evaluation with answers.
+        questions: Questions with the confidence of their answers.
         wrongly_refused: The share, 0 to 1.
+        configured: The threshold in use.
+        evaluation: Name of the evaluation that they are of; None for questions that readers rated.
 
-    Raises RequestError without answers, with fewer than ten questions of a kind, or where the share is out of range.
+    Raises RequestError with fewer than ten questions of a kind, or where the share is out of range.
     """
     if not 0 <= wrongly_refused < 1:
         raise RequestError(f"the share of wrongly refused questions is {wrongly_refused}; give one from 0 to below 1")
-    if not evaluation.answered:
-        raise RequestError(f"{evaluation.name} has no answers; evaluate with `eval run --answers`")
-    yes = [result for result in evaluation.results if result.judged]
-    no = [result for result in evaluation.results if not result.judged]
+    yes = [question for question in questions if question.answerable]
+    no = [question for question in questions if not question.answerable]
     if min(len(yes), len(no)) < _MIN_QUESTIONS:
         raise RequestError(
-            f"{evaluation.name} has {len(yes)} questions with an answer and {len(no)} without; "
+            f"{evaluation or 'the rating of questions'} has {len(yes)} questions with an answer and {len(no)} without; "
             f"{_MIN_QUESTIONS} of each are needed"
         )
     train, test = _split(yes)
-    ordered = sorted(map(_confidence, train))
+    ordered = sorted(question.confidence for question in train)
     threshold = math.floor(ordered[int(wrongly_refused * len(ordered))] * 1000) / 1000
-    configured = float(evaluation.settings["answer"]["threshold"])
     return Calibration(
-        evaluation=evaluation.name,
+        evaluation=evaluation,
         answerable=len(yes),
         unanswerable=len(no),
-        auc=statistics.fmean(_is_above(_confidence(one), _confidence(other)) for one in yes for other in no),
+        auc=statistics.fmean(_is_above(one.confidence, other.confidence) for one in yes for other in no),
         configured=_refusals(configured, test, no),
         chosen=_refusals(threshold, test, no),
-        reliability=tuple(_bins(evaluation.results)),
+        reliability=reliability_bins(questions),
     )
 
 
@@ -105,8 +138,9 @@ def render_threshold(calibration: Calibration, base: str | None) -> str:
         base: Path of the file that it extends; None without one.
     """
     before, after = calibration.configured, calibration.chosen
+    name = calibration.evaluation or "the rated questions"
     head = (
-        f"Calibrated with {calibration.evaluation}, on half of its questions with an answer.\n"
+        f"Calibrated with {name}, on half of the questions with an answer.\n"
         f"Refused of the other half {before.wrongly_refused:.2f} before, {after.wrongly_refused:.2f} with this;\n"
         f"of the questions without an answer {before.refused:.2f} before, {after.refused:.2f} with this."
     )
@@ -116,12 +150,8 @@ def render_threshold(calibration: Calibration, base: str | None) -> str:
     )
 
 
-def _confidence(result: QuestionResult) -> float:
-    return result.confidence or 0.0
-
-
-def _split(results: Sequence[QuestionResult]) -> tuple[list[QuestionResult], list[QuestionResult]]:
-    ordered = sorted(results, key=lambda result: hashlib.sha256(result.question_id.encode()).hexdigest())
+def _split(questions: Sequence[AnsweredQuestion]) -> tuple[list[AnsweredQuestion], list[AnsweredQuestion]]:
+    ordered = sorted(questions, key=lambda question: hashlib.sha256(question.question_id.encode()).hexdigest())
     return ordered[::2], ordered[1::2]
 
 
@@ -129,25 +159,29 @@ def _is_above(one: float, other: float) -> float:
     return 0.5 if one == other else float(one > other)
 
 
-def _refusals(threshold: float, yes: Sequence[QuestionResult], no: Sequence[QuestionResult]) -> Refusals:
+def _refusals(threshold: float, yes: Sequence[AnsweredQuestion], no: Sequence[AnsweredQuestion]) -> Refusals:
     return Refusals(
         threshold=threshold,
-        refused=statistics.fmean(_confidence(result) < threshold for result in no),
-        wrongly_refused=statistics.fmean(_confidence(result) < threshold for result in yes),
+        refused=statistics.fmean(question.confidence < threshold for question in no),
+        wrongly_refused=statistics.fmean(question.confidence < threshold for question in yes),
     )
 
 
-def _bins(results: Sequence[QuestionResult]) -> list[ReliabilityBin]:
-    by_bin: dict[int, list[QuestionResult]] = {}
-    for result in results:
-        by_bin.setdefault(min(_BINS - 1, int(_confidence(result) * _BINS)), []).append(result)
-    return [
+def reliability_bins(questions: Sequence[AnsweredQuestion]) -> tuple[ReliabilityBin, ...]:
+    """Return the reliability of the confidence in bins of 0.1.
+
+    Empty bins are left out.
+    """
+    by_bin: dict[int, list[AnsweredQuestion]] = {}
+    for question in questions:
+        by_bin.setdefault(min(_BINS - 1, int(question.confidence * _BINS)), []).append(question)
+    return tuple(
         ReliabilityBin(
             low=number / _BINS,
             high=(number + 1) / _BINS,
             questions=len(members),
-            confidence=statistics.fmean(map(_confidence, members)),
-            answerable=statistics.fmean(bool(result.judged) for result in members),
+            confidence=statistics.fmean(member.confidence for member in members),
+            answerable=statistics.fmean(member.answerable for member in members),
         )
         for number, members in sorted(by_bin.items())
-    ]
+    )

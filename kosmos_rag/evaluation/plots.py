@@ -6,6 +6,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.evaluation.calibration import answered_questions, reliability_bins
 from kosmos_rag.evaluation.significance import bootstrap_interval
 from kosmos_rag.evaluation.types import Evaluation, percentile
 
@@ -75,6 +76,31 @@ def latency(evaluations: Sequence[Evaluation]) -> str:
         axes.set_xlabel("milliseconds: bar p50, mark p95")
 
     return _render(draw, width=6.5, height=0.6 + 0.28 * len(stages) * max(1, len(evaluations) * 0.7))
+
+
+def reliability(evaluations: Sequence[Evaluation]) -> str:
+    """Plot the share of questions with an answer by confidence.
+
+    Empty without answers.
+    """
+    answered = [(number, evaluation) for number, evaluation in enumerate(evaluations) if evaluation.answered]
+    if not answered:
+        return ""
+
+    def draw(axes: "Axes") -> None:
+        axes.plot([0, 1], [0, 1], color="#bbbbbb", linewidth=0.8)
+        for number, evaluation in answered:
+            bins = reliability_bins(answered_questions(evaluation))
+            confidences, shares = [one.confidence for one in bins], [one.answerable for one in bins]
+            axes.plot(confidences, shares, color=colour(number), linewidth=1)
+            sizes = [8 + 120 * one.questions / evaluation.questions for one in bins]
+            axes.scatter(confidences, shares, sizes, color=colour(number))
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel("mean confidence; the size of a point is the number of questions")
+        axes.set_ylabel("have an answer")
+
+    return _render(draw, width=6.5, height=3.2)
 
 
 def gains(baseline: Evaluation, other: Evaluation, measure: str) -> str:

@@ -44,7 +44,7 @@ class Comparison:
 def report(evaluations: Sequence[Evaluation]) -> str:
     """Return an HTML page that compares each evaluation with the first.
 
-    It shows quality, latency by stage, gains and losses.
+    It shows quality, latency by stage, the reliability of the confidence, gains and losses.
 
     Raises RequestError if their questions differ, ConfigError without the extra `eval`.
     """
@@ -66,6 +66,7 @@ def report(evaluations: Sequence[Evaluation]) -> str:
         quality=plots.quality(evaluations, measures) if measures else "",
         latency=plots.latency(evaluations),
         timings=_timings(evaluations),
+        reliability=plots.reliability(evaluations),
         comparisons=[_compare(first, other, differences) for other in others],
         settings=json.dumps(first.settings, indent=1, sort_keys=True),
         main=main,

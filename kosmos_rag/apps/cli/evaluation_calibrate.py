@@ -1,46 +1,76 @@
-"""kosmos-rag eval calibrate: choose the threshold of refusals by an evaluation."""
+"""kosmos-rag eval calibrate: choose the threshold of refusals."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kosmos_rag.apps.cli.common import console, print_json, table, to_plain
+from kosmos_rag.apps.cli.common import (
+    LimitOption,
+    PrincipalOption,
+    console,
+    print_json,
+    progress,
+    require_not_blank,
+    table,
+    to_plain,
+)
 from kosmos_rag.apps.cli.evaluation_runner import (
+    OnProgress,
     OutputOption,
-    ReferenceArgument,
     base_file,
     load_evaluation,
     require_new,
     write,
 )
-from kosmos_rag.apps.cli.options import TenantOptions, command
+from kosmos_rag.apps.cli.options import ReadOptions, command
+from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
+    from kosmos_rag.engine.engine import Engine
     from kosmos_rag.evaluation.calibration import Calibration
 
 
 @command
 def calibrate(
-    evaluation: ReferenceArgument,
+    evaluation: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[EVALUATION]",
+            help="Prefix of an id, label, or latest; of another tenant: TENANT/ID.",
+            show_default=False,
+        ),
+    ] = None,
     *,
+    ratings: Annotated[
+        bool, typer.Option("--ratings", help="Answer the questions that readers rated, instead of an evaluation.")
+    ] = False,
+    principal: PrincipalOption = None,
+    limit: LimitOption = 500,
     wrongly_refused: Annotated[
         float,
         typer.Option("--wrongly-refused", metavar="SHARE", help="Share of answerable questions that may be refused."),
     ] = 0.15,
     output: OutputOption = Path("calibrated.yaml"),
-    common: TenantOptions,
+    common: ReadOptions,
 ) -> None:
     """Choose the confidence below which answers are refused.
 
-    The evaluation needs answers (eval run --answers). It prints the reliability of the confidence too.
+    It needs an evaluation with answers (eval run --answers), or ratings of readers (--ratings). It prints the
+    reliability of the confidence too.
     """
-    from kosmos_rag.evaluation.calibration import calibrate, render_threshold
+    from kosmos_rag.evaluation.calibration import calibrate_evaluation, render_threshold
 
+    if (evaluation is None) is not ratings:
+        raise RequestError("name an evaluation, or give --ratings; one of the two")
     require_new(output)
-    with common.open_engine() as engine:
-        stored = load_evaluation(engine, common.tenant, evaluation)
-    result = calibrate(stored, wrongly_refused)
+    principals = require_not_blank(principal, "--principal", remedy="name a principal, --principal department:sales")
+    with common.open_engine() as engine, progress(visible=not common.as_json) as on_progress:
+        if evaluation is None:
+            result = _calibrate_ratings(engine, common, principals, limit, wrongly_refused, on_progress)
+        else:
+            result = calibrate_evaluation(load_evaluation(engine, common.tenant, evaluation), wrongly_refused)
     write(output, render_threshold(result, base_file(common.config, output)))
     if common.as_json:
         print_json({**to_plain(result), "written": str(output)})
@@ -49,11 +79,35 @@ def calibrate(
         console().print(f"written: {output}; use it with --config {output}")
 
 
+def _calibrate_ratings(
+    engine: "Engine",
+    options: ReadOptions,
+    principals: Sequence[str],
+    limit: int,
+    wrongly_refused: float,
+    on_progress: OnProgress | None,
+) -> "Calibration":
+    from kosmos_rag.core.types import EVALUATOR, EVERYONE
+    from kosmos_rag.evaluation.calibration import calibrate
+    from kosmos_rag.evaluation.ratings import answer_rated_questions, read_rated_questions
+    from kosmos_rag.storage.tenants import tenant
+
+    owner, database = tenant(options.tenant), engine.parts.database
+    reader = engine.tenant(
+        options.tenant, principals=principals or (EVERYONE,), collection=options.collection, subject=EVALUATOR
+    )
+    rated = read_rated_questions(database, owner, collection=options.collection, limit=limit)
+    settings = engine.parts.pipelines.get(database.app, owner, options.collection).settings
+    return calibrate(
+        answer_rated_questions(reader, rated, on_progress), wrongly_refused, configured=settings.rag.answer.threshold
+    )
+
+
 def _print(result: "Calibration") -> None:
     out = console()
     out.print(
-        f"{result.evaluation}: {result.answerable} questions with an answer, {result.unanswerable} without, "
-        f"AUC of the confidence {result.auc:.3f}"
+        f"{result.evaluation or 'rated questions'}: {result.answerable} questions with an answer, "
+        f"{result.unanswerable} without, AUC of the confidence {result.auc:.3f}"
     )
     rows = table("threshold", "", "refused without an answer", "refused with one", right={"threshold"})
     for name, refusals in (("configured", result.configured), ("chosen", result.chosen)):

@@ -20,6 +20,7 @@ from kosmos_rag.core.types import (
     JobState,
     QuerySyntax,
     Rating,
+    RatingReason,
     Rectangle,
     SearchResult,
     SourceDocument,
@@ -304,6 +305,7 @@ def feedback(
     question: str | None = None,
     chunk_id: uuid.UUID | None = None,
     comment: str | None = None,
+    reason: RatingReason | str | None = None,
     collection: str | None = None,
 ) -> Call[Feedback]:
     """Rate a result, a question or one passage.
@@ -316,6 +318,7 @@ def feedback(
         question: The question, where there is no `retrieval_id`.
         chunk_id: The rated passage; None for the whole result.
         comment: A note for those who read the ratings.
+        reason: Reason of a rating down; `not_covered`, that the documents do not answer, of any rating.
         collection: The collection that was searched; None for all.
     """
     body = _body(
@@ -324,6 +327,7 @@ def feedback(
         question=question,
         chunk_id=None if chunk_id is None else str(chunk_id),
         comment=comment,
+        reason=None if reason is None else str(reason),
         collection=collection,
     )
     return Call(method="POST", path="/v1/feedback", body=body, read=partial(from_dict, Feedback))

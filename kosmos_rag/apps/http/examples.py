@@ -26,6 +26,7 @@ from kosmos_rag.core.types import (
     JobState,
     Passage,
     Rating,
+    RatingReason,
     SearchResult,
     Stats,
     sha256_of,
@@ -166,6 +167,7 @@ _FEEDBACK = Feedback(
     chunk_id=_CHUNK_ID,
     source="handbook/leave.md",
     comment="of last year",
+    reason=RatingReason.OUTDATED,
 )
 _STATS = Stats(total_documents=61, total_chunks=636, departments={"general": 469, "hr": 167}, embedding_dimension=768)
 _RECORDS = (
@@ -193,6 +195,7 @@ EXAMPLES: dict[str, Any] = {
         "question": QUESTION,
         "chunk_id": str(_CHUNK_ID),
         "comment": "of last year",
+        "reason": "outdated",
     },
     "GroundingRequest": {"question": "success count of the forest fire program", "tables": 3},
     "GroundingView": {

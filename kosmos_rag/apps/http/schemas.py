@@ -12,6 +12,7 @@ from kosmos_rag.core.types import (
     JobInfo,
     QuerySyntax,
     Rating,
+    RatingReason,
     Rectangle,
     Stats,
     Turn,
@@ -127,6 +128,9 @@ class FeedbackRequest(RequestBody):
     collection: str | None = Field(default=None, description="The collection that was searched; else all.")
     chunk_id: uuid.UUID | None = Field(default=None, description="The rated passage; else the whole result.")
     comment: str | None = Field(default=None, max_length=2000)
+    reason: RatingReason | None = Field(
+        default=None, description="Of a rating down; `not_covered`, that the documents do not answer, of any rating."
+    )
 
 
 class CollectionRequest(RequestBody):

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         FailedQuestion,
         Feedback,
         Rating,
+        RatingReason,
     )
     from kosmos_rag.core.types.erasure import ErasureKind, ErasureReport, RetainedRows
     from kosmos_rag.core.types.experiments import (
@@ -183,6 +184,7 @@ __all__ = [
     "QuoteState",
     "QuoteStatus",
     "Rating",
+    "RatingReason",
     "Rectangle",
     "ResultOptions",
     "RetainedRows",

@@ -123,6 +123,16 @@ class Rating(StrEnum):
     """The passage was opened; stored in addition to a rating."""
 
 
+class RatingReason(StrEnum):
+    """Why a reader rated a result so."""
+
+    WRONG = "wrong"
+    INCOMPLETE = "incomplete"
+    OUTDATED = "outdated"
+    NOT_COVERED = "not_covered"
+    """The documents do not answer the question; of an up rating, that the refusal was right."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Feedback(Serializable):
     """A reader's rating of an answer or passage.
@@ -147,6 +157,7 @@ class Feedback(Serializable):
     source: str | None
     """Source of the passage's document."""
     comment: str | None
+    reason: RatingReason | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from kosmos_rag.core.config import AuditSettings
 from kosmos_rag.core.errors import NotFound, RequestError
-from kosmos_rag.core.types import EVERYONE, AuditRecord, Feedback, Rating, is_text, sha256_of
+from kosmos_rag.core.types import EVERYONE, AuditRecord, Feedback, Rating, RatingReason, is_text, sha256_of
 from kosmos_rag.storage.audit.log import AuditContext, load_records
 from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
@@ -15,6 +15,8 @@ from kosmos_rag.storage.tenants import create_tenant
 
 MAX_COMMENT = 2_000
 _MAX_QUESTION = 20_000
+_REASONED = {(Rating.DOWN, reason) for reason in RatingReason} | {(Rating.UP, RatingReason.NOT_COVERED)}
+"""Ratings with the reasons that they can have."""
 _NAMESPACE = uuid.UUID("b9a8f2f4-0d06-5b63-8f0e-6d6c2f6d1a55")
 
 
@@ -27,6 +29,7 @@ class FeedbackEntry:
     question: str | None
     chunk_id: uuid.UUID | None
     comment: str | None
+    reason: RatingReason | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +74,7 @@ def store_feedback(database: Database, reader: AuditContext, entry: FeedbackEntr
         chunk_id=entry.chunk_id,
         source=target.source,
         comment=entry.comment,
+        reason=entry.reason,
     )
     values = {name: getattr(feedback, name) for name in Feedback.__slots__}
     with database.worker.transaction(reader.tenant.id, [EVERYONE]) as connection:
@@ -87,6 +91,10 @@ def _validate(reader: AuditContext, entry: FeedbackEntry) -> str:
         raise RequestError("feedback needs one object; give the id of a retrieval, or the question")
     if entry.rating is Rating.CLICK and entry.chunk_id is None:
         raise RequestError("a click is on a passage; give its chunk_id")
+    if entry.reason is not None and (entry.rating, entry.reason) not in _REASONED:
+        raise RequestError(
+            f"a rating {entry.rating} cannot have the reason {entry.reason}; a rating down has any, up only not_covered"
+        )
     if entry.question is not None and not (
         is_text(entry.question) and entry.question.strip() and len(entry.question) <= _MAX_QUESTION
     ):

@@ -19,8 +19,10 @@ feedback = Table(
     column("chunk_id", Uuid, null=True),  # null: the answer as a whole; no reference: chunks go with their version
     column("source", Text, null=True),
     column("comment", Text, null=True),
+    column("reason", Text, null=True),
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("rating IN ('up', 'down', 'click')"),
+    CheckConstraint("reason IN ('wrong', 'incomplete', 'outdated', 'not_covered')"),
     of_tenant(),
 )
 Index("feedback_down", feedback.c.tenant_id, feedback.c.at, postgresql_where=text("rating = 'down'"))

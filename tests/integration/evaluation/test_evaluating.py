@@ -27,6 +27,8 @@ from kosmos_rag.evaluation import (
     read_questions,
 )
 from kosmos_rag.evaluation.beir import sync_corpus
+from kosmos_rag.evaluation.calibration import calibrate, render_threshold
+from kosmos_rag.evaluation.ratings import answer_rated_questions, read_rated_questions
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import opened
 
@@ -258,6 +260,22 @@ def test_calibrate__writes_the_threshold_that_a_stored_evaluation_gives(
     assert Settings.load(tmp_path / "calibrated.yaml").rag.answer.threshold == 0.75
     response = json.loads(kosmos("eval", "calibrate", more.name, "-o", "again.yaml", "--json").stdout)
     assert response["chosen"] == {"threshold": 0.75, "refused": 1.0, "wrongly_refused": 0.0}
+
+
+def test_calibrate__answers_the_questions_that_readers_rated(filled: Engine, kosmos: Kosmos, tenant_name: str) -> None:
+    assert "one of the two" in kosmos("eval", "calibrate").stderr
+    nothing = kosmos("eval", "calibrate", "--ratings", "-t", tenant_name)
+    assert (nothing.exit_code, "no stored rating says" in nothing.stderr) == (1, True)
+    reader = filled.tenant(tenant_name, subject="ada")
+    for number in range(10):
+        reader.feedback("up", question=f"Parental leave lasts twelve months after a birth{' ?' * number}")
+        reader.feedback("down", question=f"Who conducts zoo orchestra {number}?", reason="not_covered")
+    rated = read_rated_questions(filled.parts.database, tenant(tenant_name), limit=500)
+    answered = answer_rated_questions(filled.tenant(tenant_name), rated)
+    result = calibrate(answered, 0.0, configured=0.5)
+    assert (result.evaluation, result.answerable, result.unanswerable, result.auc) == (None, 10, 10, 1.0)
+    assert (result.chosen.refused, result.chosen.wrongly_refused) == (1.0, 0.0)
+    assert render_threshold(result, None).startswith("# Calibrated with the rated questions, on half of")
 
 
 def test_command__that_would_write_over_a_file_is_refused_before_its_work(kosmos: Kosmos, tmp_path: Path) -> None:

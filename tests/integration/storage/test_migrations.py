@@ -56,6 +56,7 @@ PUBLISHED = {
     "0016_originals.py": "1d7f920cddcc9b1568c25edc22706a8fedf087c392731245698f3df8440182fb",
     "0017_public_rows.py": "942e53d56bdf26cde30202cb5d0848ccc5d32d921662718d9431eea47ddd3cb0",
     "0018_kept_plans.py": "93df70e1edc9acf14d3b89f1b59a63c6b162a4debca889a3e222458dfb382703",
+    "0019_reasons_of_ratings.py": "776bfb76255abd2e427f5738fc418e29ed370b3a52cc267341d7eb9f34b195f4",
 }
 
 

@@ -8,7 +8,8 @@ import yaml
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.evaluation import Evaluation
-from kosmos_rag.evaluation.calibration import Refusals, calibrate, render_threshold
+from kosmos_rag.evaluation.calibration import Refusals, calibrate_evaluation, render_threshold
+from kosmos_rag.evaluation.report import report
 from tests.unit.evaluation.making import of
 
 
@@ -25,27 +26,35 @@ def _answered(yes: list[float], no: list[float], *, threshold: float = 0.5) -> E
 
 
 def test_calibrate__refuses_as_much_as_the_share_allows() -> None:
-    result = calibrate(_answered([0.4] * 10 + [0.9] * 30, [0.35] * 20), wrongly_refused=0.0)
+    result = calibrate_evaluation(_answered([0.4] * 10 + [0.9] * 30, [0.35] * 20), wrongly_refused=0.0)
     assert result.chosen == Refusals(threshold=0.4, refused=1.0, wrongly_refused=0.0)
     assert result.configured.wrongly_refused > 0
     assert (result.answerable, result.unanswerable, result.auc) == (40, 20, 1.0)
-    mixed = calibrate(_answered([i / 100 for i in range(100)], [i / 100 for i in range(100)]), wrongly_refused=0.2)
+    mixed = calibrate_evaluation(
+        _answered([i / 100 for i in range(100)], [i / 100 for i in range(100)]), wrongly_refused=0.2
+    )
     assert mixed.chosen.threshold == pytest.approx(0.2, abs=0.06)
     assert mixed.auc == pytest.approx(0.5)
 
 
 def test_calibrate__compares_confidence_with_the_share_of_answers() -> None:
-    result = calibrate(_answered([0.95] * 15 + [1.0] * 15, [0.95] * 10 + [0.05] * 5), wrongly_refused=0.1)
+    result = calibrate_evaluation(_answered([0.95] * 15 + [1.0] * 15, [0.95] * 10 + [0.05] * 5), wrongly_refused=0.1)
     assert [(one.low, one.questions) for one in result.reliability] == [(0.0, 5), (0.9, 40)]
     assert [one.answerable for one in result.reliability] == [0.0, 0.75]
     assert result.reliability[1].confidence == pytest.approx((25 * 0.95 + 15) / 40)
 
 
 def test_render_threshold__is_a_configuration_file() -> None:
-    result = calibrate(_answered([0.9] * 10, [0.1] * 10), wrongly_refused=0.0)
+    result = calibrate_evaluation(_answered([0.9] * 10, [0.1] * 10), wrongly_refused=0.0)
     text = render_threshold(result, "rag-config.yaml")
     assert text.startswith(f"# Calibrated with acme/{str(uuid.UUID(int=1 << 96))[:8]}, on half of")
     assert yaml.safe_load(text) == {"extends": "rag-config.yaml", "rag": {"answer": {"threshold": 0.9}}}
+
+
+def test_report__plots_the_reliability_of_answers_alone() -> None:
+    answered = _answered([0.9] * 10, [0.1] * 10)
+    assert "<h2>Reliability of the confidence</h2>" in report([answered])
+    assert "Reliability" not in report([replace(answered, answered=False)])
 
 
 @pytest.mark.parametrize(
@@ -58,4 +67,4 @@ def test_render_threshold__is_a_configuration_file() -> None:
 )
 def test_calibrate__names_what_is_missing(evaluation: Evaluation, share: float, message: str) -> None:
     with pytest.raises(RequestError, match=message):
-        calibrate(evaluation, wrongly_refused=share)
+        calibrate_evaluation(evaluation, wrongly_refused=share)

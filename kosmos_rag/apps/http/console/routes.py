@@ -131,11 +131,13 @@ async def ask(request: Request, caller: ConsoleReader) -> Response:
 async def rate(request: Request, caller: ConsoleReader) -> Response:
     """Store a rating of an answer."""
     fields = await read_form(request)
+    rating, _, reason = fields.get("rating", "").partition(":")
     await caller.run(
         caller.scope(fields.get("collection")).feedback,
-        fields.get("rating", ""),
+        rating,
         question=fields.get("question"),
         comment=fields.get("comment"),
+        reason=reason or fields.get("reason") or None,
     )
     return Response(status_code=HTTPStatus.NO_CONTENT)
 

@@ -147,4 +147,5 @@ async def feedback(body: FeedbackRequest, caller: Reader) -> Feedback:
         question=body.question,
         chunk_id=body.chunk_id,
         comment=body.comment,
+        reason=body.reason,
     )

@@ -168,7 +168,7 @@ def test_sources__are_looked_at_now(served: Running, connect: Callable[..., Clie
 def test_feedback__is_of_a_passage(connect: Callable[..., Client]) -> None:
     client = connect()
     hit = client.search(QUESTION, 1).hits[0]
-    kept = client.feedback("down", question=QUESTION, chunk_id=hit.chunk_id, comment="of last year")
+    kept = client.feedback("down", question=QUESTION, chunk_id=hit.chunk_id, comment="of last year", reason="outdated")
     assert (kept.subject, kept.source, kept.comment) == ("anna", hit.source, "of last year")
     assert client.feedback("up", question=QUESTION, chunk_id=hit.chunk_id).id == kept.id
     for chunk_id in (hit.chunk_id, uuid.uuid4()):

@@ -186,7 +186,7 @@ reply?.addEventListener("submit", async (event) => {
     const asks = body.get("rating") === "down" && reason.hidden;
     for (const part of rating.querySelectorAll(":scope > button, :scope > span:not(.thanks)")) part.hidden = true;
     reason.hidden = !asks;
-    if (asks) reason.querySelector("input").focus();
+    if (asks) reason.querySelector("select").focus();
     thanks.textContent = asks ? "" : "Thank you.";
   } catch (error) {
     thanks.textContent = error.message;
