@@ -54,7 +54,7 @@ from kosmos_rag.ingestion.permissions import PermissionSync
 from kosmos_rag.ingestion.pipeline import Progress
 from kosmos_rag.ingestion.sources.spec import validate_feed
 from kosmos_rag.retrieval.filters import compile_filter
-from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, parse_retriever_options
+from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, parse_query, parse_retriever_options
 from kosmos_rag.retrieval.snapshot import read_routing
 from kosmos_rag.storage.audit.feedback import FeedbackEntry, store_feedback
 from kosmos_rag.storage.audit.log import AccessWithoutPassages, AuditContext, record_event
@@ -203,7 +203,7 @@ class Tenant:
     @property
     def indexes(self) -> TenantIndexes:
         """The tenant's indexes."""
-        return TenantIndexes(self._parts.indexes, self._tenant)
+        return TenantIndexes(self._parts.indexes, self._tenant, self._search_unrecorded)
 
     @property
     def spaces(self) -> TenantSpaces:
@@ -778,6 +778,19 @@ class Tenant:
         For all collections they are those of the process.
         """
         return self._parts.pipelines.get(self._parts.database.app, self._tenant, self._collection)
+
+    def _search_unrecorded(self, text: str) -> None:
+        """Search as this reader, without audit log, cache, samples and metrics."""
+        search = self._pipelines().search.for_background(self._parts.database.app)
+        query = parse_query(
+            text,
+            tenant=self._tenant,
+            principals=self._principals,
+            collection=self._collection,
+            syntax="plain",
+            max_chars=len(text),
+        )
+        search.search(query)
 
     def _audit_policy(self, collection: str | None) -> AuditSettings:
         """Return the audit settings of a collection, or the strictest.

@@ -19,6 +19,7 @@ from kosmos_rag.core.types import IndexEvent, IndexInfo, Space
 from kosmos_rag.indexing.ann_maintenance import VectorIndexMaintenance
 from kosmos_rag.indexing.catalog import IndexRecord
 from kosmos_rag.indexing.history import list_events
+from kosmos_rag.indexing.recall import sample_queries
 from kosmos_rag.indexing.segment_maintenance import SegmentMaintenance
 from kosmos_rag.indexing.status import index_status
 from kosmos_rag.indexing.transactions import ensure_lock_release, maintenance_transaction
@@ -63,6 +64,14 @@ class IndexMaintenance:
             if (space := self._live_space(tenant)) is not None:
                 self._vectors.build(tenant, space, progress)
         return self.status(tenant)
+
+    def sample_queries(self, tenant: TenantRef) -> list[str]:
+        """Return queries made of words of random chunks; empty without chunks.
+
+        Raises DatabaseError.
+        """
+        with maintenance_transaction(self._database, tenant) as connection:
+            return sample_queries(connection, tenant.id)
 
     def rebuild(self, tenant: TenantRef, progress: Progress) -> list[IndexInfo]:
         """Rebuild all indexes, due or not. Raises what `build` raises."""

@@ -1,6 +1,7 @@
 """`kosmos-rag index` as its users have it: real model, real embedded server."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,13 @@ def test_tune__measures_again_and_as_json_says_nothing_beside(built: Result, kos
     later = _indexes(done)["ivfflat"]
     assert (earlier["health"]["recall_target"], later["health"]["recall_target"]) == (0.95, 0.5)
     assert later["checked_at"] > earlier["checked_at"]
+
+
+def test_warm__says_how_long_the_first_and_the_last_searches_took(built: Result, kosmos: Run) -> None:
+    done = kosmos("index", "warm")
+    assert re.fullmatch(r"\d+ searches: the first [\d.]+ ms, the last [\d.]+ ms\n", done.stdout)
+    assert json.loads(kosmos("index", "warm", "--json").stdout).keys() == {"tenant", "searches", "first_ms", "last_ms"}
+    assert kosmos("index", "warm", "--tenant", "nobody").stdout == "no documents, and so no indexes\n"
 
 
 def test_log__has_what_was_done_and_why(built: Result, kosmos: Run) -> None:

@@ -52,6 +52,20 @@ def rebuild(*, common: TenantOptions) -> None:
     _run(lambda tenant, report: tenant.indexes.rebuild(report), common)
 
 
+@app.command("warm")
+@command
+def warm(*, common: TenantOptions) -> None:
+    """Read the indexes into memory, by searches for stored words."""
+    with common.open_tenant() as owner:
+        report = owner.indexes.warm(None if common.as_json else lambda step: typer.echo(f"{step} …", err=True))
+    if common.as_json:
+        print_json({"tenant": common.tenant, **report.to_dict()})
+    elif report.searches:
+        console().print(f"{report.searches} searches: the first {report.first_ms} ms, the last {report.last_ms} ms")
+    else:
+        console().print("no documents, and so no indexes")
+
+
 @app.command("log")
 @command
 def log(

@@ -71,7 +71,15 @@ if TYPE_CHECKING:
         VectorStoreFileInfo,
         VectorStoreInfo,
     )
-    from kosmos_rag.core.types.indexes import NO_PREFIXES, IndexInfo, Prefixes, Space, SpaceInfo, SpaceQuality
+    from kosmos_rag.core.types.indexes import (
+        NO_PREFIXES,
+        IndexInfo,
+        Prefixes,
+        Space,
+        SpaceInfo,
+        SpaceQuality,
+        WarmUpReport,
+    )
     from kosmos_rag.core.types.jobs import Job, JobCount, JobInfo, JobState, Outcome, RunInfo
     from kosmos_rag.core.types.monitoring import IndexEvent, MonitorKind, MonitorRun, MonitorState
     from kosmos_rag.core.types.search import (
@@ -203,6 +211,7 @@ __all__ = [
     "VectorStoreFileInfo",
     "VectorStoreInfo",
     "Verdict",
+    "WarmUpReport",
     "are_names",
     "department_of",
     "is_text",

@@ -91,6 +91,17 @@ def test_observer__hears_of_retrievals_and_answers(engine: Engine, scope: Tenant
     assert get("kosmos_pool_connections", {"role": "kosmos_app", "state": "used"}) == 0
 
 
+def test_warm__searches_and_records_nothing(engine: Engine, scope: Tenant) -> None:
+    observer = PrometheusObserver()
+    engine.observe(observer)
+    report = scope.indexes.warm()
+    assert report.searches >= 1
+    assert report.first_ms > 0
+    assert report.last_ms > 0
+    assert observer.registry.get_sample_value("kosmos_retrieval_stage_seconds_count", {"stage": "total"}) in {None, 0}
+    assert engine.tenant("nobody").indexes.warm().searches == 0
+
+
 def test_observer__hears_of_questions_that_fail(settings: Settings) -> None:
     observer = PrometheusObserver()
 
