@@ -1,12 +1,12 @@
 """Measure the cost of the service: questions by the library and by HTTP.
 
-    python -m benchmarks.service [--rounds N] [--clients N] [--seconds N] [--json FILE] [--quick]
+    python -m benchmarks.service [--rounds N] [--clients N] [--seconds N] [--processes N] [--json FILE] [--quick]
 
 Both answer the same questions in turn; then many clients ask at once. The documents and the questions are those of
 examples/. The service runs in a process of its own, as `kosmos-rag serve` does, in development mode, and both use one
-database. Other work on the machine affects all alike. For comparison, a plain FastAPI service around LangChain's
-retriever has the same chunks, model and server. It runs in the environment that `make bench` makes for the peers, and
-is left out if there is none.
+database. Then the clients ask as many of these processes as `--processes` says, in equal parts. Other work on the
+machine affects all alike. For comparison, a plain FastAPI service around LangChain's retriever has the same chunks,
+model and server. It runs in the environment that `make bench` makes for the peers, and is left out if there is none.
 
 Clients use `http.client`. A client of httpx takes three times as much processor time for a request, on the same cores
 as the service.
@@ -190,11 +190,14 @@ def _ask(clients: int, seconds: float, once: Callable[[int, int], int]) -> Told:
     return {"per_s": round(len(times) / seconds, 1), **summarize(times), "statuses": dict(statuses), "errors": errors}
 
 
-def by_http(server: Running, questions: list[str], clients: int, seconds: float) -> Told:
-    """Return what many clients get of a server, and what it holds in memory before and after."""
-    url, process = server
-    seen = psutil.Process(process.pid)
-    connected = [_connected(url) for _ in range(clients)]
+def by_http(servers: list[Running], questions: list[str], clients: int, seconds: float) -> Told:
+    """Return what many clients get of servers in equal parts, and what these hold in memory before and after."""
+    seen = [psutil.Process(process.pid) for _, process in servers]
+    connected = [_connected(servers[number % len(servers)][0]) for number in range(clients)]
+
+    def used() -> tuple[float, float]:
+        memory_mb = sum(process.memory_info().rss for process in seen) / (1 << 20)
+        return memory_mb, sum(sum(process.cpu_times()[:2]) for process in seen)
 
     def once(number: int, turn: int) -> int:
         question = questions[(number * 7 + turn) % len(questions)]
@@ -205,9 +208,9 @@ def by_http(server: Running, questions: list[str], clients: int, seconds: float)
             return 0
 
     _ask(clients, min(_WARM_S, seconds), once)
-    begun_mb, begun_s = seen.memory_info().rss / (1 << 20), sum(seen.cpu_times()[:2])
+    begun_mb, begun_s = used()
     found = _ask(clients, seconds, once)
-    ended_mb, ended_s = seen.memory_info().rss / (1 << 20), sum(seen.cpu_times()[:2])
+    ended_mb, ended_s = used()
     answers = max(1, round(found["per_s"] * seconds))
     for client in connected:
         client.close()
@@ -235,7 +238,11 @@ def measured(engine: Engine, folder: str, questions: list[str], given: argparse.
             servers["langchain"] = stack.enter_context(peer(python, folder, _texts(engine)))
             names.append("langchain")
         found = in_turns(engine, {name: url for name, (url, _) in servers.items()}, questions, given.rounds)
-        many = {name: by_http(servers[name], questions, given.clients, given.seconds) for name in names}
+        many = {name: by_http([servers[name]], questions, given.clients, given.seconds) for name in names}
+        if given.processes > 1:
+            others = [stack.enter_context(ours(folder, quick=given.quick)) for _ in range(given.processes - 1)]
+            several = by_http([servers["service"], *others], questions, given.clients, given.seconds)
+            many[f"{given.processes} services"] = several
         return found | {"at_once": {"library": by_library(engine, questions, given.seconds), **many}}
 
 
@@ -274,7 +281,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)
-    given = parse(parser, rounds=1, clients=4, seconds=0.3)
+    parser.add_argument("--processes", type=int, default=2)
+    given = parse(parser, rounds=1, clients=4, seconds=0.3, processes=1)
     questions = [
         entry["question"] for entry in yaml.safe_load((EXAMPLES / "questions.yaml").read_text(encoding="utf-8"))
     ][:: 10 if given.quick else 1]
