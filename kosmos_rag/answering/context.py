@@ -98,6 +98,7 @@ def _citation(selection: Selection, index: int, template: str) -> Citation:
         date=content_date(best.metadata),
         outdated=outdated_reason(best.metadata, datetime.now(UTC).date()),
         table_context=first.table_context,
+        place_spans=tuple(sorted({span for member in selection.cited for span in member.place_spans})),
     )
 
 

@@ -9,7 +9,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from kosmos_rag.core.freshness import VALIDITY_KEYS, outdated_reason
-from kosmos_rag.core.types import Occurrence, Passage
+from kosmos_rag.core.types import Occurrence, Passage, PlaceSpan
 from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, FusedCandidate
 from kosmos_rag.storage.documents import notes_of
@@ -61,6 +61,7 @@ def hydrate(
             row |= {
                 "section": tuple(row["section"]),
                 "table_context": tuple(row["table_context"]),
+                "place_spans": tuple([PlaceSpan(*span) for span in row["place_spans"]]),
                 "department": rule.department(row["metadata"], row["source"], principals) if rule else None,
             }
             # A department's own copy is a hit of its own: signals prefer the department of the reader.

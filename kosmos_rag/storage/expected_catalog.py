@@ -125,6 +125,7 @@ FUNCTIONS = {
     ),
     "current_principals()": "614c5e6a8456d4ceb3a8ff646fa9515202ea95d775f6cae69b0050c0be5ed02e",
     "current_tenant()": "576fb7a4dc0d9e407635e96419693abe8cf5cb7244fc01cd39dd12b4f224d3e3",
+    "located_passages(uuid, uuid[])": "99cf8a07bf27a75c9143e679a93d66c77b20719050bd12b9f0b68c14b2b86ad2",
     "matches_filter(kosmos.documents, text, jsonb, text[], text[])": (
         "28342d976ce7cd265ac3b3c0aa5370616481a183fd14e7f241d5574324a60953"
     ),

@@ -5,6 +5,7 @@ One transaction writes a batch with its vectors and lexical statistics.
 
 import builtins
 import hashlib
+import json
 import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -247,7 +248,7 @@ _CHUNK_TYPES = {
     **dict.fromkeys(("id", "document_id", "version_id", "text_hash"), "uuid"),
     **dict.fromkeys(("chunk_index", "start_offset", "end_offset", "line_start", "line_end", "page_start"), "int4"),
     **dict.fromkeys(("page_end", "tokens", "length", "parent_start", "parent_end"), "int4"),
-    **dict.fromkeys(("section", "text", "chunker", "fallback_reason", "table_context"), "text"),
+    **dict.fromkeys(("section", "text", "chunker", "fallback_reason", "table_context", "place_spans"), "text"),
     "tsv": "tsvector",
 }
 """Columns of a chunk. Binary arrays hold no nulls: page 0, an empty reason and end 0 mean null."""
@@ -255,6 +256,18 @@ _CHUNK_TYPES = {
 _LOCKED_TYPES = {"sequence": "int4", "terms": "sparsevec", "acl": "text"}
 """Columns of a chunk that are known under the lock only."""
 _VECTOR_TYPES = {"embedding": "halfvec"}
+
+
+def _place_spans(chunk: Chunk) -> str:
+    """Return the places of a chunk as JSON.
+
+    Each is a list without the nulls at its end.
+    """
+    lists = [list(span) for span in chunk.place_spans]
+    for values in lists:
+        while values[-1] is None:
+            values.pop()
+    return json.dumps(lists, ensure_ascii=False)
 
 
 def _chunk_columns(documents: Sequence[PreparedDocument], analysis: Analysis) -> dict[str, list[Any]]:
@@ -271,6 +284,7 @@ def _chunk_columns(documents: Sequence[PreparedDocument], analysis: Analysis) ->
         "page_end": [chunk.page_end or 0 for _, chunk in rows],
         "section": ["\x1f".join(chunk.section) for _, chunk in rows],
         "table_context": ["\x1f".join(chunk.table_context) for _, chunk in rows],
+        "place_spans": [_place_spans(chunk) for _, chunk in rows],
         "fallback_reason": [chunk.fallback_reason or "" for _, chunk in rows],
         "parent_start": [chunk.parent_span[0] if chunk.parent_span else 0 for _, chunk in rows],
         "parent_end": [chunk.parent_span[1] if chunk.parent_span else 0 for _, chunk in rows],

@@ -21,6 +21,7 @@ from kosmos_rag.core.types.documents import (
     sha256_of,
     storable,
 )
+from kosmos_rag.core.types.places import Place, PlaceSpan
 
 if TYPE_CHECKING:
     from kosmos_rag.core.types.answer import (
@@ -186,6 +187,8 @@ __all__ = [
     "ParsedDocument",
     "Passage",
     "PermissionReport",
+    "Place",
+    "PlaceSpan",
     "Prefixes",
     "QuerySyntax",
     "QuestionActivity",

@@ -14,6 +14,8 @@ from pathlib import PurePath
 from posixpath import normpath
 from typing import Any, NamedTuple
 
+from kosmos_rag.core.types.places import PlaceSpan
+
 EVERYONE = "everyone"
 """The principal that every reader of a tenant holds; documents without a narrower list are readable by it."""
 
@@ -185,6 +187,8 @@ class ParsedDocument:
     """In order of `start`; none overlaps another."""
     boxes: tuple[LineBox, ...] = ()
     """In order of `start`: of lines, or of whole tables; empty where the format has no layout."""
+    places: tuple[PlaceSpan, ...] = ()
+    """In order of `start`, none overlaps another: cells, paragraphs, anchors, attachments."""
     metadata: Mapping[str, str | list[str]] = field(default_factory=dict)
     """What the file says of itself, by `METADATA_FIELDS`. Metadata of the source document take precedence."""
 
@@ -260,3 +264,5 @@ class Chunk:
     """Span of what is shown around it, its section or a part of that; only hierarchical chunks have one."""
     table_context: tuple[str, ...] = ()
     """Caption and names of the columns of the table that the chunk begins within."""
+    place_spans: tuple[PlaceSpan, ...] = ()
+    """The places of its text in the file."""

@@ -17,7 +17,16 @@ from kosmos_rag.core.types.documents import Note, sha256_of
 from kosmos_rag.core.types.experiments import ExperimentAssignment
 from kosmos_rag.core.types.explain import explanation
 from kosmos_rag.core.types.notebook import context_html, search_result_html
-from kosmos_rag.core.types.serialize import Located, Offset, Page, Paged, Serializable, explained, explained_parts
+from kosmos_rag.core.types.serialize import (
+    Located,
+    Offset,
+    Page,
+    Paged,
+    Places,
+    Serializable,
+    explained,
+    explained_parts,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,6 +127,7 @@ class Citation(Located):
     """Why the document is out of date: superseded by another one, or no longer valid; None where it is not."""
     table_context: tuple[str, ...] = ()
     """Caption and names of the columns of the table that the cited text begins within."""
+    place_spans: Places = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,6 +154,7 @@ class Occurrence(Located):
     line_end: Offset
     page_start: Page
     page_end: Page
+    place_spans: Places = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,6 +206,7 @@ class Passage(Located):
     """What of the document's file was guessed or could not be read."""
     table_context: tuple[str, ...] = ()
     """Caption and names of the columns of the table that the text begins within."""
+    place_spans: Places = ()
     also_in: tuple[Occurrence, ...] = ()
     """Other places with the same text under the same heading, which are no hits of their own."""
     inner_hits: tuple["Passage", ...] = ()

@@ -12,12 +12,16 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin
 from pydantic import ConfigDict, Field, TypeAdapter, computed_field, model_validator
 from pydantic.fields import FieldInfo
 
+from kosmos_rag.core.types.places import Place, PlaceSpan, place_at
+
 R = TypeVar("R")
 
 Offset = Annotated[int, Field(exclude=True)]
 """Start or end of a span or of lines; the JSON has the pair."""
 Page = Annotated[int | None, Field(exclude=True)]
 """First or last page; the JSON has the pair."""
+Places = Annotated[tuple[PlaceSpan, ...], Field(exclude=True)]
+"""Places of the text in its file; the JSON has the place of the whole span."""
 
 _EXPLAIN = "x-explain"
 
@@ -165,6 +169,10 @@ class Serializable:
         for pair, (first, last) in _PAIRS.items():
             if pair in values:
                 split[first], split[last] = values[pair] or (None, None)
+        if values.get("place") and "span" in values:
+            place = {**values["place"], "start": split["start"], "end": split["end"]}
+            place["first_paragraph"], place["last_paragraph"] = place.pop("paragraphs", None) or (None, None)
+            split["place_spans"] = [{name: place.get(name) for name in PlaceSpan._fields}]
         return split
 
 
@@ -201,6 +209,7 @@ class Located(Paged):
     end: Offset
     line_start: Offset
     line_end: Offset
+    place_spans: Places
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -217,10 +226,28 @@ class Located(Paged):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def location(self) -> str:
-        """Section and lines (or pages) for people.
+        """Section and lines, pages, cells or paragraphs for people.
 
-        For example `Churn Calculation | L12 to L38`.
+        For example `Churn Calculation | L12 to L38`, or `Sales!B12:D12`.
         """
+        heading = self.section[-1:]
+        if (place := self.place) is not None and (reference := place.reference):
+            # The heading of a sheet or an attachment is its name.
+            named = heading if heading not in ((place.sheet,), (place.attachment,)) else ()
+            exact = place.cells or place.paragraphs
+            return " | ".join([*named, reference, *([] if exact else [self._where])])
+        return " | ".join([*heading, self._where])
+
+    @property
+    def _where(self) -> str:
         name, repeated, (first, last) = ("p. ", "", self.pages) if self.pages else ("L", "L", self.lines)
-        where = f"{name}{first}" if first == last else f"{name}{first} to {repeated}{last}"
-        return " | ".join([*self.section[-1:], where])
+        return f"{name}{first}" if first == last else f"{name}{first} to {repeated}{last}"
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def place(self) -> Place | None:
+        """Cells, paragraphs, anchor or attachment in the file.
+
+        None where the format has no such place.
+        """
+        return place_at(self.place_spans, self.start, self.end)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kosmos_rag.core.types import Chunk, ParsedDocument
+from kosmos_rag.core.types.places import spans_within
 
 _UP_TO_LAST_SPACE = re.compile(r".*\s", re.DOTALL)
 _SKIN_TONES = ("\U0001f3fb", "\U0001f3ff")
@@ -151,4 +152,5 @@ def _chunk(document: ParsedDocument, headings: Sequence[Span], ordinal: int, spa
         chunker=span.chunker,
         fallback_reason=span.fallback_reason,
         table_context=document.table_context_at(span.start),
+        place_spans=tuple(spans_within(document.places, span.start, span.end)),
     )

@@ -1,15 +1,18 @@
 """Compose a document from blocks with headings and pages, within size limits."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
-from kosmos_rag.core.types import Heading, Note, ParsedDocument, TableSpan
+from kosmos_rag.core.types import Heading, Note, ParsedDocument, PlaceSpan, TableSpan
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
-from kosmos_rag.ingestion.parsing.sheets import sheet_parts
-from kosmos_rag.ingestion.parsing.table_headers import NO_SPANS, Rows, Spans
+from kosmos_rag.ingestion.parsing.sheets import Sheet, SheetText, sheet_parts
 from kosmos_rag.ingestion.parsing.tables import Table, render
 
 _BLOCK_SEPARATOR = "\n\n"
+_MOST_PLACES = 100_000
+"""Rows of more tables have the place of their table."""
 
 
 class Composition:
@@ -28,6 +31,8 @@ class Composition:
         self._pages: list[int] = []
         self._notes: list[Note] = []
         self._tables: list[TableSpan] = []
+        self._places: list[PlaceSpan] = []
+        self._paragraph = 0
 
     @property
     def first_title(self) -> str | None:
@@ -39,11 +44,21 @@ class Composition:
         if cleaned := clean_title(title):
             start = self._add(" ".join(clean(title).split()), _BLOCK_SEPARATOR)
             self._headings.append(Heading(level=level, title=cleaned, start=start))
+            self._paragraph = 0
 
     def block(self, text: str) -> None:
         """Add a block; nothing where the text is blank."""
         if text := clean(text).strip("\n").rstrip():
             self._add(text, _BLOCK_SEPARATOR)
+
+    def paragraph(self, text: str) -> None:
+        """Add a block that is a paragraph, counted from its heading."""
+        before = self._length
+        self.block(text)
+        if self._length > before:
+            self._paragraph += 1
+            start = before and before + len(_BLOCK_SEPARATOR)
+            self._add_place(PlaceSpan(start, self._length, first_paragraph=self._paragraph))
 
     def line(self, text: str) -> None:
         """Add a line to the last block; a blank one too."""
@@ -56,13 +71,42 @@ class Composition:
             start = self._add(rendered.text, _BLOCK_SEPARATOR)
             self._tables.append(rendered.span(start))
 
-    def sheet(self, rows: Rows, spans: Spans = NO_SPANS) -> None:
-        """Add the tables and texts of a sheet."""
-        for part in sheet_parts(rows, spans):
+    def sheet(self, sheet: Sheet) -> None:
+        """Add the tables and texts of a sheet, below its name."""
+        if sheet.name:
+            before = self._length
+            self.heading(1, sheet.name)
+            self._add_place(PlaceSpan(before, self._length, sheet=sheet.name))
+        for part in sheet_parts(sheet):
             if isinstance(part, Table):
-                self.table(part)
+                rendered = render(part, self._limits)
+                text, rows = rendered.text, rendered.rows
             else:
-                self.block(part)
+                text = clean(part.text).strip("\n").rstrip()
+                rows = tuple((line, line + 1) for line in range(text.count("\n") + 1))
+            if text:
+                start = self._add(text, _BLOCK_SEPARATOR)
+                self._tables += [rendered.span(start)] if isinstance(part, Table) else []
+                self._add_cells(sheet, part, text, start, rows)
+
+    def _add_cells(
+        self, sheet: Sheet, part: Table | SheetText, text: str, start: int, rows: Sequence[tuple[int, int]]
+    ) -> None:
+        """Add the places of the lines of a part.
+
+        A very large part has one place.
+        """
+        lengths = [len(line) + 1 for line in text.split("\n")]
+        if len(self._places) + len(lengths) > _MOST_PLACES:
+            lengths, rows = [sum(lengths)], [(rows[0][0], rows[-1][1])]
+        ends = [start + length for length in accumulate(lengths)]
+        for length, end, lines in zip(lengths, ends, rows, strict=True):
+            if cells := sheet.cells_of(part, lines):
+                self._add_place(PlaceSpan(end - length, end - 1, sheet=sheet.name, cells=cells))
+
+    def _add_place(self, place: PlaceSpan) -> None:
+        if len(self._places) < _MOST_PLACES:
+            self._places.append(place)
 
     def page(self) -> None:
         """Begin a page, also one without text."""
@@ -77,14 +121,20 @@ class Composition:
         """Add a note about guessed or unreadable parts of the file."""
         self._notes.append(Note(code=code, message=message))
 
-    def document(self, parsed: ParsedDocument, *, title: str | None = None, under: int = 0) -> None:
+    def document(
+        self, parsed: ParsedDocument, *, title: str | None = None, under: int = 0, attachment: str | None = None
+    ) -> None:
         """Add a parsed document as a block with its headings and notes.
 
         Args:
             parsed: the document.
             title: its heading if it has none.
             under: level of the heading that contains its own headings.
+            attachment: its name where it is one; it becomes a section.
         """
+        before = self._length
+        if attachment:
+            self.heading(under, attachment)
         if title and not parsed.headings:
             self.heading(1, title)
         start = self._add(parsed.text, _BLOCK_SEPARATOR)
@@ -96,6 +146,12 @@ class Composition:
             replace(table, start=start + table.start, end=start + table.end, body=start + (table.body or table.start))
             for table in parsed.tables
         ]
+        places = [
+            place._replace(start=start + place.start, end=min(start + place.end, self._length))
+            for place in parsed.places
+        ]
+        for place in _attached(places, before, self._length, attachment) if attachment else places:
+            self._add_place(place)
 
     def parsed(self, media_type: str, title: str | None) -> ParsedDocument:
         """Return the composed document."""
@@ -107,6 +163,7 @@ class Composition:
             pages=tuple(self._pages),
             notes=tuple(self._notes),
             tables=tuple(self._tables),
+            places=tuple(self._places),
         )
 
     def _add(self, text: str, separator: str) -> int:
@@ -118,3 +175,15 @@ class Composition:
         # Characters are at most the bytes; the end is checked in bytes.
         self._limits.check_text(self._length)
         return self._length - len(text)
+
+
+def _attached(places: Sequence[PlaceSpan], start: int, end: int, attachment: str) -> Iterator[PlaceSpan]:
+    """Yield the places of an attachment, without gaps, with its name."""
+    for place in places:
+        if start + len(_BLOCK_SEPARATOR) < place.start:
+            yield PlaceSpan(start, place.start, attachment=attachment)
+        name = f"{attachment} / {place.attachment}" if place.attachment else attachment
+        yield place._replace(attachment=name)
+        start = place.end
+    if start < end:
+        yield PlaceSpan(start, end, attachment=attachment)

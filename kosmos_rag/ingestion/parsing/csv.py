@@ -15,6 +15,7 @@ from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.decode import decode
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.sheets import Sheet
 from kosmos_rag.ingestion.parsing.tables import one_line
 
 _SEPARATORS = "\t;,|"
@@ -44,7 +45,7 @@ def parse_csv(data: bytes, limits: OutputLimits, *, media_type: str) -> ParsedDo
     except csv.Error:
         return ParsedDocument(text=text, media_type=media_type)
     composition = Composition(limits)
-    composition.sheet(rows)
+    composition.sheet(Sheet(rows=rows))
     return composition.parsed(media_type, None)
 
 

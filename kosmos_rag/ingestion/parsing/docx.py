@@ -81,8 +81,10 @@ def _add_blocks(composition: Composition, blocks: "Iterable[_Block]") -> None:
             composition.document(block)
         elif block.level:
             composition.heading(block.level, block.text)
-        else:
+        elif block.is_note:
             composition.block(block.text)
+        else:
+            composition.paragraph(block.text)
 
 
 def _open(data: bytes) -> Any:
@@ -113,6 +115,8 @@ class _Paragraph:
     level: int = 0
     """Of a heading; 0 for no heading."""
     is_caption: bool = False
+    is_note: bool = False
+    """A note, a comment or the data of a chart: it is not counted among the paragraphs."""
 
 
 _Block = _Paragraph | Table | ParsedDocument
@@ -148,7 +152,7 @@ class _Reader:
                 elif block:
                     yield block
             for content in self._texts.take_contents():
-                yield _Paragraph(text=content) if isinstance(content, str) else content
+                yield _Paragraph(text=content, is_note=True) if isinstance(content, str) else content
         if caption:
             yield caption
 

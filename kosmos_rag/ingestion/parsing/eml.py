@@ -10,6 +10,7 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing import media_types, mime
 from kosmos_rag.ingestion.parsing.armor import strip_armor
+from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.cms import signed_content
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.decode import Decoded
@@ -183,8 +184,8 @@ class _Mail:
             except ParseError as error:
                 self._note(error, f"the attachment {name!r}")
                 continue
-            self._composition.heading(level, name)
-            self._composition.document(replace(parsed, text=parsed.text.rstrip()), under=level)
+            document = replace(parsed, text=parsed.text.rstrip())
+            self._composition.document(document, under=level, attachment=clean_title(name))
 
     def _note(self, error: ParseError, subject: str) -> None:
         if error.code != "empty":

@@ -2,17 +2,17 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.core.types import Heading, ParsedDocument, TableSpan
+from kosmos_rag.core.types import Heading, ParsedDocument, PlaceSpan, TableSpan
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.confluence import IS_STORAGE, to_html
 from kosmos_rag.ingestion.parsing.decode import decode
-from kosmos_rag.ingestion.parsing.html_inline import Bullets, mark_of_script, picture_text
+from kosmos_rag.ingestion.parsing.html_inline import Bullets, find_anchor, mark_of_script, picture_text
 from kosmos_rag.ingestion.parsing.html_tables import TableReader
 from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
 from kosmos_rag.ingestion.parsing.tables import Table, render
@@ -75,15 +75,23 @@ def parse_html(data: bytes, limits: OutputLimits = UNLIMITED, *, is_page: bool =
     reader = _Reader(tree, hidden, limits)
     if tree.body is not None:
         _walk(tree.body, reader.enter, reader.leave)
+    text = reader.text()
     title = tree.css_first("head > title")
     return ParsedDocument(
-        text=reader.text(),
+        text=text,
         media_type=media_types.HTML,
         title=(clean_title(title.text()) if title else None)
         or next((h.title for h in reader.headings if h.level == 1), None),
         headings=tuple(reader.headings),
         tables=tuple(reader.tables),
+        places=tuple(_anchored(reader.anchors, len(text))) if is_page else (),
     )
+
+
+def _anchored(anchors: Sequence[tuple[int, str]], end: int) -> Iterator[PlaceSpan]:
+    """Return a place for the text from each anchor to the next."""
+    ends = [*(start for start, _ in anchors[1:]), end]
+    return (PlaceSpan(start, last, anchor=anchor) for (start, anchor), last in zip(anchors, ends, strict=False))
 
 
 def _refuse_costly(source: str) -> None:
@@ -194,6 +202,8 @@ class _Reader:
     def __init__(self, tree: "LexborHTMLParser", hidden: set[int], limits: OutputLimits) -> None:
         self.headings: list[Heading] = []
         self.tables: list[TableSpan] = []
+        self.anchors: list[tuple[int, str]] = []
+        """Start and anchor of the headings that have one."""
         self._lines = _Lines()
         self._hidden = hidden
         self._bullets = Bullets()
@@ -252,7 +262,7 @@ class _Reader:
     def leave(self, node: "LexborNode") -> None:
         tag = node.tag or ""
         if self._heading and self._heading.node == node.mem_id:
-            self._close_heading(self._heading, _HEADINGS[tag])
+            self._close_heading(self._heading, _HEADINGS[tag], node)
         elif tag == "li":
             self._lines.bullet = ""
         elif tag in _LISTS:
@@ -262,11 +272,13 @@ class _Reader:
         if tag in _BREAKS:
             self._lines.end_line(_BREAKS[tag])
 
-    def _close_heading(self, heading: _OpenHeading, level: int) -> None:
+    def _close_heading(self, heading: _OpenHeading, level: int, node: "LexborNode") -> None:
         added = "".join(self._lines.pieces[heading.pieces :])
         if title := clean_title(added):
             start = heading.length + len(added) - len(added.lstrip())
             self.headings.append(Heading(level=level, title=title, start=start))
+            if anchor := find_anchor(node):
+                self.anchors.append((start, anchor))
         self._heading = None
 
     def _add_tables(self, node: "LexborNode") -> bool:

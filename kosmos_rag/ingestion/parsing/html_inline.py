@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
 _NUMBER = re.compile(r"-?\d{1,6}")
+_ANCHOR = re.compile(r"[^\s\x00-\x1f\ud800-\udfff]{1,200}")
+_SECTIONS = frozenset({"section", "article", "div", "header"})
+_LINKS = frozenset({"a"})
 _FILE_NAME = re.compile(r"\S+\.(?:avif|bmp|gif|jpe?g|png|svg|tiff?|webp)", re.IGNORECASE)
 
 
@@ -63,3 +66,26 @@ def picture_text(node: "LexborNode") -> str:
     """Return the alternative text of a picture, without file names."""
     text = (node.attributes.get("alt") or "").strip()
     return "" if _FILE_NAME.fullmatch(text) else text
+
+
+def find_anchor(heading: "LexborNode") -> str | None:
+    """Return the anchor that a link to a heading names.
+
+    It is an identifier of the heading, of an element inside it, of the section that it begins, or of an empty link
+    before it.
+    """
+    before = heading.prev
+    while before is not None and not before.is_element_node and not (before.text_content or "").strip():
+        before = before.prev
+    around = heading.parent if before is None else before
+    wanted = _SECTIONS if before is None else _LINKS
+    nodes = [
+        heading,
+        heading.css_first("[id], a[name]"),
+        around if around is not None and around.tag in wanted else None,
+    ]
+    for node in nodes:
+        names = {} if node is None else node.attributes
+        if _ANCHOR.fullmatch(anchor := names.get("id") or names.get("name") or ""):
+            return anchor
+    return None

@@ -16,6 +16,7 @@ from kosmos_rag.ingestion.parsing.archive import refuse_doctype, screen
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.sheets import Sheet
 from kosmos_rag.ingestion.parsing.table_builder import MAX_COLUMNS, Cell, TableBuilder
 from kosmos_rag.ingestion.parsing.tables import one_line
 
@@ -103,20 +104,29 @@ class _Reader:
             self._composition.block(bullet + text)
 
     def _add_table(self, table: Element) -> None:
-        rows = [row for row in table.iter(_ROW) if row.get(f"{_TABLE}visibility") is None]
         if self._is_sheet:
-            name = table.get(f"{_TABLE}name") or ""
-            texts = [
-                [cell.text for cell in self._cells(row)] for row in _repeated(rows, f"{_TABLE}number-rows-repeated")
-            ]
-            if any(map(any, texts)):
-                self._composition.heading(1, name)
-                self._composition.sheet(texts)
+            self._add_sheet(table)
             return
         builder = TableBuilder()
-        for row in rows:
+        for row in _visible_rows(table):
             builder.add_row(self._cells(row))
         self._composition.table(builder.build())
+
+    def _add_sheet(self, table: Element) -> None:
+        rows: list[list[str]] = []
+        numbers: list[int] = []
+        last = 0
+        for row in table.iter(_ROW):
+            count = max(1, _integer(row.get(f"{_TABLE}number-rows-repeated")))
+            if _is_visible(row):
+                cells = [cell.text for cell in self._cells(row)]
+                kept = min(count, _MOST_REPEATS)
+                rows += [cells] * kept
+                numbers += range(last + 1, last + kept + 1)
+            last += count
+        if any(map(any, rows)):
+            name = clean_title(table.get(f"{_TABLE}name") or "")
+            self._composition.sheet(Sheet(rows=rows, name=name, row_numbers=numbers))
 
     def _cells(self, row: Element) -> Iterator[Cell]:
         cells = [element for element in row if element.tag in _CELLS]
@@ -156,6 +166,14 @@ class _Reader:
         text = one_line(" ".join(body.itertext())) if body is not None else ""
         self._notes.append(f"{mark} {text}")
         return mark
+
+
+def _visible_rows(table: Element) -> Iterator[Element]:
+    return (row for row in table.iter(_ROW) if _is_visible(row))
+
+
+def _is_visible(row: Element) -> bool:
+    return row.get(f"{_TABLE}visibility") is None
 
 
 def _outermost(root: Element, tags: Iterable[str]) -> Iterator[Element]:

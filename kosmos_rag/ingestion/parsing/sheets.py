@@ -5,9 +5,10 @@ Blank rows and columns separate them.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from kosmos_rag.core.types.places import cell_range
 from kosmos_rag.ingestion.parsing.table_headers import NO_SPANS, Rows, Spans, find_header, is_label
 from kosmos_rag.ingestion.parsing.tables import Table
 
@@ -19,6 +20,67 @@ _SAMPLED_ROWS = 50
 
 _RowSpans = Mapping[int, Sequence[tuple[int, int]]]
 """Column and number of columns of each merged cell, by row."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SheetText:
+    """A text of a sheet: each row is a line."""
+
+    text: str
+    row: int
+    """Of its first line."""
+    column: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sheet:
+    """The cells of a sheet, and their numbers in the file."""
+
+    rows: Rows
+    """Texts by row and column."""
+    spans: Spans = field(default_factory=dict)
+    """Number of columns of a merged cell, by row and column."""
+    name: str | None = None
+    row_numbers: Sequence[int] | None = None
+    """Number of each row in the file, from 1; None where no row is left out."""
+    column_numbers: Sequence[int] | None = None
+    """Number of each column in the file, from 1; None where no column is left out."""
+
+    def cells_of(self, part: Table | SheetText, lines: tuple[int, int]) -> str | None:
+        """Return the cells of some rows, such as `B12:D12`.
+
+        None where they are empty.
+
+        Args:
+            part: a part of the sheet.
+            lines: rows of the part, half open.
+        """
+        if isinstance(part, SheetText):
+            (first, last), left, right = lines, part.column, part.column
+            top, bottom = part.row + first, part.row + last - 1
+        else:
+            filled = [
+                (row, column, column + part.spans.get((row, column), 1) - 1)
+                for row in range(*lines)
+                for column, cell in enumerate(part.rows[row])
+                if cell
+            ]
+            if not filled or part.position is None:
+                return None
+            row, column = part.position
+            top, bottom = row + filled[0][0], row + filled[-1][0]
+            left, right = column + min(cell[1] for cell in filled), column + max(cell[2] for cell in filled)
+        numbers, columns = self.row_numbers, self.column_numbers
+        return cell_range(
+            numbers[top] if numbers else top + 1,
+            _number(columns, left),
+            numbers[bottom] if numbers else bottom + 1,
+            _number(columns, right),
+        )
+
+
+def _number(numbers: Sequence[int] | None, index: int) -> int:
+    return index + 1 if numbers is None or index >= len(numbers) else numbers[index]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,31 +110,31 @@ class _Block:
         }
 
 
-def sheet_parts(rows: Rows, spans: Spans) -> Iterator[Table | str]:
+def sheet_parts(sheet: Sheet) -> Iterator[Table | SheetText]:
     """Yield the tables of a sheet and the texts between them.
 
     They are ordered from top to bottom and left to right.
 
     A short text above a table is its caption. A block without a header, below a table and in its columns, continues it.
-
-    Args:
-        rows: Texts by row and column of the sheet.
-        spans: Number of columns of a merged cell, by row and column.
     """
     by_row: dict[int, list[tuple[int, int]]] = {}
-    for (row, column), width in spans.items():
+    for (row, column), width in sheet.spans.items():
         by_row.setdefault(row, []).append((column, width))
-    text = ""
-    for block in _join_continued(_blocks(rows, by_row), by_row):
+    text: SheetText | None = None
+    for block in _join_continued(_blocks(sheet.rows, by_row), by_row):
         if block.width > 1:
-            caption = text if len(text) <= _MAX_CAPTION_CHARS and not _NOTE.match(text) else ""
-            yield from [text] if text and not caption else []
-            yield from _table_parts(block, by_row, caption)
-            text = ""
+            is_caption = text is not None and len(text.text) <= _MAX_CAPTION_CHARS and not _NOTE.match(text.text)
+            yield from [text] if text and not is_caption else []
+            yield from _table_parts(block, by_row, text.text if text and is_caption else "")
+            text = None
         else:
             yield from [text] if text else []
-            text = "\n".join(row[0] for row in block.rows)
+            text = _text(block)
     yield from [text] if text else []
+
+
+def _text(block: _Block) -> SheetText:
+    return SheetText(text="\n".join(row[0] for row in block.rows), row=block.top, column=block.left)
 
 
 def _blocks(rows: Rows, spans: _RowSpans) -> Iterator[_Block]:
@@ -193,7 +255,7 @@ def _has_values(block: _Block, spans: _RowSpans) -> bool:
     return not header.count and not header.columns
 
 
-def _table_parts(block: _Block, spans: _RowSpans, caption: str) -> Iterator[Table | str]:
+def _table_parts(block: _Block, spans: _RowSpans, caption: str) -> Iterator[Table | SheetText]:
     """Yield a table and the notes in its last rows.
 
     In a row with a note only the first column has text.
@@ -203,6 +265,6 @@ def _table_parts(block: _Block, spans: _RowSpans, caption: str) -> Iterator[Tabl
         end -= 1
     if end < 2:
         end = len(block.rows)
-    yield Table(rows=block.rows[:end], spans=block.spans(spans), caption=caption)
+    yield Table(rows=block.rows[:end], spans=block.spans(spans), caption=caption, position=(block.top, block.left))
     if end < len(block.rows):
-        yield "\n".join(row[0] for row in block.rows[end:])
+        yield _text(replace(block, top=block.top + end, rows=block.rows[end:]))

@@ -36,6 +36,8 @@ class Table:
     header_columns: int = 0
     """1 where the first column names the rows of a table without header rows: `Founded: 1815`."""
     caption: str = ""
+    position: tuple[int, int] | None = None
+    """Row and column of its first cell in the sheet, from 0; None where it is no part of a sheet."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +50,8 @@ class TableText:
     """Caption and names of the columns, where the table has them: what a row may need to be understood."""
     body: int
     """Where the rows begin in the text."""
+    rows: tuple[tuple[int, int], ...]
+    """Rows of the table of each line of the text, half open; those of the header for its names and caption."""
 
     def span(self, start: int) -> TableSpan:
         """Return the span of the table in a document.
@@ -77,17 +81,28 @@ def render(table: Table, limits: OutputLimits) -> TableText:
     caption = "\n".join(filter(None, dict.fromkeys([one_line(table.caption), *titles])))
     levels = _name_levels(table, header)
     header_line = _join(_join_levels(levels))
-    lines = [line for line in (caption, header_line) if line]
+    above = header.first + header.count
+    lines = [line for text in (caption, header_line) if text for line in text.split("\n")]
+    rows = [(0, above)] * len(lines)
     body = size = sum(len(line) + 1 for line in lines)
     limits.check_text(size)
-    for line in _row_lines(table, header, _join_levels([[name[:_MAX_NAME_CHARS] for name in row] for row in levels])):
+    short = _join_levels([[name[:_MAX_NAME_CHARS] for name in row] for row in levels])
+    for index, line in enumerate(_row_lines(table, header, short), start=above):
         size += len(line) + 1
         limits.check_text(size)
         if line or lines[-1:] != [""]:
             lines.append(line)
+            rows.append((index, index + 1))
     context = (clean_title(caption), clean(header_line[:MAX_NAMES_CHARS]))
-    text = clean("\n".join(lines)).strip("\n")
-    return TableText(text=text, context=tuple(filter(None, context)), body=min(body, len(text)))
+    joined = clean("\n".join(lines))
+    text = joined.strip("\n")
+    blank = len(joined) - len(joined.lstrip("\n"))
+    return TableText(
+        text=text,
+        context=tuple(filter(None, context)),
+        body=min(body, len(text)),
+        rows=tuple(rows[blank : blank + text.count("\n") + 1]),
+    )
 
 
 def _header(table: Table) -> HeaderRows:

@@ -9,9 +9,11 @@ from typing import Any
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.number_format import plain, show
+from kosmos_rag.ingestion.parsing.sheets import Sheet
 from kosmos_rag.ingestion.parsing.tables import one_line
 
 _GENERAL = "General"
@@ -58,13 +60,12 @@ def _add_sheet(composition: Composition, workbook: Any, sheet: Any, *, hidden_ce
         for number in range(sheet.nrows)
     ]
     if any(map(any, rows)):
-        composition.heading(1, sheet.name)
         spans = {
             (top, left): right - left
             for top, _, left, right in sheet.merged_cells
             if right - left > 1 and top < len(rows) and left < len(rows[top])
         }
-        composition.sheet(rows, spans)
+        composition.sheet(Sheet(rows=rows, spans=spans, name=clean_title(sheet.name)))
 
 
 def _is_hidden(sheet: Any, number: int) -> bool:

@@ -20,6 +20,7 @@ from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.number_format import plain, show
+from kosmos_rag.ingestion.parsing.sheets import Sheet
 from kosmos_rag.ingestion.parsing.table_builder import MAX_COVERED, repeated
 from kosmos_rag.ingestion.parsing.tables import one_line
 
@@ -52,8 +53,7 @@ def parse_xlsx(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False)
                 reader = _SheetReader(sheet, formats, limits)
                 reader.read(hidden_cells=hidden_cells)
                 if any(map(any, reader.rows)):
-                    composition.heading(1, sheet.title)
-                    composition.sheet(reader.rows, reader.spans)
+                    composition.sheet(reader.content)
         return composition.parsed(media_types.XLSX, clean_title(workbook.properties.title or ""))
 
 
@@ -96,6 +96,18 @@ class _SheetReader:
         self._formats = formats
         self._limits = limits
         self._numbers: list[int] = []
+        self._columns: list[int] | None = None
+
+    @property
+    def content(self) -> Sheet:
+        """The cells that were read."""
+        return Sheet(
+            rows=self.rows,
+            spans=self.spans,
+            name=clean_title(self._sheet.title),
+            row_numbers=self._numbers,
+            column_numbers=self._columns,
+        )
 
     def read(self, *, hidden_cells: bool) -> None:
         from openpyxl.worksheet._reader import WorkSheetParser
@@ -171,6 +183,9 @@ class _SheetReader:
     def _remove_columns(self, hidden: Sequence[int]) -> None:
         if not hidden:
             return
+        left_out = set(hidden)
+        widest = max(map(len, self.rows), default=0)
+        self._columns = [column + 1 for column in range(widest) if column not in left_out]
         for row in self.rows:
             for column in reversed(hidden):
                 del row[column : column + 1]

@@ -118,6 +118,7 @@ def _texts(reply: ParsedDocument) -> Iterator[str]:
     yield from (reply.text, reply.title or "", *(heading.title for heading in reply.headings))
     yield from (text for note in reply.notes for text in (note.code, note.message))
     yield from (text for table in reply.tables for text in table.context)
+    yield from (text for span in reply.places for text in span if isinstance(text, str))
     for value in reply.metadata.values():
         yield from [value] if isinstance(value, str) else value
 

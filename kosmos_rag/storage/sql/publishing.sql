@@ -144,22 +144,24 @@ SELECT t.tenant_id, u.version_id, u.id, u.number, u.content_hash, u.fingerprint,
 -- name: insert_chunks
 INSERT INTO kosmos.chunks (tenant_id, id, document_id, version_id, chunk_index, start_offset, end_offset, line_start,
                            line_end, page_start, page_end, section, text, tokens, chunker, fallback_reason, acl,
-                           tsv, length, collection, sequence, parent_start, parent_end, table_context)
+                           tsv, length, collection, sequence, parent_start, parent_end, table_context,
+                           place_spans)
 SELECT t.tenant_id, u.id, u.document_id, u.version_id, u.chunk_index, u.start_offset, u.end_offset, u.line_start,
        u.line_end, nullif(u.page_start, 0), nullif(u.page_end, 0), string_to_array(u.section, chr(31)), u.text,
        u.tokens, u.chunker, nullif(u.fallback_reason, ''), u.acl::text[], u.tsv, u.length, %(collection)s, u.sequence,
        CASE WHEN u.parent_end > 0 THEN u.parent_start END, nullif(u.parent_end, 0),
-       string_to_array(u.table_context, chr(31))
+       string_to_array(u.table_context, chr(31)), u.place_spans::jsonb
   FROM kosmos.tenants t
  CROSS JOIN unnest(%(id)b::uuid[], %(document_id)b::uuid[], %(version_id)b::uuid[], %(chunk_index)b::integer[],
                    %(start_offset)b::integer[], %(end_offset)b::integer[], %(line_start)b::integer[],
                    %(line_end)b::integer[], %(page_start)b::integer[], %(page_end)b::integer[], %(section)b::text[],
                    %(text)b::text[], %(tokens)b::integer[], %(chunker)b::text[], %(fallback_reason)b::text[],
                    %(acl)b::text[], %(tsv)b::tsvector[], %(length)b::integer[], %(sequence)b::integer[],
-                   %(parent_start)b::integer[], %(parent_end)b::integer[], %(table_context)b::text[])
+                   %(parent_start)b::integer[], %(parent_end)b::integer[], %(table_context)b::text[],
+                   %(place_spans)b::text[])
        AS u (id, document_id, version_id, chunk_index, start_offset, end_offset, line_start, line_end, page_start,
              page_end, section, text, tokens, chunker, fallback_reason, acl, tsv, length, sequence, parent_start,
-             parent_end, table_context)
+             parent_end, table_context, place_spans)
  WHERE t.tenant_id = %(tenant_id)s
 
 -- name: insert_unsegmented_terms

@@ -295,7 +295,7 @@ SELECT clock_timestamp()
 
 -- name: passages
 -- Columns are named like the fields of Passage; `principals` are those of the readers that this reader holds.
-SELECT * FROM kosmos.passages(%(tenant_id)s, %(chunk_ids)s::uuid[])
+SELECT * FROM kosmos.located_passages(%(tenant_id)s, %(chunk_ids)s::uuid[])
 
 -- name: version_text
 -- The text between two offsets of a version, and its pages: neighbouring chunks without the overlap twice, or a section.

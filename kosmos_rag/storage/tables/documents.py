@@ -129,6 +129,7 @@ chunks = Table(
     column("parent_start", Integer, null=True),  # the span that is shown for it, where that is more than its own
     column("parent_end", Integer, null=True),
     column("table_context", ARRAY(Text)),  # caption and names of columns of the table that it begins within
+    column("place_spans", JSONB),  # places of its text in the file: the fields of each PlaceSpan
     PrimaryKeyConstraint("tenant_id", "id"),
     UniqueConstraint("tenant_id", "version_id", "chunk_index"),
     UniqueConstraint("tenant_id", "collection", "sequence"),

@@ -57,6 +57,7 @@ PUBLISHED = {
     "0017_public_rows.py": "942e53d56bdf26cde30202cb5d0848ccc5d32d921662718d9431eea47ddd3cb0",
     "0018_kept_plans.py": "93df70e1edc9acf14d3b89f1b59a63c6b162a4debca889a3e222458dfb382703",
     "0019_reasons_of_ratings.py": "776bfb76255abd2e427f5738fc418e29ed370b3a52cc267341d7eb9f34b195f4",
+    "0020_places.py": "8fd917eef0b6dd233f40fd25dce5174be61d2f021214a6c00b80048b71473e60",
 }
 
 

@@ -1,20 +1,36 @@
 """Publishing a batch: into several spaces, under leases, with etags."""
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from email.message import EmailMessage
+from io import BytesIO
 from typing import Any, Self
 from uuid import UUID
 
+import docx
 import numpy as np
+import openpyxl
 import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import LeaseLost
-from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, Note, Outcome, ParsedDocument, Space
+from kosmos_rag.core.types import (
+    DEFAULT_COLLECTION,
+    EVERYONE,
+    Chunk,
+    Citation,
+    Note,
+    Outcome,
+    ParsedDocument,
+    Place,
+    Space,
+    sha256_of,
+)
 from kosmos_rag.core.types.serialize import to_dict
 from kosmos_rag.ingestion.discovery import PendingDocument
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id
@@ -135,6 +151,55 @@ def test_publish__a_chunk_of_a_table_is_found_and_shown_with_its_header(settings
         lines = acme.read_lines(hit.document_id)
         assert lines is not None
         assert lines.text[hit.start : hit.end] == hit.text
+
+
+def test_publish__places_reach_hits_citations_and_sentences(settings: Settings) -> None:
+    workbook = openpyxl.Workbook()
+    workbook.active.title = "Plan prices"
+    for row in (["Plan", "Seats", "Price"], *([f"Plan {number}", number, 100 * number] for number in range(1, 60))):
+        workbook.active.append(["", *row])
+    written, saved = docx.Document(), BytesIO()
+    workbook.save(saved)
+    written.add_heading("Leave", 1)
+    written.add_paragraph("Leave is paid.")
+    written.add_paragraph("Unused days of leave expire in March.")
+    document = BytesIO()
+    written.save(document)
+    mail = EmailMessage()
+    mail["Subject"] = "The offer"
+    mail.set_content("Please see the file.")
+    mail.add_attachment("The tender closes on the last Friday of June.", filename="tender.txt")
+    page = b"<body><h1>Guide</h1><p>Read it.</p><h2 id='backup'>Copies</h2><p>Backups run at night.</p></body>"
+    sources = {"plans.xlsx": saved.getvalue(), "leave.docx": document.getvalue(), "offer.eml": mail.as_bytes()}
+    sources |= {"https://example.org/guide.html": page}
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        acme = engine.tenant("acme")
+        report = acme.ingest([SourceDocument(source=name, data=data) for name, data in sources.items()], prune=False)
+        assert not report.failed
+        paragraph, attachment, anchor = [
+            next(one.citation for one in acme.answer(question).sentences if words in one.text)
+            for question, words in (
+                ("When do unused days of leave expire?", "expire"),
+                ("When does the tender close?", "closes"),
+                ("When do backups run?", "night"),
+            )
+        ]
+        assert paragraph.place == Place(paragraphs=(2, 2))
+        assert paragraph.location == "Leave | paragraph 2"
+        assert attachment.place == Place(attachment="tender.txt")
+        assert anchor.place == Place(anchor="backup")
+        for citation in (paragraph, attachment, anchor):
+            lines = acme.read_lines(citation.document_id)
+            assert lines is not None
+            assert sha256_of(lines.text[citation.start : citation.end]) == citation.quote_sha256
+            assert Citation.from_dict(json.loads(json.dumps(citation.to_dict()))).place == citation.place
+        (passage,) = acme.context("price of Plan 57", k=1).passages
+        assert passage.citation.location.startswith("'Plan prices'!B")
+        assert passage.citation.location.endswith(":D60")
+        start = passage.start + passage.text.index("Plan: Plan 57;")
+        row = replace(passage.citation, start=start, end=start + 20)
+        assert row.location == "'Plan prices'!B58:D58"
+        assert row.to_dict()["place"]["cells"] == "B58:D58"
 
 
 class ClockAhead(datetime):

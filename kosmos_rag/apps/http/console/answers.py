@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from urllib.parse import quote as quote_url
 
 from markupsafe import Markup
 
@@ -18,7 +19,7 @@ from kosmos_rag.apps.http.console.markdown import (
 from kosmos_rag.apps.http.console.rendering import render
 from kosmos_rag.apps.http.errors import problem_document, public_detail
 from kosmos_rag.apps.http.streaming import format_event, report_early_end
-from kosmos_rag.core.types import Answer, AnswerEvent, AnswerPiece, AnswerSources, Citation, ContextPassage, Turn
+from kosmos_rag.core.types import Answer, AnswerEvent, AnswerPiece, AnswerSources, Citation, ContextPassage, Place, Turn
 
 _NEAREST = 3
 """Passages that a refusal shows."""
@@ -27,6 +28,8 @@ _CERTAIN_SIMILARITY = 0.7
 _UPDATE_S = 0.08
 """Shortest time between two updates of an answer that is being written."""
 
+_SHOWN_PLACES = 3
+"""Places of cited sentences that a source shows."""
 _Quote = tuple[Citation, bool]
 """A quoted span, and whether its place is certain."""
 
@@ -41,6 +44,8 @@ class Source:
     place: str
     text: str
     href: str
+    web_address: str | None
+    """Of the web page at the nearest heading; None for other sources."""
     cited: bool
     """Whether a sentence of the answer cites it."""
 
@@ -117,11 +122,25 @@ def _sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[_
             marker=citation.marker,
             title=citation.title,
             source=citation.source,
-            place=place(citation),
+            place=_cited_places(citation, [quote for quote, _ in quotes.get(citation.index, ())]),
             text=passage.text,
             href=_url(citation, quotes),
+            web_address=_web_address(citation),
             cited=citation.index in quotes,
         )
+
+
+def _cited_places(citation: Citation, quotes: Sequence[Citation]) -> str:
+    """Return the places of cited sentences, else that of the passage."""
+    places = dict.fromkeys(place(cited) for cited in quotes[:_SHOWN_PLACES] or [citation])
+    return "; ".join(filter(None, places))
+
+
+def _web_address(citation: Citation) -> str | None:
+    if not citation.source.startswith(("http://", "https://")):
+        return None
+    anchor = citation.place.anchor if citation.place else None
+    return f"{citation.source.partition('#')[0]}#{quote_url(anchor, safe='%')}" if anchor else citation.source
 
 
 def _url(citation: Citation, quotes: Mapping[int, Sequence[_Quote]]) -> str:
@@ -132,13 +151,17 @@ def _url(citation: Citation, quotes: Mapping[int, Sequence[_Quote]]) -> str:
 
 
 def place(citation: Citation) -> str:
-    """Return page and section of a citation, as readers name them."""
-    section = f"section {citation.section[-1]}" if citation.section and citation.section[-1] != citation.title else ""
+    """Return the place of a citation in words."""
+    found = citation.place or Place()
+    named = (citation.title, found.sheet, found.attachment)
+    section = f"section {citation.section[-1]}" if citation.section and citation.section[-1] not in named else ""
+    container = replace(found, cells=None, paragraphs=None).words
+    exact = replace(found, attachment=None, sheet=None).words
     page = ""
     if citation.page_start is not None:
         last = citation.page_end or citation.page_start
         page = f"page {last}" if last == citation.page_start else f"pages {citation.page_start} to {last}"
-    return ", ".join(filter(None, (page, section)))
+    return ", ".join(filter(None, (page, container, section, exact)))
 
 
 def _unsupported(answer: Answer, markers: Iterable[str]) -> list[Span]:

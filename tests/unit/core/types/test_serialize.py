@@ -25,7 +25,18 @@ from kosmos_rag.core.types.serialize import Serializable, from_dict, json_schema
 from kosmos_rag.engine.tenant import Tenant
 from tests.unit.core.test_explanation import FOUND
 
-LOCATION = {"document_id", "version_id", "version", "source", "title", "section", "span", "lines", "pages", "location"}
+LOCATION = {
+    "document_id",
+    "version_id",
+    "version",
+    "source",
+    "title",
+    "section",
+    "span",
+    "lines",
+    "pages",
+    "location",
+} | {"place"}
 PASSAGE = LOCATION | {
     *(
         "rank",
