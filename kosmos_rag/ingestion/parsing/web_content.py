@@ -27,6 +27,7 @@ _FRAME_TAGS = (
 )
 _NAMED = ", ".join(f'[class*="{name}" i], [id*="{name}" i]' for name in _FRAME_NAMES.split())
 _FRAME_NAME = re.compile(rf"(?<![a-z])(?:{_FRAME_NAMES.replace(' ', '|')})", re.IGNORECASE)
+_LETTERS = re.compile(r"[^\W_]+")
 _MAIN = ("[itemprop=articleBody]", "article", "main, [role=main]")
 """Elements that call themselves the content, the narrowest first."""
 
@@ -48,6 +49,15 @@ _SHORTEST_PROSE = 30
 """Characters of text that is no link in a block, from which on it is prose."""
 _MOST_IN_FRAME = 0.3
 """Share of the page's prose from which on a name is that of content: `comment` in a forum."""
+_COMMENTS = frozenset({"comment", "disqus"})
+_MOST_IN_COMMENTS = 0.7
+"""The same for comments, where an article is left without them."""
+_SHORTEST_ARTICLE = 1_000
+"""Characters of prose that are an article with comments, and no post of a forum."""
+_LISTS = frozenset({"ul", "ol"})
+_FEWEST_TEASERS = 5
+_SHARE_OF_TEASERS = 0.6
+"""Share of the items of a list that have a linked heading, from which on it is one of teasers."""
 _SMALL = 200
 """Characters up to which what is named as no content is none, whatever its share."""
 _LEAST_BESIDE_FRAME = 0.1
@@ -126,6 +136,7 @@ def find_boilerplate(tree: "LexborHTMLParser", hidden: Collection[int]) -> set[i
     if not names and root.links < _FEW_LINKS * root.text:
         return set()
     is_clear = _drop_frame(root, names)
+    _drop_teasers(root)
     _count(root)
     frame = _dropped(root) if root.text >= least else set()
     main = _main(tree, root)
@@ -201,7 +212,7 @@ def _drop_frame(root: _Block, names: Mapping[int, str]) -> bool:
     while pending:
         block = pending.pop()
         name = names.get(block.node)
-        if name and not block.has_title and (block.text <= _SMALL or block.prose <= _MOST_IN_FRAME * root.prose):
+        if name and not block.has_title and (block.text <= _SMALL or block.prose <= _most_prose(name, root.prose)):
             groups[name].append(block)
         else:
             pending.extend(block.children)
@@ -215,6 +226,32 @@ def _drop_frame(root: _Block, names: Mapping[int, str]) -> bool:
     return True
 
 
+def _drop_teasers(root: _Block) -> None:
+    """Drop lists whose items mostly have a linked heading.
+
+    They are teasers of other pages. They are kept if little prose is left.
+    """
+    _count(root)
+    lists = [block for block in root.kept() if block.tag in _LISTS and _is_teasers(block)]
+    outer = [block for block in lists if not any(other in lists for other in block.ancestors())]
+    if root.prose - _prose(outer) >= _SHORTEST_ARTICLE:
+        for block in outer:
+            block.dropped = True
+
+
+def _is_teasers(block: _Block) -> bool:
+    items = [child for child in block.children if child.text]
+    linked = sum(any(inner.tag in _HEADINGS and inner.links for inner in item.kept()) for item in items)
+    return len(items) >= _FEWEST_TEASERS and linked >= _SHARE_OF_TEASERS * len(items)
+
+
+def _most_prose(name: str, total: int) -> float:
+    """Return how much prose a block of this name may have."""
+    if name not in _COMMENTS:
+        return _MOST_IN_FRAME * total
+    return max(_MOST_IN_FRAME * total, min(_MOST_IN_COMMENTS * total, total - _SHORTEST_ARTICLE))
+
+
 def _prose(blocks: Iterable[_Block]) -> int:
     return sum(block.prose for block in blocks)
 
@@ -223,9 +260,24 @@ def _frame_names(tree: "LexborHTMLParser") -> dict[int, str]:
     names = {node.mem_id: node.tag or "" for node in tree.css(_FRAME_TAGS)}
     for node in tree.css(_NAMED):
         attributes = node.attributes
-        if match := _FRAME_NAME.search(f"{attributes.get('class')} {attributes.get('id')}"):
+        identifier = attributes.get("id") or ""
+        if _FRAME_NAME.search(identifier) and _names_heading(identifier, node):
+            identifier = ""
+        if match := _FRAME_NAME.search(f"{attributes.get('class')} {identifier}"):
             names[node.mem_id] = match[0].lower()
     return names
+
+
+def _names_heading(identifier: str, node: "LexborNode") -> bool:
+    """Return whether an identifier was made from the heading of its section.
+
+    `share-a-file` is a section about sharing, and no row of buttons.
+    """
+    heading = node if node.tag in _HEADINGS else node.css_first("h1, h2, h3, h4, h5, h6")
+    if heading is None:
+        return False
+    words = "".join(_LETTERS.findall(identifier.lower()))
+    return len(words) > 1 and "".join(_LETTERS.findall(heading.text().lower())).startswith(words)
 
 
 def _main(tree: "LexborHTMLParser", root: _Block) -> _Block | None:

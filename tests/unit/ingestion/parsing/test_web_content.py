@@ -169,3 +169,38 @@ def test_parse_html__storage_format_of_confluence(source: str) -> None:
         "Runbook\n\nQuery & more\n\nSELECT 1 < 2;\n  -- &amp;\n\nSee Other page and the words .\n\n- Restart"
     )
     assert parsed.media_type == "text/html"
+
+
+ARTICLE = f"<h1>Rivers</h1>{prose(*(f'river{n}' for n in range(16)))}"
+HOME = "<nav><a href='/'>Home</a></nav>"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "<div class='comments'>" + "".join(f"<div>{SENTENCE.format(f'extra{n}')}</div>" for n in range(24)) + "</div>",
+        "<div class='x'><ul>"
+        + "".join(f"<li><div><h3><a href='/{n}'>Page extra{n}</a></h3>{prose(f'extra{n}')}</div>" for n in range(24))
+        + "</ul></div>",
+    ],
+    ids=["comments", "teasers"],
+)
+def test_article__what_is_longer_than_it_is_left_out(rest: str) -> None:
+    text = content_of(f"{HOME}<div><div>{ARTICLE}</div>{rest}</div>")
+    assert "river0" in text
+    assert "river15" in text
+    assert "extra" not in text
+
+
+def test_section__named_by_its_heading_is_content() -> None:
+    sections = "".join(
+        f"<div class='section' id='{name.lower().replace(' ', '-')}'><h2>{name}</h2>{prose(f'part{n}')}</div>"
+        for n, name in enumerate(["Share a file", "Comment on a page", "Login", "Headers of a table", "Menu"])
+    )
+    text = content_of(f"{HOME}<div class='share'><a href='/s'>Tweet this</a></div><div><h1>Guide</h1>{sections}</div>")
+    assert all(f"part{n}" in text for n in range(5))
+    assert "Tweet" not in text
+
+
+def content_of(body: str) -> str:
+    return parse(SourceDocument(source="a.html", data=f"<html><body>{body}</body></html>".encode())).text
