@@ -66,7 +66,7 @@ def _documents(count: int, chunks: int, dimensions: int, space_id: uuid.UUID) ->
             PreparedDocument(
                 id=uuid.uuid4(), version_id=uuid.uuid4(), source=f"doc-{number}", title=f"Document {number}",
                 media_type="text/plain", language="english", metadata={}, acl=(EVERYONE,), content_hash="0" * 64,
-                fingerprint="0" * 64, bytes=len(text), text=text, pages=(), chunks=made, indexed=texts,
+                fingerprint="0" * 64, bytes=len(text), text=text, pages=(), chunks=made, embedded=texts, analysed=texts,
                 vectors={space_id: vectors[number * chunks : (number + 1) * chunks]},
             )
         )  # fmt: skip

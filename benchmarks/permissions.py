@@ -72,7 +72,7 @@ def _documents(owner: TenantRef, count: int, space: Space) -> Iterator[PreparedD
                     page_start=None, page_end=None, tokens=TOKENS, chunker="bench",
                 )
             ],
-            indexed=[text],
+            embedded=[text], analysed=[text],
             vectors={space.id: vector / np.linalg.norm(vector)},
         )  # fmt: skip
 

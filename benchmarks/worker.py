@@ -155,7 +155,7 @@ def measure_documents(
             document = SourceDocument(source=str(file), data=file.read_bytes())
             texts += parts.ingest_pipeline.processor.process(
                 tenant("bench").id, document, ["english", "simple"]
-            ).indexed
+            ).embedded
         model.embed(texts[:64])
         bare, worked = [], []
         for number in range(rounds):

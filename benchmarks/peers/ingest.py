@@ -84,7 +84,7 @@ class Ours:
         chunks = {
             str(uuid.uuid5(version_id(document), str(chunk.chunk_index))): text
             for document in self.documents
-            for chunk, text in zip(document.chunks, document.indexed, strict=True)
+            for chunk, text in zip(document.chunks, document.embedded, strict=True)
         }
         nothing = np.empty((0, 0), dtype=np.float32)
         return Corpus(

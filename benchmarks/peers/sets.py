@@ -55,7 +55,7 @@ class PreparedSet:
 def prepare(evaluation: EvaluationSet, settings: Settings, embedder: Embedder) -> PreparedSet:
     """Chunk and embed a set as ingestion would. Raises IngestionError, ModelUnavailable."""
     documents = _chunked(evaluation, settings, embedder)
-    texts = [text for document in documents for text in document.indexed]
+    texts = [text for document in documents for text in document.embedded]
     chunks = {
         # As publishing names them: questions are answered with these ids.
         str(uuid.uuid5(version_id(document), str(chunk.chunk_index))): document.source.source

@@ -136,7 +136,7 @@ def _documents(block: Block, space_id: uuid.UUID) -> Iterator[PreparedDocument]:
         yield PreparedDocument(
             id=key, version_id=uuid.uuid4(), source=f"bench/{key}", title="", media_type="text/plain",
             language="english", metadata={}, acl=(EVERYONE,), content_hash="0" * 64, fingerprint="0" * 64,
-            bytes=len(whole.encode()), text=whole, pages=(), chunks=chunks, indexed=own,
+            bytes=len(whole.encode()), text=whole, pages=(), chunks=chunks, embedded=own, analysed=own,
             vectors={space_id: vectors[start : start + CHUNKS_A_DOCUMENT]},
         )  # fmt: skip
 

@@ -71,7 +71,7 @@ def pack_unsegmented(
     lengths = np.array([row[1] for row in rows], dtype=np.float64)
     pivots = np.array([row[2] for row in rows])
     weights = sparse_entries([row[3] for row in rows])
-    frequencies = bm25.frequencies(weights.values, bm25.norms(lengths, pivots)[weights.rows])
+    frequencies = bm25.frequencies(weights.values, bm25.norms(lengths, pivots, bm25.STORED_B)[weights.rows])
 
     last = int(sequences[-1]) + 1
     order = np.argsort(weights.lexeme_ids, kind="stable")

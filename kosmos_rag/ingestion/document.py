@@ -39,6 +39,11 @@ PIPELINE_VERSION = 9
 HEADER_TOKENS = 48
 """Tokens of the model's input for title and section; the others are for the chunk."""
 
+_TITLE_WEIGHT = 2
+"""Weight of the title in BM25F, where that of section and text is 1."""
+_MAX_FIELD = 500
+"""Characters of a title and of a section that are analysed: each chunk of the document repeats them."""
+
 
 _CODE = frozenset(
     (
@@ -65,8 +70,10 @@ class ChunkedDocument:
     language: str
     fingerprint: str
     chunks: Sequence[Chunk]
-    indexed: Sequence[str]
-    """The text of each chunk that is embedded and indexed: title, section, text."""
+    embedded: Sequence[str]
+    """Text of each chunk that is embedded: title, section, text."""
+    analysed: Sequence[str]
+    """Text of each chunk whose words are indexed: the title twice, section, text."""
     etag: str | None = None
     """Version of the document at its source, where the source has one."""
     truncated_tokens: int = 0
@@ -262,7 +269,7 @@ def process_document(
         )
         for chunk in chunks
     ]
-    indexed, truncated = embedding_texts(chunk_texts, tokenizer)
+    embedded, truncated = embedding_texts(chunk_texts, tokenizer)
     return ChunkedDocument(
         id=identity,
         source=replace(document, metadata={**parsed.metadata, **document.metadata}),
@@ -271,7 +278,8 @@ def process_document(
         language=text_search_language,
         fingerprint=fingerprint(document, key),
         chunks=chunks,
-        indexed=indexed,
+        embedded=embedded,
+        analysed=[chunk_text.analysed for chunk_text in chunk_texts],
         truncated_tokens=truncated,
         etag=etag,
     )
@@ -289,7 +297,7 @@ def _parse(document: SourceDocument, limits: ParsingSettings) -> ParsedDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChunkText:
-    """The parts of a chunk's indexed text."""
+    """The fields of a chunk."""
 
     title: str
     source: str
@@ -304,10 +312,28 @@ class ChunkText:
         A title that is the file's name is left out: `scan-0042` carries no meaning. So are the names of columns that
         the rows repeat.
         """
-        title = "" if self.title in (PurePath(self.source).stem, self.source) else self.title
-        table = (part for part in self.table_context if not all(f"{name}:" in self.text for name in part.split(" | ")))
-        names = dict.fromkeys([title, *self.section, *table])
+        names = dict.fromkeys([self._title, *self.section, *self._table])
         return " | ".join(name for name in names if name and name not in self.text)
+
+    @property
+    def analysed(self) -> str:
+        """The text whose words are indexed; repetitions are weights of fields.
+
+        Title and section are included also if the chunk contains them: a chunk that begins with its heading has more
+        evidence than one that mentions it.
+        """
+        section = " | ".join(dict.fromkeys(name for name in self.section if name != self._title))
+        table = (part for part in self._table if part not in self.text)
+        fields = [*[self._title[:_MAX_FIELD]] * _TITLE_WEIGHT, section[:_MAX_FIELD], *table, self.text]
+        return "\n".join(field for field in fields if field)
+
+    @property
+    def _title(self) -> str:
+        return "" if self.title in (PurePath(self.source).stem, self.source) else self.title
+
+    @property
+    def _table(self) -> list[str]:
+        return [part for part in self.table_context if not all(f"{name}:" in self.text for name in part.split(" | "))]
 
 
 def embedding_texts(chunk_texts: Sequence[ChunkText], tokenizer: Tokenizer) -> tuple[list[str], int]:

@@ -191,7 +191,7 @@ class Publisher:
                 spaces = writable_spaces(connection, tenant.id)
         first_space = None if spaces else self._embedders.default_space(tenant.id)
         writable = self._embedders.get_writable([first_space] if first_space else spaces, tenant.name)
-        texts = [text for document in documents for text in document.indexed]
+        texts = [text for document in documents for text in document.embedded]
         return _Batch(
             tenant=tenant,
             collection=collection,
@@ -327,7 +327,8 @@ def _prepare(document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) ->
         text=document.parsed.text,
         pages=document.parsed.pages,
         chunks=document.chunks,
-        indexed=document.indexed,
+        embedded=document.embedded,
+        analysed=document.analysed,
         vectors=vectors,
         boxes=document.parsed.boxes,
         original=source.data if document.keeps_original else None,

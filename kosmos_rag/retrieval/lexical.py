@@ -152,6 +152,9 @@ class _UnindexedScan:
             "collection": self.stats.collection,
             "weights": SparseVector(weights, bm25.DIMENSIONS),
             "average": self.stats.average,
+            "k1": bm25.K1,
+            "b": bm25.B,
+            "stored_b": bm25.STORED_B,
             "pool": self.pool,
         }
         self.cursor = self.connection.cursor(binary=True).execute(statement("unsegmented_scan"), values)
@@ -187,7 +190,8 @@ class _UnindexedScan:
         positions = np.minimum(np.searchsorted(ids, entries.lexeme_ids), len(ids) - 1)
         matches = ids[positions] == entries.lexeme_ids
         of_row = entries.rows[matches]
-        frequencies = bm25.frequencies(entries.values[matches], bm25.norms(lengths, pivots)[of_row])
+        stored = bm25.norms(lengths, pivots, bm25.STORED_B)[of_row]
+        frequencies = bm25.frequencies(entries.values[matches], stored)
         norms = bm25.norms(lengths, self.stats.average)[of_row]
         weights = bm25.contributions(frequencies, norms, query_weights[positions[matches]])
         order = np.argsort(weights, kind="stable")  # the order of summation of `SegmentScores.exact`

@@ -460,7 +460,7 @@ def saturated_terms(analysis: Analysis, lexeme_ids: Mapping[str, int], pivot: fl
     """
     ids = np.array([lexeme_ids[lexeme] for lexeme in analysis.vocabulary], dtype=np.intp)[analysis.lexemes]
     order = np.lexsort((ids, analysis.rows))
-    norms = bm25.norms(analysis.lengths.astype(np.float64), pivot)[analysis.rows]
+    norms = bm25.norms(analysis.lengths.astype(np.float64), pivot, bm25.STORED_B)[analysis.rows]
     weights = bm25.contributions(analysis.frequencies.astype(np.float64), norms, 1.0)
     entries = SparseEntries(rows=analysis.rows[order], lexeme_ids=ids[order], values=weights[order].astype(np.float32))
     return sparse_vectors(entries, len(analysis.tsvectors), bm25.DIMENSIONS)

@@ -48,8 +48,10 @@ class PreparedDocument:
     text: str
     pages: tuple[int, ...]
     chunks: Sequence[Chunk]
-    indexed: Sequence[str]
-    """Indexed text of each chunk: title, section and text."""
+    embedded: Sequence[str]
+    """Embedded text of each chunk: title, section and text."""
+    analysed: Sequence[str]
+    """Text of each chunk whose words are indexed; repetitions are the weights of its fields."""
     vectors: Mapping[uuid.UUID, Vectors]
     """Vectors of the chunks by embedding space; all documents of a batch have the same spaces."""
     boxes: Sequence[LineBox] = ()
@@ -112,8 +114,8 @@ def publish(
     """
     scope = {"tenant_id": tenant_id, "collection": collection, "now": now}
     space_ids = documents[0].vectors.keys()
-    texts = [text for document in documents for text in document.indexed]
-    languages = [document.language for document in documents for _ in document.indexed]
+    texts = [text for document in documents for text in document.analysed]
+    languages = [document.language for document in documents for _ in document.analysed]
     analysis = lexical_statistics.analyse(connection, texts, languages)
     chunks = _encode(connection, _chunk_columns(documents, analysis), _CHUNK_TYPES)
     embeddings = {space_id: _encode(connection, _vectors(documents, space_id), _VECTOR_TYPES) for space_id in space_ids}
@@ -126,7 +128,7 @@ def publish(
     previous = connection.execute(statement("versions_of_documents"), {**scope, "document_ids": ids}).fetchall()
     removed = lexical_statistics.count_removed(connection, tenant_id, [version_id for version_id, _, _ in previous])
     acls = _resolve_acls(connection, tenant_id, documents)
-    chunk_acls = [acls[document.id] for document in documents for _ in document.indexed]
+    chunk_acls = [acls[document.id] for document in documents for _ in document.analysed]
     added = lexical_statistics.count_by_acl(analysis, chunk_acls, languages)
     lexeme_ids = lexical_statistics.update_statistics(connection, scope, statistics, added, removed)
     pivot = _pivot(statistics, analysis, removed)
@@ -288,7 +290,7 @@ def _chunk_columns(documents: Sequence[PreparedDocument], analysis: Analysis) ->
         "fallback_reason": [chunk.fallback_reason or "" for _, chunk in rows],
         "parent_start": [chunk.parent_span[0] if chunk.parent_span else 0 for _, chunk in rows],
         "parent_end": [chunk.parent_span[1] if chunk.parent_span else 0 for _, chunk in rows],
-        "text_hash": [text_hash(text) for document in documents for text in document.indexed],
+        "text_hash": [text_hash(text) for document in documents for text in document.embedded],
         "tsv": analysis.tsvectors,
         "length": analysis.lengths.tolist(),
     }

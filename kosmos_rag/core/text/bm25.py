@@ -1,6 +1,8 @@
 """The BM25 formula.
 
-Indexing computes the saturated term frequencies, search the scores.
+Indexing computes the saturated term frequencies, search the scores. Frequencies and lengths are those of the analysed
+text, which has the title twice: this is BM25F with the weights 2 for the title, 1 for section and text
+(docs/decisions/0040).
 
 score(q, c) = Σ_t idf(t) · tf(t, c) · (k1 + 1) / (tf(t, c) + k1 · (1 - b + b · |c| / average))
 
@@ -15,8 +17,10 @@ from numpy.typing import NDArray
 
 K1 = 1.5
 """Saturation of the term frequency: the higher, the longer a repeated term adds to the score."""
-B = 0.75
+B = 0.5
 """Length normalisation, 0 for none to 1 for full."""
+STORED_B = 0.75
+"""Length normalisation of the weights that are stored for chunks outside segments; earlier releases wrote it too."""
 DIMENSIONS = 1_000_000_000
 """Dimensions of a `sparsevec`, the maximum of pgvector; ids of lexemes stay below it."""
 
@@ -29,13 +33,20 @@ def inverse_document_frequency(chunks: int, document_count: int) -> float:
     return math.log(1 + (chunks - document_count + 0.5) / (document_count + 0.5))
 
 
-def norms(lengths: NDArray[np.floating], average: NDArray[np.floating] | np.floating | float) -> NDArray[np.floating]:
+def norms(
+    lengths: NDArray[np.floating], average: NDArray[np.floating] | np.floating | float, b: float = B
+) -> NDArray[np.floating]:
     """Return the length normalisation of chunks.
 
-    k1 · (1 - b + b · |c| / average), one value for each chunk, in the shape of `lengths` (tokens).
+    k1 · (1 - b + b · |c| / average), one value for each chunk, in the shape of `lengths`.
+
+    Args:
+        lengths: lengths of the chunks, in lexemes.
+        average: average length.
+        b: strength of the normalisation; `STORED_B` for stored weights.
     """
     relative: NDArray[np.floating] = lengths / average
-    return K1 * (1 - B + B * relative)
+    return K1 * (1 - b + b * relative)
 
 
 def contributions(
@@ -65,7 +76,7 @@ def frequencies(saturated: NDArray[np.floating], norms: NDArray[np.floating]) ->
 
     Args:
         saturated: weights as stored, with an inverse document frequency of 1.
-        norms: the length normalisation that each weight was made with, same shape.
+        norms: the length normalisation that each weight was made with, by `STORED_B`, same shape.
     """
     weights = saturated.astype(np.float64)
     return np.rint(weights * norms / (K1 + 1 - weights))

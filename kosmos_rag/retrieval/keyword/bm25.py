@@ -1,6 +1,6 @@
 """Rank paragraphs by BM25, computed by rank-bm25.
 
-The parameters are those of kosmos_rag.core.text.bm25. Imports NumPy.
+k1 is that of kosmos_rag.core.text.bm25. Imports NumPy.
 """
 
 import re
@@ -11,8 +11,10 @@ from itertools import chain
 
 from rank_bm25 import BM25Okapi
 
-from kosmos_rag.core.text.bm25 import K1, B, inverse_document_frequency
+from kosmos_rag.core.text.bm25 import K1, inverse_document_frequency
 
+_B = 0.75
+"""Length normalisation, as rank-bm25 has it by default: paragraphs have no titles."""
 _PHRASE_BONUS = 10
 _TOKEN = re.compile(r"[^\W_]+")
 
@@ -56,7 +58,7 @@ def _phrase(words: Sequence[str]) -> str:
 
 
 def _index(corpus: Sequence[Sequence[str]]) -> BM25Okapi:
-    index = BM25Okapi(corpus, k1=K1, b=B)
+    index = BM25Okapi(corpus, k1=K1, b=_B)
     # What rank-bm25 weighs words by falls below 0 for a word of most paragraphs: in a short text nothing would match.
     document_counts = Counter(chain.from_iterable(index.doc_freqs))
     index.idf = {word: inverse_document_frequency(len(corpus), count) for word, count in document_counts.items()}

@@ -79,13 +79,17 @@ SELECT string_agg(CASE WHEN n.excluded THEN '!(' ELSE '(' END || n.alternatives 
 -- kosmos.matches_filter() is given a row that is built from columns, and not d itself: a shard's own row type is another one.
 --
 -- BM25 over chunks that no segment holds, terms OR-ed. `terms` holds each term frequency as saturated when the chunk
--- was written, with the average length of that moment (`pivot`). The inner product with the query, widened by how far
--- the average has moved, is a bound of the score: the caller scores the best by bound exactly, and asks for more where
--- a chunk beyond them could belong in the result. Only the terms of rows that are returned are converted.
+-- was written, with the average length of that moment (`pivot`) and its own b. The inner product with the query, times the
+-- largest ratio that the score of a term can have to its stored weight, is a bound of the score: that of a frequency of
+-- one, or 1. The caller scores the best by bound exactly, and asks for more where a chunk beyond them could belong in
+-- the result. Only the terms of rows that are returned are converted.
 SELECT b.chunk_id, b.length, b.pivot, sparsevec_send(b.terms) AS terms, b.bound
   FROM (SELECT t.chunk_id, t.length, t.pivot, t.terms, t.bound
           FROM (SELECT l.chunk_id, l.length, l.pivot, l.terms,
-                       -(l.terms <#> %(weights)s) * greatest(1, %(average)s::float8 / l.pivot) AS bound
+                       -(l.terms <#> %(weights)s) * greatest(
+                           1, (1 + %(k1)s::float8 * (1 - %(stored_b)s::float8 + %(stored_b)s::float8 * l.length / l.pivot))
+                              / (1 + %(k1)s::float8 * (1 - %(b)s::float8 + %(b)s::float8 * l.length
+                                                       / nullif(%(average)s::float8, 0)))) AS bound
                   FROM kosmos.unsegmented_terms l
                  WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s
                    AND (NOT %(filtered)s OR EXISTS (

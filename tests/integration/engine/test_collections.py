@@ -148,7 +148,7 @@ def _expected(database: DatabaseSettings, tenant_name: str, collection: str, wor
     average = sum(length for _, length, _ in rows) / len(rows)
     idf = bm25.inverse_document_frequency(len(rows), sum(1 for row in rows if row[2]))
     return {
-        (collection, source): frequency * 2.5 / (frequency + 1.5 * (0.25 + 0.75 * length / average)) * idf
+        (collection, source): frequency * 2.5 / (frequency + 1.5 * (0.5 + 0.5 * length / average)) * idf
         for source, length, frequency in rows
         if frequency
     }

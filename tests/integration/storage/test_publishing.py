@@ -63,7 +63,8 @@ def _chunked(source: str, text: str = "alpha beta", *, etag: str | None = None, 
         language="english",
         fingerprint=f"{text}{metadata}",
         chunks=[_chunk(text)],
-        indexed=[text],
+        embedded=[text],
+        analysed=[text],
         etag=etag,
     )
 
@@ -276,7 +277,7 @@ def _prepared(spaces: Sequence[tuple[Space, HashingEmbedder]], text: str) -> Pre
     return PreparedDocument(
         id=key, version_id=UUID(int=len(text)), source="a", title="a", media_type="text/plain", language="english",
         metadata={}, acl=(EVERYONE,), content_hash="", fingerprint=text, bytes=len(text), text=text, pages=(),
-        chunks=[_chunk(text)], indexed=[text],
+        chunks=[_chunk(text)], embedded=[text], analysed=[text],
         vectors={space.id: embedder.embed([text]) for space, embedder in spaces},
     )  # fmt: skip
 

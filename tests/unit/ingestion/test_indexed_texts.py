@@ -32,3 +32,17 @@ def test_header__has_the_context_of_the_table_unless_the_rows_repeat_it() -> Non
     pieces = [ChunkText(title="a", source="a", section=(), text=row, table_context=context) for row in rows]
     headers = [text.split("\n")[0] for text in embedding_texts(pieces, TOKENIZER)[0]]
     assert headers == ["Prices of 2024 | Plan | Price", "Prices of 2024", "Prices of 2024 | Plan | Price"]
+
+
+def test_analysed_text__has_the_title_twice_and_section_once_even_if_the_chunk_has_them() -> None:
+    assert _piece("Leave is 20 days.", "Leave", "Annual").analysed == (
+        "Handbook\nHandbook\nLeave | Annual\nLeave is 20 days."
+    )
+    named = ChunkText(title="handbook-2", source="a/handbook-2.md", section=("Annual", "Annual"), text="Annual")
+    assert named.analysed == "Annual\nAnnual"
+    assert _piece("Text.", "Handbook").analysed == "Handbook\nHandbook\nText."
+
+
+def test_analysed_text__is_bounded_for_long_titles() -> None:
+    long = ChunkText(title="word " * 10_000, source="a.md", section=("part " * 10_000,), text="One.")
+    assert len(long.analysed) < 2_000

@@ -131,7 +131,7 @@ def _expected(bags: list[dict[int, int]], idf: dict[int, float]) -> list[float]:
     average = max(sum(sum(bag.values()) for bag in bags), 1) / max(len(bags), 1)
     return [
         sum(
-            bag[term] * 2.5 / (bag[term] + 1.5 * (0.25 + 0.75 * sum(bag.values()) / average)) * weight
+            bag[term] * 2.5 / (bag[term] + 1.5 * (0.5 + 0.5 * sum(bag.values()) / average)) * weight
             for term, weight in idf.items()
             if term in bag
         )

@@ -73,8 +73,10 @@ def test_sparse_entries__of_vectors_without_entries_are_none(count: int) -> None
 def test_frequencies__are_solved_out_of_stored_weights(frequency: int, others: int, pivot: float) -> None:
     """What the tail stores: the weight in single precision, and the average that it was made with, also in single."""
     length = frequency + others
-    made = bm25.norms(np.array([length], dtype=np.float64), pivot)
+    made = bm25.norms(np.array([length], dtype=np.float64), pivot, bm25.STORED_B)
     [weight] = bm25.contributions(np.array([frequency], dtype=np.float64), made, 1.0)
     read = sparse_entries([_sent({7: weight})])
-    norms = bm25.norms(np.array([length], dtype=np.float64), np.array([np.float32(pivot)], dtype=np.float64))
+    norms = bm25.norms(
+        np.array([length], dtype=np.float64), np.array([np.float32(pivot)], dtype=np.float64), bm25.STORED_B
+    )
     assert bm25.frequencies(read.values, norms).tolist() == [frequency]

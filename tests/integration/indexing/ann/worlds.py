@@ -104,7 +104,7 @@ def load(
         source = f"{collection}/{numbers[0]}"
         key = document_id(owner.id, collection, source)
         document = _document(key, source, [text(number) for number in numbers], acl(numbers[0]), metadata(numbers[0]))
-        documents.append(replace(document, vectors={space.id: embedder.embed(document.indexed)}))
+        documents.append(replace(document, vectors={space.id: embedder.embed(document.embedded)}))
     with engine.parts.database.worker.transaction(owner.id, [EVERYONE]) as connection:
         ensure_tenant(connection, owner, collection, space, now=now)
     step = _BATCH_CHUNKS // a_document
@@ -131,7 +131,7 @@ def _document(
     return PreparedDocument(
         id=key, version_id=uuid.uuid4(), source=source, title=source, media_type="text/plain",
         language="english", metadata=metadata, acl=readers, content_hash="0" * 64, fingerprint="0" * 64,
-        bytes=len(text), text=text, pages=(), chunks=chunks, indexed=texts, vectors={},
+        bytes=len(text), text=text, pages=(), chunks=chunks, embedded=texts, analysed=texts, vectors={},
     )  # fmt: skip
 
 
