@@ -11,6 +11,7 @@ from kosmos_rag.text2sql.ambiguity import Ambiguity
 from kosmos_rag.text2sql.catalog.joins import Join, JoinPlan
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.filters import ValueFilter
+from kosmos_rag.text2sql.query_examples import QueryExample
 from kosmos_rag.text2sql.recipes import Recipe
 from kosmos_rag.text2sql.sql.analyze import ColumnRef
 from kosmos_rag.text2sql.sql.quoting import join_condition, quote_identifier, quote_table
@@ -35,6 +36,7 @@ class Selection:
     filters: tuple[ValueFilter, ...] = ()
     ambiguities: tuple[Ambiguity, ...] = ()
     recipes: tuple[Recipe, ...] = ()
+    examples: tuple[QueryExample, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,8 +64,8 @@ class _Line:
 def prompt_block(selection: Selection, *, max_tokens: int, count: Callable[[str], int]) -> PromptBlock:
     """Render a selection within a token budget.
 
-    Tables come first, each with its keys and the columns needed; then joins, filters, ambiguities, recipes, and with
-    the remaining budget the other columns. A line that does not fit is left out.
+    Tables come first, each with its keys and the columns needed; then joins, filters, ambiguities, examples, recipes,
+    and with the remaining budget the other columns. A line that does not fit is left out.
 
     Args:
         selection: The parts of the schema.
@@ -108,12 +110,20 @@ def _lines_by_importance(selection: Selection) -> Iterator[_Line]:
             yield _Line(key=("table", table.full_name), text=_table(table, needed[table.full_name]) + _comment(table))
     for ambiguity in selection.ambiguities:
         yield _Line(key=("open", ambiguity.text), heading="To settle:", text=ambiguity.text)
+    yield from _experience(selection)
+    for table in tables:
+        yield _Line(key=("table", table.full_name), text=_table(table, table.columns) + _comment(table))
+
+
+def _experience(selection: Selection) -> Iterator[_Line]:
+    """Yield accepted queries and recipes."""
+    for example in selection.examples:
+        text = f"{example.question} {' '.join(example.sql.split())}"
+        yield _Line(key=("example", example.id), heading="Accepted queries for similar questions:", text=text)
     said = {ambiguity.text for ambiguity in selection.ambiguities}
     for recipe in selection.recipes:
         note = f" {recipe.note}" if recipe.note and recipe.note not in said else ""
         yield _Line(key=("recipe", recipe.slug), heading="Recipes:", text=f"{recipe.title}: {recipe.text}{note}")
-    for table in tables:
-        yield _Line(key=("table", table.full_name), text=_table(table, table.columns) + _comment(table))
 
 
 def _joins(schema: DatabaseSchema, plan: JoinPlan) -> Iterator[_Line]:

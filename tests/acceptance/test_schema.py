@@ -128,6 +128,14 @@ def test_commands__build_ask_sync_and_export(config: Path, tmp_path: Path) -> No
     asked = json.loads(run("ground", "How many failures for program forest fire?", *common))
     assert "ProgramStatistics.failure_count" in [ref["name"] for ref in asked["schema_refs"]]
     assert "program_statistics" in run("ground", "failures of a program", "--config", str(config))
+    query = ("--sql", "SELECT sum(failure_count) FROM program_statistics", "--database", asked["database"])
+    accepted = json.loads(run("examples", "add", "All failures?", *query, *common))
+    assert json.loads(run("examples", "list", *common)) == {"examples": [accepted]}
+    assert "sum(failure_count)" in run("ground", "How many failures are there?", "--config", str(config))
+    assert yaml.safe_load(run("synonyms", "suggest", "--minimum", "1", "--config", str(config))) == []
+    assert json.loads(run("examples", "delete", accepted["id"], *common)) == {"deleted": 1}
+    again_deleted = CliRunner().invoke(app, ["schema", "examples", "delete", accepted["id"], *common])
+    assert "there is no accepted query" in again_deleted.output
 
 
 def test_a_command_with_no_source_or_two__says_what_to_name() -> None:

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Schemas of databases: the tables, columns and joins that a question needs.")
 synonyms_app = typer.Typer(help="Synonyms of tables and columns.")
+examples_app = typer.Typer(help="Accepted queries, which help with similar questions.")
 app.add_typer(synonyms_app, name="synonyms", cls=HelpGroup)
+app.add_typer(examples_app, name="examples", cls=HelpGroup)
 
 RecipesOption = Annotated[
     Path | None,
@@ -414,19 +416,103 @@ def evaluate(
             console().print(f"{name:<16} {value:.3f}")
 
 
+@examples_app.command("add")
+@command
+def add_example(
+    question: QuestionArgument,
+    sql: Annotated[str, typer.Option("--sql", metavar="SQL", help="The accepted SELECT.")],
+    database: Annotated[str, typer.Option("--database", help="Name of the database, as its schema has it.")],
+    acl: Annotated[
+        list[str] | None, typer.Option("--acl", metavar="PRINCIPAL", help="Who may read it; default: everyone.")
+    ] = None,
+    collection: CollectionOption = "schema",
+    *,
+    common: TenantOptions,
+) -> None:
+    """Accept a query for a question; it replaces the question's earlier one."""
+    from kosmos_rag.core.types import EVERYONE
+    from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+
+    with common.open_engine() as engine:
+        _check_built(engine, common.tenant, collection)
+        grounding = SchemaGrounding(engine.tenant(common.tenant, collection=collection))
+        example = grounding.add_example(question, sql, database=database, acl=tuple(acl or (EVERYONE,)))
+    if common.as_json:
+        print_json(example.to_dict())
+    else:
+        console().print(escape(f"accepted as {example.id}"))
+
+
+@examples_app.command("list")
+@command
+def list_examples(
+    collection: CollectionOption = "schema", principal: PrincipalOption = None, *, common: TenantOptions
+) -> None:
+    """List the accepted queries that fit the schemas."""
+    from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+
+    with common.open_engine() as engine:
+        examples = SchemaGrounding(open_reader(engine, common.tenant, collection, principal)).examples()
+    if common.as_json:
+        print_json({"examples": [example.to_dict() for example in examples]})
+        return
+    out = console()
+    for example in examples:
+        out.print(escape(f"{example.question}\n  {example.sql}"))
+        out.print(escape(f"  {example.id}"), style="dim")
+    if not examples:
+        out.print("no query was accepted; kosmos-rag schema examples add QUESTION --sql SQL --database NAME")
+
+
+@examples_app.command("delete")
+@command
+def delete_example(
+    example: Annotated[str, typer.Argument(metavar="ID", help="Id of the example, from `schema examples list`.")],
+    collection: CollectionOption = "schema",
+    *,
+    common: TenantOptions,
+) -> None:
+    """Delete an accepted query."""
+    from kosmos_rag.text2sql.query_examples import KIND
+
+    with common.open_engine() as engine:
+        known = example.startswith(f"{KIND}:")
+        deleted = engine.tenant(common.tenant, collection=collection).delete(example) if known else 0
+    if not deleted:
+        raise RequestError(f"there is no accepted query {example!r}; see kosmos-rag schema examples list")
+    if common.as_json:
+        print_json({"deleted": deleted})
+    else:
+        console().print("deleted")
+
+
 @synonyms_app.command("suggest")
+@command
 def suggest(
     log: Annotated[
-        Path, typer.Argument(help="JSON Lines with questions and the columns chosen for them.", exists=True)
-    ],
+        Path | None,
+        typer.Argument(
+            help="JSON Lines with questions and the columns chosen for them; default: the accepted queries.",
+            exists=True,
+            show_default=False,
+        ),
+    ] = None,
     minimum: Annotated[int, typer.Option("--minimum", help="Minimum number of questions that agree.")] = 3,
+    collection: CollectionOption = "schema",
+    *,
+    common: TenantOptions,
 ) -> None:
-    """Suggest synonyms from questions and their chosen columns, for review."""
+    """Suggest synonyms from accepted queries or a log, for review."""
     import yaml
 
+    from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
     from kosmos_rag.text2sql.linking.synonym_mining import read_log, suggest_synonyms
 
-    entries = [
-        {"from": [synonym.word], "to": [synonym.name]} for synonym in suggest_synonyms(read_log(log), minimum=minimum)
-    ]
+    if log is not None:
+        suggested = suggest_synonyms(read_log(log), minimum=minimum)
+    else:
+        with common.open_engine() as engine:
+            scope = engine.tenant(common.tenant, collection=collection)
+            suggested = SchemaGrounding(scope).suggest_synonyms(minimum=minimum)
+    entries = [{"from": [synonym.word], "to": [synonym.name]} for synonym in suggested]
     typer.echo(yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, default_flow_style=None), nl=False)

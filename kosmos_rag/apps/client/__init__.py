@@ -6,7 +6,7 @@ They return the records of the library and raise its errors.
 """
 
 from kosmos_rag.apps.client.clients import AsyncClient, Client
-from kosmos_rag.apps.client.transport import DatabaseAnswer, Grounding, Page, QueryRows
+from kosmos_rag.apps.client.transport import DatabaseAnswer, Grounding, Page, QueryExample, QueryRows
 from kosmos_rag.core.types import Stats
 
-__all__ = ["AsyncClient", "Client", "DatabaseAnswer", "Grounding", "Page", "QueryRows", "Stats"]
+__all__ = ["AsyncClient", "Client", "DatabaseAnswer", "Grounding", "Page", "QueryExample", "QueryRows", "Stats"]

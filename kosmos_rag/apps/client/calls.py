@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
-from kosmos_rag.apps.client.transport import Call, DatabaseAnswer, Grounding, Page, QueryRows, Request
+from kosmos_rag.apps.client.transport import Call, DatabaseAnswer, Grounding, Page, QueryExample, QueryRows, Request
 from kosmos_rag.core.types import (
     Answer,
     CollectionInfo,
@@ -383,6 +383,38 @@ def query_schema(
     """
     body = _body(sql=sql, database=database, parameters=dict(parameters or {}), collection=collection)
     return Call(method="POST", path="/v1/schema/query", body=body, read=partial(from_dict, QueryRows))
+
+
+def add_schema_example(
+    question: str, sql: str, *, database: str, readers: Sequence[str] | None = None, collection: str = "schema"
+) -> Call[QueryExample]:
+    """Accept a query for a question; it replaces the question's earlier one.
+
+    Args:
+        question: The question in natural language.
+        sql: One SELECT.
+        database: Name of the database, as its schema has it.
+        readers: Principals that may read it; None for everyone.
+        collection: The collection of the schemas.
+    """
+    body = _body(
+        question=question,
+        sql=sql,
+        database=database,
+        readers=None if readers is None else list(readers),
+        collection=collection,
+    )
+    return Call(method="POST", path="/v1/schema/examples", body=body, read=partial(from_dict, QueryExample))
+
+
+def schema_examples(*, collection: str = "schema") -> Call[list[QueryExample]]:
+    """List the accepted queries that you may read.
+
+    Args:
+        collection: The collection of the schemas.
+    """
+    read = partial(_read_all, items="examples", kind=QueryExample)
+    return Call(method="GET", path="/v1/schema/examples", params=_body(collection=collection), read=read)
 
 
 def ask_schema(question: str, *, database: str | None = None, collection: str = "schema") -> Call[DatabaseAnswer]:

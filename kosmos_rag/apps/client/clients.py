@@ -97,6 +97,8 @@ class _Calls:
     ground_schema = _Method(calls.ground_schema)
     query_schema = _Method(calls.query_schema)
     ask_schema = _Method(calls.ask_schema)
+    add_schema_example = _Method(calls.add_schema_example)
+    schema_examples = _Method(calls.schema_examples)
     stats = _Method(calls.stats)
     reload = _Method(calls.reload)
 

@@ -165,6 +165,20 @@ class QueryRows:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class QueryExample:
+    """A question and the SQL that a person accepted for it."""
+
+    id: str
+    """Source of its document."""
+    database: str
+    question: str
+    sql: str
+    tables: tuple[str, ...]
+    columns: tuple[str, ...]
+    """`table.column`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DatabaseAnswer:
     """Rows that answer a question, with their query and its evidence.
 
@@ -207,6 +221,8 @@ class Grounding:
     join_hints: tuple[str, ...]
     recipes: tuple[Mapping[str, Any], ...]
     """Recipes for questions like this one, best first."""
+    examples: tuple[Mapping[str, Any], ...]
+    """Accepted queries for similar questions: id, database, question, sql, tables, columns."""
     ambiguities: tuple[Mapping[str, Any], ...]
     """Decisions to take before SQL is written: kind, about, text."""
     filters: tuple[Mapping[str, Any], ...]

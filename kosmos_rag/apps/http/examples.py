@@ -182,6 +182,14 @@ _RECORDS = (
     _STATS,
 )
 
+_EXAMPLE = {
+    "id": "query_example:programs.9f2d3c1b7a605e48",
+    "database": "programs",
+    "question": "How many programs are retired?",
+    "sql": "SELECT count(*) FROM programs WHERE lifecycle = 'retired'",
+    "tables": ["programs"],
+    "columns": ["programs.lifecycle"],
+}
 EXAMPLES: dict[str, Any] = {
     "SearchRequest": {"question": QUESTION, "k": 5, "where": {"metadata.department": "hr"}},
     "ContextRequest": {"question": QUESTION, "max_tokens": 1000},
@@ -197,6 +205,12 @@ EXAMPLES: dict[str, Any] = {
         "comment": "of last year",
         "reason": "outdated",
     },
+    "ExampleRequest": {
+        **{name: _EXAMPLE[name] for name in ("question", "sql", "database")},
+        "readers": ["department:hr"],
+    },
+    "ExampleView": _EXAMPLE,
+    "ExamplesView": {"examples": [_EXAMPLE]},
     "GroundingRequest": {"question": "success count of the forest fire program", "tables": 3},
     "GroundingView": {
         "question": "success count of the forest fire program",
@@ -219,6 +233,7 @@ EXAMPLES: dict[str, Any] = {
         ],
         "join_hints": ["program_statistics.program_id -> programs.id"],
         "recipes": [],
+        "examples": [],
         "ambiguities": [],
         "filters": [],
         "entities": {

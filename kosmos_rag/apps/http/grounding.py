@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.schemas import RequestBody
+from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.answer import SqlAnswer, answer_question
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
@@ -68,6 +69,33 @@ class DatabaseQuestion(RequestBody):
     question: Annotated[str, Field(min_length=1, max_length=20_000)]
     database: str | None = Field(default=None, description="Only this database; else the likeliest.")
     collection: str = Field(default="schema", description=_COLLECTION)
+
+
+class ExampleRequest(RequestBody):
+    """A query that a person accepts for a question."""
+
+    question: Annotated[str, Field(min_length=1, max_length=1_000)]
+    sql: Annotated[str, Field(min_length=1, max_length=20_000, description="One SELECT.")]
+    database: Annotated[str, Field(min_length=1, description="Name of the database, as its schema has it.")]
+    collection: str = Field(default="schema", description=_COLLECTION)
+    readers: list[str] = Field(default=[EVERYONE], min_length=1, description="Principals that may read it.")
+
+
+class ExampleView(BaseModel):
+    """An accepted query; `id` is the source of its document."""
+
+    id: str
+    database: str
+    question: str
+    sql: str
+    tables: list[str]
+    columns: list[str]
+
+
+class ExamplesView(BaseModel):
+    """The accepted queries that fit the schemas."""
+
+    examples: list[ExampleView]
 
 
 class AttemptView(BaseModel):
@@ -181,6 +209,7 @@ class GroundingView(BaseModel):
     schema_refs: list[ColumnView]
     join_hints: list[str]
     recipes: list[RecipeView]
+    examples: list[ExampleView] = Field(description="Accepted queries for similar questions.")
     ambiguities: list[AmbiguityView]
     filters: list[FilterView]
     entities: EntitiesView
@@ -273,6 +302,36 @@ class GroundingCache:
         grounding = self._grounding(tenant, identity, question.collection)
         runner = QueryRunner(tenant, question.collection)
         return answer_question(tenant, grounding, runner, question.question, database=question.database)
+
+    def add_example(self, tenant: Tenant, identity: Identity, example: ExampleRequest) -> ExampleView:
+        """Store an accepted query.
+
+        Args:
+            tenant: the tenant, opened with the caller's principals.
+            identity: the caller; part of the cache key.
+            example: the question and its query.
+
+        Raises:
+            KosmosError: as `SchemaGrounding.add_example`.
+        """
+        stored = self._grounding(tenant, identity, example.collection).add_example(
+            example.question, example.sql, database=example.database, acl=tuple(example.readers)
+        )
+        return ExampleView.model_validate(stored.to_dict())
+
+    def examples(self, tenant: Tenant, identity: Identity, collection: str) -> ExamplesView:
+        """List the accepted queries that the caller may read.
+
+        Args:
+            tenant: the tenant, opened with the caller's principals.
+            identity: the caller; part of the cache key.
+            collection: the collection of the schemas.
+
+        Raises:
+            DatabaseError: the database is unavailable.
+        """
+        found = self._grounding(tenant, identity, collection).examples()
+        return ExamplesView(examples=[ExampleView.model_validate(example.to_dict()) for example in found])
 
     def _grounding(self, tenant: Tenant, identity: Identity, collection: str) -> SchemaGrounding:
         # The subject is in the key because the audit log names it.

@@ -89,6 +89,7 @@ _CALLS_MODELS = {
     "/api/chat",
     "/v1/schema/ask",
     "/v1/schema/grounding",
+    "/v1/schema/examples",
     "/api/schema/grounding",
 }
 _CALLS_LANGUAGE_MODEL = {"/openai/v1/responses", "/openai/v1/chat/completions"}

@@ -113,7 +113,17 @@ def shorten_document(result: dict[str, Any]) -> list[Form]:
 def shorten_grounding(result: dict[str, Any]) -> list[Form]:
     """Drop what `prompt` says in short, the least needed first."""
     forms, empty = list[Form](), dict[str, Any]()
-    for name in ("docs", "selection", "recipes", "ambiguities", "filters", "schema_refs", "tables", "join_hints"):
+    for name in (
+        "docs",
+        "selection",
+        "recipes",
+        "examples",
+        "ambiguities",
+        "filters",
+        "schema_refs",
+        "tables",
+        "join_hints",
+    ):
         empty = {**empty, name: [] if isinstance(result[name], list) else None}
         forms.append(partial(dict, result, **empty))
     return forms

@@ -24,7 +24,9 @@ from kosmos_rag.text2sql.linking.linking import Evidence, Linker
 from kosmos_rag.text2sql.linking.name_index import NameIndex
 from kosmos_rag.text2sql.linking.result import NO_SCHEMA, GroundingResult, SchemaRef
 from kosmos_rag.text2sql.linking.select import build_prompt, column_references, get_schema, join_hints, select_parts
+from kosmos_rag.text2sql.linking.synonym_mining import LoggedQuestion, Suggestion, suggest_synonyms
 from kosmos_rag.text2sql.linking.weights import Weights
+from kosmos_rag.text2sql.query_examples import QueryExample, create_example, example_document, parse_examples
 from kosmos_rag.text2sql.recipes import Recipe, template_recipes
 
 _TOKEN_CACHE_LINES = 5_000
@@ -125,7 +127,8 @@ class SchemaGrounding:
 
         Args:
             schema: The schema to write.
-            recipes: Replaces the hand-written recipes; None keeps those that still fit the schema.
+            recipes: Replaces the hand-written recipes; None keeps those that still fit the schema. Accepted queries
+                that fit are always kept.
             acl: Principals that may read the documents.
         """
         existing = self._tenant.documents()
@@ -134,6 +137,7 @@ class SchemaGrounding:
         all_recipes = {recipe.slug: recipe for recipe in (*template_recipes(schema), *curated)}
         documents = list(schema_documents(schema, all_recipes.values(), acl=acl))
         sources = {document.source for document in documents}
+        sources |= {example.id for example in parse_examples(existing, schema)}
         removed_sources = [
             info.source
             for info in existing
@@ -190,6 +194,53 @@ class SchemaGrounding:
         Raises RequestError if there is no such database that the reader may read, and DatabaseError.
         """
         return get_schema(self._load_snapshot().schemas, database)
+
+    def add_example(
+        self, question: str, sql: str, *, database: str, acl: tuple[str, ...] = (EVERYONE,)
+    ) -> QueryExample:
+        """Store a query that a person accepted for a question.
+
+        It replaces the query of the same question. Raises RequestError, QueryRefused for a query that is not one SELECT
+        over the schema, ModelError and DatabaseError.
+
+        Args:
+            question: The question in natural language.
+            sql: The accepted query.
+            database: Name of its database.
+            acl: Principals that may read the example.
+        """
+        example = create_example(question, sql, self.schema(database))
+        report = self._tenant.ingest(example_document(example, acl=acl))
+        if report.failed:
+            raise RequestError(f"the example cannot be stored: {report.failed[0].message}")
+        return example
+
+    def examples(self) -> list[QueryExample]:
+        """Return the accepted queries of this reader.
+
+        Sorted by database and id. Raises DatabaseError.
+        """
+        documents = self._tenant.documents()
+        return [example for schema in self.schemas() for example in parse_examples(documents, schema)]
+
+    def suggest_synonyms(self, *, minimum: int = 3) -> list[Suggestion]:
+        """Suggest synonyms by the words of accepted questions, for review.
+
+        Raises DatabaseError.
+
+        Args:
+            minimum: Least number of questions that agree.
+        """
+        return suggest_synonyms(
+            (
+                LoggedQuestion(
+                    question=example.question,
+                    chosen=tuple(f"{table}.{column}" for table, column in example.columns),
+                )
+                for example in self.examples()
+            ),
+            minimum=minimum,
+        )
 
     def ask(
         self,

@@ -21,6 +21,7 @@ from kosmos_rag.text2sql.linking.known_values import ValueMatch
 from kosmos_rag.text2sql.linking.name_index import Floats, NameIndex, Word, total_weight
 from kosmos_rag.text2sql.linking.weights import Weights
 from kosmos_rag.text2sql.linking.words import stem, stem_name
+from kosmos_rag.text2sql.query_examples import KIND
 
 _MAX_SELECTED = 4
 _NAMED = 2 / 3
@@ -40,8 +41,13 @@ class Evidence:
 
     @classmethod
     def of(cls, hits: Iterable[Passage]) -> Self:
-        """Collect the cosines of search hits; lexical-only hits have none."""
-        tables, columns = {}, {}
+        """Collect the cosines of search hits; lexical-only hits have none.
+
+        An example is evidence for the tables and columns of its query.
+        """
+        tables: dict[tuple[str, str], float] = {}
+        columns: dict[tuple[str, str, str], float] = {}
+        examples: list[Passage] = []
         for hit in hits:
             metadata = hit.metadata
             if hit.dense_score is None:
@@ -50,6 +56,15 @@ class Evidence:
                 tables[metadata["database"], metadata["table"]] = hit.dense_score
             elif metadata.get("kind") == "schema_column":
                 columns[metadata["database"], metadata["table"], metadata["column"]] = hit.dense_score
+            elif metadata.get("kind") == KIND:
+                examples.append(hit)
+        for hit in examples:
+            database, cosine = hit.metadata["database"], hit.dense_score or 0.0
+            for table in hit.metadata["tables"]:
+                tables[database, table] = max(cosine, tables.get((database, table), 0.0))
+            for name in hit.metadata["columns"]:
+                table, _, column = name.rpartition(".")
+                columns[database, table, column] = max(cosine, columns.get((database, table, column), 0.0))
         return cls(tables=tables, columns=columns)
 
 

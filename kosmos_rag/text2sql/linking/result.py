@@ -11,6 +11,7 @@ from kosmos_rag.text2sql.linking.entities import Entities
 from kosmos_rag.text2sql.linking.linking import LinkedTable
 from kosmos_rag.text2sql.linking.time_ranges import TimeRange
 from kosmos_rag.text2sql.prompt import Selection, selection_as_json
+from kosmos_rag.text2sql.query_examples import QueryExample
 from kosmos_rag.text2sql.recipes import Recipe
 
 NO_SCHEMA = "there is no schema here that you may read; an operator adds one with kosmos-rag schema build"
@@ -70,6 +71,11 @@ class GroundingResult:
         return self.selection.recipes if self.selection else ()
 
     @property
+    def examples(self) -> tuple[QueryExample, ...]:
+        """Accepted queries for similar questions, the most similar first."""
+        return self.selection.examples if self.selection else ()
+
+    @property
     def ambiguities(self) -> tuple[Ambiguity, ...]:
         """Decisions to take before SQL is written."""
         return self.selection.ambiguities if self.selection else ()
@@ -97,6 +103,7 @@ class GroundingResult:
             "schema_refs": [{"name": ref.name, **asdict(ref)} for ref in self.schema_refs],
             "join_hints": list(self.join_hints),
             "recipes": [_recipe(recipe) for recipe in self.recipes],
+            "examples": [example.to_dict() for example in self.examples],
             "ambiguities": [{**asdict(item), "about": list(item.about)} for item in self.ambiguities],
             "filters": [item.to_dict() for item in self.filters],
             "entities": entities,

@@ -13,9 +13,11 @@ from kosmos_rag.text2sql.linking.entities import Entities
 from kosmos_rag.text2sql.linking.linking import Linked, Linker
 from kosmos_rag.text2sql.linking.result import SchemaRef
 from kosmos_rag.text2sql.prompt import Selection, prompt_block
+from kosmos_rag.text2sql.query_examples import parse_examples
 from kosmos_rag.text2sql.recipes import Recipe
 
 _MAX_RECIPES = 3
+_MAX_EXAMPLES = 3
 
 
 def column_references(database: str, schema: DatabaseSchema, linked: Linked, k: int) -> tuple[SchemaRef, ...]:
@@ -65,7 +67,7 @@ def select_parts(
         linked: The ranked tables and columns.
         refs: References to the best columns.
         entities: Entities of the question, for filters.
-        docs: Retrieved documents, for recipes.
+        docs: Retrieved documents, for recipes and examples.
     """
     ranked = [table.table for table in linked.tables if table.database == schema.name]
     graph = linker.graph(schema.name)
@@ -86,6 +88,7 @@ def select_parts(
         ),
         ambiguities=find_ambiguities(schema, tables, columns, plans),
         recipes=_recipes(schema.name, tables, docs),
+        examples=tuple(parse_examples(docs, schema)[:_MAX_EXAMPLES]),
     )
 
 

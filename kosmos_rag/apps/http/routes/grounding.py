@@ -4,9 +4,12 @@ from fastapi import APIRouter
 
 from kosmos_rag.apps.auth.api_keys import ADMIN
 from kosmos_rag.apps.http.concurrency import ANSWER, SEARCH, question_cost
-from kosmos_rag.apps.http.dependencies import Reader
+from kosmos_rag.apps.http.dependencies import Reader, Writer
 from kosmos_rag.apps.http.grounding import (
     DatabaseQuestion,
+    ExampleRequest,
+    ExamplesView,
+    ExampleView,
     GroundingRequest,
     GroundingView,
     QueryRequest,
@@ -37,6 +40,24 @@ async def query(body: QueryRequest, caller: Reader) -> QueryView:
     tenant = caller.tenant(body.collection)
     result = await caller.run(caller.service.groundings.query, tenant, caller.identity, body)
     return QueryView.from_record(result)
+
+
+@router.post("/v1/schema/examples", status_code=201)
+async def add_example(body: ExampleRequest, caller: Writer) -> ExampleView:
+    """Accept a query for a question; it replaces the question's earlier one.
+
+    Grounding shows it for similar questions. It is deleted like any document.
+    """
+    require_extra("schema", "sqlglot")
+    tenant = caller.tenant(body.collection)
+    return await caller.run(caller.service.groundings.add_example, tenant, caller.identity, body)
+
+
+@router.get("/v1/schema/examples")
+async def list_examples(caller: Reader, collection: str = "schema") -> ExamplesView:
+    """List the accepted queries that you may read."""
+    tenant = caller.tenant(collection)
+    return await caller.run(caller.service.groundings.examples, tenant, caller.identity, collection)
 
 
 @router.post("/v1/schema/ask")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag import Engine
-from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.core.errors import ConfigError, QueryRefused, RequestError
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.catalog.sources import from_json
@@ -53,6 +53,55 @@ def test_a_schema__is_read_back_from_its_documents_as_it_was(
     again = grounding.build(schema, recipes)
     assert again.unchanged
     assert (again.ingest.new, again.ingest.changed, again.removed) == (0, 0, 0)
+
+
+RETIRED = "How many programs are retired?"
+COUNTED = "SELECT count(*) FROM programs WHERE lifecycle = 'retired'"
+
+
+def test_accepted_query__is_shown_for_similar_questions_to_its_readers(
+    engine: Engine, scope: Tenant, schema: DatabaseSchema
+) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build(schema)
+    grounding.add_example(RETIRED, "SELECT 1 FROM programs", database=schema.name)
+    accepted = grounding.add_example(f" {RETIRED.upper()}", f"{COUNTED};\n", database=schema.name, acl=("user:ann",))
+    assert (accepted.sql, accepted.tables, accepted.columns) == (COUNTED, ("programs",), (("programs", "lifecycle"),))
+    with pytest.raises(QueryRefused):
+        grounding.add_example("Delete all", "DELETE FROM programs", database=schema.name)
+    with pytest.raises(RequestError, match="no database 'other'"):
+        grounding.add_example(RETIRED, COUNTED, database="other")
+
+    ann = SchemaGrounding(engine.tenant(scope.name, principals=("everyone", "user:ann"), collection="schema"))
+    assert ann.examples() == [accepted]
+    found = ann.ask("How many of the programs are retired now?")
+    assert found.examples == (accepted,)
+    assert COUNTED in found.prompt
+    assert found.to_dict()["examples"] == [accepted.to_dict()]
+    others = SchemaGrounding(engine.tenant(scope.name, principals=("everyone",), collection="schema"))
+    assert others.examples() == []
+    assert COUNTED not in others.ask(RETIRED).prompt
+
+
+def test_accepted_query__is_kept_while_it_fits_the_schema(scope: Tenant, schema: DatabaseSchema) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build(schema)
+    accepted = grounding.add_example(RETIRED, COUNTED, database=schema.name)
+    changed = replace(schema, tables=tuple(replace(table, comment="changed") for table in schema.tables))
+    grounding.build(changed)
+    assert grounding.examples() == [accepted]
+    grounding.build(replace(_small("a"), name=schema.name))
+    assert grounding.examples() == []
+    assert not [info for info in scope.documents() if info.metadata["kind"] == "query_example"]
+
+
+def test_synonyms__are_suggested_by_accepted_queries(scope: Tenant, schema: DatabaseSchema) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build(schema)
+    for question in ("Which programs are in sunset?", "Count sunset programs", "Is forest fire in sunset?"):
+        grounding.add_example(question, "SELECT count(lifecycle) FROM programs", database=schema.name)
+    assert ("sunset", "lifecycle") in [(it.word, it.name) for it in grounding.suggest_synonyms()]
+    assert grounding.suggest_synonyms(minimum=4) == []
 
 
 def test_a_question__is_given_references_joins_recipes_and_what_is_open(
