@@ -12,11 +12,12 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import Note, ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.code import parse_code
+from kosmos_rag.ingestion.parsing.confluence_export import parse_confluence_export
 from kosmos_rag.ingestion.parsing.csv import parse_csv
 from kosmos_rag.ingestion.parsing.decode import decode_text
 from kosmos_rag.ingestion.parsing.detect import detect, is_small_text
 from kosmos_rag.ingestion.parsing.docx import parse_docx, parse_wordml
-from kosmos_rag.ingestion.parsing.eml import ParsePart, parse_eml, parse_mbox, parse_mhtml
+from kosmos_rag.ingestion.parsing.eml import ParsePart, parse_eml, parse_mbox, parse_mhtml, parse_msg
 from kosmos_rag.ingestion.parsing.epub import parse_epub
 from kosmos_rag.ingestion.parsing.errors import third_party
 from kosmos_rag.ingestion.parsing.html import parse_html
@@ -58,6 +59,7 @@ _PARSERS: dict[str, _Parser] = {
     media_types.PPTX: parse_pptx,
     media_types.XLSX: parse_xlsx,
     media_types.EPUB: parse_epub,
+    media_types.CONFLUENCE: parse_confluence_export,
     media_types.HTML: partial(parse_html, is_page=True),
     media_types.MARKDOWN: _bounded(parse_markdown),
     media_types.CSV: partial(parse_csv, media_type=media_types.CSV),
@@ -85,6 +87,7 @@ _MAIL_PARSERS: dict[str, _MailParser] = {
     media_types.EML: parse_eml,
     media_types.MBOX: parse_mbox,
     media_types.MHTML: parse_mhtml,
+    media_types.MSG: parse_msg,
 }
 _DEEPEST_ATTACHMENT = 3
 

@@ -22,13 +22,18 @@ _EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/")
 """Where Office keeps what it embeds, such as the workbook behind a chart; no parser opens it."""
 
 
-def screen(data: bytes, name: str) -> None:
+def screen(data: bytes, name: str, *, not_read: re.Pattern[str] = _EMBEDDED) -> None:
     """Refuse archives that exhaust memory, escape or hide others.
 
     A member may not reach outside the archive.
 
+    Args:
+        data: the archive.
+        name: what the file is, for messages.
+        not_read: members that no parser opens, and that may be archives.
+
     Raises:
-        ParseError: `too_large`, `encrypted` or `corrupt`; `name` says in the message what the file is.
+        ParseError: `too_large`, `encrypted` or `corrupt`.
         zipfile.BadZipFile: it is no archive.
     """
     with zipfile.ZipFile(BytesIO(data)) as archive:
@@ -41,7 +46,7 @@ def screen(data: bytes, name: str) -> None:
             _screen_member(member, name)
             _refuse_bomb(archive, member, name)
         for member in members:
-            _refuse_archive(archive, member, name)
+            _refuse_archive(archive, member, name, not_read)
 
 
 def screen_office(data: bytes, name: str) -> bytes:
@@ -110,8 +115,8 @@ def _begin(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
         return part.read(_BEGIN)
 
 
-def _refuse_archive(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> None:
-    if _EMBEDDED.match(member.filename):
+def _refuse_archive(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, not_read: re.Pattern[str]) -> None:
+    if not_read.match(member.filename):
         return
     if _begin(archive, member).startswith(_ARCHIVES):
         message = f"member {member.filename!r} of the {name} is an archive; take it out and save the document again"

@@ -2,11 +2,13 @@
 
 import re
 import zipfile
+from collections.abc import Collection
 from io import BytesIO
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.confluence import IS_STORAGE
+from kosmos_rag.ingestion.parsing.confluence_export import DESCRIPTOR, ENTITIES, IS_INDEX
 from kosmos_rag.ingestion.parsing.decode import decode, has_escapes
 from kosmos_rag.ingestion.parsing.errors import third_party
 
@@ -14,7 +16,6 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLE_STREAMS = (
     ("WordDocument", "legacy Word document (DOC)"),
     ("PowerPoint Document", "legacy PowerPoint presentation (PPT)"),
-    ("__properties_version1.0", "Outlook message (MSG)"),
 )
 """The stream that identifies the format, for unsupported formats."""
 _RTF = b"{\\rtf"
@@ -61,6 +62,8 @@ _ZIP_CONTENTS = (  # a member that identifies the format, name
 )
 # SharePoint and its kin write document2.xml.
 _WORD_MEMBER = re.compile(r"word/document\d*\.xml")
+
+_INDEX_MEMBER = re.compile(r"(?:[^/]{1,200}/)?index\.html")
 
 _PDF_HEADER = re.compile(rb"%PDF-\d")
 _HTML_START = re.compile(r"<(?:!doctype\s+html|(?:html|head|body|title|meta)[\s>/])", re.IGNORECASE)
@@ -162,6 +165,7 @@ def _is_pdf(data: bytes) -> bool:
 def _type_of_zip(data: bytes) -> str:
     with third_party("ZIP"), zipfile.ZipFile(BytesIO(data)) as archive:
         members = set(archive.namelist())
+        is_export = _is_confluence(archive, members)
         declared = archive.read(_DECLARED_TYPE)[:200].decode("ascii", "replace") if _DECLARED_TYPE in members else ""
     if _OFFICE in members:
         if any(map(_WORD_MEMBER.fullmatch, members)):
@@ -170,9 +174,21 @@ def _type_of_zip(data: bytes) -> str:
             return _OFFICE_TYPES[member]
     if _EPUB in members:
         return media_types.EPUB
+    if is_export:
+        return media_types.CONFLUENCE
     if declared in _OPEN_DOCUMENTS and _OPEN_DOCUMENT in members:
         return declared
     raise _unsupported(next((name for member, name in _ZIP_CONTENTS if member in members), "ZIP archive"))
+
+
+def _is_confluence(archive: zipfile.ZipFile, members: Collection[str]) -> bool:
+    if ENTITIES in members and DESCRIPTOR in members:
+        return True
+    index = next((name for name in members if _INDEX_MEMBER.fullmatch(name)), None)
+    if index is None:
+        return False
+    with archive.open(index) as page:
+        return IS_INDEX.search(page.read(_SNIFFED)) is not None
 
 
 def _type_of_ole(data: bytes) -> str:
@@ -185,6 +201,8 @@ def _type_of_ole(data: bytes) -> str:
     for stream, name in _OLE_STREAMS:
         if _stream(stream) in data:
             raise _unsupported(name)
+    if _stream("__properties_version1.0") in data:
+        return media_types.MSG
     if _stream("Workbook") in data or _stream("Book") in data:
         return media_types.XLS
     raise _unsupported("legacy Office document")

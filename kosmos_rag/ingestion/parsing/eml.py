@@ -16,6 +16,7 @@ from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.decode import Decoded
 from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.msg import read_msg
 
 ParsePart = Callable[[SourceDocument], ParsedDocument]
 """Parses an attachment by its own parser."""
@@ -79,6 +80,25 @@ def parse_eml(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> Parse
     composition = Composition(limits)
     _Mail(composition, limits, parse_part).add(message, level=1)
     return composition.parsed(media_types.EML, mime.header(message, "Subject") or None)
+
+
+def parse_msg(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> ParsedDocument:
+    """Parse an Outlook message as a mail.
+
+    Args:
+        data: the message.
+        limits: limits of the result.
+        parse_part: parses an attachment.
+
+    Raises:
+        ParseError: `encrypted`, `too_large`, or `unsupported` without the extra `msg`.
+    """
+    message, unread = read_msg(data)
+    composition = Composition(limits)
+    for name in unread:
+        composition.note(UNREADABLE, f"the attached message {name!r} was left out; save it as a file of its own")
+    _Mail(composition, limits, parse_part).add(message, level=1)
+    return composition.parsed(media_types.MSG, mime.header(message, "Subject") or None)
 
 
 def parse_mbox(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> ParsedDocument:

@@ -8,6 +8,8 @@ EPUB = "application/epub+zip"
 EML = "message/rfc822"
 MBOX = "application/mbox"
 MHTML = "multipart/related"
+MSG = "application/vnd.ms-outlook"
+CONFLUENCE = "application/vnd.atlassian.confluence+zip"
 HTML = "text/html"
 MARKDOWN = "text/markdown"
 CSV = "text/csv"
@@ -88,7 +90,7 @@ TEXTS = (
 )
 """Kinds of text that only the extension identifies."""
 
-NO_TEXT = frozenset({PDF, DOCX, PPTX, XLSX, EPUB, XLS, RTF, ODT, ODS, ODP, EML, MBOX, MHTML, PARQUET})
+NO_TEXT = frozenset({PDF, DOCX, PPTX, XLSX, EPUB, XLS, RTF, ODT, ODS, ODP, EML, MBOX, MHTML, MSG, PARQUET, CONFLUENCE})
 """Formats that are not a text in one encoding."""
 
 NAMES = dict.fromkeys(CODE.values(), "source code") | {
@@ -100,6 +102,8 @@ NAMES = dict.fromkeys(CODE.values(), "source code") | {
     EML: "mail",
     MBOX: "mailbox",
     MHTML: "MHTML",
+    MSG: "MSG",
+    CONFLUENCE: "Confluence export",
     HTML: "HTML",
     MARKDOWN: "Markdown",
     CSV: "CSV",
