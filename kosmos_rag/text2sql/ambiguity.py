@@ -18,7 +18,7 @@ from kosmos_rag.text2sql.sql.analyze import ColumnRef
 class Ambiguity:
     """One ambiguity."""
 
-    kind: Literal["variant", "same_name", "join_path", "aggregate_or_latest"]
+    kind: Literal["variant", "same_name", "join_path", "aggregate_or_latest", "excluded"]
     about: tuple[str, ...]
     """Full names of the tables, or `table.column`."""
     text: str

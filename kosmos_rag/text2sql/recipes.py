@@ -24,6 +24,7 @@ from kosmos_rag.text2sql.catalog.roles import (
     label_column,
     variant_keys,
 )
+from kosmos_rag.text2sql.linking.words import is_content_word, question_words
 from kosmos_rag.text2sql.sql.analyze import ColumnRef
 
 Pattern = Literal["aggregation", "temporal", "status", "relationship"]
@@ -51,6 +52,8 @@ class Recipe:
     curated: bool = False
     """Whether it was written by hand."""
     sql: str | None = None
+    not_for: tuple[str, ...] = ()
+    """Questions about these are not answered by the first of `columns`."""
 
 
 def slugify(*parts: str) -> str:
@@ -203,6 +206,7 @@ class _Curated(Section):
     keywords: tuple[str, ...] = ()
     note: str | None = None
     sql: str | None = None
+    not_for: tuple[str, ...] = ()
 
 
 def read_recipes(path: Path, schema: DatabaseSchema) -> list[Recipe]:
@@ -242,7 +246,18 @@ def _parse_curated(values: Any, schema: DatabaseSchema) -> tuple[Recipe | None, 
     parts = (name.rpartition(".") for name in parsed.columns)
     columns = tuple((table, column) for table, _, column in parts)
     recipe = Recipe(**{**parsed.model_dump(), "columns": columns}, curated=True)
-    return recipe, missing_parts(recipe, schema)
+    return recipe, [*missing_parts(recipe, schema), *_invalid_exclusions(recipe)]
+
+
+def _invalid_exclusions(recipe: Recipe) -> list[str]:
+    faults = [
+        f".not_for: {show(phrase)} has no word that a question could name"
+        for phrase in recipe.not_for
+        if not any(map(is_content_word, question_words(phrase)))
+    ]
+    if recipe.not_for and not recipe.columns:
+        faults.append(".not_for: it is about the first of .columns, and there is none")
+    return faults
 
 
 def missing_parts(recipe: Recipe, schema: DatabaseSchema) -> list[str]:

@@ -23,6 +23,8 @@ from kosmos_rag.core.types.questions import read_questions
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.sources.spec import validate_feed
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms
+from kosmos_rag.text2sql.catalog.sources import from_json
+from kosmos_rag.text2sql.recipes import read_recipes
 from tests.integration.variants import changed
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +71,7 @@ def test_blocks__have_a_language_that_a_test_checks() -> None:
 
 
 def _load(text: str, settings: Settings, folder: Path) -> None:
-    """Read a block of YAML as what it is: settings, a preset, a source, a feed, synonyms or questions."""
+    """Read a block of YAML as what it is: settings, a preset, a source, a feed, recipes, synonyms or questions."""
     content = yaml.safe_load(text)
     path = folder / "block.yaml"
     path.write_text(text)
@@ -81,6 +83,8 @@ def _load(text: str, settings: Settings, folder: Path) -> None:
         validate_feed(content)
     elif "kind" in content:
         create_source(content, settings.ingestion)
+    elif "recipes" in content:
+        read_recipes(path, from_json(ROOT / "examples/schema/programs.json"))
     elif "extends" in content:
         presets.load(path, settings, validate=lambda _: None)
     else:

@@ -148,6 +148,7 @@ class RecipeView(BaseModel):
     tables: list[str]
     columns: list[str]
     join_hints: list[str]
+    not_for: list[str] = Field(description="What the first of the columns does not answer.")
 
 
 class AmbiguityView(BaseModel):

@@ -220,4 +220,5 @@ def _recipe_metadata(recipe: Recipe) -> dict[str, Any]:
         "keywords": list(dict.fromkeys(recipe.keywords)),
         **({"note": recipe.note} if recipe.note else {}),
         **({"sql": recipe.sql} if recipe.sql else {}),
+        **({"not_for": list(recipe.not_for)} if recipe.not_for else {}),
     }

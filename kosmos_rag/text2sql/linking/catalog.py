@@ -99,4 +99,5 @@ def parse_recipe(document: DocumentInfo | Passage) -> Recipe:
         note=metadata.get("note"),
         curated=metadata["curated"],
         sql=metadata.get("sql"),
+        not_for=tuple(metadata.get("not_for", ())),
     )

@@ -20,6 +20,7 @@ from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.linking.catalog import parse_curated_recipes, parse_schemas
 from kosmos_rag.text2sql.linking.entities import find_entities
+from kosmos_rag.text2sql.linking.exclusions import exclude_columns, find_exclusions, read_exclusions
 from kosmos_rag.text2sql.linking.linking import Evidence, Linker
 from kosmos_rag.text2sql.linking.name_index import NameIndex
 from kosmos_rag.text2sql.linking.result import NO_SCHEMA, GroundingResult, SchemaRef
@@ -45,6 +46,7 @@ class _SchemaSnapshot:
         self.changes = changes
         self.schemas = {schema.name: schema for schema in parse_schemas(documents)}
         self.versions = {info.source: info.version for info in documents}
+        self.exclusions = read_exclusions(documents)
         self._synonyms, self._weights = synonyms, weights
         self._linkers: dict[str | None, Linker] = {None: self._linker(self.schemas.values())}
         self._lock = threading.Lock()
@@ -284,8 +286,12 @@ class SchemaGrounding:
         omitted: tuple[tuple[str, str], ...] = ()
         if linked.tables:
             schema = snapshot.schemas[linked.tables[0].database]
+            excluded = find_exclusions(snapshot.exclusions, question, schema.name)
+            linked = exclude_columns(linked, (item.column for item in excluded))
             refs = column_references(schema.name, schema, linked, k)
-            selection = select_parts(schema, linker, linked, refs, entities=entities, docs=search_result.hits)
+            selection = select_parts(
+                schema, linker, linked, refs, entities=entities, docs=search_result.hits, exclusions=excluded
+            )
             count = self._count
             prompt, tokens, omitted = build_prompt(
                 selection, linked, snapshot.schemas, max_tokens=max_tokens, count=count

@@ -131,6 +131,7 @@ def _recipe(recipe: Recipe) -> dict[str, Any]:
         "tables": list(recipe.tables),
         "columns": columns,
         "join_hints": list(recipe.join_hints),
+        "not_for": list(recipe.not_for),
     }
 
 

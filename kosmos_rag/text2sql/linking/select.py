@@ -1,6 +1,6 @@
 """Select columns, joins, recipes and ambiguities of a schema for the prompt."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Passage
@@ -10,6 +10,7 @@ from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.filters import find_filters
 from kosmos_rag.text2sql.linking.catalog import parse_recipe
 from kosmos_rag.text2sql.linking.entities import Entities
+from kosmos_rag.text2sql.linking.exclusions import Exclusion
 from kosmos_rag.text2sql.linking.linking import Linked, Linker
 from kosmos_rag.text2sql.linking.result import SchemaRef
 from kosmos_rag.text2sql.prompt import Selection, prompt_block
@@ -56,6 +57,7 @@ def select_parts(
     *,
     entities: Entities,
     docs: Sequence[Passage] = (),
+    exclusions: Sequence[Exclusion] = (),
 ) -> Selection:
     """Select what a prompt about the likeliest database contains.
 
@@ -68,6 +70,7 @@ def select_parts(
         refs: References to the best columns.
         entities: Entities of the question, for filters.
         docs: Retrieved documents, for recipes and examples.
+        exclusions: What columns do not answer of this question.
     """
     ranked = [table.table for table in linked.tables if table.database == schema.name]
     graph = linker.graph(schema.name)
@@ -86,8 +89,8 @@ def select_parts(
             [(column.table, column.column) for column in linked.columns if column.table in tables],
             entities,
         ),
-        ambiguities=find_ambiguities(schema, tables, columns, plans),
-        recipes=_recipes(schema.name, tables, docs),
+        ambiguities=(*(item.note for item in exclusions), *find_ambiguities(schema, tables, columns, plans)),
+        recipes=_recipes(schema.name, tables, docs, without={item.slug for item in exclusions}),
         examples=tuple(parse_examples(docs, schema)[:_MAX_EXAMPLES]),
     )
 
@@ -107,7 +110,7 @@ def _further_joins(
     return tuple(join for plan in wider for join in plan.paths[0].joins if join not in get_schema)
 
 
-def _recipes(database: str, tables: Sequence[str], docs: Sequence[Passage]) -> tuple[Recipe, ...]:
+def _recipes(database: str, tables: Sequence[str], docs: Sequence[Passage], without: Set[str]) -> tuple[Recipe, ...]:
     """Return the best recipes over these tables only."""
     fitting = (
         parse_recipe(doc)
@@ -115,6 +118,7 @@ def _recipes(database: str, tables: Sequence[str], docs: Sequence[Passage]) -> t
         if doc.metadata.get("kind") == "query_recipe"
         and doc.metadata["database"] == database
         and set(doc.metadata["tables"]) <= set(tables)
+        and doc.metadata["slug"] not in without
     )
     return tuple(recipe for recipe, _ in zip(fitting, range(_MAX_RECIPES), strict=False))
 

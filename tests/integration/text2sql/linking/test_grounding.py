@@ -1,12 +1,14 @@
 """Grounding over a collection: built, asked, brought up to date, as its readers see it."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kosmos_rag import Engine
-from kosmos_rag.core.errors import ConfigError, QueryRefused, RequestError
+from kosmos_rag.core.errors import ConfigError, QueryRefused, RequestError, SchemaInvalid
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.catalog.sources import from_json
@@ -93,6 +95,29 @@ def test_accepted_query__is_kept_while_it_fits_the_schema(scope: Tenant, schema:
     grounding.build(replace(_small("a"), name=schema.name))
     assert grounding.examples() == []
     assert not [info for info in scope.documents() if info.metadata["kind"] == "query_example"]
+
+
+def test_recipe__says_what_a_column_does_not_answer(scope: Tenant, schema: DatabaseSchema, tmp_path: Path) -> None:
+    file = tmp_path / "recipes.yaml"
+    recipe: dict[str, Any] = {"slug": "successes", "title": "number of successes", "text": "Return it."}
+    recipe |= {"pattern": "aggregation", "tables": ["program_statistics"]}
+    recipe |= {"columns": ["program_statistics.success_count"]}
+    file.write_text(json.dumps({"recipes": [{**recipe, "not_for": ["the", "success rates"]}]}))
+    with pytest.raises(SchemaInvalid, match='not_for: "the" has no word'):
+        read_recipes(file, schema)
+    file.write_text(json.dumps({"recipes": [{**recipe, "not_for": ["success rates"]}]}))
+    grounding = SchemaGrounding(scope)
+    grounding.build(schema, read_recipes(file, schema))
+    excluded = grounding.ask("What is the rate of success of programs?")
+    assert "ProgramStatistics.success_count" not in [ref.name for ref in excluded.schema_refs]
+    assert excluded.ambiguities[0].kind == "excluded"
+    assert "program_statistics.success_count does not answer questions about success rates." in excluded.prompt
+    assert "successes" not in [found.slug for found in excluded.recipes]
+    counted = grounding.ask("What is the success count of programs?")
+    assert counted.schema_refs[0].name == "ProgramStatistics.success_count"
+    assert "excluded" not in [found.kind for found in counted.ambiguities]
+    grounding.build(schema)
+    assert grounding.ask("What is the rate of success of programs?").ambiguities[0].kind == "excluded", "it is kept"
 
 
 def test_synonyms__are_suggested_by_accepted_queries(scope: Tenant, schema: DatabaseSchema) -> None:
