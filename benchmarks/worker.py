@@ -1,14 +1,15 @@
 """Measure the worker from end to end: the queue, and everything except the model.
 
-    python -m benchmarks.worker [queue] [documents] [semantic] [unchanged] [memory] [--json FILE] [--plot FILE]
-                                [--quick]
+    python -m benchmarks.worker [queue] [documents] [semantic] [unchanged] [memory] [poison] [--json FILE]
+                                [--plot FILE] [--quick]
 
 `queue`: jobs without work a second with four processes, and the time of claiming one among 200,000 finished ones.
 `documents`: 92 Markdown documents of about 1,500 chunks through the worker, and the bare embedding of the same chunks
 by the same model, in turn; they are cut at headings. `semantic`: the same with semantic chunking, which embeds
 sentences of paragraphs that are longer than a chunk. `unchanged`: a second pass over 10,000 files. `memory`: resident
-memory of the worker's processes over 20,000 documents, as a plot. The last two do not measure the model, and embed
-without one.
+memory of the worker's processes over 20,000 documents, as a plot. `poison`: 60 Markdown and 60 HTML files through one
+process, in turn alone and with a workbook that computes until a limit ends it; the time until all but the workbook are
+done. The last three do not measure the model, and embed without one.
 """
 
 import random
@@ -32,6 +33,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue
 from kosmos_rag.storage.tenants import tenant
+from tests.unit.ingestion.sandbox.files import wide_workbook
 
 WORDS = (
     "the of and to in is that for was on are as with his they at be this from have by not but what all were "
@@ -83,7 +85,7 @@ def seconds_of_documents(scope: Tenant, engine: Engine) -> float:
     with engine.parts.database.worker.untenanted() as connection:
         row = connection.execute(
             "SELECT extract(epoch FROM max(finished_at) - min(started_at)) FROM kosmos.jobs"
-            " WHERE tenant_id = %s AND kind = 'document'",
+            " WHERE tenant_id = %s AND kind = 'document' AND state = 'done'",
             [scope.id],
         ).fetchone()
     assert row is not None
@@ -196,6 +198,29 @@ def measure_unchanged(settings: Settings, folder: Path, *, count: int = 10_000) 
         }
 
 
+def measure_poison(settings: Settings, folder: Path, *, count: int = 60, rounds: int = 7) -> dict[str, Any]:
+    """Return the seconds of the other documents without and with a poison file, in turn."""
+    folder.mkdir()
+    taken: dict[str, list[float]] = {"alone": [], "beside": []}
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        for number in range(rounds):
+            for name, seconds in taken.items():
+                files = folder / f"{name}-{number}"
+                write_documents(files, count, 16)
+                for page in range(count):
+                    (files / f"{page}.html").write_text(f"<p>{_text(count + page, 16)}</p>")
+                if name == "beside":
+                    (files / "3.xlsx").write_bytes(wide_workbook(30_000))
+                scope = engine.tenant(files.name)
+                scope.jobs.enqueue(files)
+                work_until_idle(settings, create_hashing_runner)
+                seconds.append(seconds_of_documents(scope, engine))
+    return {
+        **{f"{name}_s": [round(one, 2) for one in seconds] for name, seconds in taken.items()},
+        "ratio": round(statistics.median(taken["beside"]) / statistics.median(taken["alone"]), 3),
+    }
+
+
 def measure_memory(settings: Settings, folder: Path, plot: Path, *, count: int = 20_000) -> dict[str, float]:
     """Return the largest resident memory of a working process by quarters of the documents, and draw it all."""
     write_documents(folder, count, 1)
@@ -243,7 +268,8 @@ def main() -> None:
     parser.add_argument("--backend", default="torch", choices=["torch", "onnx"])
     scratch = temporary_folder()
     # Semantic chunking takes the way of `documents` again.
-    arguments = parse(parser, plot=scratch / "worker-memory.png", what=["queue", "documents", "unchanged", "memory"])
+    without_semantic = ["queue", "documents", "unchanged", "memory", "poison"]
+    arguments = parse(parser, plot=scratch / "worker-memory.png", what=without_semantic)
 
     def settings(name: str, more: Mapping[str, Any] | None = None) -> Settings:
         changed = {"database.data_dir": str(scratch / name), "models.backend": arguments.backend}
@@ -254,12 +280,15 @@ def main() -> None:
     of_documents: dict[str, Any] = {"count": 4, "rounds": 1, "quick": True} if quick else {}
     of_many = {"count": 40} if quick else {}
     markdown = {"rag.chunking.strategy": "markdown"}
+    of_poison = {"count": 4, "rounds": 1} if quick else {}
+    once = {"worker.max_attempts": 1, "ingestion.parsing.cpu_s": 1 if quick else 15}
     parts: dict[str, Callable[[], Mapping[str, Any]]] = {
         "queue": lambda: measure_queue(settings("queue"), **of_queue),
         "documents": lambda: measure_documents(settings("documents", markdown), scratch / "files", **of_documents),
         "semantic": lambda: measure_documents(settings("semantic"), scratch / "files", **of_documents),
         "unchanged": lambda: measure_unchanged(settings("unchanged"), scratch / "many", **of_many),
         "memory": lambda: measure_memory(settings("memory"), scratch / "more", arguments.plot, **of_many),
+        "poison": lambda: measure_poison(settings("poison", once), scratch / "poison", **of_poison),
     }
     figures: dict[str, Mapping[str, Any]] = {}
     for name in arguments.what or parts:

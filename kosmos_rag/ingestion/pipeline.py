@@ -7,7 +7,9 @@ parse and chunk it; batches of chunks are embedded and published in one transact
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,12 +52,23 @@ WINDOW_DOCUMENTS = 256
 _CACHED_PROCESSORS = 64
 
 
-class PublishExecutor(Protocol):
-    """Where batches are published: in the thread that parses, or behind it."""
+class Executor(Protocol):
+    """Where documents are processed and batches published.
+
+    In the calling thread, or in others.
+    """
 
     @property
     def batch_chunks(self) -> int:
         """Chunks after which a batch is published."""
+        ...
+
+    def process(self, work: Callable[[], ChunkedDocument]) -> Future[ChunkedDocument]:
+        """Parse and chunk a document by calling `work`.
+
+        Returns at the end, or earlier where it takes long: another thread continues. Only for documents of different
+        sources, because a later one may end first.
+        """
         ...
 
     def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:
@@ -74,12 +87,20 @@ class PublishExecutor(Protocol):
 class _SynchronousExecutor:
     batch_chunks = BATCH_CHUNKS
 
+    def process(self, work: Callable[[], ChunkedDocument]) -> Future[ChunkedDocument]:
+        future: Future[ChunkedDocument] = Future()
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001 — the future raises it
+            future.set_exception(error)
+        return future
+
     def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:  # noqa: ARG002
         publish()
 
 
-SYNCHRONOUS: PublishExecutor = _SynchronousExecutor()
-"""Publishes in the calling thread."""
+SYNCHRONOUS: Executor = _SynchronousExecutor()
+"""Works in the calling thread."""
 
 
 class IngestPipeline:
@@ -146,7 +167,7 @@ class IngestPipeline:
         recorder: OutcomeRecorder,
         preset_version: str | None = None,
         lease: Lease = NO_LEASE,
-        executor: PublishExecutor = SYNCHRONOUS,
+        executor: Executor = SYNCHRONOUS,
     ) -> None:
         """Ingest documents of one collection.
 
@@ -159,7 +180,7 @@ class IngestPipeline:
             recorder: receives the outcomes. An error that it raises ends the run.
             preset_version: version of the preset that the collection must have, or all documents fail; None for any.
             lease: fences the documents off from other writers.
-            executor: publishes the batches.
+            executor: processes the documents and publishes the batches.
         """
         named = _assign_ids(tenant, collection, documents, recorder)
         try:
@@ -316,7 +337,20 @@ class _Batch:
         return taken
 
 
+_Document = tuple[uuid.UUID, PendingDocument]
 _Rejected = list[tuple[uuid.UUID, PendingDocument, IngestionError]]
+
+
+@dataclass(kw_only=True)
+class _Collected:
+    """The documents of a run by their results."""
+
+    batch: _Batch = field(default_factory=_Batch)
+    unchanged: list[_Document] = field(default_factory=list)
+    gone: list[_Document] = field(default_factory=list)
+    rejected: _Rejected = field(default_factory=list)
+    slow: list[tuple[_Document, Future[ChunkedDocument]]] = field(default_factory=list)
+    """Those that other threads process."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -334,59 +368,92 @@ class _Run:
     state: CollectionState
     recorder: OutcomeRecorder
     lease: Lease
-    executor: PublishExecutor
+    executor: Executor
 
-    def ingest(self, documents: Iterable[tuple[uuid.UUID, PendingDocument]]) -> None:
+    def ingest(self, documents: Iterable[_Document]) -> None:
         """Process the documents in order and publish them in batches.
 
-        Unchanged and rejected documents are completed last.
+        Unchanged and rejected documents are completed last. A document that takes long joins a later batch; where it
+        ends after all others, it is published alone.
         """
-        batch = _Batch()
-        unchanged: list[tuple[uuid.UUID, PendingDocument]] = []
-        gone: list[tuple[uuid.UUID, PendingDocument]] = []
-        rejected: _Rejected = []
-        for key, pending in documents:
+        collected = _Collected()
+        for document in documents:
+            key, pending = document
             if not self.lease.may_start(pending):
                 continue
-            if key in batch.documents:  # the same source twice in one call: the later one replaces the earlier
-                self._submit(batch)
-            try:
-                with pending.start_span():
-                    changed = self._process(key, pending, batch)
-            except IngestionError as error:
-                if error.code == GONE:
-                    gone.append((key, pending))
-                else:
-                    rejected.append((key, pending, error))
-            except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
-                self.recorder.record_failure([pending], error)
-            else:
-                if not changed:
-                    unchanged.append((key, pending))
-            if batch.chunks >= self.executor.batch_chunks or batch.bytes >= BATCH_BYTES:
-                self._submit(batch)
-        self._submit(batch)
-        self._complete_unchanged(unchanged)
-        self._complete_gone(gone)
-        self._reject(rejected)
+            if key in collected.batch.documents:  # the same source twice: the later one replaces the earlier
+                self._submit(collected.batch)
+            self._collect(document, partial(self._process, document, collected), collected)
+            self._collect_slow(collected)
+        self._complete(collected)
+        for document, future in collected.slow:
+            future.add_done_callback(partial(self._publish_alone, document))
 
-    def _process(self, key: uuid.UUID, pending: PendingDocument, batch: _Batch) -> bool:
-        """Load, parse and chunk a document, and add it to the batch.
+    def _process(self, identified: _Document, collected: _Collected) -> ChunkedDocument | None:
+        """Load, parse and chunk a document.
 
-        Returns False where it is stored with the same fingerprint. A large document does not hold the others: they are
-        published before it is parsed, or written.
+        None where it is stored with the same fingerprint, or takes long. A large document does not hold the others:
+        they are published before it is parsed.
         """
-        document = pending.load()
-        self.processor.check(document)
-        if self.state.fingerprints.get(key) == self.processor.fingerprint(document):
-            return False
-        if len(document.data) >= LARGE_BYTES:
+        key, pending = identified
+        with pending.start_span():
+            document = pending.load()
+            self.processor.check(document)
+            if self.state.fingerprints.get(key) == self.processor.fingerprint(document):
+                collected.unchanged.append(identified)
+                return None
+            if len(document.data) >= LARGE_BYTES:
+                self._submit(collected.batch)
+            future = self.executor.process(
+                partial(self.processor.process, key, document, self.state.languages, etag=pending.etag)
+            )
+            if future.done():
+                return future.result()
+            collected.slow.append((identified, future))
+            return None
+
+    def _collect_slow(self, collected: _Collected) -> None:
+        """Collect the documents that other threads have processed."""
+        for document, future in [slow for slow in collected.slow if slow[1].done()]:
+            collected.slow.remove((document, future))
+            self._collect(document, future.result, collected)
+
+    def _publish_alone(self, document: _Document, future: Future[ChunkedDocument]) -> None:
+        collected = _Collected()
+        self._collect(document, future.result, collected)
+        self._complete(collected)
+
+    def _collect(
+        self, document: _Document, result: Callable[[], ChunkedDocument | None], collected: _Collected
+    ) -> None:
+        """Add a processed document to the batch, or to the failed ones.
+
+        Publish a full batch.
+        """
+        key, pending = document
+        batch = collected.batch
+        try:
+            processed = result()
+        except IngestionError as error:
+            if error.code == GONE:
+                collected.gone.append(document)
+            else:
+                collected.rejected.append((key, pending, error))
+        except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
+            self.recorder.record_failure([pending], error)
+        else:
+            if processed is not None:
+                if len(processed.chunks) >= self.executor.batch_chunks:
+                    self._submit(batch)
+                batch.add(pending, processed)
+        if batch.chunks >= self.executor.batch_chunks or batch.bytes >= BATCH_BYTES:
             self._submit(batch)
-        chunked = self.processor.process(key, document, self.state.languages, etag=pending.etag)
-        if len(chunked.chunks) >= self.executor.batch_chunks:
-            self._submit(batch)
-        batch.add(pending, chunked)
-        return True
+
+    def _complete(self, collected: _Collected) -> None:
+        self._submit(collected.batch)
+        self._complete_unchanged(collected.unchanged)
+        self._complete_gone(collected.gone)
+        self._reject(collected.rejected)
 
     def _submit(self, batch: _Batch) -> None:
         """Hand the documents of a batch to the executor, and empty it."""
@@ -423,7 +490,7 @@ class _Run:
         self.recorder.record_published(published)
         self._reject(rejected)
 
-    def _complete_unchanged(self, unchanged: Sequence[tuple[uuid.UUID, PendingDocument]]) -> None:
+    def _complete_unchanged(self, unchanged: Sequence[_Document]) -> None:
         """Complete the leases of unchanged documents, and store their etags."""
         documents = [pending for _, pending in unchanged]
         etags = {key: pending.etag for key, pending in unchanged if pending.etag is not None}
@@ -446,7 +513,7 @@ class _Run:
             )
         return self.recorder.record_unchanged([pending for key, pending in unchanged if key in leased])
 
-    def _complete_gone(self, gone: Sequence[tuple[uuid.UUID, PendingDocument]]) -> None:
+    def _complete_gone(self, gone: Sequence[_Document]) -> None:
         """Complete the leases of documents that were removed after listing.
 
         The next pass prunes them.

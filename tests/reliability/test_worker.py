@@ -5,12 +5,16 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import TenantRef, tenant
+from tests.unit.ingestion.sandbox.files import wide_workbook
 
 if TYPE_CHECKING:
     from tests.reliability.conftest import Trial
@@ -66,6 +70,25 @@ def test_a_process_that_dies__is_replaced_and_only_its_poison_is_dead(trial: "Tr
     assert trial.states() == {"dead": 1, "done": 30}
     assert trial.counts("begun")["poison"] == 3
     assert trial.counts("finished") == {str(number): 1 for number in range(30)}
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_over_a_slow_document__gives_it_back(
+    trial: "Trial", settings: Settings, children: Children
+) -> None:
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        scope = engine.tenant("acme")
+        scope.jobs.enqueue(SourceDocument(source="wide.xlsx", data=wide_workbook(800)))
+        for number in range(20):
+            scope.jobs.enqueue(SourceDocument(source=str(number), data=b"A few words."))
+        worker = trial.start(work="engine_work", kinds=["document"], until_idle=True)
+        trial.until(lambda: trial.states("document") == {"done": 20, "running": 1}, 60)
+        for pid in children(worker.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert worker.wait(60) == 0, trial.log()
+        assert trial.states("document") == {"done": 21}
+        assert {one.version for one in scope.documents(limit=50)} == {1}
 
 
 @pytest.mark.slow

@@ -177,7 +177,7 @@ class ParsingSettings(Section):
     )
     cpu_s: Count = Field(default=60, description="Processor time limit of parsing one file, in seconds.")
     timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
-        default=90.0, description="Time limit of parsing one file, in seconds."
+        default=300.0, description="Time limit of parsing one file, in seconds."
     )
     text_mb: Count = Field(default=20, description="Megabytes of text above which a parsed file is refused.")
     pages: Count = Field(default=5000, description="Pages above which a file is refused.")

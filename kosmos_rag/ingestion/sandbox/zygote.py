@@ -13,10 +13,11 @@ import os
 import selectors
 import signal
 import socket
+import time
 import warnings
 
 from kosmos_rag.ingestion.sandbox.isolation import Confinement
-from kosmos_rag.ingestion.sandbox.limits import die_with, keep_only
+from kosmos_rag.ingestion.sandbox.limits import die_with, keep_only, lower_priority
 from kosmos_rag.ingestion.sandbox.protocol import FORK, OUT_OF_MEMORY, send_frame
 from kosmos_rag.ingestion.sandbox.worker import work
 
@@ -30,6 +31,8 @@ _LIBRARIES = (
     "email.policy",
 )
 """What the parsers import on first use."""
+_SLOW_S = 0.5
+"""Seconds after which a child gets a lower priority: other work does not wait for a file that takes long."""
 
 
 class _Zygote:
@@ -41,6 +44,8 @@ class _Zygote:
         self._pid = os.getpid()
         self._ends: dict[int, socket.socket] = {}
         """By the child's pid: the socket that takes its end. When the other side closes it, the child is killed."""
+        self._started: dict[int, float] = {}
+        """By the pid of a child of the usual priority: when it was forked."""
         self._selector = selectors.DefaultSelector()
         self._woken, wake = socket.socketpair()
         for end in (self._woken, wake):
@@ -53,7 +58,7 @@ class _Zygote:
     def serve(self) -> None:
         """Fork until the control socket closes; then kill what still runs."""
         while True:
-            for key, _ in self._selector.select():
+            for key, _ in self._selector.select(_SLOW_S if self._started else None):
                 if key.fileobj is self._woken:
                     self._woken.recv(4096)
                 elif key.fileobj is not self._control:
@@ -62,6 +67,7 @@ class _Zygote:
                     self._end()
                     return
             self._reap()
+            self._lower_priorities()
 
     def _accept(self) -> bool:
         message, descriptors, _, _ = socket.recv_fds(self._control, len(FORK), 2)
@@ -81,6 +87,7 @@ class _Zygote:
         if pid == 0:
             _live(connection.detach(), self._pid, self._confinement)
         self._ends[pid] = end
+        self._started[pid] = time.monotonic()
         self._selector.register(end, selectors.EVENT_READ, pid)
 
     def _kill(self, pid: int) -> None:
@@ -95,9 +102,16 @@ class _Zygote:
             if pid == 0:
                 return
             end = self._ends.pop(pid)
+            self._started.pop(pid, None)
             with contextlib.suppress(KeyError):  # gone with the killing
                 self._selector.unregister(end)
             _send_exit_code(end, os.waitstatus_to_exitcode(status))
+
+    def _lower_priorities(self) -> None:
+        slow = [pid for pid, started in self._started.items() if time.monotonic() - started >= _SLOW_S]
+        for pid in slow:
+            del self._started[pid]
+            lower_priority(pid)
 
     def _end(self) -> None:
         for pid in self._ends:
@@ -117,6 +131,7 @@ def _live(descriptor: int, parent: int, confinement: Confinement) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         die_with(parent)
+        os.setsid()  # for `lower_priority`
         keep_only(descriptor, *confinement.descriptors)
         confinement.apply()
         with socket.socket(fileno=descriptor) as connection:

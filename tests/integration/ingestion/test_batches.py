@@ -20,6 +20,8 @@ class RecordingExecutor:
     batch_chunks: int = 100
     batches: list[list[str]] = field(default_factory=list)
 
+    process = staticmethod(pipeline.SYNCHRONOUS.process)
+
     def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:
         self.batches.append([document.source for document in documents])
         publish()

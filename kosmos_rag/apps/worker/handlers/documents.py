@@ -9,8 +9,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
+from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -34,7 +35,7 @@ from kosmos_rag.core.errors import (
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import EVERYONE, Job, Outcome, SourceDocument
 from kosmos_rag.ingestion.discovery import PendingDocument
-from kosmos_rag.ingestion.document import document_id
+from kosmos_rag.ingestion.document import ChunkedDocument, document_id
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS, IngestPipeline
 from kosmos_rag.ingestion.publisher import Completion
 from kosmos_rag.ingestion.report import PublishedDocument
@@ -56,6 +57,8 @@ SOURCE_CACHE_SIZE = 256
 """Sources that are kept open for the next jobs from them."""
 FIRST_BATCH_CHUNKS = BATCH_CHUNKS // 8
 """Size of a batch while no other is being published: the model must not wait for a whole batch to be parsed."""
+SLOW_S = 0.1
+"""Seconds after which a document is slow: the others do not wait for it."""
 PUBLISH_THREADS = 2
 """Batches published at the same time, behind the one that is parsed: one is written while the other is embedded."""
 
@@ -223,12 +226,52 @@ class _PublishThreads:
         self._pool.shutdown()
 
 
+class _ProcessThreads:
+    """Processes documents, and a slow one at the same time.
+
+    Used by one thread.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        """Args: limit_s: seconds after which the others wait for the slow one."""
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="kosmos-rag-process")
+        self._limit_s = limit_s
+        self._slow: Future[ChunkedDocument] | None = None
+        self._slow_since = 0.0
+
+    def process(self, work: Callable[[], ChunkedDocument]) -> Future[ChunkedDocument]:
+        """Process a document, and wait for it for `SLOW_S`.
+
+        Wait longer while another slow one is processed.
+        """
+        future = self._pool.submit(copy_context().run, work)
+        wait([future], SLOW_S)
+        if self._slow is not None:
+            # Where it never ends, this process makes no progress, and the supervisor replaces it.
+            overdue = time.monotonic() > self._slow_since + self._limit_s
+            if overdue or not future.done():
+                wait([self._slow] if overdue else [self._slow, future], return_when=FIRST_COMPLETED)
+            if self._slow.done():
+                self._slow = None
+        if not future.done():
+            self._slow, self._slow_since = future, time.monotonic()
+        return future
+
+    def close(self) -> None:
+        """Wait until all documents are processed."""
+        self._pool.shutdown()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _BackgroundExecutor:
     """Publishes batches in the background, with a heartbeat."""
 
+    processing: _ProcessThreads
     threads: _PublishThreads
     channel: SupervisorChannel
+
+    def process(self, work: Callable[[], ChunkedDocument]) -> Future[ChunkedDocument]:
+        return self.processing.process(work)
 
     @property
     def batch_chunks(self) -> int:
@@ -250,13 +293,15 @@ class _BackgroundExecutor:
 class DocumentHandler:
     """Ingests the documents of jobs, of any tenant.
 
-    One thread parses, `PUBLISH_THREADS` publish.
+    One thread loads, two parse: one document after the other, and a slow one at the same time. `PUBLISH_THREADS`
+    publish.
     """
 
     def __init__(self, database: Database, pipeline: IngestPipeline, counters: CounterBuffer) -> None:
         self._database = database
         self._pipeline = pipeline
         self._counters = counters
+        self._processing = _ProcessThreads(pipeline.settings.worker.stuck_s)
         self._threads = _PublishThreads()
         self._sources: LRUCache[str, Source] = LRUCache(SOURCE_CACHE_SIZE)
 
@@ -268,7 +313,7 @@ class DocumentHandler:
             channel: reports outcomes, releases jobs.
             deadline: monotonic time after which no further job starts.
 
-        Returns when the last batch has been handed to a publishing thread.
+        Returns when the last batch has been handed to a publishing thread; a slow document may still be processed.
         """
         ordered = sorted(jobs, key=_batch_key)
         for (tenant_id, collection, preset_version), group in groupby(ordered, key=_batch_key):
@@ -281,11 +326,12 @@ class DocumentHandler:
                 preset_version=preset_version or None,
                 lease=_JobLeases(leases, tenant_id, channel, deadline),
                 recorder=_JobOutcomes(channel, self._counters),
-                executor=_BackgroundExecutor(threads=self._threads, channel=channel),
+                executor=_BackgroundExecutor(processing=self._processing, threads=self._threads, channel=channel),
             )
 
     def close(self) -> None:
-        """Wait until all batches are published."""
+        """Wait until all documents are processed and published."""
+        self._processing.close()
         self._threads.close()
 
     def _load(self, job: Job) -> SourceDocument:

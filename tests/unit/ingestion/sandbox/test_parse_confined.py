@@ -189,6 +189,9 @@ def test_parse_confined__a_slow_file_holds_up_no_other() -> None:
         parsed = [parse_confined(document(b"quick"), LIMITS).text for _ in range(20)]
         assert not slow.done()
         assert parsed == ["quick"] * 20
+        if sys.platform == "linux":
+            lowered = min(19, os.getpriority(os.PRIO_PROCESS, 0) + 7)
+            until(lambda: os.getpriority(os.PRIO_PROCESS, busy_child()) == lowered or None)
         assert slow.result().code == "timeout"
 
 
