@@ -73,12 +73,12 @@ def replace_absent_words(
     }
     analysed = connection.execute(statement("close_terms"), values).fetchall()
     present = {word for _, word, _, variant, lexeme_id, _ in analysed if variant == word and lexeme_id is not None}
-    # The lexemes of a word in each collection: one for each language.
-    lexemes = {
+    # The lexemes of a word in each collection: one for each language. In the order of the rows, as the warnings are.
+    lexemes = dict.fromkeys(
         (collection, word, lexeme)
         for collection, word, lexeme, variant, *_ in analysed
         if variant == word and word not in present
-    }
+    )
     close = [
         _CloseTerm(
             collection=collection,
@@ -158,7 +158,7 @@ def _is_two_edits_away(word: str, lexeme: str) -> bool:
 
 
 def _replace(
-    rows: Sequence[TermRow], absent: set[tuple[str, str, str]], close: Sequence[_CloseTerm]
+    rows: Sequence[TermRow], absent: Iterable[tuple[str, str, str]], close: Sequence[_CloseTerm]
 ) -> tuple[list[TermRow], tuple[str, ...]]:
     """Replace the rows of absent words by those of their close terms."""
     asked = {(collection, lexeme_id) for collection, _, lexeme_id, *_ in rows}

@@ -83,13 +83,19 @@ def parse_examples(documents: Iterable[DocumentInfo | Passage], schema: Database
 
     In the order of their documents. An example of tables or columns that the reader may not read does not fit.
     """
-    known = {(table.full_name, column.name) for table in schema.tables for column in table.columns}
     return [
         example
         for document in documents
         if document.metadata.get("kind") == KIND and document.metadata["database"] == schema.name
-        if set((example := _parse(document)).columns) <= known and all(map(schema.table, example.tables))
+        if _fits(example := _parse(document), schema)
     ]
+
+
+def _fits(example: QueryExample, schema: DatabaseSchema) -> bool:
+    columns = ((schema.table(table), column) for table, column in example.columns)
+    return all(map(schema.table, example.tables)) and all(
+        table is not None and table.column(column) is not None for table, column in columns
+    )
 
 
 def _parse(document: DocumentInfo | Passage) -> QueryExample:

@@ -3,11 +3,13 @@
 from datetime import date
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import kosmos_rag.text2sql.linking
 from kosmos_rag.retrieval.expansion.synonyms import Rule, Synonyms
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
+from kosmos_rag.text2sql.linking.columns import best_first
 from kosmos_rag.text2sql.linking.entities import find_entities
 from kosmos_rag.text2sql.linking.linking import Evidence, Linked, Linker
 from kosmos_rag.text2sql.linking.name_index import NameIndex
@@ -169,3 +171,13 @@ def test_keys_in_a_circle_and_to_itself__are_linked() -> None:
         ),
     )
     assert set(_linked("one and two", schema).chosen) == {"one", "two"}
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 640, 5_000])
+@pytest.mark.parametrize("levels", [1, 2, 50, 100_000])
+def test_the_best_scores_are_those_of_a_full_sort(size: int, levels: int) -> None:
+    scores = np.random.default_rng(size).integers(levels, size=size) / levels
+    expected = sorted(range(size), key=lambda at: (-scores[at], at))
+    assert best_first(scores) == expected
+    for limit in (1, 3, 10, size):
+        assert best_first(scores, limit) == expected[:limit]
