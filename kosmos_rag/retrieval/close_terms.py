@@ -65,20 +65,14 @@ def replace_absent_words(
     words = _suspects(query.parsed.text, rows)
     if not words:
         return list(rows), ()
-    edits = [(word, edit) for word in words for edit in dict.fromkeys([word, *_edits(word)])]
-    values = {
-        **query.scope,
-        "words": array(connection, "text", [word for word, _ in edits]),
-        "variants": array(connection, "text", [edit for _, edit in edits]),
-    }
-    analysed = connection.execute(statement("close_terms"), values).fetchall()
-    present = {word for _, word, _, variant, lexeme_id, _ in analysed if variant == word and lexeme_id is not None}
+    # The variants of a word are analysed only if no chunk has the word: there are hundreds.
+    analysed = _analyse(connection, query, [(word, word) for word in words])
+    present = {word for _, word, _, _, lexeme_id, _ in analysed if lexeme_id is not None}
     # The lexemes of a word in each collection: one for each language. In the order of the rows, as the warnings are.
     lexemes = dict.fromkeys(
-        (collection, word, lexeme)
-        for collection, word, lexeme, variant, *_ in analysed
-        if variant == word and word not in present
+        (collection, word, lexeme) for collection, word, lexeme, *_ in analysed if word not in present
     )
+    edits = [(word, edit) for word in words if word not in present for edit in dict.fromkeys(_edits(word))]
     close = [
         _CloseTerm(
             collection=collection,
@@ -89,12 +83,29 @@ def replace_absent_words(
             chunks=chunks,
             weight=_ONE_EDIT,
         )
-        for collection, word, lexeme, variant, lexeme_id, chunks in analysed
-        if lexeme_id is not None and word not in present
+        for collection, word, lexeme, variant, lexeme_id, chunks in _analyse(connection, query, edits)
+        if lexeme_id is not None and chunks is not None
     ]
     found = {(term.collection, term.word) for term in close}
     close += _far_terms(connection, query, [entry for entry in lexemes if entry[:2] not in found])
     return _replace(rows, lexemes, close)
+
+
+def _analyse(
+    connection: psycopg.Connection, query: RetrieverQuery, variants: Sequence[tuple[str, str]]
+) -> list[tuple[str, str, str, str, int | None, int | None]]:
+    """Return collection, word, lexeme, variant, id and chunks of variants of words.
+
+    Without id and chunks where no chunk contains the lexeme; then only the word itself has a row.
+    """
+    if not variants:
+        return []
+    values = {
+        **query.scope,
+        "words": array(connection, "text", [word for word, _ in variants]),
+        "variants": array(connection, "text", [variant for _, variant in variants]),
+    }
+    return connection.execute(statement("close_terms"), values).fetchall()
 
 
 def _suspects(text: str, rows: Sequence[TermRow]) -> list[str]:

@@ -187,7 +187,7 @@ def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snap
     state = cursor.fetchall()[0][0]
     collections, indexes = state["collections"], state["indexes"]
     terms, warnings = [tuple(row) for row in state["terms"]], tuple[str, ...]()
-    if query.fuzzy and any(lexeme_id is None for _, _, lexeme_id, *_ in terms):
+    if query.lexical and query.fuzzy and any(lexeme_id is None for _, _, lexeme_id, *_ in terms):
         terms, warnings = replace_absent_words(connection, query, terms)
     readable = [row for row in collections if row[5] is not None]
     space_id = uuid.UUID(readable[0][3]) if readable and readable[0][3] else None
