@@ -127,7 +127,7 @@ FUNCTIONS = {
     "current_tenant()": "576fb7a4dc0d9e407635e96419693abe8cf5cb7244fc01cd39dd12b4f224d3e3",
     "located_passages(uuid, uuid[])": "99cf8a07bf27a75c9143e679a93d66c77b20719050bd12b9f0b68c14b2b86ad2",
     "matches_filter(kosmos.documents, text, jsonb, text[], text[])": (
-        "28342d976ce7cd265ac3b3c0aa5370616481a183fd14e7f241d5574324a60953"
+        "8900eb6e8a54f757d0552fc9600113b2c0ea1d66900720ce273a1b21249a0c68"
     ),
     "new_job_id()": "8281513a0e5695549f9c3b60d395f1fc6ed5d03b3a497d49db0037aae1acb77b",
     "passages(uuid, uuid[])": "abfae45bb895e947eba2bddfc4b5bdf120f8642997635d6031a748c79e2e9434",
