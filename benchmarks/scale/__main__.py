@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -19,15 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import platformdirs
 import psycopg
 from numpy.typing import NDArray
 from rich.console import Console
 
-from benchmarks.command import DATASETS, command, parse, temporary_folder
+from benchmarks.command import command, parse, temporary_folder
 from benchmarks.scale import peers, writes
-from benchmarks.scale.data import MADE, QUESTIONS, Data, SmallZipfData, natural
-from benchmarks.scale.load import LARGEST, Say, build_indexes, publish_all, shares, storage, vacuum
+from benchmarks.scale.data import MADE, QUESTIONS, SmallZipfData, load_data
+from benchmarks.scale.load import LARGEST, Say, build_indexes, clock, publish_all, shares, storage, vacuum
 from benchmarks.scale.measure import (
     BOTH,
     CLIENTS,
@@ -45,7 +43,6 @@ from benchmarks.scale.measure import (
 )
 from benchmarks.scale.plot import plot
 from benchmarks.scale.report import as_json, show
-from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.models.embedding.space import PROBE
 from kosmos_rag.storage.pool import Database, resolve_addresses
 
@@ -94,10 +91,10 @@ def _save(file: Path | None, rows: Sequence[Row], result: dict[str, Any]) -> Non
 
 
 def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[str, Any]]:
-    say = _clock()
+    say = clock()
     effort = QUICK if arguments.quick else USUAL
     whole = embedder(arguments.data)
-    data = _data(arguments.data, whole, say)
+    data = load_data(arguments.data, whole, say)
     known = {text: whole.embed_query(text) for text in (PROBE, NEW_WORD)}
     prepared = Prepared({**data.questions, **known}, data.dimensions)
     questions = list(data.questions)
@@ -130,19 +127,6 @@ def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[
         say("asking during maintenance")
         result["maintenance"] = writes.maintenance(scratch, data, engines[BOTH], asked)
     return rows, result
-
-
-def _data(name: str, model: Embedder, say: Say) -> Data:
-    """Return the data; natural text is embedded with the model."""
-    if name in MADE:
-        return MADE[name]()
-    folders = [folder for name in ("cranfield", "cacm") if (folder := DATASETS / name).is_dir()]
-    if not folders:
-        raise SystemExit(
-            "no evaluation sets are available to take sentences from; measure made words: make bench-scale DATA=zipf"
-        )
-    say("embedding the sentences, once for all runs")
-    return natural(folders, model, platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "bench")
 
 
 def _with_peers(
@@ -179,15 +163,6 @@ def _machine(admin: str) -> dict[str, Any]:
         "postgresql": server,
         "pgvector": vector,
     }
-
-
-def _clock() -> Say:
-    began = time.perf_counter()
-
-    def say(words: str) -> None:
-        print(f"{time.perf_counter() - began:7.1f} s  {words}", file=sys.stderr, flush=True)
-
-    return say
 
 
 if __name__ == "__main__":

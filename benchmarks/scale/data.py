@@ -2,14 +2,16 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import platformdirs
 from numpy.typing import NDArray
 
 from benchmarks.beir import load
+from benchmarks.command import DATASETS
 from kosmos_rag.core.protocols import Embedder, Vectors
 
 Block = tuple[list[str], Vectors]
@@ -156,6 +158,19 @@ def natural(folders: Sequence[Path], embedder: Embedder, cache: Path) -> Natural
     questions = windows(held_out, QUESTIONS)
     vectors = embedder.embed(questions)
     return NaturalData(kept, embedded(kept, embedder, cache), dict(zip(questions, vectors, strict=True)))
+
+
+def load_data(name: str, model: Embedder, say: Callable[[str], None]) -> Data:
+    """Return the data; natural text is embedded with the model."""
+    if name in MADE:
+        return MADE[name]()
+    folders = [folder for name in ("cranfield", "cacm") if (folder := DATASETS / name).is_dir()]
+    if not folders:
+        raise SystemExit(
+            "no evaluation sets are available to take sentences from; measure made words: make bench-scale DATA=zipf"
+        )
+    say("embedding the sentences, once for all runs")
+    return natural(folders, model, platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "bench")
 
 
 def sentences_of(folders: Sequence[Path]) -> list[str]:

@@ -5,6 +5,7 @@ It also measures the space that they use.
 
 import heapq
 import statistics
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,8 @@ LARGEST = "half"
 _SHARES = {"thousandth": 0.001, "hundredth": 0.01, "tenth": 0.1, LARGEST: 0.5}
 
 Say = Callable[[str], None]
+Describe = Callable[[], tuple[dict[str, Any], tuple[str, ...]]]
+"""Returns the metadata and the readers of the next document."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +46,16 @@ class Share:
     percent: float
 
 
+def clock() -> Say:
+    """Return what prints words with the seconds since now."""
+    began = time.perf_counter()
+
+    def say(words: str) -> None:
+        print(f"{time.perf_counter() - began:7.1f} s  {words}", file=sys.stderr, flush=True)
+
+    return say
+
+
 def shares(chunks: int) -> list[Share]:
     """Divide the rows among five tenants: .1, 1, 10 and 50 percent, and the rest."""
     counts = {name: max(1, round(chunks * share)) for name, share in _SHARES.items()}
@@ -50,8 +63,17 @@ def shares(chunks: int) -> list[Share]:
     return [Share(tenant=name, chunks=count, percent=100 * count / chunks) for name, count in counts.items()]
 
 
+def _describe_nothing() -> tuple[dict[str, Any], tuple[str, ...]]:
+    return {}, (EVERYONE,)
+
+
 def publish_all(
-    database: Database, data: Data, tenants: Sequence[Share], embedder: Embedder, say: Say
+    database: Database,
+    data: Data,
+    tenants: Sequence[Share],
+    embedder: Embedder,
+    say: Say,
+    describe: Describe = _describe_nothing,
 ) -> dict[str, Any]:
     """Fill the tenants with two writers, the largest and the others at once; their rows are mixed.
 
@@ -62,7 +84,7 @@ def publish_all(
     def write(own: Sequence[Share]) -> list[float]:
         total, done, times = sum(share.chunks for share in own), 0, []
         for share, block in interleaved(data, own):
-            times.append(publish_block(database, share.tenant, block, embedder))
+            times.append(publish_block(database, share.tenant, block, embedder, describe))
             done += len(block[0])
             if done * 10 // total > (done - len(block[0])) * 10 // total:
                 say(f"published {done:,} of {total:,} chunks of {'/'.join(share.tenant for share in own)}")
@@ -106,18 +128,20 @@ def create(database: Database, name: str, embedder: Embedder) -> None:
         ensure_tenant(connection, owner, DEFAULT_COLLECTION, space, now=datetime.now(UTC))
 
 
-def publish_block(database: Database, name: str, block: Block, embedder: Embedder) -> float:
+def publish_block(
+    database: Database, name: str, block: Block, embedder: Embedder, describe: Describe = _describe_nothing
+) -> float:
     """Publish a block as one batch of new documents; returns the seconds that it took."""
     owner = tenant(name)
     space = describe_space(owner.id, embedder, normalized=True)
-    documents = list(_documents(block, space.id))
+    documents = list(_documents(block, space.id, describe))
     began = time.perf_counter()
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
         publish(connection, owner.id, documents, collection=DEFAULT_COLLECTION, now=datetime.now(UTC))
     return time.perf_counter() - began
 
 
-def _documents(block: Block, space_id: uuid.UUID) -> Iterator[PreparedDocument]:
+def _documents(block: Block, space_id: uuid.UUID, describe: Describe) -> Iterator[PreparedDocument]:
     texts, vectors = block
     for start in range(0, len(texts), CHUNKS_A_DOCUMENT):
         own = texts[start : start + CHUNKS_A_DOCUMENT]
@@ -133,9 +157,10 @@ def _documents(block: Block, space_id: uuid.UUID) -> Iterator[PreparedDocument]:
             offset += len(text) + 2
         key = uuid.uuid4()
         whole = "\n\n".join(own)
+        metadata, acl = describe()
         yield PreparedDocument(
             id=key, version_id=uuid.uuid4(), source=f"bench/{key}", title="", media_type="text/plain",
-            language="english", metadata={}, acl=(EVERYONE,), content_hash="0" * 64, fingerprint="0" * 64,
+            language="english", metadata=metadata, acl=acl, content_hash="0" * 64, fingerprint="0" * 64,
             bytes=len(whole.encode()), text=whole, pages=(), chunks=chunks, embedded=own, analysed=own,
             vectors={space_id: vectors[start : start + CHUNKS_A_DOCUMENT]},
         )  # fmt: skip

@@ -1,5 +1,6 @@
 """Measure questions through the public API: time, recall and throughput."""
 
+import math
 import statistics
 import threading
 import time
@@ -226,12 +227,13 @@ def percentiles(times: Sequence[float]) -> Times:
 
 def recalls(found: Sequence[Sequence[UUID]], exact: Sequence[Sequence[UUID]]) -> Recalls:
     """Return the share of the true best 10 and 100 that was found among as many, over all questions."""
+    return Recalls(recall_10=recall(found, exact, 10), recall_100=recall(found, exact, 100))
 
-    def recall(depth: int) -> float:
-        pairs = [(set(ours[:depth]), set(best[:depth])) for ours, best in zip(found, exact, strict=True)]
-        return round(statistics.mean(len(ours & best) / len(best) for ours, best in pairs), 4)
 
-    return Recalls(recall_10=recall(10), recall_100=recall(100))
+def recall(found: Sequence[Sequence[UUID]], exact: Sequence[Sequence[UUID]], depth: int) -> float:
+    """Return the mean share of the true best that was found among as many, over the questions that have any."""
+    pairs = [(set(ours[:depth]), set(best[:depth])) for ours, best in zip(found, exact, strict=True) if best]
+    return round(statistics.mean(len(ours & best) / len(best) for ours, best in pairs), 4) if pairs else math.nan
 
 
 def throughput(scope: Tenant, questions: Sequence[str], clients: int, seconds: float) -> dict[str, Any]:

@@ -147,7 +147,7 @@ def bm25_in_memory(
         scores: NDArray[np.float32] = index.get_scores(words)
         return scores[_best(scores)]
 
-    found, times = _all_timed(best, asked)
+    found, times = time_all(best, asked)
     references = [[float(score) * (bm25.K1 + 1) for score in scores if score > 0] for scores in found]
     return Row(
         retriever=LEXICAL, way="bm25s in memory", share=share, plan="all scores", **percentiles(times)
@@ -172,7 +172,7 @@ def dense(
         **percentiles(times), **recalls(found, exact),
     )  # fmt: skip
     matrix = _matrix(connection, share)
-    ranked, times = _all_timed(lambda vector: _best(matrix @ vector), vectors)
+    ranked, times = time_all(lambda vector: _best(matrix @ vector), vectors)
     yield Row(
         retriever=DENSE,
         way="NumPy in memory",
@@ -210,7 +210,8 @@ def _best(scores: NDArray[np.float32]) -> NDArray[np.intp]:
     return places[np.argsort(-scores[places])]
 
 
-def _all_timed(answer: Callable[[Any], Any], questions: Sequence[Any]) -> tuple[list[Any], list[float]]:
+def time_all(answer: Callable[[Any], Any], questions: Sequence[Any]) -> tuple[list[Any], list[float]]:
+    """Ask all questions one after another; returns the answers and the milliseconds of each."""
     answers, times = [], []
     for question in questions:
         began = time.perf_counter()
@@ -236,7 +237,7 @@ def _timed(
 
     answer(values[0])
     stopped = 0
-    answers, times = _all_timed(answer, values)
+    answers, times = time_all(answer, values)
     connection.execute("SET statement_timeout = 0")
     return times, answers, f"{stopped} of {len(values)} stopped at {TIMEOUT_MS // 1000} s" if stopped else ""
 
