@@ -14,6 +14,7 @@ from pathlib import PurePath
 from posixpath import normpath
 from typing import Any, NamedTuple
 
+from kosmos_rag.core.types.docstrings import Described
 from kosmos_rag.core.types.places import PlaceSpan
 
 EVERYONE = "everyone"
@@ -133,7 +134,7 @@ class Heading:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Note:
+class Note(Described):
     """A note that a document's text is uncertain or incomplete."""
 
     code: str

@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from kosmos_rag.core.types.docstrings import Described
+
 _CELLS = re.compile(r"([A-Z]+)(\d+)(?::([A-Z]+)(\d+))?")
 _PLAIN_SHEET = re.compile(r"[^\W\d]\w*")
 """The name of a sheet that formulas write without quotes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class Place(Described):
     """Where a text is in its file.
 
     A field is None where the format has no such place.

@@ -344,7 +344,7 @@ class SearchResult(Serializable):
 
         A context leaves it out with the hits.
         """
-        schema = handler(core)
+        schema = super(SearchResult, cls).__get_pydantic_json_schema__(core, handler)
         if handler.mode == "serialization":
             handler.resolve_ref_schema(schema)["required"].remove("returned")
         return schema

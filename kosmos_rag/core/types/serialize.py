@@ -7,11 +7,12 @@ only if `explain` is true: they reveal something about documents that the reader
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
-from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, Field, TypeAdapter, computed_field, model_validator
+from pydantic import Field, TypeAdapter, computed_field, model_validator
 from pydantic.fields import FieldInfo
 
+from kosmos_rag.core.types.docstrings import Described
 from kosmos_rag.core.types.places import Place, PlaceSpan, place_at
 
 R = TypeVar("R")
@@ -134,11 +135,10 @@ def _is_sequence(hint: Any) -> bool:
     return get_origin(get_args(hint)[0] if get_origin(hint) is Annotated else hint) is tuple
 
 
-class Serializable:
+class Serializable(Described):
     """A record with methods for its JSON shape."""
 
     __slots__ = ()
-    __pydantic_config__: ClassVar[ConfigDict] = {"use_attribute_docstrings": True}
 
     def to_dict(self, *, explain: bool = True) -> dict[str, Any]:
         """Return the record as values for JSON.

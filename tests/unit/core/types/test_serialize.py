@@ -147,6 +147,16 @@ def test_schema__marks_what_explain_adds(kind: type[Any]) -> None:
     assert "payload" not in json_schema(types.JobInfo)["properties"]
 
 
+def test_schema__describes_members_by_the_docstrings_of_their_fields() -> None:
+    schema = json_schema(SearchResult)
+    described = {name: member.get("description") for name, member in schema["properties"].items()}
+    assert described["hits"] == "The passages, best first."
+    assert described["retrieval_id"] == "Its record in the audit log, for feedback; None where no log is kept."
+    assert described["warnings"] is not None
+    assert described["returned"] == "How many hits there are."
+    assert schema["$defs"]["Place"]["properties"]["cells"]["description"] == "Cells of the sheet: `B12:D12`."
+
+
 @pytest.mark.parametrize("wrong", [{}, {"question": 1}, {**EXAMPLES["SearchResult"], "hits": [{}]}, []])
 def test_from_dict__refuses_anything_else(wrong: Any) -> None:
     with pytest.raises(ValueError, match="validation error"):
