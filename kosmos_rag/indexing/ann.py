@@ -241,7 +241,10 @@ def tune_index(
         connection.execute(statement("set_vector_search"), values)
         return measure_recall(search, setting, queries, truth)
 
+    connection.execute(statement("disable_sort"))
+    connection.execute(statement("disable_jit"))
     recall = smallest_sufficient_setting(target, _candidate_settings(index), measure)
+    connection.execute(statement("enable_sort"))
     name, _ = search_setting(index)
     readers = connection.execute(statement("vectors_by_acl"), scope.values).fetchall()
     health = {

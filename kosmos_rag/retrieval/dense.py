@@ -173,6 +173,8 @@ class DenseSearch:
         text: sql.SQL | sql.Composed = sql.SQL(plan.text)
         if plan.index_options is not None:
             self.connection.execute(statement("set_vector_search"), plan.index_options)
+            self.connection.execute(statement("disable_sort"))
+            self.connection.execute(statement("disable_jit"))
             text = sql.SQL(plan.text).format(dimensions=sql.Literal(len(vector)))
         values = {
             **self.query.scope,
@@ -183,6 +185,8 @@ class DenseSearch:
             **plan.values,
         }
         self.cursor = self.connection.execute(text, values)
+        if plan.index_options is not None:
+            self.connection.execute(statement("enable_sort"))
 
     def receive(self) -> CandidateList:
         """Fetch the rows and rank those above the similarity threshold."""

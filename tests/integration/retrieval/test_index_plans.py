@@ -44,6 +44,7 @@ class World:
 
     database: Database
     worker: str
+    admin: str
     values: Mapping[str, Any]
 
     def explain(self, name: str, **values: Any) -> dict[str, Any]:
@@ -54,6 +55,8 @@ class World:
         query = sql.SQL("EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) " + statement(name))
         with self.database.app.transaction(self.values["tenant_id"], [EVERYONE]) as connection:
             connection.execute(statement("set_vector_search"), {"probes": 3, "ef_search": 100})
+            if name in {"dense_by_index", "dense_by_bits"}:
+                connection.execute(statement("disable_sort"))
             row = connection.execute(query.format(dimensions=sql.Literal(EMBEDDER.dimensions)), bound).fetchone()
         assert row
         return dict(row[0][0]["Plan"])
@@ -158,7 +161,12 @@ def worlds(request: pytest.FixtureRequest, server: Any, databases: dict[str, str
     settings = server.settings(databases[request.param])
     database = Database(settings)
     yield {
-        name: World(database=database, worker=settings.worker_url, values=_values(database, tenant(name).id))
+        name: World(
+            database=database,
+            worker=settings.worker_url,
+            admin=settings.admin_url,
+            values=_values(database, tenant(name).id),
+        )
         for name in ("large", "bits")
     }
     database.close()
@@ -240,7 +248,7 @@ CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
     "version_text": [({}, 10)],
 }
 """For each statement of a question values in place of the world's, and how many rows it may read with them."""
-WITHOUT_TABLES = {"server_clock", "set_vector_search"}
+WITHOUT_TABLES = {"server_clock", "set_vector_search", "disable_sort", "disable_jit", "enable_sort"}
 OF_FUNCTIONS = {
     "search_state": ("tenant_id", "collection", "texts", "weights"),
     "passages": ("tenant_id", "chunk_ids"),
@@ -308,6 +316,22 @@ def test_search__is_by_the_index_that_is_meant(name: str, worlds: dict[str, Worl
     # Of an index that is not there, or not meant, none is used.
     used = {scan["Index Name"] for scan in _scans(world.explain(name, index_id=uuid.uuid4())) if "Index Name" in scan}
     assert not any(index.startswith("vec_") for index in used)
+
+
+@pytest.mark.parametrize("name", ["dense_by_index", "dense_by_bits"])
+def test_search__is_by_the_index_where_the_table_has_a_million_rows(name: str, worlds: dict[str, World]) -> None:
+    """A few vectors are expected of a tenant, and to sort these seems cheap."""
+    world = worlds["bits" if name == "dense_by_bits" else "large"]
+    update = "UPDATE pg_class SET reltuples = %s WHERE oid = 'kosmos.embeddings'::regclass"
+    with psycopg.connect(world.admin, autocommit=True) as admin:
+        row = admin.execute("SELECT reltuples FROM pg_class WHERE oid = 'kosmos.embeddings'::regclass").fetchone()
+        assert row is not None
+        admin.execute(update, [1_000_000])
+        try:
+            used = {scan.get("Index Name", "") for scan in _scans(world.explain(name))}
+        finally:
+            admin.execute(update, row)
+    assert f"vec_{world.values['index_id'].hex}" in used
 
 
 @pytest.mark.parametrize("name", ["visible_chunks", "dense_by_index", "dense_by_bits"])
