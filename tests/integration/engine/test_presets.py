@@ -61,7 +61,7 @@ def test_schema_classic__weighs_as_its_document_says_and_schema_at_a_tenth_of_th
     assert classic.signals["schema_penalty"] == {"nothing": -3.0, "elsewhere": -2.0}
     assert [*tenth.signals, "schema_targets"] == list(classic.signals), "points add up in the classic preset alone"
     assert tenth.chunking == classic.chunking
-    assert tenth.retrieval == classic.retrieval.model_copy(update={"top_k": 30})
+    assert tenth.retrieval == classic.retrieval.model_copy(update={"top_k": 30, "fuzzy": False})
     columns = (ColumnSchema(name="status", type="text", enum=("failed", "passed")),)
     schema = DatabaseSchema(name="lab", tables=(TableSchema(name="probes", model="Probe", columns=columns),))
     given = {}
