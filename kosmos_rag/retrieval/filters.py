@@ -26,6 +26,8 @@ MAX_VALUES = 1_000
 """Values of one list: the server compares each of them with each document."""
 MAX_PATTERN = 1_000
 """Characters of the text of `$contains`, `$icontains`, `$starts_with` and `$ends_with`."""
+_MAX_GROUPS = 8
+"""Conditions of which the one that fewest documents satisfy is looked for."""
 
 _APPROVED = (
     '($."metadata"."approved" == true && !exists($."metadata"."superseded_by" ? (@ != null)) '
@@ -66,12 +68,15 @@ def compile_filter(conditions: Filter) -> dict[str, Any]:
         for source in conditions.sources
     )
     condition, variables = _compile_where(conditions.where)
+    groups = _term_groups(conditions.where)
     return {
         "filtered": bool(conditions.sources or conditions.where),
         "sources": list(conditions.sources),
         "folders": [f"{source}/%" for source in escaped],
         "condition": condition,
         "condition_values": Jsonb(variables),
+        "term_groups": groups,
+        "one_group": bool(groups) and not conditions.sources and _is_one_group(conditions.where),
     }
 
 
@@ -89,7 +94,7 @@ def require_approved(compiled: Mapping[str, Any], collections: Sequence[str]) ->
     variables = Jsonb(
         {**compiled["condition_values"].obj, "requiring": list(collections), "today": str(datetime.now(UTC).date())}
     )
-    return {**compiled, "filtered": True, "condition": condition, "condition_values": variables}
+    return {**compiled, "filtered": True, "one_group": False, "condition": condition, "condition_values": variables}
 
 
 def _compile_where(where: Any) -> tuple[str | None, dict[str, Any]]:
@@ -98,6 +103,53 @@ def _compile_where(where: Any) -> tuple[str | None, dict[str, Any]]:
     if isinstance(where, Mapping) and not where:
         return None, {}
     return compiler.compile_all(where, "where", 1), compiler.variables
+
+
+def _term_groups(where: Mapping[Any, Any]) -> list[list[dict[str, Any]]]:
+    """Return groups of values; a document that passes has one of each.
+
+    Values are objects as kosmos.hash_fields takes them. Conditions without such values have no group.
+
+    Args:
+        where: Conditions that were compiled.
+    """
+    groups = []
+    for key, value in where.items():
+        if key == "$and":
+            groups += [group for item in value for group in _term_groups(item)]
+        elif key == "$or":
+            branches = [_term_groups(item) for item in value]
+            if all(branches):
+                groups.append([one for branch in branches for one in min(branch, key=len)])
+        elif key != "$not" and (group := _equal_values(key, value)) is not None:
+            groups.append(group)
+    return groups[:_MAX_GROUPS]
+
+
+def _equal_values(name: str, value: Any) -> list[dict[str, Any]] | None:
+    """Return the values of which a field must equal one.
+
+    None if the condition does not say so.
+    """
+    if name not in ("acl", "department") and not name.startswith("metadata."):
+        return None
+    operators = value if isinstance(value, Mapping) else {"$eq": value}
+    if "$eq" not in operators and "$in" not in operators:
+        return None
+    operands = [operators["$eq"]] if "$eq" in operators else operators["$in"]
+    keys = name.split(".") if name.startswith("metadata.") else ["acl"]
+    field = _parse_field(name, name)
+    return [_nest(keys, field.operand(operand, name)) for operand in operands]
+
+
+def _nest(keys: Sequence[str], value: Any) -> Any:
+    return {keys[0]: _nest(keys[1:], value)} if keys else value
+
+
+def _is_one_group(where: Mapping[Any, Any]) -> bool:
+    """Return True if every document with a value of the group passes."""
+    (key, value), *others = where.items()
+    return not others and not key.startswith("$") and (not isinstance(value, Mapping) or len(value) == 1)
 
 
 class _Compiler:

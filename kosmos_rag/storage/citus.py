@@ -36,6 +36,7 @@ POLICY_FUNCTIONS = ("kosmos.current_tenant()", "kosmos.current_principals()", "k
 
 ROW_FUNCTIONS = (
     "kosmos.visible_principals(text[])",
+    "kosmos.hash_fields(jsonb)",
     "kosmos.matches_filter(kosmos.documents,text,jsonb,text[],text[])",
 )
 """Functions of filters; one has a row type as parameter, so they are distributed after the tables."""

@@ -22,6 +22,7 @@ from kosmos_rag.core.types import (
     Rectangle,
 )
 from kosmos_rag.storage.binary import unpack_numbers
+from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import LexicalCounts, RemovedCounts, lock_collection, update_statistics
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
@@ -495,9 +496,10 @@ def update_metadata(
         "changes": Jsonb({key: value for key, value in changes.items() if value is not None}),
         "removed": [key for key, value in changes.items() if value is None],
     }
-    acls = [tuple(acl) for (acl,) in connection.execute(statement("update_metadata"), {**scope, **values}).fetchall()]
-    if acls:
+    changed = connection.execute(statement("update_metadata"), {**scope, **values}).fetchall()
+    if changed:
+        replace_filter_terms(connection, tenant_id, [document_id for document_id, _ in changed])
         # No count changes, and a new epoch: cached results of all readers of the documents are out of date.
-        added = dict.fromkeys(acls, LexicalCounts())
+        added = {tuple(acl): LexicalCounts() for _, acl in changed}
         update_statistics(connection, scope, statistics, added, RemovedCounts(version_ids=[], counts={}))
-    return len(acls)
+    return len(changed)

@@ -36,7 +36,7 @@ TENANT_TABLES = (
     *("vector_store_files", "file_batches", "vector_stores", "files"),
     *("jobs", "sync_runs", "uploads", "idempotency_keys", "api_keys", "feedback", "monitor_samples", "monitor_runs"),
     *("experiment_results", "experiments", "evaluation_results", "evaluations", "index_events", "postings"),
-    *("segments", "indexes", "unsegmented_terms", "lexemes", "acl_statistics", "embeddings", "chunks"),
+    *("segments", "indexes", "unsegmented_terms", "lexemes", "acl_statistics", "embeddings", "chunks", "filter_terms"),
     *(
         "document_permissions",
         "permission_feeds",

@@ -21,7 +21,7 @@ _EXPIRED = "(at < kosmos.audit_expired_before())"
 
 WITH_ACL = frozenset(
     {"documents", "document_versions", "chunks", "embeddings", "lexemes", "acl_statistics", "unsegmented_terms"}
-    | {"document_permissions", "files"}
+    | {"document_permissions", "files", "filter_terms"}
 )
 """Tables whose rows carry the principals that may read them."""
 WITHOUT_ACL = frozenset(
@@ -125,6 +125,7 @@ FUNCTIONS = {
     ),
     "current_principals()": "614c5e6a8456d4ceb3a8ff646fa9515202ea95d775f6cae69b0050c0be5ed02e",
     "current_tenant()": "576fb7a4dc0d9e407635e96419693abe8cf5cb7244fc01cd39dd12b4f224d3e3",
+    "hash_fields(jsonb)": "d554ed715a0dee4624b6678af6474a94f37811a92ba295e3f4e77d18a275622e",
     "located_passages(uuid, uuid[])": "99cf8a07bf27a75c9143e679a93d66c77b20719050bd12b9f0b68c14b2b86ad2",
     "matches_filter(kosmos.documents, text, jsonb, text[], text[])": (
         "8900eb6e8a54f757d0552fc9600113b2c0ea1d66900720ce273a1b21249a0c68"

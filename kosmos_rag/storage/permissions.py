@@ -15,6 +15,7 @@ import psycopg
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.binary import array, array_literal, batches
+from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import Acl, CollectionStatistics, Move
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, ensure_tenant
@@ -195,6 +196,7 @@ def _move(
     version_ids = array(connection, "uuid", list(moves))
     document_ids = array(connection, "uuid", [one.id for one in moved])
     connection.execute(statement("update_document_acls"), {**scope, "document_ids": document_ids, "acls": acls})
+    replace_filter_terms(connection, current.tenant_id, [one.id for one in moved])
     connection.execute(statement("update_version_acls"), {**scope, "version_ids": version_ids, "acls": acls})
     cursor = connection.cursor(binary=True)
     chunks = cursor.execute(

@@ -24,6 +24,7 @@ from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import PERMISSION_FEED, Chunk, LineBox, Note
 from kosmos_rag.storage import lexical_statistics, permissions
 from kosmos_rag.storage.binary import Array, array, array_literal, batches, pack_numbers
+from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import Acl, Analysis, CollectionStatistics, RemovedCounts
 from kosmos_rag.storage.sql import statement
 
@@ -147,6 +148,7 @@ def publish(
         for rows in batches(_document_columns(documents, numbers, acls)):
             connection.execute(statement("upsert_documents"), {**scope, **rows})
             connection.execute(statement("insert_versions"), {**scope, **rows})
+        replace_filter_terms(connection, tenant_id, ids)
         for columns in chunks:
             values = {**scope, "pivot": pivot, **columns}
             connection.execute(statement("insert_chunks"), values)

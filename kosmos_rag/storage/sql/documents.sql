@@ -232,7 +232,7 @@ UPDATE kosmos.documents d
    SET metadata = (d.metadata || %(changes)s) - %(removed)s::text[]
  WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s AND d.id = ANY (%(document_ids)s::uuid[])
    AND d.metadata <> (d.metadata || %(changes)s) - %(removed)s::text[]
-RETURNING d.acl
+RETURNING d.id, d.acl
 
 -- name: lexemes_of_documents
 -- Counts the lexemes of versions: they leave the statistics before their chunks are deleted.

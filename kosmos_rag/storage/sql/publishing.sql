@@ -118,6 +118,20 @@ ON CONFLICT (tenant_id, id) DO UPDATE
        metadata = excluded.metadata, acl = excluded.acl, version = excluded.version,
        updated_at = excluded.updated_at, source_etag = excluded.source_etag, notes = excluded.notes
 
+-- name: delete_filter_terms
+DELETE FROM kosmos.filter_terms t WHERE t.tenant_id = %(tenant_id)s AND t.document_id = ANY (%(document_ids)s::uuid[])
+
+-- name: insert_filter_terms
+-- A document of more terms than are worth indexing has the term 0, which every search for terms includes.
+INSERT INTO kosmos.filter_terms (tenant_id, term, document_id, acl)
+SELECT d.tenant_id, t.term, d.id, d.acl
+  FROM (SELECT n.tenant_id, n.id, n.acl,
+               kosmos.hash_fields(jsonb_build_object('metadata', n.metadata, 'acl', to_jsonb(n.acl))) AS terms
+          FROM kosmos.documents n
+         WHERE n.tenant_id = %(tenant_id)s AND n.id = ANY (%(document_ids)s::uuid[])
+        OFFSET 0) d
+ CROSS JOIN LATERAL unnest(CASE WHEN cardinality(d.terms) > 256 THEN '{0}' ELSE d.terms END) AS t (term)
+
 -- name: delete_versions
 DELETE FROM kosmos.document_versions v WHERE v.tenant_id = %(tenant_id)s AND v.id = ANY (%(version_ids)s)
 

@@ -161,6 +161,46 @@ SELECT d.id, v.chunks
                       %(folders)s)
  LIMIT %(limit)s
 
+-- name: documents_by_terms
+-- The same by the terms of the filter, or of the reader's principals: of several conditions by that which fewest
+-- documents satisfy. One row without a document where those are more than are worth listing.
+WITH fewest AS MATERIALIZED (
+     SELECT g.terms, n.documents
+       FROM (SELECT kosmos.hash_fields(u.fields) || 0::bigint AS terms
+               FROM jsonb_array_elements(%(term_groups)s::jsonb) AS u (fields)
+             OFFSET 0) g
+      CROSS JOIN LATERAL (
+            SELECT count(*) AS documents
+              FROM (SELECT
+                      FROM kosmos.filter_terms t
+                     WHERE t.tenant_id = %(tenant_id)s AND t.term = ANY (g.terms)
+                     LIMIT %(limit)s) t
+            OFFSET 0) n
+      ORDER BY n.documents
+      LIMIT 1)
+SELECT f.documents, d.id, d.chunks
+  FROM fewest f
+  LEFT JOIN LATERAL (
+       SELECT d.id, v.chunks
+         FROM (SELECT DISTINCT n.document_id
+                 FROM kosmos.filter_terms n
+                WHERE n.tenant_id = %(tenant_id)s AND n.term = ANY (f.terms) AND f.documents < %(limit)s
+               OFFSET 0) t
+        CROSS JOIN LATERAL (
+              SELECT n.id, n.version
+                FROM kosmos.documents n
+               WHERE n.tenant_id = %(tenant_id)s AND n.id = t.document_id
+                 AND (%(collection)s::text IS NULL OR n.collection = %(collection)s)
+                 AND kosmos.matches_filter(ROW(n.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                                    %(folders)s)
+              OFFSET 0) d
+        CROSS JOIN LATERAL (
+              SELECT n.chunks
+                FROM kosmos.document_versions n
+               WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
+              OFFSET 0) v
+       OFFSET 0) d ON true
+
 -- name: dense_exact
 -- Exact scan of the tenant's vectors in its live space. Vectors are normalised, so the inner product is the cosine.
 -- Ordered by the column: an expression of its own would be computed again for each row.

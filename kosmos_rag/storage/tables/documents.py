@@ -79,6 +79,18 @@ documents = Table(
     Index("documents_collection", "tenant_id", "collection"),
 )
 
+filter_terms = Table(
+    "filter_terms",
+    metadata,
+    tenant_id(),
+    column("term", BigInteger),  # hash of a value of metadata with its path, or of a principal
+    column("document_id", Uuid),
+    column("acl", ARRAY(Text)),
+    PrimaryKeyConstraint("tenant_id", "term", "document_id"),
+    references("document_id", "documents"),
+    Index("filter_terms_document", "tenant_id", "document_id"),
+)
+
 document_versions = Table(
     "document_versions",
     metadata,

@@ -57,6 +57,16 @@ def _passes(connection: psycopg.Connection, given: Filter, **columns: Any) -> bo
     return bool(found[0])
 
 
+def _has_terms(connection: psycopg.Connection, given: Filter, **columns: Any) -> bool:
+    """Whether a document has a term of each group of the filter."""
+    fields = Jsonb({"metadata": columns["metadata"], "acl": columns["acl"]})
+    return all(
+        connection.execute("SELECT kosmos.hash_fields(%s) && kosmos.hash_fields(%s)", [fields, Jsonb(group)]).fetchone()
+        == (True,)
+        for group in compile_filter(given)["term_groups"]
+    )
+
+
 METADATA = {
     "year": 2025,
     "price": 0.1,
@@ -343,4 +353,7 @@ def test_filter__agrees_with_the_plain_reading(
 ) -> None:
     for columns in documents:
         document = {**columns, "acl": columns["acl"]}
-        assert _passes(connection, Filter(where=where), **columns) == _reads(document, where)
+        passes = _passes(connection, Filter(where=where), **columns)
+        assert passes == _reads(document, where)
+        if passes:
+            assert _has_terms(connection, Filter(where=where), **columns)

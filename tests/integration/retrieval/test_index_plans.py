@@ -16,6 +16,7 @@ import psycopg
 import pytest
 from pgvector import HalfVector, SparseVector
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from kosmos_rag import Engine, Filter, Settings
 from kosmos_rag.core.config import DatabaseSettings
@@ -218,6 +219,8 @@ def _values(database: Database, tenant_id: uuid.UUID) -> dict[str, Any]:
 FILTERED = {
     name: value for name, value in compile_filter(Filter(where={"metadata.quarter": 1})).items() if name in NO_FILTER
 }
+ONE_DOCUMENT = {"term_groups": Jsonb([[{"metadata": {"quarter": 1}}], [{"metadata": {"n": 40}}]]), "limit": 20}
+A_QUARTER = {"term_groups": Jsonb([[{"metadata": {"quarter": 1}}]])}
 REQUIRED = {"required": "'third'"}
 CORPUS = {"collection": "default"}
 TEXTS = {"texts": ["what says topic3 of common words", "usual words", "chunk7"], "weights": [1.0, 0.5, 0.5]}
@@ -239,6 +242,7 @@ CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
     "visible_chunks": [({**CORPUS, **also}, BY_KEY) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
     "sequences_of_documents": [({}, BY_KEY)],
     "filtered_documents": [(FILTERED, 4 * DOCUMENTS)],
+    "documents_by_terms": [(FILTERED | ONE_DOCUMENT, 30), (FILTERED | A_QUARTER, 2 * DOCUMENTS)],
     "dense_exact": [(also, WHOLE) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
     "dense_by_documents": [(also, BY_KEY) for also in ({}, REQUIRED)],
     "dense_by_index": [(also, BY_INDEX) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
