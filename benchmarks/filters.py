@@ -5,9 +5,9 @@
 One tenant of half of the chunks and another of the rest. Each document of ten chunks has a random ticket of 1,000, each
 ten tickets are a project and each ten projects a team: a filter on one team, project or ticket leaves 10, 1 or 0.1 % of
 the documents. Readers of one team, project or ticket may read as much. The dense retriever alone is asked for ten hits,
-with prepared vectors, by the public API. Recall is against a scan of all vectors that may be found. The alternative is
-pgvector's iterative scan of an index of the same kind, over one table of vectors and metadata, as an administrator,
-without row-level security and without passages.
+with prepared vectors, by the public API, from 50 candidates, the default, and from ten. Recall is against a scan of all
+vectors that may be found. The alternative is pgvector's iterative scan of an index of the same kind for as many
+candidates, over one table of vectors and metadata, as an administrator, without row-level security and passages.
 """
 
 import random
@@ -15,8 +15,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 from uuid import UUID
 
@@ -43,6 +44,8 @@ STAFF = "group:staff"
 """May read every document."""
 TICKETS = 1_000
 K = 10
+CANDIDATES = (50, K)
+"""Of a retriever: fusion and reranking need more than are returned."""
 STAGES = ("plan", DENSE)
 """Of a search: the documents that a filter leaves are listed in the first."""
 _COMPARED = 100
@@ -57,6 +60,7 @@ class Row:
     percent: float
     """Share of the documents that the condition leaves."""
     way: str
+    candidates: int
     plan: str
     p50: float
     p95: float
@@ -107,11 +111,12 @@ def main() -> None:
     data = load_data(arguments.data, model, say)
     prepared = Prepared({**data.questions, PROBE: model.embed_query(PROBE)}, data.dimensions)
     questions = list(data.questions)[: 12 if arguments.quick else None]
-    configured = settings(scratch, data.dimensions, {**ONLY[DENSE], "rag.retrieval.top_k": K})
+    asked = {**ONLY[DENSE], "rag.retrieval.top_k": K}
+    configured = settings(scratch, data.dimensions, asked)
     with (
         closing(Database(configured.database)) as database,
         Engine(configured, embedder=model) as builder,
-        Engine(configured, embedder=prepared) as engine,
+        ExitStack() as stack,
     ):
         admin = resolve_addresses(configured.database).admin or ""
         large = Share(tenant=LARGE, chunks=arguments.chunks // 2, percent=50)
@@ -121,7 +126,16 @@ def main() -> None:
         vacuum(admin)
         indexes = build_indexes(builder, [large], say)
         vacuum(admin)
-        rows = list(measure(engine, admin, questions, data.questions, say))
+        engines = {
+            candidates: stack.enter_context(
+                Engine(
+                    settings(scratch, data.dimensions, {**asked, "rag.retrieval.candidates": candidates}),
+                    embedder=prepared,
+                )
+            )
+            for candidates in CANDIDATES
+        }
+        rows = list(measure(engines, admin, questions, data.questions, say))
     show(rows, large)
     write_results(
         arguments.json,
@@ -131,9 +145,21 @@ def main() -> None:
 
 
 def measure(
-    engine: Engine, admin: str, questions: Sequence[str], vectors: Mapping[str, NDArray[np.float32]], say: Say
+    engines: Mapping[int, Engine],
+    admin: str,
+    questions: Sequence[str],
+    vectors: Mapping[str, NDArray[np.float32]],
+    say: Say,
 ) -> Iterator[Row]:
-    """Measure each condition, as a filter and as a reader, and pgvector's iterative scans under it."""
+    """Measure each condition, as a filter and as a reader, and pgvector's iterative scans under it.
+
+    Args:
+        engines: By the number of their candidates.
+        admin: URL of the administrator.
+        questions: The first fifth is asked before the measurement.
+        vectors: Of the questions.
+        say: Shows progress.
+    """
     warm, asked = questions[: len(questions) // 5], questions[len(questions) // 5 :]
     asked_vectors = [vectors[question] for question in asked]
     with connect(admin) as connection:
@@ -142,10 +168,11 @@ def measure(
             say(f"asking for {condition.percent:g} %")
             truth = pgvector.nearest(condition.key, condition.value, asked_vectors[:_COMPARED])
             where = Filter(where={f"metadata.{condition.key}": condition.value})
-            for name, principal, own in (
+            ways = (
                 (f"filter on a {condition.key}", STAFF, where),
                 (f"reader of a {condition.key}", f"group:{condition.value}", Filter()),
-            ):
+            )
+            for (name, principal, own), (candidates, engine) in product(ways, engines.items()):
                 scope = engine.tenant(LARGE, principals=[principal])
 
                 def ask(question: str, scope: Tenant = scope, own: Filter = own) -> SearchResult:
@@ -158,6 +185,7 @@ def measure(
                     condition=name,
                     percent=condition.percent,
                     way="kosmos_rag",
+                    candidates=candidates,
                     plan=Counter(result.retrievers[DENSE].plan for result in results).most_common(1)[0][0],
                     **percentiles(times),
                     in_retriever=percentiles(
@@ -215,11 +243,11 @@ class _PgVector:
         """Measure pgvector's iterative scans, with its other settings as they are."""
         text = sql.SQL("SELECT id FROM bench_filters WHERE {} = %s ORDER BY embedding <#> %s LIMIT %s")
         query = text.format(sql.Identifier(share.key))
-        for order in ("strict_order", "relaxed_order"):
+        for order, candidates in product(("strict_order", "relaxed_order"), CANDIDATES):
             self._connection.execute(sql.SQL("SET hnsw.iterative_scan = {}").format(sql.Literal(order)))
 
-            def ask(vector: NDArray[np.float32]) -> list[UUID]:
-                values = [share.value, HalfVector(vector.astype(np.float16)), K]
+            def ask(vector: NDArray[np.float32], candidates: int = candidates) -> list[UUID]:
+                values = [share.value, HalfVector(vector.astype(np.float16)), candidates]
                 return [row[0] for row in self._connection.execute(query, values)]
 
             found, times = time_all(ask, vectors)
@@ -227,6 +255,7 @@ class _PgVector:
                 condition=f"filter on a {share.key}",
                 percent=share.percent,
                 way=f"pgvector, {order}",
+                candidates=candidates,
                 plan="hnsw, ef_search 40",
                 **percentiles(times),
                 recall_10=recall(found[: len(truth)], truth, K),
@@ -236,12 +265,13 @@ class _PgVector:
 def show(rows: Sequence[Row], large: Share) -> None:
     """Print the table."""
     table = Table(title=f"tenant of {large.chunks:,} chunks, {K} hits, milliseconds")
-    for name in ("condition", "leaves", "way", "plan", "recall@10", "retriever p50, p95", "whole call p50, p95, p99"):
+    measured = ("recall@10", "retriever p50, p95", "whole call p50, p95, p99")
+    for name in ("condition", "leaves", "way", "candidates", "plan", *measured):
         table.add_column(name)
     for row in rows:
         own = "" if row.in_retriever is None else "{p50:.1f}, {p95:.1f}".format(**row.in_retriever)
         table.add_row(
-            row.condition, f"{row.percent:g} %", row.way, row.plan, f"{row.recall_10:.3f}", own,
+            row.condition, f"{row.percent:g} %", row.way, str(row.candidates), row.plan, f"{row.recall_10:.3f}", own,
             f"{row.p50:.1f}, {row.p95:.1f}, {row.p99:.1f}",
         )  # fmt: skip
     Console(width=None if sys.stdout.isatty() else 190).print(table)
