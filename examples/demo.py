@@ -10,12 +10,13 @@ The demo runs on the embedded PostgreSQL in a folder of its own, and needs only 
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
 
-from kosmos_rag import Context, Engine, Settings
+from kosmos_rag import Context, Engine, KosmosError, Settings
 
 HERE = Path(__file__).parent
 QUESTIONS = (
@@ -66,4 +67,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KosmosError as error:
+        sys.exit(f"error: {error}")
