@@ -13,6 +13,8 @@ _LOOKED_AT = 8_192
 _MOST_WORDS = 100
 _CERTAIN = 1.1
 """An encoding is certain where it scores so many times the next one that makes another text."""
+_LEAST_SCORE = 0.05
+"""Below it the models know nothing: a few signs in a short text. The most common encoding is the best guess then."""
 _WORD = re.compile(r"[^\s\d!-/:-@\[-`{-~\u3000-\u303f]+")
 _EAST = frozenset(
     {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "KATAKANA-HIRAGANA", "IDEOGRAPHIC", "HALFWIDTH", "FULLWIDTH", "BOPOMOFO"}
@@ -22,6 +24,8 @@ _WITH_SIGNS = frozenset({"east", "ARABIC", "HEBREW", "THAI"})
 _EDGES = re.compile(r"^[\W_]+|[\W_]+$")
 _LETTERS = re.compile(r"[A-Za-z]")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_EAST_IN_LATIN = re.compile(r"[a-z][^\x00-\x7f]{1,2}[a-z]")
+"""Two Western letters within a word, read as one character of East Asia."""
 _WESTERN = "cp1252"
 _PRIOR = 2.0
 
@@ -46,8 +50,9 @@ def detect_legacy(sample: bytes) -> tuple[str, bool]:
         best = max(best, score)
         if text not in scores or scores[text][0] < score:
             scores[text] = score, encoding
-    if not scores:
-        return "cp1252", False
+    western = _try_decode(sample, _WESTERN)
+    if not scores or (best < _LEAST_SCORE and western is not None):
+        return _WESTERN, False
     (_, chosen), *others = sorted(scores.values(), reverse=True)
     return chosen, not others or best > _CERTAIN * others[0][0]
 
@@ -87,6 +92,8 @@ def _is_word(word: str) -> bool:
         scripts.add("LATIN")  # East Asian texts have names in ASCII without a space around them
     if "other" in scripts or len(scripts - {"sign"}) > 1 or ("sign" in scripts and not scripts & _WITH_SIGNS):
         return False
+    if "east" in scripts and _EAST_IN_LATIN.search(word):
+        return False
     return not any(before.islower() and after.isupper() for before, after in pairwise(word))
 
 
@@ -97,7 +104,7 @@ def _script(character: str) -> str:
     `east` for those of East Asia; empty for other characters.
     """
     kind, script = category(character)[0], name(character, "").split(" ")[0]
-    if character in "·\u2019ªº":  # within words of Catalan, French, Italian
+    if character in "·\u2019ªºµ":  # within words of Catalan, French and Italian; `µm`
         return "LATIN"
     if kind == "P":
         return "sign"

@@ -104,6 +104,13 @@ def test_decode__binary(data: bytes) -> None:
     assert caught.value.code == "binary"
 
 
+@pytest.mark.parametrize("text", ["Größe: 5 µm", "10 µg", "Fuß"])
+def test_decode__few_signs_without_evidence_are_western(text: str) -> None:
+    parsed = parse(SourceDocument(source="a.txt", data=text.encode("cp1252")))
+    assert parsed.text.strip() == text
+    assert [note.code for note in parsed.notes] == ["encoding_uncertain"]
+
+
 def test_decode__uncertain_encoding_is_noted() -> None:
     (note,) = parse(SourceDocument(source="a.txt", data=RUSSIAN[:41].encode("cp1251"))).notes
     assert note.code == "encoding_uncertain"
