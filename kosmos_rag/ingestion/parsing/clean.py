@@ -6,6 +6,15 @@ _UNCLEAN = re.compile(r"[\x00-\x08\x0b-\x1f\ud800-\udfff]")
 _FORBIDDEN = re.compile(r"[\x00\ud800-\udfff]")
 _CONTROLS = re.compile(r"[\x01-\x08\x0b-\x1f]")
 _LONGEST_TITLE = 300
+_BY_PROGRAM = re.compile(r"(?:Microsoft (?:Office )?(?:Word|PowerPoint|Excel)|(?:Libre|Open)Office(?:\.org)?) - ", re.I)
+_FILE_NAME = re.compile(r"\.(?:docx?|pptx?|xlsx?|od[tsp]|rtf|pdf|tex|dvi|ps|indd|qxd)$", re.I)
+_NO_TITLE = re.compile(
+    r"\(?(?:anonymous|untitled|unnamed|unspecified|no title|unbenannt|ohne titel|sans titre|sin título)\)?(?: ?-?\d+)?"
+    r"|(?:document|dokument|presentation|präsentation|slide|book|mappe|untitled document)? ?\d*"
+    r"|powerpoint[- ]presentation",
+    re.I,
+)
+"""What programs write where nobody gave a title."""
 
 
 def clean(text: str) -> str:
@@ -26,3 +35,12 @@ def clean_title(text: str) -> str | None:
     one.
     """
     return " ".join(clean(text).split())[:_LONGEST_TITLE].rstrip() or None
+
+
+def clean_property_title(text: str) -> str | None:
+    """Bring the title of a file's properties into one line.
+
+    None where a program wrote it: a placeholder (`Untitled`), or the name of the file (`Microsoft Word - plan.docx`).
+    """
+    title = clean_title(_BY_PROGRAM.sub("", text.strip(), count=1))
+    return None if title is None or _NO_TITLE.fullmatch(title) or _FILE_NAME.search(title) else title

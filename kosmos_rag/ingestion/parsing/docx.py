@@ -14,7 +14,7 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import refuse_doctype, screen_office
-from kosmos_rag.ingestion.parsing.clean import clean_title
+from kosmos_rag.ingestion.parsing.clean import clean_property_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.docx_styles import Lists, Styles, W, value_of
 from kosmos_rag.ingestion.parsing.docx_text import PARAGRAPH, TextReader, descend
@@ -106,7 +106,7 @@ def _core_title(package: Any) -> str | None:
     from docx.opc.constants import RELATIONSHIP_TYPE
 
     has_properties = any(rel.reltype == RELATIONSHIP_TYPE.CORE_PROPERTIES for rel in package.rels.values())
-    return clean_title(package.core_properties.title) if has_properties else None
+    return clean_property_title(package.core_properties.title) if has_properties else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import Heading, LineBox, Note, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.parsing import media_types
-from kosmos_rag.ingestion.parsing.clean import clean_title
+from kosmos_rag.ingestion.parsing.clean import clean_property_title, clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.ocr import PageReader
 from kosmos_rag.ingestion.parsing.pdf_headings import find_headings
@@ -96,7 +96,7 @@ def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> Parsed
     return ParsedDocument(
         text=joined,
         media_type=media_types.PDF,
-        title=content.title,
+        title=content.title or next((heading.title for heading in headings if heading.start == 0), None),
         # A heading on a last page without text has no place in the text, and nothing to head.
         headings=tuple(heading for heading in headings if heading.start < len(joined)),
         pages=tuple(text.pages),
@@ -132,7 +132,7 @@ def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> _Cont
         limits.check_pages(len(document))
         contents = list(_pages(document, limits, reader))
         outline = list(islice(_outline(document), _MAX_OUTLINE_ENTRIES))
-        title = clean_title(tidy(document.get_metadata_value("Title")))
+        title = clean_property_title(tidy(document.get_metadata_value("Title")))
     broken = [number for number, content in enumerate(contents, start=1) if content is None]
     if broken and len(broken) == len(contents):
         raise ParseError("corrupt", f"none of {len(contents)} pages can be read; save the document again")

@@ -13,6 +13,8 @@ _SCRIPT_SIZE = 0.85
 _RAISED = 0.15
 _LOWERED = 0.06
 """Sizes of the letters by which the baseline of a superscript or subscript is off."""
+_LINE_OFFSET, _SCRIPT_OFFSET = 0.5, 0.65
+"""Sizes of the letters by which baselines of one line differ at most: of letters of one size, and of two."""
 _WORD_GAP = 0.15
 _LINE_GAP = 1.0
 """Sizes of the letters between two runs of one line of text."""
@@ -79,9 +81,10 @@ def join_runs(lines: Iterable[Sequence[Run]]) -> Iterator[Line]:
 def _continues(runs: Sequence[Run], run: Run) -> bool:
     before = runs[-1]
     size = max(before.size, run.size)
+    most = _LINE_OFFSET if run.size == before.size else _SCRIPT_OFFSET
     return (
         not before.divided
-        and abs(run.baseline - before.baseline) < 0.5 * size
+        and abs(run.baseline - before.baseline) < most * size
         and -0.3 * size < run.left - before.right < _LINE_GAP * size
         and (run.size == before.size or min(run.size, before.size) < _SCRIPT_SIZE * size)
     )

@@ -23,6 +23,8 @@ _WIDE_ADVANCE = 0.72
 _RAISED = 0.22
 _SCRIPT_HEIGHT = 0.28
 """Sizes of the letters from the baseline to a superscript, and of its height; quotes and hyphens are lower."""
+_MOST_SCRIPTED = 3
+"""Characters that may be a letter with superscripts and subscripts as high as a line of vertical text."""
 _IDEOGRAPHS = "\u2e80"
 _CELL_GAP = 0.5
 """Sizes of the letters between two characters that belong to different runs."""
@@ -289,7 +291,7 @@ class _LayerReader:
             if left - right > _WIDE_GAP * size or (bottom > raised and top - bottom > high):
                 return False
             # A comma is lowered too, and lower.
-            if bottom < below and lowest < top < low:
+            if bottom < below and top < low and (lowest < top or top - bottom > high):
                 return False
             right = end
         return True
@@ -337,7 +339,10 @@ def _overlap(box: Box, other: Box) -> bool:
 def _is_vertical(boxes: list[Box], words: str, size: float) -> bool:
     """Return whether characters are below each other, as in vertical Japanese."""
     box = _union(boxes)
-    return len(words) > 1 and box.top - box.bottom > 0.8 * size * (len(words) - 1) and box.right - box.left < 2 * size
+    if len(words) < 2 or box.top - box.bottom <= 0.8 * size * (len(words) - 1) or box.right - box.left >= 2 * size:
+        return False
+    # A letter and its superscript (`m2`) are as high, and are next to each other.
+    return len(words) > _MOST_SCRIPTED or max(each.left for each in boxes) < min(each.right for each in boxes)
 
 
 def _turned_run(box: Box, words: str, style: _Style, *, divided: bool) -> Run:

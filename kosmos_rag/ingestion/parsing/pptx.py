@@ -10,7 +10,7 @@ from typing import Any
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import screen_office
-from kosmos_rag.ingestion.parsing.clean import clean_title
+from kosmos_rag.ingestion.parsing.clean import clean_property_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.office_drawings import CHART, DIAGRAM, drawing_contents
@@ -33,7 +33,7 @@ def parse_pptx(data: bytes, limits: OutputLimits) -> ParsedDocument:
         composition.page()
         if slide.element.get("show") != "0":
             _add_slide(composition, slide)
-    title = clean_title(presentation.core_properties.title or "")
+    title = clean_property_title(presentation.core_properties.title or "")
     return composition.parsed(media_types.PPTX, title or composition.first_title)
 
 

@@ -16,7 +16,7 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import screen_office
-from kosmos_rag.ingestion.parsing.clean import clean_title
+from kosmos_rag.ingestion.parsing.clean import clean_property_title, clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.number_format import plain, show
@@ -54,7 +54,7 @@ def parse_xlsx(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False)
                 reader.read(hidden_cells=hidden_cells)
                 if any(map(any, reader.rows)):
                     composition.sheet(reader.content)
-        return composition.parsed(media_types.XLSX, clean_title(workbook.properties.title or ""))
+        return composition.parsed(media_types.XLSX, clean_property_title(workbook.properties.title or ""))
 
 
 class _Formats:

@@ -7,6 +7,8 @@ from contextlib import closing
 import fpdf
 import pypdfium2
 import pytest
+from reportlab.lib.styles import getSampleStyleSheet
+from reportlab.platypus import Paragraph, SimpleDocTemplate, Spacer
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import LineBox, ParsedDocument, SourceDocument
@@ -121,6 +123,35 @@ def test_parse_pdf__paragraphs_are_set_apart_by_blank_lines() -> None:
 def test_parse_pdf__no_headings_where_all_letters_are_alike() -> None:
     pdf = new_pdf("one line\nand another\nand a third")
     assert parse_pdf(bytes(pdf.output())).headings == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "title"),
+    [
+        ("(anonymous)", "Opening Words"), ("untitled", "Opening Words"), ("Document1", "Opening Words"),
+        ("Microsoft Word - plan.docx", "Opening Words"), ("Microsoft Word - Travel Rules", "Travel Rules"),
+        ("Document 9", "Opening Words"), ("Documents of 1815", "Documents of 1815"), ("Slide rules", "Slide rules"),
+    ],
+)  # fmt: skip
+def test_parse_pdf__title_by_a_program_is_none(written: str, title: str) -> None:
+    drawing = Drawing()
+    drawing.page()
+    drawing.pdf.set_title(written)
+    drawing.lines(72, 72, "Opening Words", size=20, style="B")
+    drawing.lines(72, 120, "A line of words in the body of the page,", "and one more line of words.")
+    assert drawing.parse().title == title
+
+
+def test_parse_pdf__superscripts_and_subscripts_off_the_line() -> None:
+    """Half a letter above and below it, as reportlab draws them: PDFium ends a line at each."""
+    styles = getSampleStyleSheet()["BodyText"]
+    formula = "An area of 10<super>6</super> m<super>2</super> of H<sub>2</sub>O and x<sub>1</sub>."
+    out = io.BytesIO()
+    SimpleDocTemplate(out).build(
+        [Paragraph(formula, styles), Spacer(1, 40), Paragraph("x<sub>1</sub> + x<sub>2</sub>", styles)]
+    )
+    text = parse_pdf(out.getvalue()).text
+    assert text.split("\n\n") == ["An area of 10^6 m^2 of H_2O and x_1.", "x_1 + x_2"]
 
 
 def test_parse_pdf__title(report_pdf: bytes) -> None:
