@@ -133,18 +133,20 @@ class _Grid:
         return fills_gap and any(self._differs(index + 1, column, _kind(below[column])) for column in filled)
 
     def has_pairs(self, first: int) -> bool:
-        """Return whether the table has names and values of several kinds.
+        """Return whether the first column names the rows.
 
-        Such a table has two columns.
+        Its names end with a colon, or the table has two columns with values of several kinds.
         """
         rows = [row for row in self._rows[first : first + _SAMPLED_ROWS] if _filled(row)]
-        if self._width != 2 or self._left or len(rows) < 2:
+        if self._width < 2 or self._left or len(rows) < 2:
             return False
         names = [row[0] for row in rows]
         if len(set(names)) < len(names) or any(_kind(name) is not _Kind.TEXT for name in names):
             return False
         if all(name.endswith(":") for name in names):
             return True
+        if self._width > 2:
+            return False
         kinds = [_kind(row[1]) for row in rows[1:] if len(row) > 1 and row[1] not in _MISSING]
         return len(kinds) > 1 and 1 <= 4 * kinds.count(_Kind.TEXT) / len(kinds) <= 3
 

@@ -6,7 +6,7 @@ Each row of the text can be read alone.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from kosmos_rag.core.types import TableSpan
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
@@ -139,9 +139,23 @@ def _spread(table: Table, index: int, width: int) -> list[str]:
         names[column : column + columns] = [row[column], *[row[column][:_MAX_NAME_CHARS]] * (columns - 1)]
     if not spans:
         names += [""] * (width - len(names))
-        for column in range(1, width):
-            names[column] = names[column] or names[column - 1][:_MAX_NAME_CHARS]
+        backwards = _is_right_aligned(names)
+        for column in range(width - 2, 0, -1) if backwards else range(1, width):
+            names[column] = names[column] or names[column + 1 if backwards else column - 1][:_MAX_NAME_CHARS]
     return names
+
+
+def _is_right_aligned(names: Sequence[str]) -> bool:
+    """Return whether names are above the last columns that they cover.
+
+    These groups are of one size, up to the last column, behind one column of row names at most.
+    """
+    filled = [column for column, name in enumerate(names) if name]
+    sizes = {after - before for before, after in pairwise(filled)}
+    if len(sizes) != 1 or filled[-1] != len(names) - 1:
+        return False
+    (size,) = sizes
+    return size > 1 and filled[0] - (size - 1) in (0, 1)
 
 
 def _row_lines(table: Table, header: HeaderRows, names: Sequence[str]) -> Iterator[str]:

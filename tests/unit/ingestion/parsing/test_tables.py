@@ -47,6 +47,11 @@ def test_render__the_header_is_found_by_the_kinds_below_it(lines: str, last: str
     assert last_line(lines) == last
 
 
+def test_render__names_with_a_colon_are_of_rows() -> None:
+    lines = "Number:|2024-117|Supplier Inc\nDate:|03.05.2024|\nCustomer:|Example Ltd|"
+    assert text_of(lines) == "Number: 2024-117 | Supplier Inc\nDate: 03.05.2024\nCustomer: Example Ltd"
+
+
 @pytest.mark.parametrize(
     "lines", ["1|2\n3|4", "Ada|36|London\nBob|41|Paris", "2024-01-05|3\n2024-01-06|4", "A|1|2|3\nB|4|5|6"]
 )
@@ -58,6 +63,7 @@ def test_render__a_first_row_of_values_is_no_header(lines: str) -> None:
     ("lines", "spans", "header"),
     [
         ("Region|2022||2023|\n|Q1|Q2|Q1|Q2\nN|1|2|3|4", {}, "Region | 2022 / Q1 | 2022 / Q2 | 2023 / Q1 | 2023 / Q2"),
+        ("||2022||2023\nRegion|Q1|Q2|Q1|Q2\nN|1|2|3|4", {}, "Region | 2022 / Q1 | 2022 / Q2 | 2023 / Q1 | 2023 / Q2"),
         ("|2022||2023\nRegion|Q1|Q2|Q1|Q2\nN|1|2|3|4", {}, "Region | 2022 / Q1 | 2022 / Q2 | 2023 / Q1 | 2023 / Q2"),
         ("|2022||2023|\nRegion|Q1|Q2|Q1|Q2\nN|1|2|3|4", {}, "Region | 2022 / Q1 | 2022 / Q2 | 2023 / Q1 | 2023 / Q2"),
         ("Plan|Cost||Note\nPlan|Net|Gross|Note\nA|1|2|x", {(0, 1): 2}, "Plan | Cost / Net | Cost / Gross | Note"),
