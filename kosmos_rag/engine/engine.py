@@ -124,6 +124,7 @@ class Engine:
             pipelines=pipelines,
             queries=QueryHandler(
                 pool=database.app,
+                background_pool=self._background_pool,
                 settings=settings,
                 pipelines=pipelines,
                 experiments=ExperimentRouter(database, self._background_pool, search, settings, telemetry),

@@ -108,6 +108,7 @@ class QueryHandler:
         self,
         *,
         pool: ConnectionPool,
+        background_pool: ConnectionPool,
         settings: Settings,
         pipelines: PipelineCache,
         experiments: ExperimentRouter,
@@ -120,6 +121,7 @@ class QueryHandler:
 
         Args:
             pool: Connections of readers.
+            background_pool: Connections of background work.
             settings: Of the process.
             pipelines: Pipelines by preset.
             experiments: Assigns queries to experiments.
@@ -129,6 +131,7 @@ class QueryHandler:
             embedder: Its tokenizer counts the tokens of a context; the model is loaded by the first context.
         """
         self._pool = pool
+        self._background_pool = background_pool
         self._settings = settings
         self._pipelines = pipelines
         self._experiments = experiments
@@ -318,6 +321,9 @@ class QueryHandler:
                 sample = self._sampler.maybe_sample(query, search.outcome.indexed_search)
             if sample is not None and not self._background.submit(partial(self._sampler.write, sample)):
                 self._sampler.count_dropped()
+            if search.outcome.due is not None:
+                pipeline = search.route.pipelines.search
+                self._background.submit(partial(pipeline.load_vectors, search.outcome.due, self._background_pool))
             if assignment is not None and self._experiments.needs_record(assignment, result):
                 task = partial(self._experiments.record, assignment, query, result)
                 if not self._background.submit(task):

@@ -17,6 +17,8 @@ from psycopg.types.json import Jsonb
 from kosmos_rag.retrieval.fusion import CandidateList, rank_candidates
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot
+from kosmos_rag.retrieval.vector_cache import VectorBlock
+from kosmos_rag.storage.binary import array
 from kosmos_rag.storage.sql import statement
 
 PREFILTER_SELECTIVITY = 1 / 10
@@ -57,6 +59,8 @@ class DensePlan:
     """Values of the plan; the query adds its own."""
     index_options: Mapping[str, int] | None = None
     """`probes` and `ef_search` of an index scan; None for an exact one, which scores all vectors in question."""
+    block: VectorBlock | None = None
+    """Vectors in memory that give the candidates; None where the statement finds them."""
 
 
 def materialise_small_filter(
@@ -129,7 +133,9 @@ def estimate_selectivity(snapshot: Snapshot, scope: Mapping[str, Any], principal
     return visible / total * min(1.0, in_collection)
 
 
-def plan_dense(query: RetrieverQuery, snapshot: Snapshot, filtered: FilteredSet | None) -> DensePlan | None:
+def plan_dense(
+    query: RetrieverQuery, snapshot: Snapshot, filtered: FilteredSet | None, block: VectorBlock | None = None
+) -> DensePlan | None:
     """Choose how to find the nearest vectors.
 
     None if the tenant has no vectors. Reads nothing from the database.
@@ -138,10 +144,19 @@ def plan_dense(query: RetrieverQuery, snapshot: Snapshot, filtered: FilteredSet 
         query: What is searched for.
         snapshot: State of the tenant.
         filtered: The documents that pass the filter, if they are few.
+        block: The vectors that the reader may read, if they are in memory.
     """
     index = snapshot.vector_index
     if snapshot.space_id is None:
         return None
+    if block is not None:
+        return DensePlan(
+            name="exact, in memory",
+            read={"rows": len(block.chunk_ids)},
+            text=statement("dense_by_chunks"),
+            values={},
+            block=block,
+        )
     if filtered is not None:
         return DensePlan(
             name="exact, by document",
@@ -185,6 +200,13 @@ class DenseSearch:
     cursor: psycopg.Cursor[Any] | None = None
     """Of the statement that was sent."""
 
+    def score(self) -> None:
+        """Score the vectors of the plan that are in memory."""
+        plan, vector = self.plan, self.query.vector
+        if plan is not None and plan.block is not None and vector is not None:
+            nearest = plan.block.nearest(vector, self.query.candidates)
+            self.plan = replace(plan, values={"chunk_ids": array(self.connection, "uuid", nearest)})
+
     def send(self) -> None:
         """Send the statement of the plan.
 
@@ -216,8 +238,7 @@ class DenseSearch:
         """Fetch the rows and rank those above the similarity threshold."""
         rows = self.cursor.fetchall() if self.cursor else []
         query, threshold, plan = self.query, self.query.similarity_threshold, self.plan
-        if plan is not None and plan.index_options is not None and len(rows) < query.candidates:
-            # An index scan may stop early: fewer rows are returned only if there are no more.
+        if plan is not None and _stopped_early(plan, len(rows), query.candidates):
             exact = plan_dense(query, replace(self.snapshot, vector_index=None), None)
             assert exact is not None, "there are vectors"
             name = f"exact scan, for {plan.name} found {len(rows)} only"
@@ -238,3 +259,13 @@ class DenseSearch:
             read=plan.read if plan else {},
             reason=reason,
         )
+
+
+def _stopped_early(plan: DensePlan, rows: int, candidates: int) -> bool:
+    """Return whether an exact scan may find more rows.
+
+    An index scan may stop early, and chunks of a block may be gone: fewer are returned only if there are no more.
+    """
+    if plan.block is not None:
+        return rows < min(candidates, len(plan.block.chunk_ids))
+    return plan.index_options is not None and rows < candidates

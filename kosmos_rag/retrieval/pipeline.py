@@ -57,6 +57,7 @@ from kosmos_rag.retrieval.sampling import IndexedSearch
 from kosmos_rag.retrieval.signals.apply import SignalResult, Signals, build_signal_rules
 from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Routing, Snapshot, load_snapshot
+from kosmos_rag.retrieval.vector_cache import VectorCache, load_block
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.tenants import TenantRef, live_space
 
@@ -82,6 +83,8 @@ class SearchOutcome:
     """Whether the reader may see plans: they depend on all documents, hidden ones too."""
     indexed_search: IndexedSearch | None
     """Of a search that the recall monitor may repeat; None for others."""
+    due: RetrieverQuery | None = None
+    """A search whose vectors are worth loading now; None for others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,6 +118,7 @@ class SearchResources:
     """None if the settings expand nothing."""
     results: ResultCache
     postings: PostingsCache
+    vectors: VectorCache
     rerank: RerankStage | None
     telemetry: Telemetry
 
@@ -150,13 +154,15 @@ class SearchResources:
             expander=create_expander(settings.rag, language_model),
             results=ResultCache(size=retrieval.result_cache),
             postings=PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024),
+            vectors=VectorCache(settings.indexes.vector_cache_mb * 1024 * 1024),
             rerank=RerankStage(reranker, settings.rag.reranking, telemetry) if reranker else None,
             telemetry=telemetry,
         )
-        caches: list[tuple[str, ResultCache | PostingsCache | QueryEmbeddingCache]] = [
+        caches: list[tuple[str, ResultCache | PostingsCache | VectorCache | QueryEmbeddingCache]] = [
             *(("question_vectors", cache) for cache in resources.embeddings.values()),
             ("results", resources.results),
             ("postings", resources.postings),
+            ("vectors", resources.vectors),
         ]
         for name, cache in caches:
             telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "hits"), name, "hit")
@@ -305,7 +311,23 @@ class SearchPipeline:
         if span.is_recording():
             genai.record_retrieval(span, query.collection, embedder.name, result)
         indexed_search = None if snapshot.vector_index is None else _indexed_search(wordings[0], snapshot)
-        return SearchOutcome(result=result, may_explain=may_explain, indexed_search=indexed_search)
+        return SearchOutcome(
+            result=result,
+            may_explain=may_explain,
+            indexed_search=indexed_search,
+            due=wordings[0] if resources.vectors.is_due(wordings[0], snapshot) else None,
+        )
+
+    def load_vectors(self, query: RetrieverQuery, pool: ConnectionPool) -> None:
+        """Load the vectors that the reader of a search sees into memory.
+
+        Args:
+            query: The search, `due` of its outcome.
+            pool: Connections of background work.
+
+        Raises DatabaseError.
+        """
+        load_block(pool, query, self._resources.vectors)
 
     def _expand(self, query: Query, timer: StageTimer) -> ExpandedQuery:
         assert self._resources.expander is not None, "compared by the caller"
@@ -413,11 +435,12 @@ class SearchPipeline:
         timer: StageTimer,
     ) -> FetchedPassages:
         """Run the retrievers, fuse their candidates, and load the best passages."""
-        postings, limit = self._resources.postings, max(requested, self._min_loaded)
+        postings, vectors_in_memory = self._resources.postings, self._resources.vectors
+        limit = max(requested, self._min_loaded)
         reach = max(limit, self._settings.rag.retrieval.top_k)
         # Where later steps reorder, what is below the first hits may come up.
         limit = reach if query.options is not None or ASKS_CURRENT.search(query.parsed.text) else limit
-        lists = run_retrievers(connection, wordings, snapshot, postings, timer)
+        lists = run_retrievers(connection, wordings, snapshot, postings, timer, vectors_in_memory)
         # A text with copies takes more candidates than one.
         fused = None if query.options is not None else 2 * reach
         ranking = self._fuse(connection, query, snapshot, lists, fused, timer)
@@ -428,7 +451,7 @@ class SearchPipeline:
             relaxed = [replace(one, parsed=without) for one in wordings]
             without_phrases = load_snapshot(connection, relaxed[0])
             if without_phrases.required != snapshot.required:
-                lists = run_retrievers(connection, relaxed, without_phrases, postings, timer)
+                lists = run_retrievers(connection, relaxed, without_phrases, postings, timer, vectors_in_memory)
                 others = self._fuse(connection, query, without_phrases, lists, fused, timer)
                 ranking, warning = backfill_phrase_results(ranking, others, query.parsed.operators.phrases)
                 warnings += [warning] if warning else []

@@ -15,6 +15,7 @@ from kosmos_rag.retrieval.lexical import LexicalSearch
 from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot, load_snapshot
+from kosmos_rag.retrieval.vector_cache import VectorCache
 from kosmos_rag.storage.sql import statement
 
 
@@ -24,6 +25,7 @@ def run_retrievers(
     snapshot: Snapshot,
     postings: PostingsCache,
     timer: StageTimer,
+    vectors: VectorCache | None = None,
 ) -> dict[str, CandidateList]:
     """Return the candidates of each retriever for each wording.
 
@@ -35,6 +37,7 @@ def run_retrievers(
         snapshot: State of the tenant, with the terms of the first wording.
         postings: Cache of packed postings.
         timer: Timer of the search.
+        vectors: Cache of vectors; None searches the database alone.
     """
     lists: dict[str, CandidateList] = {}
     for number, query in enumerate(wordings, start=1):
@@ -43,11 +46,14 @@ def run_retrievers(
         filtered = materialise_small_filter(connection, query, state)
         dense = None
         if query.vector is not None:
-            plan = plan_dense(query, state, filtered)
+            block = None if vectors is None else vectors.find(query, state)
+            plan = plan_dense(query, state, filtered, block)
             dense = DenseSearch(connection=connection, query=query, snapshot=state, plan=plan)
         timer.record("plan")
         clocks: list[psycopg.Cursor[tuple[datetime]]] = []
         if dense is not None:
+            dense.score()
+            timer.record(DENSE)
             # Both retrievers share a round trip: the server's clock around the dense statement separates their times.
             if query.lexical:
                 clocks.append(connection.execute(statement("server_clock")))

@@ -60,6 +60,8 @@ class CollectionStats:
     """Incremented by each transaction that changes documents which this reader may read."""
     acls: int
     """Access control lists of those chunks; one without chunks is gone, so no two states share epoch and number."""
+    visible: str
+    """Hash of those lists. Readers with the same lists see the same chunks."""
     weights: Mapping[int, float]
     """Query term weights `{lexeme_id: idf * term_weight}`, sorted by id."""
     total_weight: float
@@ -214,7 +216,7 @@ def _collection_stats(
     indexes: Sequence[Sequence[Any]],
     code_parts: Collection[str],
 ) -> CollectionStats:
-    collection, _, next_sequence, _, preset, chunks, length, epoch, acls, *_ = row
+    collection, _, next_sequence, _, preset, chunks, length, epoch, acls, *_, visible = row
     weighted = [
         (lexeme_id, bm25.inverse_document_frequency(chunks, frequency or 0) * weight)
         for where, lexeme, lexeme_id, frequency, weight in terms
@@ -228,6 +230,7 @@ def _collection_stats(
         next_sequence=next_sequence,
         epoch=epoch,
         acls=acls,
+        visible=visible,
         weights={lexeme_id: weight for lexeme_id, weight in weighted if lexeme_id is not None},
         total_weight=sum(weight for _, weight in weighted),
         segments=tuple(

@@ -133,7 +133,7 @@ FUNCTIONS = {
     "new_job_id()": "8281513a0e5695549f9c3b60d395f1fc6ed5d03b3a497d49db0037aae1acb77b",
     "passages(uuid, uuid[])": "abfae45bb895e947eba2bddfc4b5bdf120f8642997635d6031a748c79e2e9434",
     "search_state(uuid, text, text[], double precision[])": (
-        "bd8fa8e34fad15168ee9763f65783a064ebf00dd5c436d5c092111ab9b513667"
+        "4e64d3ce3d0214e7533e8c740d3f30f69e0050334599c47ae1aa89d7ac6aaa46"
     ),
     "set_tenant_context(uuid, text[])": "158239c494848fe473a41858b78ecb9da4ba0e14b90b7d25dfb1393d244794f7",
     "set_vector_search(integer, integer)": "0f54b2eefdef703d86df0753b6b8af0d940d901355316782da4674759951550a",

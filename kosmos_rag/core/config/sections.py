@@ -271,6 +271,10 @@ class IndexSettings(Section):
         description="Chunks that the lexical retriever scans before they are packed into a segment.",
     )
     postings_cache_mb: Count = Field(default=64, description="Cache of packed postings of a process, in megabytes.")
+    vector_cache_mb: Amount = Field(
+        default=256,
+        description="Cache of vectors of a process, in megabytes, which are scored in memory; 0 keeps none.",
+    )
 
 
 class ObservabilitySettings(Section):

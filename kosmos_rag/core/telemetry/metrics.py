@@ -71,7 +71,7 @@ ANSWER_SECONDS = Metric(
 CACHE_LOOKUPS = Metric(
     "kosmos_cache_lookups",
     "counter",
-    "Lookups in the caches of the process (results, question_vectors, postings), by outcome: hit or miss.",
+    "Lookups in the caches of the process (results, question_vectors, postings, vectors), by outcome: hit or miss.",
     ("cache", "outcome"),
 )
 POOL_CONNECTIONS = Metric(

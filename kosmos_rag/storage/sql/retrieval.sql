@@ -246,6 +246,25 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
  ORDER BY score DESC, e.chunk_id
  LIMIT %(depth)s
 
+-- name: visible_vectors
+-- All vectors that this reader may read, for the memory of the process.
+SELECT e.chunk_id, halfvec_send(e.embedding)
+  FROM kosmos.embeddings e
+ WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
+   AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
+
+-- name: dense_by_chunks
+-- Vectors of some chunks, reached by key, as in dense_by_documents.
+SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
+  FROM unnest(%(chunk_ids)b::uuid[]) AS u (id)
+ CROSS JOIN LATERAL (
+       SELECT n.chunk_id, n.embedding
+         FROM kosmos.embeddings n
+        WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = u.id AND n.space_id IS NOT DISTINCT FROM %(space_id)s
+       OFFSET 0) e
+ ORDER BY score DESC, e.chunk_id
+ LIMIT %(depth)s
+
 -- name: set_vector_search
 SELECT kosmos.set_vector_search(%(probes)s, %(ef_search)s)
 

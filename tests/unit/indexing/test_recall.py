@@ -208,6 +208,7 @@ def _snapshot(readers: dict[str, int], *, chunks: int = 100) -> Snapshot:
         next_sequence=chunks + 1,
         epoch=0,
         acls=1,
+        visible="lists",
         weights={},
         total_weight=0.0,
         segments=(),

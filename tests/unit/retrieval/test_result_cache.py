@@ -21,6 +21,7 @@ STATS = CollectionStats(
     next_sequence=11,
     epoch=3,
     acls=2,
+    visible="lists",
     weights={1: 0.5},
     total_weight=1.0,
     segments=(Segment(id=uuid.UUID(int=1), last=6),),

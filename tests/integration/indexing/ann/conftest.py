@@ -34,7 +34,13 @@ def settings(settings: Settings) -> Settings:
     """The dense retriever alone, everything within reach; nothing is packed, for these tests are not about that."""
     retrieval = settings.rag.retrieval.model_copy(update={"similarity_threshold": -1.0, "keyword_weight": 0.0})
     indexes = settings.indexes.model_copy(
-        update={"vector_min_chunks": 1_000, "unsegmented_chunks": 1_000_000, "vector": "ivfflat"}
+        # Vectors in memory would answer in place of the index.
+        update={
+            "vector_min_chunks": 1_000,
+            "unsegmented_chunks": 1_000_000,
+            "vector": "ivfflat",
+            "vector_cache_mb": 0,
+        }
     )
     return settings.model_copy(
         update={"rag": settings.rag.model_copy(update={"retrieval": retrieval}), "indexes": indexes}
