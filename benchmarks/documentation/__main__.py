@@ -89,11 +89,15 @@ def _by_kind(questions: Sequence[Question]) -> dict[str, list[Question]]:
 
 
 def _measure_answers(tenant: Tenant, questions: Sequence[Question]) -> dict[str, float]:
-    """Return shares for the default settings: context and answer of what has an answer, refusals, AUC of confidence."""
+    """Return shares for the default settings: context and answer of what has an answer, refusals, AUC of confidence.
+
+    Refusals of answerable questions are also given for each kind, and for those with the line in the context.
+    """
     in_context: list[bool] = []
     in_answer: list[bool] = []
     refused_in_context: list[bool] = []
     refused: dict[bool, list[bool]] = {True: [], False: []}
+    refused_of_kind: dict[str, list[bool]] = {}
     confidence: dict[bool, list[float]] = {True: [], False: []}
     for question in questions:
         answerable = question.kind in ANSWERABLE
@@ -101,6 +105,7 @@ def _measure_answers(tenant: Tenant, questions: Sequence[Question]) -> dict[str,
         refused[answerable].append(answer.refused)
         confidence[answerable].append(answer.confidence)
         if answerable:
+            refused_of_kind.setdefault(question.kind, []).append(answer.refused)
             in_context.append(_in_context(question, answer.context))
             if in_context[-1]:
                 refused_in_context.append(answer.refused)
@@ -112,6 +117,7 @@ def _measure_answers(tenant: Tenant, questions: Sequence[Question]) -> dict[str,
         "in answer, where answered": round(statistics.fmean(in_answer), 3) if in_answer else 0.0,
         "refused of unanswerable": round(statistics.fmean(refused[False]), 3),
         "refused of answerable": round(statistics.fmean(refused[True]), 3),
+        **{f"refused of {kind}": round(statistics.fmean(of), 3) for kind, of in refused_of_kind.items()},
         "refused of those in context": round(statistics.fmean(refused_in_context), 3) if refused_in_context else 0.0,
         "AUC": round(float((yes > no).mean() + (yes == no).mean() / 2), 3),
     }
