@@ -43,10 +43,12 @@ def run_retrievers(
     for number, query in enumerate(wordings, start=1):
         # Terms differ from wording to wording; the rest of the snapshot is the same.
         state = snapshot if number == 1 else load_snapshot(connection, query)
-        filtered = materialise_small_filter(connection, query, state)
+        block = None if vectors is None else vectors.find(query, state)
+        filtered = None
+        if query.lexical or block is None:
+            filtered = materialise_small_filter(connection, query, state)
         dense = None
         if query.vector is not None:
-            block = None if vectors is None else vectors.find(query, state)
             plan = plan_dense(query, state, filtered, block)
             dense = DenseSearch(connection=connection, query=query, snapshot=state, plan=plan)
         timer.record("plan")

@@ -1,9 +1,11 @@
 """Vectors of a tenant in the memory of the process, scored there.
 
-A block has the vectors that readers of the same access control lists see, at one state of the collections. Only a
-search of that state and of these lists uses it, and the candidates are read again under row-level security.
+A block has the vectors that readers of the same access control lists see, at one state of the collections and under
+one filter. Only a search of that state, these lists and that filter uses it, and the candidates are read again under
+row-level security.
 """
 
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
@@ -24,6 +26,8 @@ LEAST_CHUNKS = 1_000
 """The server scans fewer about as fast."""
 MISSES = 20
 """Searches of one state before its vectors are loaded. To load a vector costs about as much as to scan it 25 times."""
+MISSES_OF_FILTER = 100
+"""The same under a filter: each chunk of the tenant is looked up and tested."""
 MARGIN = 1e-5
 """Score below that of the last candidate up to which the server decides: its scores differ in the last digits, and
 equal ones are in the order of their ids."""
@@ -88,7 +92,7 @@ class VectorCache:
         None for a search that cannot use one.
 
         Args:
-            query: Without a filter and a required term, which the block does not know.
+            query: Without a required term, which the block does not know.
             snapshot: State of the tenant.
         """
         if not self._fits(query, snapshot):
@@ -117,9 +121,10 @@ class VectorCache:
             return False
         key = state_key(query, snapshot)
         with self._lock:
-            if self._missed.get(key) != MISSES or key in self._blocks:
+            due = MISSES_OF_FILTER if query.scope["filtered"] else MISSES
+            if self._missed.get(key) != due or key in self._blocks:
                 return False
-            self._missed[key] = MISSES + 1
+            self._missed[key] = due + 1
             return True
 
     def put(self, key: Hashable, block: VectorBlock) -> None:
@@ -136,11 +141,16 @@ class VectorCache:
                 _, dropped = self._blocks.popitem(last=False)
                 self._bytes -= dropped.bytes
 
+    def most_rows(self, dimensions: int) -> int:
+        """Return the vectors of a block at most."""
+        return self._max_bytes // _SHARE // (4 * dimensions + _ID_BYTES)
+
     def _fits(self, query: RetrieverQuery, snapshot: Snapshot) -> bool:
-        if query.vector is None or query.scope["filtered"] or snapshot.required or snapshot.space_id is None:
+        if query.vector is None or snapshot.required or snapshot.space_id is None or snapshot.chunks < LEAST_CHUNKS:
             return False
-        size = snapshot.chunks * (4 * len(query.vector) + _ID_BYTES)
-        return snapshot.chunks >= LEAST_CHUNKS and size <= self._max_bytes // _SHARE
+        most = self.most_rows(len(query.vector))
+        # How many chunks pass a filter shows when they are loaded.
+        return most > 0 if query.scope["filtered"] else snapshot.chunks <= most
 
 
 def state_key(query: RetrieverQuery, snapshot: Snapshot) -> Hashable:
@@ -150,8 +160,15 @@ def state_key(query: RetrieverQuery, snapshot: Snapshot) -> Hashable:
         query: The search.
         snapshot: State of the tenant.
     """
+    scope = query.scope
     states = tuple((stats.collection, stats.epoch, stats.visible) for stats in snapshot.collections)
-    return query.scope["tenant_id"], query.scope["collection"], snapshot.space_id, states
+    if not scope["filtered"]:
+        return scope["tenant_id"], scope["collection"], snapshot.space_id, states
+    condition = scope["condition"]
+    # A filter on the acl sees only the principals that the reader has.
+    principals = frozenset(query.principals) if condition is not None and '"acl"' in condition else None
+    conditions = (tuple(scope["sources"]), condition, json.dumps(scope["condition_values"].obj, sort_keys=True))
+    return scope["tenant_id"], scope["collection"], snapshot.space_id, states, conditions, principals
 
 
 def load_block(pool: ConnectionPool, query: RetrieverQuery, cache: VectorCache) -> None:
@@ -164,20 +181,23 @@ def load_block(pool: ConnectionPool, query: RetrieverQuery, cache: VectorCache) 
 
     Raises DatabaseError.
     """
+    assert query.vector is not None, "it fits"
+    most = cache.most_rows(len(query.vector))
     with pool.transaction(query.scope["tenant_id"], query.principals) as connection:
         snapshot = load_snapshot(connection, query)
         if snapshot.space_id is None:
             return
-        block = _read_block(connection, query, snapshot)
-    cache.put(state_key(query, snapshot), block)
+        block = _read_block(connection, query, snapshot, most + 1)
+    if len(block.chunk_ids) <= most:
+        cache.put(state_key(query, snapshot), block)
 
 
-def _read_block(connection: psycopg.Connection, query: RetrieverQuery, snapshot: Snapshot) -> VectorBlock:
-    assert query.vector is not None, "compared by the caller"
+def _read_block(connection: psycopg.Connection, query: RetrieverQuery, snapshot: Snapshot, limit: int) -> VectorBlock:
+    assert query.vector is not None, "it fits"
     chunk_ids: list[UUID] = []
     parts: list[NDArray[np.float32]] = [np.empty((0, len(query.vector)), dtype=np.float32)]
     cursor = connection.cursor(binary=True)
-    cursor.execute(statement("visible_vectors"), {**query.scope, "space_id": snapshot.space_id})
+    cursor.execute(statement("visible_vectors"), {**query.scope, "space_id": snapshot.space_id, "limit": limit})
     while rows := cursor.fetchmany(_BATCH):
         chunk_ids += [chunk_id for chunk_id, _ in rows]
         # `halfvec_send` writes the dimensions and a reserved word first, two bytes each.

@@ -247,11 +247,23 @@ SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
  LIMIT %(depth)s
 
 -- name: visible_vectors
--- All vectors that this reader may read, for the memory of the process.
+-- All vectors that this reader may read and that pass the filter, for the memory of the process.
 SELECT e.chunk_id, halfvec_send(e.embedding)
   FROM kosmos.embeddings e
  WHERE e.tenant_id = %(tenant_id)s AND e.space_id = %(space_id)s
    AND (%(collection)s::text IS NULL OR e.collection = %(collection)s)
+   AND (NOT %(filtered)s OR EXISTS (
+       SELECT
+         FROM kosmos.chunks c
+        WHERE c.tenant_id = %(tenant_id)s AND c.id = e.chunk_id
+          AND EXISTS (
+              SELECT
+                FROM kosmos.documents d
+               WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
+                 AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                                    %(folders)s)
+              ) IS TRUE) IS TRUE)
+ LIMIT %(limit)s
 
 -- name: dense_by_chunks
 -- Vectors of some chunks, reached by key, as in dense_by_documents.

@@ -246,7 +246,7 @@ CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
     "dense_exact": [(also, WHOLE) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
     "dense_by_documents": [(also, BY_KEY) for also in ({}, REQUIRED)],
     "dense_by_chunks": [({}, BY_KEY)],
-    "visible_vectors": [(also, WHOLE) for also in ({}, CORPUS)],
+    "visible_vectors": [({**also, "limit": LARGE}, WHOLE) for also in ({}, CORPUS, FILTERED)],
     "dense_by_index": [(also, BY_INDEX) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
     "dense_by_bits": [(also, 4 * LARGE) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
     "pseudo_relevance_feedback": [({}, 200)],

@@ -31,6 +31,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenant of a few chunks is large, and the second search of a state loads its vectors."""
     monkeypatch.setattr(vector_cache, "LEAST_CHUNKS", 10)
     monkeypatch.setattr(vector_cache, "MISSES", 1)
+    monkeypatch.setattr(vector_cache, "MISSES_OF_FILTER", 1)
 
 
 @pytest.fixture
@@ -120,16 +121,59 @@ def test_block__gives_no_chunk_that_row_level_security_hides(engines: tuple[Engi
         assert len(found.hits) == 5
 
 
-def test_filters_and_required_words__are_searched_in_the_database(
-    engines: tuple[Engine, Engine], tenant_name: str
-) -> None:
+def test_required_words__are_searched_in_the_database(engines: tuple[Engine, Engine], tenant_name: str) -> None:
     scope = engines[0].tenant(tenant_name)
     scope.ingest([_document(number) for number in range(40)])
     _load(scope)
-    for question, where in (("churn", {"metadata.parity": 1}), ("+number7 churn", {})):
-        found = scope.search(question, filter=Filter(where=where))
-        assert found.retrievers["dense"].plan == "exact scan"
-        assert found.hits
+    found = scope.search("+number7 churn")
+    assert found.retrievers["dense"].plan == "exact scan"
+    assert found.hits
+
+
+def _require_filtered(engines: tuple[Engine, Engine], name: str, where: dict[str, Any], *principals: str) -> set[str]:
+    """Require the hits of a scan under a filter, from memory, and return their sources."""
+    cached, plain = (engine.tenant(name, principals=principals or (EVERYONE,)) for engine in engines)
+    cached.search("load", filter=Filter(where=where))
+    assert cached._parts.background.drain(10)
+    hits = engines[0]._search._resources.vectors.hits
+    sources: set[str] = set()
+    for question in QUESTIONS:
+        found = cached.search(question, filter=Filter(where=where))
+        assert _hits(found) == _hits(plain.search(question, filter=Filter(where=where)))
+        sources |= {hit.source for hit in found.hits}
+    assert engines[0]._search._resources.vectors.hits == hits + len(QUESTIONS)
+    return sources
+
+
+def test_filters__have_vectors_of_their_own(engines: tuple[Engine, Engine], tenant_name: str) -> None:
+    scope = engines[0].tenant(tenant_name)
+    scope.ingest([_document(number) for number in range(40)])
+    for parity in (0, 1):
+        found = _require_filtered(engines, tenant_name, {"metadata.parity": parity})
+        assert {int(source[1:]) % 2 for source in found} == {parity}
+    assert scope.update_metadata([f"d{number}" for number in range(30)], {"parity": 1}) == 15
+    assert {int(source[1:]) for source in _require_filtered(engines, tenant_name, {"metadata.parity": 0})} == set(
+        range(30, 40, 2)
+    )
+
+
+def test_filter_on_the_acl__is_of_its_reader(engines: tuple[Engine, Engine], tenant_name: str) -> None:
+    """Both readers may read the same chunks, and only one may know of the department."""
+    engines[0].tenant(tenant_name).ingest([_document(number, ("staff", "department:sales")) for number in range(40)])
+    where = {"department": "sales"}
+    assert _require_filtered(engines, tenant_name, where, "staff", "department:sales")
+    assert not _require_filtered(engines, tenant_name, where, "staff")
+
+
+def test_filter__that_leaves_too_many_is_not_loaded(engines: tuple[Engine, Engine], tenant_name: str) -> None:
+    scope = engines[0].tenant(tenant_name)
+    scope.ingest([_document(number) for number in range(40)])
+    cache = engines[0]._search._resources.vectors
+    cache._max_bytes = 2 * 30 * (4 * HashingEmbedder().dimensions + 100)
+    for where, blocks in (({"metadata.parity": {"$exists": True}}, 0), ({"metadata.parity": 1}, 1)):
+        scope.search("load", filter=Filter(where=where))
+        assert scope._parts.background.drain(10)
+        assert len(cache._blocks) == blocks
 
 
 def test_nearest__are_the_largest_inner_products() -> None:
