@@ -13,19 +13,32 @@ from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, sha2
 
 # Units that score less than this share of the best one are not relevant enough.
 MIN_RELATIVE_SCORE = 0.6
+# Share of the score that a unit of a document that is out of date keeps: a current one of equal score excludes it.
+_OUTDATED_SHARE = 0.5
 
 
-def select(evidence: Sequence[Evidence], limit: int) -> list[Evidence]:
+def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = True) -> list[Evidence]:
     """Select up to `limit` best units, grouped by passage.
 
     The passage of the best unit comes first; units of a passage are in document order.
+
+    Args:
+        evidence: The scored units.
+        limit: Maximum number of units.
+        prefer_current: Halve the scores of units of documents that are out of date.
     """
-    ranked = sorted(evidence, key=lambda item: -item.score)
+
+    def score_today(item: Evidence) -> float:
+        is_outdated = prefer_current and item.passage.citation.outdated is not None
+        return item.score * (_OUTDATED_SHARE if is_outdated else 1.0)
+
+    lowest = MIN_RELATIVE_SCORE * max((item.score for item in evidence), default=0.0)
+    ranked = sorted((item for item in evidence if item.score >= lowest), key=lambda item: -score_today(item))
     selected: list[Evidence] = []
     seen_texts: set[str] = set()
     for item in ranked:
         words = " ".join(item.unit.text.split())
-        if len(selected) == limit or item.score < MIN_RELATIVE_SCORE * ranked[0].score:
+        if len(selected) == limit or score_today(item) < MIN_RELATIVE_SCORE * score_today(ranked[0]):
             break
         if words not in seen_texts:  # chunks overlap, and documents repeat each other
             seen_texts.add(words)

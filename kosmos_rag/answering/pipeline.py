@@ -53,6 +53,7 @@ class Answerer:
         answer = settings.answer
         self._embedder = embedder
         self._settings: AnswerSettings = answer
+        self._prefer_current = settings.retrieval.prefer_current
         self._citation_format = settings.context.citation_format
         self._model = self._conversation_model = None
         if answer.mode == "generative":
@@ -137,7 +138,7 @@ class Answerer:
             report=report,
             context=context,
             closest=self._select_closest(scored, context) if refused else (),
-            warnings=sources.warnings + self._warnings(truncated=truncated),
+            warnings=sources.warnings + self._warnings(truncated=truncated) + _outdated_warnings(sentences),
         )
 
     def _warnings(self, *, truncated: bool) -> tuple[str, ...]:
@@ -145,7 +146,8 @@ class Answerer:
         return (f"the answer was cut at rag.answer.max_output_tokens, which is {limit}",) if truncated else ()
 
     def _select_sentences(self, scored: _ScoredEvidence) -> tuple[AnswerSentence, ...]:
-        return tuple(sentence(item) for item in select(scored.evidence, self._settings.max_sentences))
+        selected = select(scored.evidence, self._settings.max_sentences, prefer_current=self._prefer_current)
+        return tuple(sentence(item) for item in selected)
 
     def _select_closest(self, scored: _ScoredEvidence, context: Context) -> tuple[AnswerSentence, ...]:
         """Select the best units of a refusal.
@@ -181,6 +183,14 @@ def _require_model(model: LanguageModel | None, key: str) -> LanguageModel:
     if model is None:
         raise ConfigError(f"{key} needs a language model; set language_model.url, or give the engine one")
     return model
+
+
+def _outdated_warnings(sentences: Iterable[AnswerSentence]) -> tuple[str, ...]:
+    """Warn of each cited passage that is out of date."""
+    reasons = {
+        quoted.citation.marker: quoted.citation.outdated for quoted in sentences if quoted.citation.outdated is not None
+    }
+    return tuple(f"{marker} is out of date: {reason}" for marker, reason in reasons.items())
 
 
 def _cites_no_suspicious_document(sentences: Sequence[AnswerSentence], context: Context) -> bool:

@@ -45,6 +45,15 @@ def test_ask__prints_what_the_model_writes_and_what_is_wrong_with_it(chat: ChatS
     assert "not verified" in done.stdout
 
 
+def test_ask__notes_what_is_out_of_date(chat: ChatServer) -> None:
+    chat.replies = [writes(f"{CHURN} [1]")]
+    assert _run("set-metadata", "churn.md", "--metadata", "valid_until=2023-12-31").exit_code == 0
+    done = _run("ask", "What is churn?")
+    noted = "\n[1] churn.md | Churn | L5 | valid until 2023-12-31\n\nnote: [1] is out of date: valid until 2023-12-31\n"
+    assert noted in done.stdout
+    assert _run("set-metadata", "churn.md", "--remove", "valid_until").exit_code == 0
+
+
 def test_ask__as_json_says_whether_it_is_verified(chat: ChatServer) -> None:
     chat.replies = [writes(f"{CHURN} [1]")]
     answer = json.loads(_run("ask", "What is churn?", "--json").stdout)

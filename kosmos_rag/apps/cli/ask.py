@@ -43,7 +43,8 @@ def ask(
 
 
 def _reference(citation: "Citation") -> str:
-    return f"{one_line(citation.source)} | {citation.location}"
+    freshness = "".join(f" | {part}" for part in (citation.date, citation.outdated) if part)
+    return one_line(f"{citation.source} | {citation.location}{freshness}")
 
 
 def _print_answer(events: "Iterable[AnswerEvent]") -> None:
@@ -76,12 +77,10 @@ def _print_sources(answer: "Answer") -> None:
         out.print(f"{sentence.citation.marker} {_reference(sentence.citation)}", style="dim")
     if answer.sentences:
         out.print()
-    if answer.closest:
-        out.print("Closest sentences, which may not answer the question", style="bold")
-    for sentence in answer.closest:
-        out.print(f"{sentence.citation.marker} {_preview(sentence.text)}")
-        out.print(f"    {_reference(sentence.citation)}", style="dim")
-    if answer.closest:
+    _print_closest(answer)
+    for warning in answer.warnings:
+        out.print(f"note: {one_line(warning)}")
+    if answer.warnings:
         out.print()
     out.print("Sources", style="bold")
     for passage in answer.context.passages:
@@ -92,6 +91,17 @@ def _print_sources(answer: "Answer") -> None:
     _print_notes(answer.context)
     checked = "" if answer.report is None else f", {'verified' if answer.verified else 'not verified'}"
     out.print(f"confidence {answer.confidence:.2f}{checked}", style="dim")
+
+
+def _print_closest(answer: "Answer") -> None:
+    if not answer.closest:
+        return
+    out = console()
+    out.print("Closest sentences, which may not answer the question", style="bold")
+    for sentence in answer.closest:
+        out.print(f"{sentence.citation.marker} {_preview(sentence.text)}")
+        out.print(f"    {_reference(sentence.citation)}", style="dim")
+    out.print()
 
 
 def _preview(text: str) -> str:

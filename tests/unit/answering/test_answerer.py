@@ -1,6 +1,7 @@
 """A context in, an answer or a refusal out."""
 
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Self
 
 import pytest
@@ -55,6 +56,17 @@ def test_answer__refuses_below_the_threshold() -> None:
     said = _answer("Which exchange rate converts euros?", threshold=1.0)
     assert (said.refused, said.text, said.sentences) == (True, REFUSAL, ())
     assert set(said.features) == set(COEFFICIENTS)
+
+
+def test_answer__warns_of_sentences_that_are_out_of_date() -> None:
+    old = replace(CHURN, citation=replace(CHURN.citation, outdated="valid until 2023-12-31"))
+    answerer, question = _answerer(threshold=0.0), "How is churn calculated?"
+    said = answerer.stream(question, context(question, old, REFUNDS), ("earlier",)).answer()
+    assert said.warnings == ("earlier", "[1] is out of date: valid until 2023-12-31")
+    assert answerer.stream(question, context(question, CHURN, REFUNDS)).answer().warnings == ()
+    refusal = _answerer(threshold=1.0).stream(question, context(question, old)).answer()
+    assert refusal.refused
+    assert refusal.warnings == ()
 
 
 def test_refusal__names_the_closest_sentences_without_a_claim() -> None:

@@ -37,6 +37,25 @@ def test_select__says_nothing_twice() -> None:
     assert [item.passage.citation.index for item in chosen] == [1]
 
 
+def _outdated(text: str, *, index: int) -> ContextPassage:
+    current = passage(text, index=index)
+    return replace(current, citation=replace(current.citation, outdated="superseded by new.md"))
+
+
+def test_select__leaves_out_what_a_current_document_answers_as_well() -> None:
+    old = _evidence(_outdated("Leave is 25 days.", index=1), [0.9])
+    new = _evidence(passage("Leave is 28 days.", index=2), [0.8])
+    assert [item.unit.text for item in select(old + new, limit=4)] == ["Leave is 28 days."]
+    both = select(old + new, limit=4, prefer_current=False)
+    assert [item.unit.text for item in both] == ["Leave is 25 days.", "Leave is 28 days."]
+
+
+def test_select__takes_only_good_units_beside_those_of_an_outdated_document() -> None:
+    old = _evidence(_outdated("Leave is 25 days.", index=1), [0.9])
+    unrelated = _evidence(passage("Lunch is at noon.", index=2), [0.5])
+    assert [item.unit.text for item in select(old + unrelated, limit=4)] == ["Leave is 25 days."]
+
+
 def test_sentence__cites_its_very_span_and_lines() -> None:
     document = "1234567" + TWO.text
     for item in _evidence(TWO, [1, 1, 1]):
