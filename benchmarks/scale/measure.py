@@ -28,8 +28,19 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 DEPTH = 100
 LEXICAL, DENSE, BOTH = "lexical", "dense", "both"
 ONLY: dict[str, dict[str, Any]] = {
-    LEXICAL: {"rag.retrieval.semantic_weight": 0.0, "rag.retrieval.keyword_weight": 1.0},
-    DENSE: {"rag.retrieval.semantic_weight": 1.0, "rag.retrieval.keyword_weight": 0.0},
+    # The reference has no close terms, and folds no copies.
+    LEXICAL: {
+        "rag.retrieval.semantic_weight": 0.0,
+        "rag.retrieval.keyword_weight": 1.0,
+        "rag.retrieval.fuzzy": False,
+        "rag.retrieval.fold_copies": False,
+    },
+    # The server searches, by the index: vectors in the memory of the process would answer in its place.
+    DENSE: {
+        "rag.retrieval.semantic_weight": 1.0,
+        "rag.retrieval.keyword_weight": 0.0,
+        "indexes.vector_cache_mb": 0,
+    },
     BOTH: {},
 }
 """What is changed in the settings to ask one retriever alone."""

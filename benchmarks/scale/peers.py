@@ -20,6 +20,7 @@ from psycopg import sql
 from benchmarks.scale.load import Say, Share
 from benchmarks.scale.measure import DENSE, DEPTH, LEXICAL, Row, percentiles, recalls
 from kosmos_rag.core.text import bm25
+from kosmos_rag.core.text.analysis import query_text
 from kosmos_rag.storage.tenants import tenant
 
 TIMEOUT_MS = 30_000
@@ -58,8 +59,8 @@ def copy_tables(connection: psycopg.Connection, dimensions: int, say: Say) -> No
         ("schema", "CREATE SCHEMA bench"),
         (
             "texts",
-            """CREATE TABLE bench.lexical AS
-               SELECT tenant_id, id, text, to_tsvector('english', text) AS tsv FROM kosmos.chunks""",
+            # As analysed by the library: its title counts twice in a chunk.
+            "CREATE TABLE bench.lexical AS SELECT tenant_id, id, text, tsv FROM kosmos.chunks",
         ),
         ("GIN index", "CREATE INDEX ON bench.lexical USING gin (tsv)"),
         ("index on tenants", "CREATE INDEX ON bench.lexical (tenant_id)"),
@@ -141,7 +142,7 @@ def bm25_in_memory(
         "SELECT array_agg(t.lexeme) "
         "FROM unnest(to_tsvector('english', %s)) t, generate_series(1, cardinality(t.positions))"
     )
-    asked = [(connection.execute(terms, [text]).fetchone() or ([],))[0] for text in questions]
+    asked = [(connection.execute(terms, [query_text(text).text]).fetchone() or ([],))[0] for text in questions]
 
     def best(words: list[str]) -> NDArray[np.float32]:
         scores: NDArray[np.float32] = index.get_scores(words)
