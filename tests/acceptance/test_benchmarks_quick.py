@@ -23,7 +23,7 @@ TABLES = {
     "documentation": r"in context [\d.]+, in answer, where answered [\d.]+",
     "dashboards": r"picture: .+\.png",
     "fairness": r'"targets": \{',
-    "filters": r"filter on a ticket +│ 0.1 % +│ kosmos_rag +│ exact, by document",
+    "filters": r"filter on a ticket +│ 0.1 % +│ kosmos_rag +│ 50 +│ exact, by document",
     "ingest": r"ratio_to_bare +[\d.]+",
     "keyword": r"search_p95_ms +[\d.]+ +[\d.]+",
     "parsing": r"xlsx +1\.000",
