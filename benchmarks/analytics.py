@@ -5,10 +5,12 @@
 The documents are those of examples/. The preset is measured whole, and with one thing changed. A question counts at
 rank 1 (or within the first three) if file and section are those in examples/questions.yaml. A third of the questions,
 by a hash of their text, is held out: the preset was tuned on the others. `--misses` lists the misses of the tuning
-part; `--timing` measures the time of signals on 20 candidates.
+part; `--timing` measures the time of signals on 20 candidates. At last each section of example_sql.md is asked for by
+its title ("How is … calculated?"): its SQL should be in the context and in the answer.
 """
 
 import hashlib
+import re
 import statistics
 import tempfile
 import time
@@ -29,6 +31,7 @@ from kosmos_rag.retrieval.signals.base import QueryContext
 PRESET = "analytics"
 _CANDIDATES = 20
 _ROUNDS = 300
+_SQL_SECTION = re.compile(r"^## (?P<title>[^\n]+)\n[^#]*?```sql\n(?P<sql>.*?)```", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,6 +111,18 @@ def measure(scope: Tenant, asked: Sequence[Question], *, misses: bool) -> dict[s
     return table
 
 
+def sql_answers(scope: Tenant, text: str) -> dict[str, int]:
+    """Return of how many sections the SQL is in the context, in the answer, and how many questions are refused."""
+    sections = [(found["title"], found["sql"].strip()) for found in _SQL_SECTION.finditer(text)]
+    answers = [(scope.answer(f"How is {title} calculated?"), sql) for title, sql in sections]
+    return {
+        "sections": len(answers),
+        "in context": sum(sql in answer.context.text for answer, sql in answers),
+        "in answer": sum(sql in answer.text for answer, sql in answers),
+        "refused": sum(answer.refused for answer, _ in answers),
+    }
+
+
 def timing(found: SearchResult, settings: Settings) -> dict[str, float]:
     """Return milliseconds that the signals of the preset take of 20 candidates: the first time, and after."""
     rag = load(PRESET, settings, validate=build_signal_rules).apply_to(settings).rag
@@ -141,6 +156,9 @@ def main() -> None:
                 for part, row in table.items():
                     count, first, three = row["questions"], row["rank 1"], row["top 3"]
                     print(f"{name:<23}  {part:<10}  {count:3} questions  rank 1 {first:.3f}  top 3 {three:.3f}")
+            text = (EXAMPLES / "knowledge_base" / "example_sql.md").read_text(encoding="utf-8")
+            report["sql"] = sql_answers(engine.tenant("analytics", collection="signals"), text)
+            print(report["sql"])
             if arguments.timing:
                 plain = engine.tenant("analytics", collection="no-signals").search(asked[0].text, _CANDIDATES)
                 report["milliseconds"] = timing(plain, settings)

@@ -11,6 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from kosmos_rag.answering.evidence import Evidence, cosines, heading
+from kosmos_rag.answering.question_type import subject
 from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.text.words import coverage, inverse_document_frequencies, stems, words
 from kosmos_rag.core.types import Context, ContextPassage
@@ -41,8 +42,8 @@ def features(context: Context, evidence: Sequence[Evidence], embedder: Embedder)
     nothing: a question that the documents do not answer can have all their other words. `missing` is the largest
     increase of that similarity when one word or two adjacent words of the question are removed; it is negative where
     every word has support (occlusion, Zeiler and Fergus 2014). `coverage` is the largest share of the question's words
-    in one passage, weighted by IDF. `moment` is 1 where the question names a relative time (`last week`), which
-    documents seldom state.
+    in one passage, weighted by IDF; words that ask for a formula or SQL do not count where a unit is one. `moment` is 1
+    where the question names a relative time (`last week`), which documents seldom state.
 
     Args:
         context: The question and all of its passages; they give the IDF weights.
@@ -53,7 +54,8 @@ def features(context: Context, evidence: Sequence[Evidence], embedder: Embedder)
     """
     read = {item.passage.citation.index: item.passage for item in evidence}
     weights = inverse_document_frequencies(
-        stems(context.question), [frozenset(stems(_text_with_heading(of))) for of in context.passages]
+        stems(subject(context.question, (item.unit for item in evidence))),
+        [frozenset(stems(_text_with_heading(of))) for of in context.passages],
     )
     meaning = max(item.meaning for item in evidence)
     ablated = _ablated_questions(context.question)

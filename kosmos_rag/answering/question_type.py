@@ -1,7 +1,7 @@
 """Classify questions by the kind of answer, and score units by it."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kosmos_rag.core.text.units import Unit
 
@@ -17,6 +17,10 @@ _TIME = re.compile(
 )
 _NAME = re.compile(r"(?<=[^.!?\s] )[A-Z][a-z]+")
 _IDENTIFIER = re.compile(r"`[^`\n]+`|\w+_\w+")
+
+# Words that ask for a formula or for SQL, and name nothing that it is about. `computer` is a subject.
+_CALCULATION_WORDS = r"calculat\w*|comput(?:e[sd]?|ing|ations?)|formulas?"
+_SQL_WORDS = r"sql|query|queries|statements?"
 
 _Fits = Callable[[Unit], float]
 
@@ -39,7 +43,7 @@ def _step(unit: Unit) -> float:
 _RULES: tuple[tuple[re.Pattern[str], _Fits], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), fits)
     for pattern, fits in (
-        (r"\b(calculat|comput)|\b(sql|query|statement|formula)\b", _calculation),
+        (rf"\b({_CALCULATION_WORDS}|{_SQL_WORDS})\b", _calculation),
         (r"\bwho(m|se)?\b|\bwhich (team|person|people)\b", _matches(_NAME)),
         (r"^when\b|\b(what|which) (time|day|date|hour)s?\b|\bhow (soon|often|long|old)\b", _matches(_TIME)),
         (r"\bhow (many|much|high|far|large)\b|\b(share|proportion|percentage|bounds)\b", _matches(_NUMBER)),
@@ -58,6 +62,18 @@ def fit(question: str) -> _Fits:
         if pattern.search(question):
             return fits
     return _no_match
+
+
+def subject(question: str, units: Iterable[Unit]) -> str:
+    """Return the question without words that ask for a formula or SQL.
+
+    They are removed only where a unit is of that kind: SQL seldom has the word "calculated", but is how.
+    """
+    found = max((_calculation(unit) for unit in units), default=0.0)
+    removed = [_CALCULATION_WORDS] * (found > 0) + [_SQL_WORDS] * (found == 1.0)
+    if not removed:
+        return question
+    return " ".join(re.sub(rf"\b(?:{'|'.join(removed)})\b", " ", question, flags=re.IGNORECASE).split())
 
 
 def _no_match(_: Unit) -> float:

@@ -9,9 +9,11 @@ import pytest
 from kosmos_rag.answering.abstention import COEFFICIENTS, REFUSAL, confidence, features
 from kosmos_rag.answering.evidence import NEIGHBOUR_WEIGHT, RANK_LOSS, score_evidence
 from kosmos_rag.answering.pipeline import Answerer
+from kosmos_rag.answering.question_type import subject
 from kosmos_rag.core.config import AnswerSettings, RagSettings
 from kosmos_rag.core.errors import ConfigError, ModelError
 from kosmos_rag.core.protocols import Message
+from kosmos_rag.core.text.units import units
 from kosmos_rag.core.types import Answer, AnswerDone, AnswerPiece, AnswerSources, Turn
 from kosmos_rag.core.types.serialize import from_dict
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -318,6 +320,37 @@ def test_score_evidence__weighs_neighbours_and_the_rank_of_the_passage() -> None
     assert beside - apart == pytest.approx(NEIGHBOUR_WEIGHT / 2), "half of the question's words"
     third = score("The flag is nodaemon. Nothing is said. It stays in the foreground.", index=3)
     assert apart - third == pytest.approx(2 * RANK_LOSS)
+
+
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        ("How is churn calculated?", "How is churn ?"),
+        ("Give me the SQL query for churn.", "Give me the for churn."),
+        ("When do I get a new computer?", "When do I get a new computer?"),
+    ],
+)
+def test_subject__is_without_words_that_ask_for_sql_where_there_is_sql(question: str, asked: str) -> None:
+    assert subject(question, units(CHURN.text)) == asked
+    assert subject(question, units(REFUNDS.text)) == question
+
+
+def test_subject__keeps_the_word_query_where_there_is_only_a_formula() -> None:
+    formula = units("Churn is accounts lost divided by accounts paying.")
+    assert subject("Which query calculates churn?", formula) == "Which query churn?"
+
+
+def test_features__do_not_count_the_word_calculated_where_there_is_sql() -> None:
+    question = "How are lost accounts calculated?"
+
+    def question_coverage(text: str) -> float:
+        passages = [passage(text, section="Lost Accounts"), REFUNDS]
+        return features(context(question, *passages), score_evidence(question, passages, EMBEDDER), EMBEDDER)[
+            "coverage"
+        ]
+
+    assert question_coverage("```sql\nselect count(*) from accounts;\n```\n") == pytest.approx(1.0)
+    assert question_coverage("Finance reads them.") < 0.7
 
 
 def test_features__of_a_question_of_one_word_leave_nothing_out() -> None:
