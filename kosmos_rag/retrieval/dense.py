@@ -238,7 +238,13 @@ class DenseSearch:
         """Fetch the rows and rank those above the similarity threshold."""
         rows = self.cursor.fetchall() if self.cursor else []
         query, threshold, plan = self.query, self.query.similarity_threshold, self.plan
-        if plan is not None and _stopped_early(plan, len(rows), query.candidates):
+        # An index scan may stop early, and chunks of a block may be gone: fewer are returned only if there are no more.
+        expected = 0
+        if plan is not None and plan.block is not None:
+            expected = min(query.candidates, len(plan.block.chunk_ids))
+        elif plan is not None and plan.index_options is not None:
+            expected = query.candidates
+        if plan is not None and len(rows) < expected:
             exact = plan_dense(query, replace(self.snapshot, vector_index=None), None)
             assert exact is not None, "there are vectors"
             name = f"exact scan, for {plan.name} found {len(rows)} only"
@@ -259,13 +265,3 @@ class DenseSearch:
             read=plan.read if plan else {},
             reason=reason,
         )
-
-
-def _stopped_early(plan: DensePlan, rows: int, candidates: int) -> bool:
-    """Return whether an exact scan may find more rows.
-
-    An index scan may stop early, and chunks of a block may be gone: fewer are returned only if there are no more.
-    """
-    if plan.block is not None:
-        return rows < min(candidates, len(plan.block.chunk_ids))
-    return plan.index_options is not None and rows < candidates

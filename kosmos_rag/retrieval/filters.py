@@ -68,7 +68,7 @@ def compile_filter(conditions: Filter) -> dict[str, Any]:
         for source in conditions.sources
     )
     condition, variables = _compile_where(conditions.where)
-    groups = _term_groups(conditions.where)
+    groups = _term_groups(conditions.where) if conditions.where else []
     return {
         "filtered": bool(conditions.sources or conditions.where),
         "sources": list(conditions.sources),

@@ -57,7 +57,7 @@ from kosmos_rag.retrieval.sampling import IndexedSearch
 from kosmos_rag.retrieval.signals.apply import SignalResult, Signals, build_signal_rules
 from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Routing, Snapshot, load_snapshot
-from kosmos_rag.retrieval.vector_cache import VectorCache, load_block
+from kosmos_rag.retrieval.vector_cache import LEAST_CHUNKS, VectorCache, load_block
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.tenants import TenantRef, live_space
 
@@ -315,7 +315,9 @@ class SearchPipeline:
             result=result,
             may_explain=may_explain,
             indexed_search=indexed_search,
-            due=wordings[0] if resources.vectors.is_due(wordings[0], snapshot) else None,
+            due=wordings[0]
+            if snapshot.chunks >= LEAST_CHUNKS and resources.vectors.is_due(wordings[0], snapshot)
+            else None,
         )
 
     def load_vectors(self, query: RetrieverQuery, pool: ConnectionPool) -> None:

@@ -15,7 +15,7 @@ from kosmos_rag.retrieval.lexical import LexicalSearch
 from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot, load_snapshot
-from kosmos_rag.retrieval.vector_cache import VectorCache
+from kosmos_rag.retrieval.vector_cache import LEAST_CHUNKS, VectorCache
 from kosmos_rag.storage.sql import statement
 
 
@@ -43,10 +43,8 @@ def run_retrievers(
     for number, query in enumerate(wordings, start=1):
         # Terms differ from wording to wording; the rest of the snapshot is the same.
         state = snapshot if number == 1 else load_snapshot(connection, query)
-        block = None if vectors is None else vectors.find(query, state)
-        filtered = None
-        if query.lexical or block is None:
-            filtered = materialise_small_filter(connection, query, state)
+        block = vectors.find(query, state) if vectors is not None and state.chunks >= LEAST_CHUNKS else None
+        filtered = materialise_small_filter(connection, query, state) if query.lexical or block is None else None
         dense = None
         if query.vector is not None:
             plan = plan_dense(query, state, filtered, block)
@@ -54,8 +52,9 @@ def run_retrievers(
         timer.record("plan")
         clocks: list[psycopg.Cursor[tuple[datetime]]] = []
         if dense is not None:
-            dense.score()
-            timer.record(DENSE)
+            if block is not None:
+                dense.score()
+                timer.record(DENSE)
             # Both retrievers share a round trip: the server's clock around the dense statement separates their times.
             if query.lexical:
                 clocks.append(connection.execute(statement("server_clock")))

@@ -93,7 +93,7 @@ class VectorCache:
 
         Args:
             query: Without a required term, which the block does not know.
-            snapshot: State of the tenant.
+            snapshot: State of the tenant, of at least `LEAST_CHUNKS`.
         """
         if not self._fits(query, snapshot):
             return None
@@ -146,7 +146,7 @@ class VectorCache:
         return self._max_bytes // _SHARE // (4 * dimensions + _ID_BYTES)
 
     def _fits(self, query: RetrieverQuery, snapshot: Snapshot) -> bool:
-        if query.vector is None or snapshot.required or snapshot.space_id is None or snapshot.chunks < LEAST_CHUNKS:
+        if query.vector is None or snapshot.required or snapshot.space_id is None:
             return False
         most = self.most_rows(len(query.vector))
         # How many chunks pass a filter shows when they are loaded.

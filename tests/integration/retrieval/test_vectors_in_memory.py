@@ -11,7 +11,7 @@ import pytest
 from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval import vector_cache
+from kosmos_rag.retrieval import pipeline, retrievers, vector_cache
 from tests.integration.variants import changed
 
 IN_MEMORY = "exact, in memory"
@@ -29,7 +29,8 @@ SETTINGS: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenant of a few chunks is large, and the second search of a state loads its vectors."""
-    monkeypatch.setattr(vector_cache, "LEAST_CHUNKS", 10)
+    for module in (retrievers, pipeline):
+        monkeypatch.setattr(module, "LEAST_CHUNKS", 10)
     monkeypatch.setattr(vector_cache, "MISSES", 1)
     monkeypatch.setattr(vector_cache, "MISSES_OF_FILTER", 1)
 
