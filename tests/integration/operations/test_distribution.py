@@ -142,7 +142,7 @@ def test_plan__can_be_run_and_leaves_the_references_as_they_were(admin: psycopg.
     assert not [call for call in calls if call.startswith(("kosmos.jobs ", "kosmos.sync_runs "))]
     truncated = len(DISTRIBUTED)
     assert calls[-truncated:] == [f"kosmos.{table} truncated" for table in DISTRIBUTED]
-    assert calls[-truncated - 2 : -truncated] == list(ROW_FUNCTIONS)
+    assert calls[-truncated - len(ROW_FUNCTIONS) : -truncated] == list(ROW_FUNCTIONS)
 
 
 def test_distribute__says_what_is_missing(database: DatabaseSettings, empty_database: DatabaseSettings) -> None:
