@@ -64,7 +64,7 @@ def test_left_behind_work__comes_back_within_the_pause_however_much_is_queued(
     expire(database)
     put(*map(str, range(500)))
     assert one(queue).key == "0"
-    monkeypatch.setattr(jobs, "REQUEUE_INTERVAL_S", 0.0)
+    monkeypatch.setattr(queue, "_requeue_at", 0.0)  # the pause is over
     assert one(queue).key == "left"
 
 
