@@ -48,9 +48,8 @@ class Side:
 
     def close(self) -> None:
         """End its process, and wait for it."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(60)
+        # Closes its pipes: it ends when it reads no more questions.
+        self._process.communicate(timeout=60)
 
     def _receive(self) -> Figures:
         assert self._process.stdout is not None
