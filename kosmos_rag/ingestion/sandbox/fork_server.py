@@ -110,7 +110,7 @@ def _environment() -> dict[str, str]:
         # A process that forks must have one thread; these libraries would start more.
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
-        # Of ONNX Runtime, which reads pictures: see `embedding/onnx.py`.
+        # Of ONNX Runtime, which reads pictures: see `models/onnx.py`.
         "ORT_DISABLE_TELEMETRY": "1",
     }
 
