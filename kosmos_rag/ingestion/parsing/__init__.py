@@ -57,7 +57,6 @@ _PARSERS: dict[str, _Parser] = {
     media_types.DOCX: parse_docx,
     media_types.WORDML: parse_wordml,
     media_types.PPTX: parse_pptx,
-    media_types.XLSX: parse_xlsx,
     media_types.EPUB: parse_epub,
     media_types.CONFLUENCE: parse_confluence_export,
     media_types.HTML: partial(parse_html, is_page=True),
@@ -66,7 +65,7 @@ _PARSERS: dict[str, _Parser] = {
     media_types.TSV: partial(parse_csv, media_type=media_types.TSV),
     media_types.JSON: parse_json,
     media_types.JSONL: parse_json_lines,
-    **{name: partial(parse_odf, media_type=name) for name in (media_types.ODT, media_types.ODS, media_types.ODP)},
+    **{name: partial(parse_odf, media_type=name) for name in (media_types.ODT, media_types.ODP)},
     media_types.RTF: parse_rtf,
     media_types.NOTEBOOK: parse_notebook,
     media_types.PARQUET: parse_parquet,
@@ -90,6 +89,19 @@ _MAIL_PARSERS: dict[str, _MailParser] = {
     media_types.MSG: parse_msg,
 }
 _DEEPEST_ATTACHMENT = 3
+
+
+class _WorkbookParser(Protocol):
+    """Parses a workbook, which may have hidden cells."""
+
+    def __call__(self, data: bytes, limits: OutputLimits, *, hidden_cells: bool) -> ParsedDocument: ...
+
+
+_WORKBOOK_PARSERS: dict[str, _WorkbookParser] = {
+    media_types.XLSX: parse_xlsx,
+    media_types.XLS: parse_xls,
+    media_types.ODS: partial(parse_odf, media_type=media_types.ODS),
+}
 
 
 def parse(
@@ -135,10 +147,8 @@ class _FileParser:
     def _parser(self, media_type: str, depth: int) -> _Parser:
         if media_type == media_types.PDF:
             return partial(parse_pdf, ocr=self.ocr)
-        if media_type == media_types.XLSX:
-            return partial(parse_xlsx, hidden_cells=self.hidden_cells)
-        if media_type == media_types.XLS:
-            return partial(parse_xls, hidden_cells=self.hidden_cells)
+        if media_type in _WORKBOOK_PARSERS:
+            return partial(_WORKBOOK_PARSERS[media_type], hidden_cells=self.hidden_cells)
         if media_type not in _MAIL_PARSERS:
             return _PARSERS[media_type]
         if depth > _DEEPEST_ATTACHMENT:

@@ -14,8 +14,23 @@ _MEDIA = re.compile(r"(?:word|ppt|xl)/media/")
 """Where Office keeps pictures. A drawing of one colour compresses a hundred to one, and no parser opens it."""
 _BEGIN = 64
 _ROOT_RELATIONS = "_rels/.rels"
+_CONTENT_TYPES = "[Content_Types].xml"
 _STRICT_NAME = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/(\w+)")
 _TRANSITIONAL_NAME = rb"http://schemas.openxmlformats.org/\1/2006/\2"
+_OPEN_XML = rb"application/vnd.openxmlformats-officedocument."
+_MAIN_TYPES = (
+    (
+        re.compile(rb"application/vnd\.(?:ms-word|openxmlformats-officedocument\.wordprocessingml)\.[\w.]+\.main\+xml"),
+        _OPEN_XML + b"wordprocessingml.document.main+xml",
+    ),
+    (
+        re.compile(
+            rb"application/vnd\.(?:ms-powerpoint|openxmlformats-officedocument\.presentationml)\.[\w.]+\.main\+xml"
+        ),
+        _OPEN_XML + b"presentationml.presentation.main+xml",
+    ),
+)
+"""Types of documents, templates, slide shows and files with macros, and the one that the parsers know."""
 _ENCRYPTED_FLAG = 0x1
 _ARCHIVES = (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07")
 _EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/")
@@ -53,26 +68,35 @@ def screen_office(data: bytes, name: str) -> bytes:
     """Screen an Office Open XML archive, also for DOCTYPE, and return it.
 
     No part may have one (ECMA-376, part 2). An archive of the strict variant is returned in the names of the
-    transitional one, which the parsers know.
+    transitional one, which the parsers know, and a template or a file with macros as a plain document.
     """
     screen(data, name)
-    is_strict = False
+    is_strict = has_other_type = False
     with zipfile.ZipFile(BytesIO(data)) as archive:
         for member in archive.infolist():
             part = archive.read(member)
             if _is_xml(part):
                 refuse_doctype(part, member.filename, name)
                 is_strict |= member.filename == _ROOT_RELATIONS and _STRICT_NAME.search(part) is not None
-        return _transitional(archive) if is_strict else data
+                has_other_type |= member.filename == _CONTENT_TYPES and _with_main_type(part) != part
+        return _renamed(archive, is_strict=is_strict) if is_strict or has_other_type else data
 
 
-def _transitional(archive: zipfile.ZipFile) -> bytes:
+def _renamed(archive: zipfile.ZipFile, *, is_strict: bool) -> bytes:
     out = BytesIO()
     with zipfile.ZipFile(out, "w") as renamed:
         for member in archive.infolist():
             part = archive.read(member)
-            renamed.writestr(member.filename, _STRICT_NAME.sub(_TRANSITIONAL_NAME, part) if _is_xml(part) else part)
+            if is_strict and _is_xml(part):
+                part = _STRICT_NAME.sub(_TRANSITIONAL_NAME, part)
+            renamed.writestr(member.filename, _with_main_type(part) if member.filename == _CONTENT_TYPES else part)
     return out.getvalue()
+
+
+def _with_main_type(part: bytes) -> bytes:
+    for pattern, main_type in _MAIN_TYPES:
+        part = pattern.sub(main_type, part)
+    return part
 
 
 def _is_xml(part: bytes) -> bool:

@@ -5,6 +5,7 @@ The archive is screened first.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from itertools import accumulate
 from types import MappingProxyType
@@ -16,7 +17,7 @@ from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import refuse_doctype, screen_office
 from kosmos_rag.ingestion.parsing.clean import clean_property_title
 from kosmos_rag.ingestion.parsing.compose import Composition
-from kosmos_rag.ingestion.parsing.docx_styles import Lists, Styles, W, value_of
+from kosmos_rag.ingestion.parsing.docx_styles import Lists, Styles, W, outline_level, value_of
 from kosmos_rag.ingestion.parsing.docx_text import PARAGRAPH, TextReader, descend
 from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
@@ -27,6 +28,8 @@ from kosmos_rag.ingestion.parsing.tables import Table, one_line
 _TABLE, _ROW, _CELL, _EXTERNAL = f"{W}tbl", f"{W}tr", f"{W}tc", f"{W}altChunk"
 _NAMESPACE_2003 = b"http://schemas.microsoft.com/office/word/2003/wordml"
 _LIST_LEVELS = frozenset("012345678")
+_LONGEST_OUTLINED = 200
+"""Characters of a heading whose level only its paragraph has: longer ones are texts."""
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 
 
@@ -138,9 +141,9 @@ class _Reader:
         A caption directly above a table belongs to it.
         """
         caption: _Paragraph | None = None
-        for element in _nearest(body, {PARAGRAPH, _TABLE, _EXTERNAL}):
+        for element in _block_elements(body):
             if element.tag == _TABLE:
-                yield _table(element, caption.text if caption else "", self._texts.read)
+                yield from self._tables(element, caption.text if caption else "")
                 caption = None
             else:
                 if caption:
@@ -156,12 +159,32 @@ class _Reader:
         if caption:
             yield caption
 
+    def _tables(self, element: Any, caption: str) -> Iterator[Table]:
+        """Yield a table, then those in its cells."""
+        inside: list[Any] = []
+        yield _table(element, caption, partial(self._cell_text, inside=inside))
+        for inner in inside:
+            yield from self._tables(inner, "")
+
+    def _cell_text(self, cell: Any, *, inside: list[Any]) -> str:
+        """Return the text of a cell without its tables, which are collected."""
+        texts = []
+        for element in _block_elements(cell):
+            if element.tag == PARAGRAPH:
+                texts.append(self._texts.read(element))
+            elif element.tag == _TABLE:
+                inside.append(element)
+        return one_line(" ".join(texts))
+
     def _paragraph(self, element: Any) -> _Paragraph:
         style = element.style
         text = self._texts.read(element).strip("\n").rstrip()
+        level = self._styles.heading_level(style)
+        if len(text) <= _LONGEST_OUTLINED and (outlined := outline_level(element)) is not None:
+            level = outlined
         return _Paragraph(
             text=self._mark(element, style) + text if text.strip() else "",
-            level=self._styles.heading_level(style),
+            level=level,
             is_caption=self._styles.name(style).lower() == "caption",
         )
 
@@ -213,7 +236,7 @@ def _cells(row: Any, above: dict[int, str], text_of: Callable[[Any], str]) -> It
         if merge is not None and merge.get(f"{W}val", "continue") == "continue":
             text = above.get(column, "")
         else:
-            text = one_line(" ".join(map(text_of, _nearest(cell, {PARAGRAPH}))))
+            text = text_of(cell)
         columns = max(1, _number(properties.get(f"{W}gridSpan"), 1))
         yield Cell(text=text, columns=columns)
         column += columns
@@ -235,6 +258,23 @@ def _properties(element: Any, tag: str) -> dict[str, Any]:
 def _number(element: Any, default: int) -> int:
     value = "" if element is None else element.get(f"{W}val", "")
     return min(int(value), MAX_COLUMNS) if value.isdecimal() and len(value) < 10 else default
+
+
+def _block_elements(root: Any) -> Iterator[Any]:
+    """Yield paragraphs, tables and included files in document order.
+
+    A table of one column only arranges the page: its contents are yielded.
+    """
+    for element in _nearest(root, {PARAGRAPH, _TABLE, _EXTERNAL}):
+        if element.tag == _TABLE and all(_has_one_cell(row) for row in _nearest(element, {_ROW})):
+            yield from _block_elements(element)
+        else:
+            yield element
+
+
+def _has_one_cell(row: Any) -> bool:
+    cells = _nearest(row, {_CELL})
+    return next(cells, None) is None or next(cells, None) is None
 
 
 def _nearest(root: Any, tags: set[str]) -> Iterator[Any]:

@@ -12,6 +12,8 @@ from kosmos_rag.ingestion.parsing.numbering import format_number
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _VALUE = f"{W}val"
 _HEADING = re.compile(r"(?:heading ([1-9])|title)", re.IGNORECASE)
+_OUTLINE_LEVELS = "012345678"
+"""9 is that of a text."""
 _DEEPEST_STYLE = 20
 _LEVELS = 9
 _PLACE = re.compile(r"%([1-9])")
@@ -29,11 +31,21 @@ def _integer(text: str, default: int) -> int:
     return int(text) if re.fullmatch(r"-?\d{1,6}", text) else default
 
 
+def outline_level(element: Any) -> int | None:
+    """Return the outline level of a style or paragraph, from 1.
+
+    0 for that of a text; None where it has none.
+    """
+    value = value_of(element, "pPr/outlineLvl")
+    return (int(value) + 1 if value in _OUTLINE_LEVELS else 0) if value else None
+
+
 class Styles:
     """The paragraph styles of a document."""
 
     def __init__(self, root: Any) -> None:
         self._styles = {style.get(f"{W}styleId"): style for style in root.iter(f"{W}style")}
+        self._levels: dict[str | None, int] = {}
 
     def name(self, style: str | None) -> str:
         """Return the name of a style."""
@@ -43,12 +55,18 @@ class Styles:
     def heading_level(self, style: str | None) -> int:
         """Return the heading level of a style or its base.
 
-        0 for no heading.
+        It is that of its name or its outline level; 0 for no heading.
         """
+        if style not in self._levels:
+            self._levels[style] = next(self._heading_levels(style), 0)
+        return self._levels[style]
+
+    def _heading_levels(self, style: str | None) -> Iterator[int]:
         for element in self._bases(style):
             if match := _HEADING.fullmatch(value_of(element, "name")):
-                return int(match[1] or 1)
-        return 0
+                yield int(match[1] or 1)
+            elif (level := outline_level(element)) is not None:
+                yield level
 
     def list_of(self, style: str | None) -> tuple[str, int] | None:
         """Return list and level that a style gives its paragraphs."""
@@ -72,16 +90,17 @@ class Lists:
     def __init__(self, root: Any | None) -> None:
         self._levels: dict[str, dict[int, Any]] = {}
         self._counts: dict[str, list[int | None]] = {}
-        self._list_of: dict[str, str] = {}
         self._counter_of: dict[str, str] = {}
         if root is None:
             return
-        for abstract in root.iter(f"{W}abstractNum"):
-            levels = {_integer(level.get(f"{W}ilvl", ""), 0): level for level in abstract.iter(f"{W}lvl")}
-            self._levels[abstract.get(f"{W}abstractNumId")] = levels
+        abstracts = {element.get(f"{W}abstractNumId"): element for element in root.iter(f"{W}abstractNum")}
+        styled = {value_of(element, "styleLink"): name for name, element in abstracts.items()}
         for number in root.iter(f"{W}num"):
             name, abstract = number.get(f"{W}numId"), value_of(number, "abstractNumId")
-            self._list_of[name] = abstract
+            if abstract in abstracts and (style := value_of(abstracts[abstract], "numStyleLink")):
+                abstract = styled.get(style, abstract)
+            # Levels that the number itself has replace those of its definition.
+            self._levels[name] = {**_levels(abstracts.get(abstract)), **_levels(number)}
             self._counter_of[name] = name if value_of(number, "lvlOverride/startOverride") else abstract
 
     def mark(self, number: str, level: int) -> str:
@@ -89,8 +108,7 @@ class Lists:
 
         For example `3. `, `2.1 `, `- `.
         """
-        name = self._list_of.get(number, "")
-        levels = self._levels.get(name, {})
+        levels = self._levels.get(number, {})
         if level not in levels or not 0 <= level < _LEVELS:
             return ""
         style = value_of(levels[level], "numFmt")
@@ -103,6 +121,11 @@ class Lists:
         counts[level + 1 :] = [None] * (_LEVELS - level - 1)
         mark = _PLACE.sub(lambda match: _shown(levels, counts, int(match[1]) - 1), value_of(levels[level], "lvlText"))
         return f"{mark} " if mark else ""
+
+
+def _levels(element: Any | None) -> dict[int, Any]:
+    levels = () if element is None else element.iter(f"{W}lvl")
+    return {_integer(level.get(f"{W}ilvl", ""), 0): level for level in levels}
 
 
 def _start(level: Any) -> int:

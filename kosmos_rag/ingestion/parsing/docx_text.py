@@ -10,7 +10,7 @@ from kosmos_rag.ingestion.parsing.clean import clean
 from kosmos_rag.ingestion.parsing.docx_styles import W
 from kosmos_rag.ingestion.parsing.office_drawings import CHART, DIAGRAM, drawing_contents
 from kosmos_rag.ingestion.parsing.omml import equation_text
-from kosmos_rag.ingestion.parsing.scripts import script_mark
+from kosmos_rag.ingestion.parsing.scripts import KINDS, script_text
 from kosmos_rag.ingestion.parsing.tables import Table, one_line
 
 PARAGRAPH = f"{W}p"
@@ -33,7 +33,10 @@ _NOTES = {
     f"{W}commentReference": "comments",
 }
 """References to notes, and the part that has the notes."""
-_STOP = frozenset({_EQUATION})
+_PROPERTIES, _VANISH, _ALIGN, _VALUE = f"{W}rPr", f"{W}vanish", f"{W}vertAlign", f"{W}val"
+_OFF = ("0", "false", "off")
+_HIDDEN = "hidden"
+"""The style of a run that Word neither shows nor prints."""
 
 
 class TextReader:
@@ -61,18 +64,31 @@ class TextReader:
     def read(self, paragraph: Any) -> str:
         """Return the text of a paragraph; a note is `[1]` in it."""
         parts: list[str] = []
-        script = ""
-        for element in descend(paragraph, stop=_STOP):
-            if element.tag == _RUN:
-                before, script = script, _script(element)
-                if script and script != before:
-                    parts.append(script_mark(script, "".join(text.text or "" for text in element.iter(_TEXT))))
-            elif element.tag == _TEXT:
+        script, start = "", 0  # of the runs from `start` on: Word divides `n+1` into several
+        pending = list(reversed(paragraph))
+        while pending:
+            element = pending.pop()
+            tag = element.tag
+            if tag == _TEXT:
                 parts.append(element.text or "")
-            elif element.tag in _CHARACTERS:
-                parts.append(_CHARACTERS[element.tag])
+                continue
+            if tag in _NOT_READ:
+                continue
+            if tag == _RUN:
+                before, style = script, _run_style(element)
+                if style == _HIDDEN:
+                    continue
+                script = style
+                if script != before:
+                    _mark_script(parts, start, before)
+                    start = len(parts)
+            elif tag in _CHARACTERS:
+                parts.append(_CHARACTERS[tag])
             else:
                 parts.append(self._special(element))
+            if tag != _EQUATION:
+                pending.extend(reversed(element))
+        _mark_script(parts, start, script)
         return clean("".join(parts))
 
     def _special(self, element: Any) -> str:
@@ -107,12 +123,23 @@ class TextReader:
             yield note.get(f"{W}id", ""), text
 
 
-def _script(run: Any) -> str:
-    """Return `superscript`, `subscript` or nothing."""
-    properties = run.find(f"{W}rPr")
-    align = None if properties is None else properties.find(f"{W}vertAlign")
-    value = "" if align is None else align.get(f"{W}val", "")
-    return value if value in ("superscript", "subscript") else ""
+def _mark_script(parts: list[str], start: int, script: str) -> None:
+    """Mark the parts from `start` on as a superscript or subscript."""
+    if script and (marked := script_text(script, "".join(parts[start:]))):
+        parts[start:] = [marked]
+
+
+def _run_style(run: Any) -> str:
+    """Return `superscript`, `subscript`, hidden or nothing."""
+    properties = run.find(_PROPERTIES)
+    if properties is None:
+        return ""
+    hidden = properties.find(_VANISH)
+    if hidden is not None and hidden.get(_VALUE) not in _OFF:
+        return _HIDDEN
+    align = properties.find(_ALIGN)
+    value = "" if align is None else align.get(_VALUE, "")
+    return value if value in KINDS else ""
 
 
 def descend(root: Any, stop: frozenset[str] | set[str] = frozenset()) -> Iterator[Any]:

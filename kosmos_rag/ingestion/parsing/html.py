@@ -12,7 +12,7 @@ from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.confluence import IS_STORAGE, to_html
 from kosmos_rag.ingestion.parsing.decode import decode
-from kosmos_rag.ingestion.parsing.html_inline import Bullets, find_anchor, mark_of_script, picture_text
+from kosmos_rag.ingestion.parsing.html_inline import Bullets, find_anchor, picture_text, script_of
 from kosmos_rag.ingestion.parsing.html_tables import TableReader
 from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
 from kosmos_rag.ingestion.parsing.tables import Table, render
@@ -238,8 +238,9 @@ class _Reader:
             return False
         if tag in _BREAKS:
             self._lines.end_line(_BREAKS[tag])
-        elif mark := mark_of_script(node):
-            self._lines.add_verbatim(mark)
+        elif script := script_of(node):
+            self._lines.add_verbatim(script)
+            return False
         if tag == "table" and self._add_tables(node):
             return False
         if tag in _HEADINGS and self._heading is None:
@@ -318,7 +319,10 @@ class _Reader:
             elif node.tag == "br" or node.tag in _BREAKS:
                 pieces.append(" ")
             elif self._is_visible(node):
-                pieces.append(picture_text(node) if node.tag == "img" else mark_of_script(node))
+                script = script_of(node)
+                pieces.append(script or (picture_text(node) if node.tag == "img" else ""))
+                if script:
+                    return False
             return self._is_visible(node) and not (node.tag == "table" and self._table_reader.is_data(node))
 
         def leave(node: "LexborNode") -> None:

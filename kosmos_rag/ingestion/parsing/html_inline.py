@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kosmos_rag.ingestion.parsing.numbering import format_number
-from kosmos_rag.ingestion.parsing.scripts import MARKS, script_mark
+from kosmos_rag.ingestion.parsing.scripts import KINDS, script_text
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -16,6 +16,9 @@ _NUMBER = re.compile(r"-?\d{1,6}")
 _ANCHOR = re.compile(r"[^\s\x00-\x1f\ud800-\udfff]{1,200}")
 _SECTIONS = frozenset({"section", "article", "div", "header"})
 _LINKS = frozenset({"a"})
+_EMPHASIS = frozenset({"b", "em", "i", "span", "strong", "var"})
+_MOST_PARTS = 8
+"""Of a superscript or subscript: `<i>n</i>+1` has two."""
 _FILE_NAME = re.compile(r"\S+\.(?:avif|bmp|gif|jpe?g|png|svg|tiff?|webp)", re.IGNORECASE)
 
 
@@ -51,15 +54,23 @@ def _number(value: str | None, default: int) -> int:
     return int(value) if value and _NUMBER.fullmatch(value) else default
 
 
-def mark_of_script(node: "LexborNode") -> str:
-    """Return the mark of a superscript or subscript.
+def script_of(node: "LexborNode") -> str:
+    """Return a superscript or subscript with its mark.
 
-    Empty before a link to a footnote.
+    Empty for other elements, and for what has no mark, such as a link to a footnote.
     """
-    child = node.first_child if node.tag in MARKS else None
-    if child is None or child.next is not None or not child.is_text_node:
+    if node.tag not in KINDS:
         return ""
-    return script_mark(node.tag or "", child.text_content or "")
+    parts: list[str] = []
+    child = node.first_child
+    while child is not None:
+        text = child.first_child if child.tag in _EMPHASIS else child
+        is_only = text is child or (text is not None and text.next is None)
+        if text is None or not text.is_text_node or not is_only or len(parts) == _MOST_PARTS:
+            return ""
+        parts.append(text.text_content or "")
+        child = child.next
+    return script_text(node.tag, "".join(parts))
 
 
 def picture_text(node: "LexborNode") -> str:

@@ -1,17 +1,33 @@
-"""Write superscripts and subscripts in one line: `10^6`, `H_2O`."""
+"""Write superscripts and subscripts in one line: `10^6`, `H_2O`, `x^(n+1)`."""
 
 import re
 
-MARKS = {"sup": "^", "superscript": "^", "sub": "_", "subscript": "_"}
-"""By the names of HTML and of Office."""
-_SCRIPT = re.compile(r"[-+\u2212]?\w{0,12}")
+_MARKS = {
+    "sup": "^",
+    "super": "^",
+    "superscript": "^",
+    "sub": "_",
+    "subscript": "_",
+}
+"""By the names of HTML, of OpenDocument and of Word."""
+KINDS = frozenset(_MARKS)
+_LONGEST = 24
+_SIMPLE = re.compile(r"[-+\u2212]?\w{0,12}")
+_TERM = r"\w+(?:\.\d+)?"
+_FORMULA = re.compile(rf"[-+\u2212]?{_TERM}(?: ?[-+\u2212*/\u00b7,=] ?{_TERM})*[-+\u2212]*")
 _ORDINAL = re.compile(r"st|nd|rd|th|er|re|e|ème|o|a|tm|sm|mc", re.IGNORECASE)
 """Superscripts that belong to a word: `1st`, `XYZtm`."""
 
 
-def script_mark(kind: str, text: str) -> str:
-    """Return what to write before a superscript or subscript.
+def script_text(kind: str, text: str) -> str:
+    """Return a superscript or subscript with its mark.
 
-    Nothing before an ordinal (`1st`), and before what is no plain number or word.
+    Empty for an ordinal (`1st`), and for what is no number, word or formula: these are written as they are.
     """
-    return MARKS.get(kind, "") if text and _SCRIPT.fullmatch(text) and not _ORDINAL.fullmatch(text) else ""
+    words = text.strip()
+    mark = _MARKS.get(kind, "")
+    if not mark or not words or len(words) > _LONGEST or _ORDINAL.fullmatch(words):
+        return ""
+    if _SIMPLE.fullmatch(words):
+        return mark + words
+    return f"{mark}({words})" if _FORMULA.fullmatch(words) and not words.isalnum() else ""

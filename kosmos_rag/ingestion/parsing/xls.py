@@ -13,7 +13,7 @@ from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.number_format import plain, show
-from kosmos_rag.ingestion.parsing.sheets import Sheet
+from kosmos_rag.ingestion.parsing.sheet_cells import SheetCells
 from kosmos_rag.ingestion.parsing.tables import one_line
 
 _GENERAL = "General"
@@ -23,12 +23,12 @@ _MOST_CELLS = 5_000_000
 def parse_xls(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False) -> ParsedDocument:
     """Parse the sheets of a workbook.
 
-    Formulas are the values that Excel stored last. Hidden sheets and rows are left out by default.
+    Formulas are the values that Excel stored last. Hidden sheets, rows and columns are left out by default.
 
     Args:
         data: the file.
         limits: limits of the result.
-        hidden_cells: whether to read hidden sheets and rows.
+        hidden_cells: whether to read hidden sheets, rows and columns.
 
     Raises:
         ParseError: `encrypted` or `too_large`.
@@ -53,23 +53,20 @@ def parse_xls(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False) 
 def _add_sheet(composition: Composition, workbook: Any, sheet: Any, *, hidden_cells: bool) -> None:
     if sheet.nrows * sheet.ncols > _MOST_CELLS:
         raise ParseError("too_large", f"a sheet has {sheet.nrows} rows and {sheet.ncols} columns; split the workbook")
-    rows = [
-        [_cell_text(workbook, cell) for cell in sheet.row(number)]
-        if hidden_cells or not _is_hidden(sheet, number)
-        else []
-        for number in range(sheet.nrows)
-    ]
-    if any(map(any, rows)):
-        spans = {
-            (top, left): right - left
-            for top, _, left, right in sheet.merged_cells
-            if right - left > 1 and top < len(rows) and left < len(rows[top])
-        }
-        composition.sheet(Sheet(rows=rows, spans=spans, name=clean_title(sheet.name)))
+    cells = SheetCells()
+    for number in range(sheet.nrows):
+        if hidden_cells or not _is_hidden(sheet.rowinfo_map.get(number)):
+            cells.add_row(number + 1, [_cell_text(workbook, cell) for cell in sheet.row(number)])
+    for top, bottom, left, right in sheet.merged_cells:
+        cells.merge(top + 1, bottom, left + 1, right)
+    if not hidden_cells:
+        cells.remove_columns([column for column in range(cells.width) if _is_hidden(sheet.colinfo_map.get(column))])
+    if not cells.is_blank:
+        composition.sheet(cells.sheet(clean_title(sheet.name)))
 
 
-def _is_hidden(sheet: Any, number: int) -> bool:
-    info = sheet.rowinfo_map.get(number)
+def _is_hidden(info: Any) -> bool:
+    """Return whether a row or column is hidden, by its record."""
     return info is not None and bool(info.hidden)
 
 

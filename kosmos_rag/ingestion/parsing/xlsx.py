@@ -6,13 +6,11 @@ A number is formatted as its cell shows it.
 # openpyxl's public interface has number formats, hidden rows and merged cells only if all cells are objects.
 # ruff: noqa: SLF001
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from io import BytesIO
 from typing import Any
 
-from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import screen_office
@@ -20,8 +18,7 @@ from kosmos_rag.ingestion.parsing.clean import clean_property_title, clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.number_format import plain, show
-from kosmos_rag.ingestion.parsing.sheets import Sheet
-from kosmos_rag.ingestion.parsing.table_builder import MAX_COVERED, repeated
+from kosmos_rag.ingestion.parsing.sheet_cells import SheetCells
 from kosmos_rag.ingestion.parsing.tables import one_line
 
 _VISIBLE = "visible"
@@ -52,8 +49,8 @@ def parse_xlsx(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False)
             if hidden_cells or sheet.sheet_state == _VISIBLE:
                 reader = _SheetReader(sheet, formats, limits)
                 reader.read(hidden_cells=hidden_cells)
-                if any(map(any, reader.rows)):
-                    composition.sheet(reader.content)
+                if not reader.cells.is_blank:
+                    composition.sheet(reader.cells.sheet(clean_title(sheet.title)))
         return composition.parsed(media_types.XLSX, clean_property_title(workbook.properties.title or ""))
 
 
@@ -84,32 +81,16 @@ class _Formats:
 
 
 class _SheetReader:
-    """Reads the cells of a sheet.
-
-    Consecutive blank rows count as one.
-    """
+    """Reads the cells of a sheet."""
 
     def __init__(self, sheet: Any, formats: _Formats, limits: OutputLimits) -> None:
-        self.rows: list[list[str]] = []
-        self.spans: dict[tuple[int, int], int] = {}
+        self.cells = SheetCells()
         self._sheet = sheet
         self._formats = formats
         self._limits = limits
-        self._numbers: list[int] = []
-        self._columns: list[int] | None = None
-
-    @property
-    def content(self) -> Sheet:
-        """The cells that were read."""
-        return Sheet(
-            rows=self.rows,
-            spans=self.spans,
-            name=clean_title(self._sheet.title),
-            row_numbers=self._numbers,
-            column_numbers=self._columns,
-        )
 
     def read(self, *, hidden_cells: bool) -> None:
+        from openpyxl.utils import range_boundaries
         from openpyxl.worksheet._reader import WorkSheetParser
 
         workbook = self._sheet.parent
@@ -126,13 +107,17 @@ class _SheetReader:
             for number, cells in parser.parse():
                 hidden = parser.row_dimensions.pop(str(number), {}).get("hidden") in _TRUE
                 if not hidden or hidden_cells:
-                    size += self._add_row(number, cells)
+                    row = self._texts(cells)
+                    size += sum(map(len, row))
                     self._limits.check_text(size)
-        self._merge(parser.merged_cells.mergeCell if parser.merged_cells else ())
+                    self.cells.add_row(number, row)
+        for merged in parser.merged_cells.mergeCell if parser.merged_cells else ():
+            left, top, right, bottom = range_boundaries(merged.ref)
+            self.cells.merge(top, bottom, left, right)
         if not hidden_cells:
-            self._remove_columns(_hidden_columns(parser.column_dimensions, max(map(len, self.rows), default=0)))
+            self.cells.remove_columns(_hidden_columns(parser.column_dimensions, self.cells.width))
 
-    def _add_row(self, number: int, cells: list[dict[str, Any]]) -> int:
+    def _texts(self, cells: list[dict[str, Any]]) -> list[str]:
         row: list[str] = []
         for cell in cells:
             if cell["value"] is not None:
@@ -144,57 +129,7 @@ class _SheetReader:
                     row.append(text)
                 else:  # a hostile file names a cell twice
                     row[column] = text
-        if not row:
-            return 0
-        if self.rows and number > self._numbers[-1] + 1:
-            self.rows.append([])
-            self._numbers.append(number - 1)
-        self.rows.append(row)
-        self._numbers.append(number)
-        return sum(map(len, row))
-
-    def _merge(self, ranges: Iterable[Any]) -> None:
-        """Copy the text of merged cells to each of their rows.
-
-        Their columns are recorded.
-        """
-        from openpyxl.utils import range_boundaries
-
-        covered = 0
-        for cells in ranges:
-            left, top, right, bottom = range_boundaries(cells.ref)
-            first, end = bisect_left(self._numbers, top), bisect_right(self._numbers, bottom)
-            covered += end - first
-            if covered > MAX_COVERED:
-                message = f"merged cells of a sheet cover more than {MAX_COVERED:,} rows; save it without them"
-                raise ParseError("too_large", message)
-            if first < end and self._numbers[first] == top and left <= len(self.rows[first]):
-                self._merge_rows(range(first, end), left - 1, right - left + 1)
-
-    def _merge_rows(self, indexes: range, column: int, width: int) -> None:
-        text = self.rows[indexes[0]][column]
-        for index in indexes:
-            row = self.rows[index]
-            row += [""] * (column + 1 - len(row))
-            row[column] = row[column] or repeated(text)
-            if text and width > 1:
-                self.spans[index, column] = width
-
-    def _remove_columns(self, hidden: Sequence[int]) -> None:
-        if not hidden:
-            return
-        left_out = set(hidden)
-        widest = max(map(len, self.rows), default=0)
-        self._columns = [column + 1 for column in range(widest) if column not in left_out]
-        for row in self.rows:
-            for column in reversed(hidden):
-                del row[column : column + 1]
-        spans = {(row, column, column + width) for (row, column), width in self.spans.items()}
-        self.spans = {
-            (row, start - bisect_left(hidden, start)): width
-            for row, start, end in spans
-            if (width := end - start - bisect_left(hidden, end) + bisect_left(hidden, start)) > 1
-        }
+        return row
 
 
 def _hidden_columns(dimensions: Mapping[str, Mapping[str, str]], width: int) -> list[int]:

@@ -131,15 +131,54 @@ def test_parse_docx__without_text_is_empty() -> None:
     assert error_of(saved(docx.Document())).code == "empty"
 
 
-def test_parse_docx__macro_file_is_unsupported(report_docx: bytes) -> None:
-    def with_macros(name: str, content: bytes) -> bytes:
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "vnd.ms-word.document.macroEnabled.main+xml",
+        "vnd.openxmlformats-officedocument.wordprocessingml.template.main+xml",
+        "vnd.ms-word.template.macroEnabledTemplate.main+xml",
+    ],
+)
+def test_parse_docx__files_with_macros_and_templates_are_documents(report_docx: bytes, kind: str) -> None:
+    def of_kind(name: str, content: bytes) -> bytes:
         main = b"vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
-        macro = b"vnd.ms-word.document.macroEnabled.main+xml"
-        return content.replace(main, macro) if name == "[Content_Types].xml" else content
+        return content.replace(main, kind.encode()) if name == "[Content_Types].xml" else content
 
-    error = error_of(repacked(report_docx, with_macros))
+    parsed = parse_docx(repacked(report_docx, of_kind, **{"word/vbaProject.bin": b"\xd0\xcf\x11\xe0macros"}))
+    assert parsed == parse_docx(report_docx)
+
+
+def test_parse_docx__another_kind_of_word_file_is_unsupported(report_docx: bytes) -> None:
+    def glossary(name: str, content: bytes) -> bytes:
+        return content.replace(b"document.main+xml", b"document.glossary+xml")
+
+    error = error_of(repacked(report_docx, glossary))
     assert error.code == "unsupported"
-    assert "macroEnabled" in str(error)
+    assert "glossary" in str(error)
+
+
+def test_parse_docx__table_of_one_column_is_layout() -> None:
+    document = docx.Document()
+    box = document.add_table(rows=2, cols=1)
+    box.cell(0, 0).text = "First in the box."
+    box.cell(0, 0).add_paragraph("A title in the box", style="Heading 2")
+    inner = box.cell(1, 0).add_table(rows=2, cols=2)
+    for cell, text in zip(inner.rows[0].cells + inner.rows[1].cells, ["Plan", "Seats", "Basic", "15"], strict=True):
+        cell.text = text
+    parsed = parse_docx(saved(document))
+    assert parsed.text == "First in the box.\n\nA title in the box\n\nPlan | Seats\nPlan: Basic; Seats: 15"
+    assert [(h.level, h.title) for h in parsed.headings] == [(2, "A title in the box")]
+
+
+def test_parse_docx__table_in_a_cell_follows_its_table() -> None:
+    document = docx.Document()
+    outer = document.add_table(rows=1, cols=2)
+    outer.cell(0, 0).text = "left"
+    outer.cell(0, 1).text = "right"
+    inner = outer.cell(0, 1).add_table(rows=2, cols=2)
+    for cell, text in zip(inner.rows[0].cells + inner.rows[1].cells, ["Plan", "Seats", "Basic", "15"], strict=True):
+        cell.text = text
+    assert parse_docx(saved(document)).text == "left | right\n\nPlan | Seats\nPlan: Basic; Seats: 15"
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,43 @@ def test_parse_docx__heading_of_a_style_based_on_one() -> None:
     assert [(h.level, h.title) for h in parsed_of(document).headings] == [(2, "Results")]
 
 
+def test_parse_docx__heading_by_outline_level() -> None:
+    document = docx.Document()
+    style = document.styles.add_style("Kapitel", WD_STYLE_TYPE.PARAGRAPH)
+    style.element.get_or_add_pPr().append(parse_xml(f'<w:outlineLvl {W} w:val="1"/>'))
+    document.add_paragraph("Contents", style="TOC Heading")
+    document.add_paragraph("The plan", style="Kapitel")
+    outlined = f'<w:p {W}><w:pPr><w:outlineLvl w:val="0"/></w:pPr><w:r><w:t>{{}}</w:t></w:r></w:p>'
+    append(document, outlined.format("Its own level"))
+    append(document, outlined.format("A text of many words. " * 20))
+    assert [(h.level, h.title) for h in parsed_of(document).headings] == [(2, "The plan"), (1, "Its own level")]
+
+
+def test_parse_docx__list_style_and_levels_of_a_number() -> None:
+    document = docx.Document()
+    for rel in document.part.rels.values():
+        if rel.reltype == RELATIONSHIP_TYPE.NUMBERING:
+            rel.target_part._element = parse_xml(
+                f'<w:numbering {W}><w:abstractNum w:abstractNumId="1"><w:numStyleLink w:val="Ours"/></w:abstractNum>'
+                f'<w:abstractNum w:abstractNumId="2"><w:styleLink w:val="Ours"/>{level(0, "decimal", "%1.")}'
+                '</w:abstractNum><w:num w:numId="7"><w:abstractNumId w:val="1"/></w:num>'
+                '<w:num w:numId="8"><w:abstractNumId w:val="2"/></w:num>'
+                f'<w:num w:numId="9"><w:abstractNumId w:val="1"/><w:lvlOverride w:ilvl="0">'
+                f"{level(0, 'upperRoman', '%1)')}</w:lvlOverride></w:num></w:numbering>"
+            )
+    for text, number in (("one", 7), ("two", 8), ("three", 9)):
+        append(document, item(text, number=number))
+    assert parsed_of(document).text == "1. one\n\n2. two\n\nIII) three"
+
+
+def test_parse_docx__hidden_text_is_left_out() -> None:
+    document = docx.Document()
+    paragraph = document.add_paragraph("The price is ")
+    paragraph.add_run("secret ").font.hidden = True
+    paragraph.add_run("public").font.hidden = False
+    assert parsed_of(document).text == "The price is public"
+
+
 def test_parse_docx__notes_and_comments_follow_their_paragraph() -> None:
     document = docx.Document()
     note = '<w:{0} w:id="{1}" w:author="Ann"><w:p><w:r><w:t>{2}</w:t></w:r></w:p></w:{0}>'
@@ -113,6 +150,18 @@ def test_parse_docx__superscripts_and_subscripts() -> None:
         if script:
             setattr(run.font, f"{script}erscript" if script == "sup" else "subscript", True)
     assert parsed_of(document).text == "10^-6 H_2O, the 1st"
+
+
+def test_parse_docx__formula_as_superscript_in_several_runs() -> None:
+    document = docx.Document()
+    paragraph = document.add_paragraph("x")
+    for text in ("n", "+1"):
+        paragraph.add_run(text).font.superscript = True
+    paragraph.add_run(" Ca")
+    paragraph.add_run("2+").font.superscript = True
+    paragraph.add_run(" is")
+    paragraph.add_run("see below").font.superscript = True
+    assert parsed_of(document).text == "x^(n+1) Ca^(2+) issee below"
 
 
 def m(name: str, *parts: str) -> str:

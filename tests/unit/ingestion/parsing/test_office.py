@@ -99,6 +99,24 @@ def test_parse_pptx__charts() -> None:
     assert parsed_of(out.getvalue()).text == "2024\nNorth; 2024: 12\nSouth; 2024: 7"
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "vnd.openxmlformats-officedocument.presentationml.slideshow.main+xml",
+        "vnd.openxmlformats-officedocument.presentationml.template.main+xml",
+        "vnd.ms-powerpoint.slideshow.macroEnabled.main+xml",
+        "vnd.ms-powerpoint.template.macroEnabled.main+xml",
+    ],
+)
+def test_parse_pptx__slide_shows_and_templates_are_presentations(report_pptx: bytes, kind: str) -> None:
+    with zipfile.ZipFile(io.BytesIO(report_pptx)) as archive:
+        types = archive.read("[Content_Types].xml")
+    main = b"vnd.openxmlformats-officedocument.presentationml.presentation.main+xml"
+    assert main in types
+    renamed = with_member(report_pptx, "[Content_Types].xml", types.replace(main, kind.encode()))
+    assert parsed_of(renamed) == parsed_of(report_pptx)
+
+
 def test_parse_pptx__more_slides_than_the_limit(report_pptx: bytes) -> None:
     with pytest.raises(ParseError, match=r"ingestion\.parsing\.pages") as caught:
         parse(SourceDocument(source="a", data=report_pptx), OutputLimits(pages=3))

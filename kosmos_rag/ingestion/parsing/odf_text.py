@@ -1,0 +1,84 @@
+"""Read the text of paragraphs of OpenDocument files."""
+
+import re
+from collections.abc import Collection, Iterator
+from xml.etree.ElementTree import Element
+
+from kosmos_rag.ingestion.parsing.odf_styles import NAMESPACE, TEXT, Styles, integer
+from kosmos_rag.ingestion.parsing.scripts import script_text
+from kosmos_rag.ingestion.parsing.tables import one_line
+
+PARAGRAPH, HEADING = f"{TEXT}p", f"{TEXT}h"
+_SPAN, _SPACES, _NOTE = f"{TEXT}span", f"{TEXT}s", f"{TEXT}note"
+_CHARACTERS = {f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
+NOT_READ = frozenset({f"{TEXT}tracked-changes", f"{TEXT}table-of-content", f"{NAMESPACE % 'office'}annotation"})
+_MOST_SPACES = 100
+_SPACE = re.compile(r"\s+")
+
+
+class TextReader:
+    """Reads paragraphs, and collects the notes that they refer to."""
+
+    def __init__(self, styles: Styles) -> None:
+        self._styles = styles
+        self._notes: list[str] = []
+
+    def take_notes(self) -> list[str]:
+        """Return the notes of the paragraphs since the last call."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    def read(self, paragraph: Element) -> str:
+        """Return the text of a paragraph; a note is `[1]` in it."""
+        parts: list[str] = []
+        pending: list[Element | str] = [paragraph]
+        while pending:
+            element = pending.pop()
+            if isinstance(element, str):
+                parts.append(element)
+                continue
+            parts.append(_CHARACTERS.get(element.tag, ""))
+            if element.tag == _SPACES:
+                parts.append(" " * max(1, min(integer(element.get(f"{TEXT}c")), _MOST_SPACES)))
+            elif element.tag == _NOTE:
+                parts.append(self._note(element))
+                continue
+            elif element.tag == _SPAN and (shown := self._styled(element)) is not None:
+                parts.append(shown)
+                continue
+            for child in reversed(element):
+                pending += [child.tail or "", child] if child.tag not in NOT_READ else [child.tail or ""]
+            pending.append(_SPACE.sub(" ", element.text or ""))
+        return "".join(parts)
+
+    def read_line(self, element: Element) -> str:
+        """Return the paragraphs of a cell or note on one line."""
+        return one_line(" ".join(self.read(part) for part in outermost(element, {PARAGRAPH, HEADING})))
+
+    def _styled(self, span: Element) -> str | None:
+        """Return a superscript or subscript, nothing for hidden text.
+
+        None for other texts.
+        """
+        style = span.get(f"{TEXT}style-name")
+        if self._styles.is_hidden("text", style):
+            return ""
+        script = self._styles.script(style)
+        return (script_text(script, span.text or "") or None) if script and not len(span) else None
+
+    def _note(self, note: Element) -> str:
+        mark = f"[{one_line(note.findtext(f'{TEXT}note-citation') or '*')}]"
+        body = note.find(f"{TEXT}note-body")
+        self._notes.append(f"{mark} {'' if body is None else self.read_line(body)}")
+        return mark
+
+
+def outermost(root: Element, tags: Collection[str]) -> Iterator[Element]:
+    """Yield the outermost descendants with one of the tags, in document order."""
+    pending = list(reversed(root))
+    while pending:
+        element = pending.pop()
+        if element.tag in tags:
+            yield element
+        elif element.tag not in NOT_READ:
+            pending.extend(reversed(element))
