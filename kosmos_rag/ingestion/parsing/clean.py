@@ -1,6 +1,7 @@
 """Rules for the texts and titles of all parsers."""
 
 import re
+from collections.abc import Iterator
 
 _UNCLEAN = re.compile(r"[\x00-\x08\x0b-\x1f\ud800-\udfff]")
 _FORBIDDEN = re.compile(r"[\x00\ud800-\udfff]")
@@ -26,6 +27,14 @@ def clean(text: str) -> str:
         return text
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROLS.sub(" ", _FORBIDDEN.sub("", text))
+
+
+def offset_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield offset and text of each line."""
+    start = 0
+    for line in text.split("\n"):
+        yield start, line
+        start += len(line) + 1
 
 
 def clean_title(text: str) -> str | None:

@@ -17,8 +17,8 @@ from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import refuse_doctype, screen_office
 from kosmos_rag.ingestion.parsing.clean import clean_property_title
 from kosmos_rag.ingestion.parsing.compose import Composition
-from kosmos_rag.ingestion.parsing.docx_styles import Lists, Styles, W, outline_level, value_of
-from kosmos_rag.ingestion.parsing.docx_text import PARAGRAPH, TextReader, descend
+from kosmos_rag.ingestion.parsing.docx_styles import Lists, ParagraphStyle, Styles, W, outline_level, value_of
+from kosmos_rag.ingestion.parsing.docx_text import NOT_READ, PARAGRAPH, TextReader
 from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
 from kosmos_rag.ingestion.parsing.plain import parse_text
@@ -26,7 +26,10 @@ from kosmos_rag.ingestion.parsing.table_builder import MAX_COLUMNS, Cell, TableB
 from kosmos_rag.ingestion.parsing.tables import Table, one_line
 
 _TABLE, _ROW, _CELL, _EXTERNAL = f"{W}tbl", f"{W}tr", f"{W}tc", f"{W}altChunk"
+_WITHOUT_BLOCKS = NOT_READ | {f"{W}{name}" for name in ("tblPr", "tblGrid", "trPr", "tcPr", "sectPr", "sdtPr")}
 _NAMESPACE_2003 = b"http://schemas.microsoft.com/office/word/2003/wordml"
+_PARAGRAPH_PROPERTIES, _STYLE, _OUTLINE, _NUMBER = f"{W}pPr", f"{W}pStyle", f"{W}outlineLvl", f"{W}numPr"
+_VALUE = f"{W}val"
 _LIST_LEVELS = frozenset("012345678")
 _LONGEST_OUTLINED = 200
 """Characters of a heading whose level only its paragraph has: longer ones are texts."""
@@ -177,23 +180,26 @@ class _Reader:
         return one_line(" ".join(texts))
 
     def _paragraph(self, element: Any) -> _Paragraph:
-        style = element.style
+        own = element.find(_PARAGRAPH_PROPERTIES)
+        properties = {} if own is None else {child.tag: child for child in own}
+        named = properties.get(_STYLE)
+        style = self._styles.of_paragraph(None if named is None else named.get(_VALUE))
         text = self._texts.read(element).strip("\n").rstrip()
-        level = self._styles.heading_level(style)
-        if len(text) <= _LONGEST_OUTLINED and (outlined := outline_level(element)) is not None:
-            level = outlined
-        return _Paragraph(
-            text=self._mark(element, style) + text if text.strip() else "",
-            level=level,
-            is_caption=self._styles.name(style).lower() == "caption",
-        )
+        level = style.level
+        if _OUTLINE in properties and len(text) <= _LONGEST_OUTLINED:
+            level = outline_level(properties[_OUTLINE].get(_VALUE, ""))
+        mark = self._mark(properties.get(_NUMBER), style) if text.strip() else ""
+        return _Paragraph(text=mark + text if text.strip() else "", level=level, is_caption=style.is_caption)
 
-    def _mark(self, element: Any, style: str | None) -> str:
-        """Return the number or bullet that is printed before a paragraph."""
-        number = value_of(element, "pPr/numPr/numId")
-        if not number:
-            return self._lists.mark(*listed) if (listed := self._styles.list_of(style)) else ""
-        level = value_of(element, "pPr/numPr/ilvl")
+    def _mark(self, own: Any | None, style: ParagraphStyle) -> str:
+        """Return the number or bullet that is printed before a paragraph.
+
+        Its own list precedes that of its style.
+        """
+        number = "" if own is None else value_of(own, "numId")
+        if own is None or not number:
+            return self._lists.mark(*style.listed) if style.listed else ""
+        level = value_of(own, "ilvl")
         return self._lists.mark(number, int(level) if level in _LIST_LEVELS else 0)
 
     def _external(self, element: Any) -> ParsedDocument | None:
@@ -284,4 +290,10 @@ def _nearest(root: Any, tags: set[str]) -> Iterator[Any]:
 
     Content controls and tracked insertions wrap paragraphs, rows and cells at any level.
     """
-    return (element for element in descend(root, stop=tags) if element.tag in tags)
+    pending = list(reversed(root))
+    while pending:
+        element = pending.pop()
+        if element.tag in tags:
+            yield element
+        elif element.tag not in _WITHOUT_BLOCKS:
+            pending.extend(reversed(element))

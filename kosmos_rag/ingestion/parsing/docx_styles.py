@@ -5,7 +5,8 @@ They determine headings, and the numbers that are printed before paragraphs.
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from kosmos_rag.ingestion.parsing.numbering import format_number
 
@@ -21,9 +22,14 @@ _FORMATS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRom
 _BULLET = "- "
 
 
+@cache
+def _qualified(path: str) -> str:
+    return "/".join(W + name for name in path.split("/"))
+
+
 def value_of(element: Any, path: str) -> str:
     """Return the value of a property below an element, or ""."""
-    found = element.find("/".join(W + name for name in path.split("/")))
+    found = element.find(_qualified(path))
     return "" if found is None else found.get(_VALUE, "")
 
 
@@ -31,57 +37,61 @@ def _integer(text: str, default: int) -> int:
     return int(text) if re.fullmatch(r"-?\d{1,6}", text) else default
 
 
-def outline_level(element: Any) -> int | None:
-    """Return the outline level of a style or paragraph, from 1.
+def outline_level(value: str) -> int:
+    """Return the heading level of an outline level; 0 for a text."""
+    return int(value) + 1 if value in _OUTLINE_LEVELS else 0
 
-    0 for that of a text; None where it has none.
-    """
-    value = value_of(element, "pPr/outlineLvl")
-    return (int(value) + 1 if value in _OUTLINE_LEVELS else 0) if value else None
+
+class ParagraphStyle(NamedTuple):
+    """What a style says of its paragraphs."""
+
+    level: int
+    """Of a heading; 0 for no heading."""
+    listed: tuple[str, int] | None
+    """Number and level of the list."""
+    is_caption: bool
 
 
 class Styles:
     """The paragraph styles of a document."""
 
     def __init__(self, root: Any) -> None:
-        self._styles = {style.get(f"{W}styleId"): style for style in root.iter(f"{W}style")}
-        self._levels: dict[str | None, int] = {}
+        self._elements = {style.get(f"{W}styleId"): style for style in root.iter(f"{W}style")}
+        self._styles: dict[str | None, ParagraphStyle] = {}
 
-    def name(self, style: str | None) -> str:
-        """Return the name of a style."""
-        element = self._styles.get(style)
-        return "" if element is None else value_of(element, "name")
+    def of_paragraph(self, identity: str | None) -> ParagraphStyle:
+        """Return a style, also one that the document does not define."""
+        if identity not in self._styles:
+            element = self._elements.get(identity)
+            name = "" if element is None else value_of(element, "name")
+            self._styles[identity] = ParagraphStyle(
+                level=next(self._heading_levels(identity), 0),
+                listed=self._list_of(identity),
+                is_caption=name.lower() == "caption",
+            )
+        return self._styles[identity]
 
-    def heading_level(self, style: str | None) -> int:
-        """Return the heading level of a style or its base.
-
-        It is that of its name or its outline level; 0 for no heading.
-        """
-        if style not in self._levels:
-            self._levels[style] = next(self._heading_levels(style), 0)
-        return self._levels[style]
-
-    def _heading_levels(self, style: str | None) -> Iterator[int]:
-        for element in self._bases(style):
+    def _heading_levels(self, identity: str | None) -> Iterator[int]:
+        """Yield the heading levels of a style and its bases."""
+        for element in self._bases(identity):
             if match := _HEADING.fullmatch(value_of(element, "name")):
                 yield int(match[1] or 1)
-            elif (level := outline_level(element)) is not None:
-                yield level
+            elif outline := value_of(element, "pPr/outlineLvl"):
+                yield outline_level(outline)
 
-    def list_of(self, style: str | None) -> tuple[str, int] | None:
-        """Return list and level that a style gives its paragraphs."""
-        for element in self._bases(style):
+    def _list_of(self, identity: str | None) -> tuple[str, int] | None:
+        for element in self._bases(identity):
             if number := value_of(element, "pPr/numPr/numId"):
                 return number, _integer(value_of(element, "pPr/numPr/ilvl"), 0)
         return None
 
-    def _bases(self, style: str | None) -> Iterator[Any]:
+    def _bases(self, identity: str | None) -> Iterator[Any]:
         for _ in range(_DEEPEST_STYLE):
-            element = self._styles.get(style)
+            element = self._elements.get(identity)
             if element is None:
                 return
             yield element
-            style = value_of(element, "basedOn")
+            identity = value_of(element, "basedOn")
 
 
 class Lists:

@@ -25,7 +25,7 @@ _CHARACTERS = {
     PARAGRAPH: "\n",
 }
 """Texts of elements inside a paragraph; an inner paragraph belongs to a text box."""
-_NOT_READ = frozenset({f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom", _FALLBACK})
+NOT_READ = frozenset({f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom", _FALLBACK})
 """Properties, text that a tracked change has removed, and the second copy of a drawing's text."""
 _NOTES = {
     f"{W}footnoteReference": "footnotes",
@@ -72,7 +72,7 @@ class TextReader:
             if tag == _TEXT:
                 parts.append(element.text or "")
                 continue
-            if tag in _NOT_READ:
+            if tag in NOT_READ:
                 continue
             if tag == _RUN:
                 before, style = script, _run_style(element)
@@ -140,18 +140,3 @@ def _run_style(run: Any) -> str:
     align = properties.find(_ALIGN)
     value = "" if align is None else align.get(_VALUE, "")
     return value if value in KINDS else ""
-
-
-def descend(root: Any, stop: frozenset[str] | set[str] = frozenset()) -> Iterator[Any]:
-    """Yield the descendants that are read, in document order.
-
-    Those inside a `stop` element are left out.
-    """
-    pending = list(reversed(root))
-    while pending:
-        element = pending.pop()
-        if element.tag in _NOT_READ:
-            continue
-        yield element
-        if element.tag not in stop:
-            pending.extend(reversed(element))

@@ -47,6 +47,8 @@ _NEVER_NESTED = _names(
 )
 _HIGHEST_COST = 1_000_000_000
 """A few seconds of work; a large ordinary page stays under a hundredth of it."""
+_LONG_TAG = 2_000
+_HAS_LONG_TAG = re.compile(rf"<[a-zA-Z][^<>]{{{_LONG_TAG}}}")
 
 
 def parse_html(data: bytes, limits: OutputLimits = UNLIMITED, *, is_page: bool = False) -> ParsedDocument:
@@ -101,6 +103,11 @@ def _refuse_costly(source: str) -> None:
     options of the list: work that grows with the square of the three. Tags in scripts are counted too, for
     telling them apart would take a parser.
     """
+    tags = source.count("<")
+    # Depth and options grow by one with a tag at most, and an attribute takes two characters.
+    bound = 2 * tags * tags + _LONG_TAG // 2 * len(source) // 2
+    if bound <= _HIGHEST_COST and not _HAS_LONG_TAG.search(source):
+        return
     if sum(_costs(source)) > _HIGHEST_COST:
         message = "the HTML nests its tags too deep, or one tag has too many attributes or options; simplify it"
         raise ParseError("too_large", message)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from kosmos_rag.core.types import Heading, ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
-from kosmos_rag.ingestion.parsing.clean import clean_title
+from kosmos_rag.ingestion.parsing.clean import clean_title, offset_lines
 from kosmos_rag.ingestion.parsing.decode import decode
 from kosmos_rag.ingestion.parsing.front_matter import read_front_matter
 from kosmos_rag.ingestion.parsing.markdown_tables import markdown_tables
@@ -45,20 +45,11 @@ def parse_markdown(data: bytes) -> ParsedDocument:
     )
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start)
-        end = len(text) if end == -1 else end
-        yield start, text[start:end]
-        start = end + 1
-
-
 def _headings(lines: Iterable[tuple[int, str]]) -> Iterator[Heading]:
     paragraph: tuple[int, str] | None = None  # the first line of a paragraph, while it is the only one
     previous_blank = True
     for at, line in lines:
-        if heading := _atx(at, line):
+        if "#" in line[:4] and (heading := _atx(at, line)):
             yield heading
             paragraph, previous_blank = None, True
             continue
@@ -91,8 +82,8 @@ def _outside_fences(text: str) -> Iterator[tuple[int, str]]:
     A fence gives one empty line, for it ends a paragraph.
     """
     fence = ""
-    for at, line in _lines(text):
-        match = _FENCE.match(line)
+    for at, line in offset_lines(text):
+        match = _FENCE.match(line) if "```" in line or "~~~" in line else None
         if not fence:
             fence = match[1] if match else ""
             yield at, "" if match else line

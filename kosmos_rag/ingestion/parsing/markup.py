@@ -4,11 +4,11 @@ Every line is unchanged; headings are those of the markup.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from kosmos_rag.core.types import Heading, ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
-from kosmos_rag.ingestion.parsing.clean import clean_title
+from kosmos_rag.ingestion.parsing.clean import clean_title, offset_lines
 from kosmos_rag.ingestion.parsing.decode import decode
 
 # docutils, "Sections": a line of one punctuation character below the title, and the same above it or none.
@@ -60,13 +60,6 @@ def parse_markup(data: bytes, *, media_type: str) -> ParsedDocument:
     )
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    start = 0
-    for line in text.split("\n"):
-        yield start, line
-        start += len(line) + 1
-
-
 def _rst(text: str) -> _Found:
     """Find the titles of reStructuredText.
 
@@ -74,7 +67,7 @@ def _rst(text: str) -> _Found:
     """
     headings: list[Heading] = []
     levels: dict[str, int] = {}
-    lines = [(0, ""), (0, ""), *_lines(text)]
+    lines = [(0, ""), (0, ""), *offset_lines(text)]
     for (_, over), (start, line), (_, under) in zip(lines, lines[1:], lines[2:], strict=False):
         adornment = _RST_ADORNMENT.match(under)
         title = clean_title(line)
@@ -92,7 +85,7 @@ def _rst(text: str) -> _Found:
 def _asciidoc(text: str) -> _Found:
     headings: list[Heading] = []
     block = ""
-    for start, line in _lines(text):
+    for start, line in offset_lines(text):
         if delimiter := _ADOC_BLOCK.match(line):
             mark = delimiter[1]
             block = mark if not block else "" if block == mark else block

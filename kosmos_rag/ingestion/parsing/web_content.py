@@ -40,6 +40,8 @@ _INLINE = _names(
     "a abbr b bdi bdo cite code data del dfn em font i img ins kbd label mark q s samp small span strong sub sup time "
     "tt u var wbr"
 )
+_UNCOUNTED = _INLINE - {"a"}
+"""Elements whose end changes nothing."""
 _NO_TEXT = _names("audio canvas head iframe noscript object script style svg template video")
 _HEADINGS = _names("h1 h2 h3 h4 h5 h6")
 _LEAVES = _HEADINGS | _names("blockquote dl figure ol p pre table ul")
@@ -116,7 +118,8 @@ class _Block:
             block = pending.pop()
             if not block.dropped:
                 found.append(block)
-                pending.extend(reversed(block.children))
+                if block.children:
+                    pending += block.children[::-1]
         return found
 
 
@@ -136,8 +139,9 @@ def find_boilerplate(tree: "LexborHTMLParser", hidden: Collection[int]) -> set[i
     if not names and root.links < _FEW_LINKS * root.text:
         return set()
     is_clear = _drop_frame(root, names)
-    _drop_teasers(root)
     _count(root)
+    if _drop_teasers(root):
+        _count(root)
     frame = _dropped(root) if root.text >= least else set()
     main = _main(tree, root)
     if main is not None:
@@ -147,16 +151,13 @@ def find_boilerplate(tree: "LexborHTMLParser", hidden: Collection[int]) -> set[i
     _drop_menus(main or root)
     _drop_lone_headings(root)
     _keep_title(root)
-    _count(root)
-    return _dropped(root) if root.text >= least else frame
+    return _dropped(root) if sum(block.own_text for block in root.kept()) >= least else frame
 
 
 def _blocks(body: "LexborNode", hidden: Collection[int]) -> _Block:
     root = block = _Block(node=body.mem_id, tag="body")
     links = 0
-    pending: list[tuple[LexborNode, bool]] = [(body, True)]
-    if body.first_child is not None:
-        pending.append((body.first_child, False))
+    pending: list[tuple[LexborNode, bool]] = [] if body.first_child is None else [(body.first_child, False)]
     while pending:
         node, visited = pending.pop()
         tag = node.tag or ""
@@ -177,7 +178,8 @@ def _blocks(body: "LexborNode", hidden: Collection[int]) -> _Block:
                 parent = block
                 block = _Block(node=node.mem_id, tag=tag, parent=parent)
                 parent.children.append(block)
-            pending.append((node, True))
+            if tag not in _UNCOUNTED:
+                pending.append((node, True))
             if node.first_child is not None:
                 pending.append((node.first_child, False))
     return root
@@ -226,17 +228,18 @@ def _drop_frame(root: _Block, names: Mapping[int, str]) -> bool:
     return True
 
 
-def _drop_teasers(root: _Block) -> None:
+def _drop_teasers(root: _Block) -> bool:
     """Drop lists whose items mostly have a linked heading.
 
-    They are teasers of other pages. They are kept if little prose is left.
+    They are teasers of other pages. They are kept if little prose is left. Returns whether any was dropped.
     """
-    _count(root)
     lists = [block for block in root.kept() if block.tag in _LISTS and _is_teasers(block)]
     outer = [block for block in lists if not any(other in lists for other in block.ancestors())]
-    if root.prose - _prose(outer) >= _SHORTEST_ARTICLE:
-        for block in outer:
-            block.dropped = True
+    if not outer or root.prose - _prose(outer) < _SHORTEST_ARTICLE:
+        return False
+    for block in outer:
+        block.dropped = True
+    return True
 
 
 def _is_teasers(block: _Block) -> bool:
