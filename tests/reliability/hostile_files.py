@@ -9,6 +9,7 @@ from email.message import EmailMessage
 import docx
 import openpyxl
 import pptx
+import xlwt
 
 from tests.reliability.hostile_pdf import pdf
 from tests.unit.ingestion.sandbox.files import many_objects, wide_workbook
@@ -77,6 +78,89 @@ def _eml() -> bytes:
     return message.as_bytes()
 
 
+_NAMESPACES = " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("text", "table"))
+_ROW = "<table:table-row><table:table-cell><text:p>a</text:p></table:table-cell></table:table-row>"
+_ODF_PARTS = {
+    "text": "<text:h>One</text:h><text:list><text:list-item><text:p>a</text:p></text:list-item></text:list>",
+    "spreadsheet": f'<table:table table:name="Plan">{_ROW}</table:table>',
+    "presentation": "<text:p>Words</text:p>",
+}
+_WORD_2003 = (
+    '<w:wordDocument xmlns:w="http://schemas.microsoft.com/office/word/2003/wordml">'
+    "<w:body><w:p><w:r><w:t>Words</w:t></w:r></w:p></w:body></w:wordDocument>"
+)
+
+
+def _odf(kind: str) -> Made:
+    content = f"<content {_NAMESPACES}>{_ODF_PARTS[kind]}</content>"
+    return lambda: zipped({"mimetype": f"application/vnd.oasis.opendocument.{kind}", "content.xml": content})
+
+
+def _xls() -> bytes:
+    workbook = xlwt.Workbook()
+    sheet = workbook.add_sheet("Plan")
+    sheet.write(0, 0, "name")
+    sheet.write_merge(1, 2, 0, 1, 12.5)
+    return _saved(workbook)
+
+
+def _notebook() -> bytes:
+    code = {"cell_type": "code", "source": "1", "outputs": [{"text": "1"}]}
+    return json.dumps({"cells": [{"cell_type": "markdown", "source": ["# One"]}, code]}).encode()
+
+
+def _parquet() -> bytes:
+    import pyarrow
+    from pyarrow.parquet import write_table
+
+    out = io.BytesIO()
+    write_table(pyarrow.table({"name": ["Ada", None], "born": [1815, 1900]}), out)
+    return out.getvalue()
+
+
+def _mbox() -> bytes:
+    return b"".join(b"From a Mon Jan  6 10:00:00 2025\n" + _eml() + b"\n\n" for _ in range(2))
+
+
+def _mhtml() -> bytes:
+    head = b"From: <Saved by Blink>\nMIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n"
+    part = b"--b\nContent-Type: text/html\nContent-Transfer-Encoding: quoted-printable\n\n<html><p>Words =3D more</p>\n"
+    return head + part + b"--b--"
+
+
+def _confluence() -> bytes:
+    page = (
+        '<object class="Page"><id name="id">1</id><property name="title">Home</property></object>'
+        '<object class="BodyContent"><property name="body"><![CDATA[<p>Words</p>]]></property>'
+        '<property name="content" class="Page"><id>1</id></property></object>'
+    )
+    return zipped({"exportDescriptor.properties": "", "entities.xml": f"<hibernate-generic>{page}</hibernate-generic>"})
+
+
+OTHER_KINDS: dict[str, Made] = {
+    "a.odt": _odf("text"),
+    "a.ods": _odf("spreadsheet"),
+    "a.odp": _odf("presentation"),
+    "a.xls": _xls,
+    "a.rtf": lambda: rb"{\rtf1\ansi{\fonttbl{\f0 Arial;}}Caf\'e9 \u8364?\par\trowd a\cell b\cell\row\pard End\par}",
+    "a.ipynb": _notebook,
+    "a.parquet": _parquet,
+    "a.svg": lambda: b"<svg xmlns='http://www.w3.org/2000/svg'><title>Net</title><text>A <tspan>B</tspan></text></svg>",
+    "a.srt": lambda: b"1\n00:00:01,000 --> 00:00:02,000\n<i>Words</i>\n\n2\n00:02:01,000 --> 00:02:02,000\nMore\n",
+    "a.vtt": lambda: b"WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ada>Words &amp; more\n",
+    "a.rst": lambda: b"=====\nTitle\n=====\n\nPart\n----\n\nWords\n",
+    "a.adoc": lambda: b"= Title\n\n== Part\n\n----\ncode\n----\n",
+    "a.org": lambda: b"#+TITLE: Title\n* TODO One :tag:\nWords\n",
+    "a.tex": lambda: (
+        b"\\title{Title}\\section{One \\emph{more}}\nWords % no\n\\begin{verbatim}\\section{no}\\end{verbatim}"
+    ),
+    "a.mbox": _mbox,
+    "a.mhtml": _mhtml,
+    "a.zip": _confluence,
+    "a.xml": _WORD_2003.encode,
+}
+"""A small document of each of the less common formats."""
+
 SOUND: dict[str, Made] = {
     "a.pdf": pdf,
     "a.docx": _docx,
@@ -91,6 +175,7 @@ SOUND: dict[str, Made] = {
     "a.jsonl": lambda: b'{"name": "Ada"}\n{"name": "Bob"}\n',
     "a.py": lambda: b"class A:\n    def run(self):\n        return 1\n",
     "a.txt": lambda: "Grüße aus Köln, words and more".encode("cp1252"),
+    **OTHER_KINDS,
 }
 """A small document of each format."""
 
@@ -99,6 +184,9 @@ _MAIN_PARTS = {
     "a.xlsx": "xl/workbook.xml",
     "a.pptx": "ppt/presentation.xml",
     "a.epub": "META-INF/container.xml",
+    "a.odt": "content.xml",
+    "a.ods": "content.xml",
+    "a.zip": "entities.xml",
 }
 
 

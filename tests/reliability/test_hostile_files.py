@@ -15,7 +15,7 @@ from kosmos_rag.core.config import ParsingSettings
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import SourceDocument
 from kosmos_rag.ingestion.sandbox.client import parse_confined
-from tests.reliability.hostile_files import FILES, SOUND
+from tests.reliability.hostile_files import FILES, OTHER_KINDS, SOUND
 from tests.reliability.hostile_pdf import PDFS
 
 LIMITS = ParsingSettings(memory_mb=768, cpu_s=4, timeout_s=12)
@@ -153,6 +153,8 @@ def _mutated(data: bytes, dice: random.Random) -> bytes:
 def test_corpus__is_as_large_as_it_says() -> None:
     assert len(HOSTILE) >= 80
     assert HOSTILE.keys() > HEAVY
+    archives = [name for name in HOSTILE if name.partition(":")[0] in OTHER_KINDS]
+    assert len(archives) + 10 * len(OTHER_KINDS) >= 200
 
 
 def test_sound_files__are_documents(account: Account) -> None:

@@ -3,7 +3,7 @@
 A sheet is a section of tables and texts; a number is formatted as its cell shows it.
 """
 
-import os
+import io
 from typing import Any
 
 from kosmos_rag.core.errors import ParseError
@@ -18,6 +18,14 @@ from kosmos_rag.ingestion.parsing.tables import one_line
 
 _GENERAL = "General"
 _MOST_CELLS = 5_000_000
+
+
+class _NoLog(io.TextIOBase):
+    """Discards the warnings of xlrd, which writes them to standard output else."""
+
+    def write(self, text: str) -> int:
+        """Write nothing."""
+        return len(text)
 
 
 def parse_xls(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False) -> ParsedDocument:
@@ -36,8 +44,7 @@ def parse_xls(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False) 
     import xlrd
 
     try:
-        with open(os.devnull, "w") as log:  # noqa: PTH123 — xlrd writes its warnings to standard output
-            workbook = xlrd.open_workbook(file_contents=data, formatting_info=True, logfile=log)
+        workbook = xlrd.open_workbook(file_contents=data, formatting_info=True, logfile=_NoLog())
     except xlrd.XLRDError as error:
         if "encrypted" in str(error):
             message = "the workbook has a password; remove it and save the document again"
