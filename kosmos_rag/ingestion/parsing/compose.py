@@ -72,7 +72,7 @@ class Composition:
             self._tables.append(rendered.span(start))
 
     def sheet(self, sheet: Sheet) -> None:
-        """Add the tables and texts of a sheet, below its name."""
+        """Add the tables, texts and remarks of a sheet, below its name."""
         if sheet.name:
             before = self._length
             self.heading(1, sheet.name)
@@ -88,6 +88,9 @@ class Composition:
                 start = self._add(text, _BLOCK_SEPARATOR)
                 self._tables += [rendered.span(start)] if isinstance(part, Table) else []
                 self._add_cells(sheet, part, text, start, rows)
+        for remark in sheet.remarks:
+            start = self._add(clean(remark.text), _BLOCK_SEPARATOR)
+            self._add_place(PlaceSpan(start, self._length, sheet=sheet.name, cells=remark.cells))
 
     def _add_cells(
         self, sheet: Sheet, part: Table | SheetText, text: str, start: int, rows: Sequence[tuple[int, int]]

@@ -17,6 +17,10 @@ from kosmos_rag.ingestion.parsing.tables import TableText
 
 _PARAGRAPH_GAP = 1.25
 """How many times the usual distance of two lines makes them two paragraphs."""
+_LARGER = 1.05
+"""Times the size of the text that a title has at least."""
+_TITLE_DISTANCE, _TITLE_GAP = 1.42, 1.1
+"""Distance of two lines that makes them two titles, in sizes of their letters and in usual distances."""
 _INDENT = 0.8
 """Sizes of the letters by which the first line of a paragraph is indented at least."""
 _SMALLER = 0.93
@@ -220,7 +224,7 @@ def _outer_lines(page: PageLines, metrics: _Metrics) -> list[Line]:
     margin = (page.top - page.bottom) * _MARGIN
     low = [line for line in lines[:_OUTER_LINES] if line.baseline < page.bottom + margin]
     high = [line for line in lines[-_OUTER_LINES:] if line.baseline > page.top - margin and line not in low]
-    return [line for line in low + high if line.size <= metrics.size * 1.05]
+    return [line for line in low + high if line.size <= metrics.size * _LARGER]
 
 
 def _running_key(line: Line) -> tuple[str, int]:
@@ -306,8 +310,11 @@ class _PageBuilder:
         return above is None or self._is_apart(above, line)
 
     def _is_apart(self, above: Line, line: Line) -> bool:
-        distance = _distance(above, line)
-        return not -0.5 <= distance <= self._metrics.distance * _PARAGRAPH_GAP
+        usual = self._metrics.distance
+        most = usual * _PARAGRAPH_GAP
+        if line.size > self._metrics.size * _LARGER:
+            most = min(most, max(_TITLE_DISTANCE, usual * _TITLE_GAP))
+        return not -0.5 <= _distance(above, line) <= most
 
     def _add_aside(self, line: Line, above: Line | None) -> None:
         last = self._pending[-1] if self._pending else None
@@ -362,7 +369,7 @@ class _PageBuilder:
             return True
         if self._is_apart(above, line):
             return True
-        if _NUMBERED.match(line.text) and (line.bold or line.size > self._metrics.size * 1.05):
+        if _NUMBERED.match(line.text) and (line.bold or line.size > self._metrics.size * _LARGER):
             return True
         if not _SENTENCE_END.search(above.text):
             return False
@@ -403,7 +410,7 @@ class _PageBuilder:
         return self._before is not None and self._before.is_full
 
     def _is_title_like(self, last: Line) -> bool:
-        return last.size > self._metrics.size * 1.05 or (last.bold and len(last.text) < 60)
+        return last.size > self._metrics.size * _LARGER or (last.bold and len(last.text) < 60)
 
     def _is_indented(self, above: Line, line: Line, below: Line | None) -> bool:
         indent = line.left - above.left

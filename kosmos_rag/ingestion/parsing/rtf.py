@@ -1,15 +1,17 @@
-"""Parse RTF with striprtf: its text, a paragraph a block."""
+"""Parse RTF with striprtf: paragraphs and tables."""
+
+from itertools import groupby
 
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
+from kosmos_rag.ingestion.parsing.table_builder import Cell, TableBuilder
+from kosmos_rag.ingestion.parsing.tables import one_line
 
 
 def parse_rtf(data: bytes, limits: OutputLimits) -> ParsedDocument:
     """Parse a Rich Text document.
-
-    A row of a table is a line, `cell | cell`.
 
     Raises:
         ParseError: `too_large`.
@@ -17,10 +19,19 @@ def parse_rtf(data: bytes, limits: OutputLimits) -> ParsedDocument:
     from striprtf.striprtf import rtf_to_text
 
     composition = Composition(limits)
-    was_row = False
-    for line in rtf_to_text(data.decode("latin-1"), errors="replace").split("\n"):
-        is_row = line.endswith("|")
-        text = " | ".join(cell.strip() for cell in line[:-1].split("|")) if is_row else line
-        (composition.line if is_row and was_row else composition.block)(text)
-        was_row = is_row
+    lines = rtf_to_text(data.decode("latin-1"), errors="replace").split("\n")
+    for is_row, group in groupby(lines, _is_row):
+        if is_row:
+            table = TableBuilder()
+            for line in group:
+                table.add_row(Cell(text=one_line(cell)) for cell in line[:-1].split("|"))
+            composition.table(table.build())
+        else:
+            for line in group:
+                composition.block(line)
     return composition.parsed(media_types.RTF, None)
+
+
+def _is_row(line: str) -> bool:
+    """Return whether a line is a row: striprtf ends cells with `|`."""
+    return line.endswith("|")

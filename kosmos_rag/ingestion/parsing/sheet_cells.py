@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.ingestion.parsing.sheets import Sheet
+from kosmos_rag.ingestion.parsing.sheets import Remark, Sheet
 from kosmos_rag.ingestion.parsing.table_builder import MAX_COVERED, repeated
 
 
@@ -92,12 +92,13 @@ class SheetCells:
             if (width := end - start - bisect_left(hidden, end) + bisect_left(hidden, start)) > 1
         }
 
-    def sheet(self, name: str | None) -> Sheet:
-        """Return the sheet."""
+    def sheet(self, name: str | None, remarks: Sequence[Remark] = ()) -> Sheet:
+        """Return the sheet with its remarks."""
         return Sheet(
             rows=self._rows,
             spans=self._spans,
             name=name,
             row_numbers=self._numbers,
             column_numbers=self._columns,
+            remarks=remarks,
         )

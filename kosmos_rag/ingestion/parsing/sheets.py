@@ -33,6 +33,21 @@ class SheetText:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Remark:
+    """A comment on a cell, or a text box at it."""
+
+    text: str
+    row: int
+    """Number in the file, from 1; 0 for a text box that is at no cell."""
+    column: int
+
+    @property
+    def cells(self) -> str | None:
+        """The cell, such as `B12`."""
+        return cell_range(self.row, self.column, self.row, self.column) if self.row and self.column else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Sheet:
     """The cells of a sheet, and their numbers in the file."""
 
@@ -45,6 +60,7 @@ class Sheet:
     """Number of each row in the file, from 1; None where no row is left out."""
     column_numbers: Sequence[int] | None = None
     """Number of each column in the file, from 1; None where no column is left out."""
+    remarks: Sequence[Remark] = ()
 
     def cells_of(self, part: Table | SheetText, lines: tuple[int, int]) -> str | None:
         """Return the cells of some rows, such as `B12:D12`.

@@ -19,7 +19,9 @@ from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.number_format import plain, show
 from kosmos_rag.ingestion.parsing.sheet_cells import SheetCells
+from kosmos_rag.ingestion.parsing.sheets import Remark
 from kosmos_rag.ingestion.parsing.tables import one_line
+from kosmos_rag.ingestion.parsing.xlsx_remarks import read_remarks
 
 _VISIBLE = "visible"
 _GENERAL = "General"
@@ -49,8 +51,8 @@ def parse_xlsx(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False)
             if hidden_cells or sheet.sheet_state == _VISIBLE:
                 reader = _SheetReader(sheet, formats, limits)
                 reader.read(hidden_cells=hidden_cells)
-                if not reader.cells.is_blank:
-                    composition.sheet(reader.cells.sheet(clean_title(sheet.title)))
+                if not reader.cells.is_blank or reader.remarks:
+                    composition.sheet(reader.cells.sheet(clean_title(sheet.title), reader.remarks))
         return composition.parsed(media_types.XLSX, clean_property_title(workbook.properties.title or ""))
 
 
@@ -85,6 +87,7 @@ class _SheetReader:
 
     def __init__(self, sheet: Any, formats: _Formats, limits: OutputLimits) -> None:
         self.cells = SheetCells()
+        self.remarks: list[Remark] = []
         self._sheet = sheet
         self._formats = formats
         self._limits = limits
@@ -104,6 +107,7 @@ class _SheetReader:
                 timedelta_formats=workbook._timedelta_formats,
             )
             size = 0
+            hidden_rows = set()
             for number, cells in parser.parse():
                 hidden = parser.row_dimensions.pop(str(number), {}).get("hidden") in _TRUE
                 if not hidden or hidden_cells:
@@ -111,11 +115,19 @@ class _SheetReader:
                     size += sum(map(len, row))
                     self._limits.check_text(size)
                     self.cells.add_row(number, row)
+                else:
+                    hidden_rows.add(number)
         for merged in parser.merged_cells.mergeCell if parser.merged_cells else ():
             left, top, right, bottom = range_boundaries(merged.ref)
             self.cells.merge(top, bottom, left, right)
-        if not hidden_cells:
-            self.cells.remove_columns(_hidden_columns(parser.column_dimensions, self.cells.width))
+        hidden_columns = [] if hidden_cells else _hidden_columns(parser.column_dimensions, self.cells.width)
+        self.cells.remove_columns(hidden_columns)
+        left_out = set(hidden_columns)
+        self.remarks = [
+            remark
+            for remark in read_remarks(workbook._archive, self._sheet._worksheet_path)
+            if remark.row not in hidden_rows and remark.column - 1 not in left_out
+        ]
 
     def _texts(self, cells: list[dict[str, Any]]) -> list[str]:
         row: list[str] = []

@@ -199,9 +199,10 @@ def test_parse_odf__with_a_password_is_encrypted() -> None:
 def test_parse_rtf__paragraphs_and_rows() -> None:
     parsed = parsed_of(
         rb"{\rtf1\ansi{\fonttbl{\f0 Arial;}}{\*\generator no;}\b Caf\'e9\b0\par Price \u8364? 5\par"
-        rb"\trowd a\cell b\cell\row\trowd c\cell d\cell\row\pard End{\pict\pngblip 89504e47}\par}"
+        rb"\trowd Plan\cell Seats\cell\row\trowd Basic\cell 15\cell\row\pard End{\pict\pngblip 89504e47}\par}"
     )
-    assert parsed.text == "Café\n\nPrice € 5\n\na | b\nc | d\n\nEnd"
+    assert parsed.text == "Café\n\nPrice € 5\n\nPlan | Seats\nPlan: Basic; Seats: 15\n\nEnd"
+    assert [table.context for table in parsed.tables] == [("Plan | Seats",)]
 
 
 def workbook() -> bytes:

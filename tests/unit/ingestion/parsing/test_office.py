@@ -10,6 +10,7 @@ from typing import Any
 import openpyxl
 import pptx
 import pytest
+import xlsxwriter
 from pptx.chart.data import CategoryChartData
 from pptx.enum.chart import XL_CHART_TYPE
 
@@ -74,6 +75,28 @@ def test_parse_xlsx__size_that_the_file_claims_is_not_believed(report_xlsx: byte
         sheet = archive.read(name).replace(b'<dimension ref="A1:D7"', b'<dimension ref="A1:XFD1048576"')
     assert b"XFD" in sheet
     assert parsed_of(with_member(report_xlsx, name, sheet)).text == parsed_of(report_xlsx).text
+
+
+def test_parse_xlsx__comments_and_text_boxes_follow_their_sheet() -> None:
+    out = io.BytesIO()
+    workbook = xlsxwriter.Workbook(out)
+    sheet = workbook.add_worksheet("Costs")
+    for row, cells in enumerate([("Item", "Sum"), ("Rent", 100), ("Heat", 70), ("Secret", 1)]):
+        sheet.write_row(row, 0, cells)
+    sheet.write_comment("B2", "Eve:\nWith taxes", {"author": "Eve"})
+    sheet.write_comment(
+        "B3", "[Threaded comment]\n\nYour version of Excel ...\n\nComment:\n    Per month", {"author": "tc={1}"}
+    )
+    sheet.write_comment("B4", "of a hidden row", {"author": "Eve"})
+    sheet.set_row(3, None, None, {"hidden": True})
+    sheet.insert_textbox("D6", "Approved by\nfinance")
+    workbook.close()
+    parsed = parsed_of(out.getvalue())
+    table = "Item | Sum\nItem: Rent; Sum: 100\nItem: Heat; Sum: 70"
+    remarks = "Approved by\nfinance\n\nComment on B2 (Eve): With taxes\n\nComment on B3: Per month"
+    assert parsed.text == f"Costs\n\n{table}\n\n{remarks}"
+    assert [place.cells for place in parsed.places][-3:] == ["D6", "B2", "B3"]
+    assert parsed_of(with_member(out.getvalue(), "xl/comments1.xml", b"<x/>")).text.endswith("finance")
 
 
 def test_parse_pptx__slides_are_pages(report_pptx: bytes) -> None:

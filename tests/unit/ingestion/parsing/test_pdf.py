@@ -376,6 +376,17 @@ def test_parse_pdf__a_title_and_a_heading_in_one_typeface_stay_two() -> None:
     assert titles == ["Report on the Use of Water in the North", "Summary"]
 
 
+def test_parse_pdf__titles_set_close_stay_two() -> None:
+    drawing = Drawing()
+    drawing.page()
+    drawing.lines(50, 60, "Report on the Use of", "Water in the North", size=18, leading=22)
+    drawing.lines(50, 110, "Summary", size=18)
+    for top in (150, 220):
+        drawing.lines(50, top, *["The use of water in the north has been"] * 5, size=10, leading=12.5)
+    titles = [heading.title for heading in drawing.parse().headings]
+    assert titles == ["Report on the Use of Water in the North", "Summary"]
+
+
 def test_parse_pdf__form_values_and_annotations() -> None:
     page = (
         b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 200] /Contents 4 0 R /Resources << /Font << /F 5 0 R >> >> "
