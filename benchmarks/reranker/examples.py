@@ -1,7 +1,7 @@
 """Training data of a reranker: rankings of passages with target relevances.
 
 `Made` examples need no judgement: the question is a document's title, and the target is the first stage's own order of
-the passages of other documents. `QuestionScore` examples come from queries whose relevant documents are known.
+the passages of other documents. Judged examples come from queries whose relevant documents are known.
 """
 
 from collections.abc import Mapping, Sequence

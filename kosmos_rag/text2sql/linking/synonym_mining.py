@@ -25,7 +25,7 @@ class LoggedQuestion:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suggestion:
-    """A suggest_synonyms synonym: a word for a name."""
+    """A suggested synonym: a word for a name."""
 
     word: str
     name: str
