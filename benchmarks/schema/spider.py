@@ -59,7 +59,7 @@ FIGURES = {
     "tables_in_5": "all tables of the SQL in the first 5",
     "tables_in_10": "in the first 10",
     "r_precision": "the question's database: R-precision of tables",
-    "columns_in_5": "all columns of the SQL in the first 5, references before keys of joins",
+    "columns_in_5": "all columns of the SQL in the first 5, keys of joins included",
     "columns_in_10": "in the first 10",
     "asked_first": "a column that the SQL asks for is first",
     "asked_in_5": "all of them in the first 5 references",

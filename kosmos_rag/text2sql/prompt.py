@@ -28,8 +28,10 @@ class Selection:
     schema: DatabaseSchema
     tables: tuple[str, ...]
     """Full names, bridges of the joins included."""
-    columns: tuple[ColumnRef, ...]
-    """The columns that the question needs; the tables' keys are always rendered."""
+    references: tuple[ColumnRef, ...]
+    """The columns that the question supports; the tables' keys are always rendered."""
+    columns: tuple[ColumnRef, ...] = ()
+    """The columns that the SQL probably needs, most likely first, with the keys of joins."""
     plans: tuple[JoinPlan, ...] = ()
     further: tuple[Join, ...] = ()
     """Joins in addition to the plans, to a table that the question may need too."""
@@ -65,7 +67,7 @@ def prompt_block(selection: Selection, *, max_tokens: int, count: Callable[[str]
     """Render a selection within a token budget.
 
     Tables come first, each with its keys and the columns needed; then joins, filters, ambiguities, examples, recipes,
-    and with the remaining budget the other columns. A line that does not fit is left out.
+    and with the remaining budget the next likely columns, then all. A line that does not fit is left out.
 
     Args:
         selection: The parts of the schema.
@@ -89,7 +91,7 @@ def _lines_by_importance(selection: Selection) -> Iterator[_Line]:
     """Yield lines, the most important first."""
     schema = selection.schema
     tables = [table for name in selection.tables if (table := schema.table(name)) is not None]
-    needed = {table.full_name: _needed_columns(table, set(selection.columns)) for table in tables}
+    needed = {table.full_name: _needed_columns(table, set(selection.references)) for table in tables}
     for table in tables:
         yield _Line(key=("table", table.full_name), text=_table(table, needed[table.full_name]))
     for plan in selection.plans:
@@ -111,6 +113,11 @@ def _lines_by_importance(selection: Selection) -> Iterator[_Line]:
     for ambiguity in selection.ambiguities:
         yield _Line(key=("open", ambiguity.text), heading="To settle:", text=ambiguity.text)
     yield from _experience(selection)
+    likely = {*selection.references, *selection.columns}
+    for table in tables:
+        yield _Line(
+            key=("table", table.full_name), text=_table(table, _needed_columns(table, likely)) + _comment(table)
+        )
     for table in tables:
         yield _Line(key=("table", table.full_name), text=_table(table, table.columns) + _comment(table))
 

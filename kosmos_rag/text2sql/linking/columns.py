@@ -38,6 +38,11 @@ class LinkedColumn:
     score: float
     parts: Mapping[str, float]
 
+    @property
+    def evidence(self) -> float:
+        """What speaks for the column itself, without its table."""
+        return sum(self.parts.get(name, 0.0) for name in _OWN_PARTS)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableRanking:

@@ -1,7 +1,7 @@
 """Evaluate grounding against the SQL of questions."""
 
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from kosmos_rag.core.errors import RequestError
@@ -35,8 +35,8 @@ class GroundingMetrics:
     r_precision: float
     """In the question's database, the mean share of the SQL's n tables among the first n."""
     columns_in_5: float | None
-    """In the question's database, of questions whose SQL names columns: all of them are among the first five of what is
-    returned, references first and then the keys of joins."""
+    """In the question's database, of questions whose SQL names columns: all of them are among the first five of
+    `selection.columns`."""
     columns_in_10: float | None
     asked_first: float | None
     """In the question's database, of questions whose SQL names columns that do not only join: the first reference is
@@ -86,13 +86,6 @@ def overlap(items: Collection[object], others: Collection[object]) -> float:
     return len(set(items) & set(others)) / len(set(items))
 
 
-def _key_columns(plans: Iterable[JoinPlan]) -> Iterator[ColumnRef]:
-    """Yield the key columns of each plan's first path."""
-    for join in (join for plan in plans for join in plan.paths[0].joins):
-        yield from ((join.table, column) for column in join.key.columns)
-        yield from ((join.key.table, column) for column in join.key.target)
-
-
 def join_column_pairs(plans: Iterable[JoinPlan], further: Iterable[Join] = ()) -> set[frozenset[ColumnRef]]:
     """Return the pairs of columns that join plans and further joins equate."""
     joins = (join for plan in plans for path in plan.paths for join in path.joins)
@@ -116,16 +109,15 @@ class QuestionScore:
     r_precision: float
     references: tuple[ColumnRef, ...]
     """As returned, best first."""
-    keys: tuple[ColumnRef, ...]
-    """Key columns of the returned joins."""
+    columns: tuple[ColumnRef, ...]
+    """`selection.columns`: references and keys of joins, most likely first."""
     joins: bool
     joins_needed: bool
     join_hints: int
 
     def columns_within(self, cutoff: int) -> bool:
-        """Return whether the first references and keys contain all columns."""
-        returned = list(dict.fromkeys((*self.references, *self.keys)))
-        return contains_all(returned, self.gold.columns, cutoff)
+        """Return whether the first columns contain all columns of the SQL."""
+        return contains_all(self.columns, self.gold.columns, cutoff)
 
 
 def evaluate(
@@ -167,7 +159,7 @@ def score_question(grounding: SchemaGrounding, gold: GoldQuestion, *, max_tokens
         prompt_tokens=all_databases.tokens,
         r_precision=r_precision(ranked_own, _gold_tables(gold)),
         references=tuple((ref.table, ref.column) for ref in own_database.schema_refs),
-        keys=tuple(_key_columns(plans)),
+        columns=own_database.selection.columns if own_database.selection else (),
         joins=contains_joins(plans, gold, further),
         joins_needed=contains_joins(plans, gold),
         join_hints=len(own_database.join_hints),

@@ -169,13 +169,15 @@ class Linker:
         return not counted.isdisjoint(stem_name(self._index.tables[at][1].name)[-1:])
 
     def _table_parts(self, words: Floats, named: Floats, database: Floats, meaning: Floats) -> dict[str, Floats]:
-        weights = self._weights
+        index, weights = self._index, self._weights
         return {
             "words": weights.words * words,
-            "named": weights.named * named,
+            # The named table orders the tables within its database, and does not choose the database.
+            "named": weights.named * (named - index.best_of_databases(named)),
             "database": weights.database * database,
+            "size": -weights.size * index.log_sizes,
             "meaning": weights.meaning * meaning,
-            "database_meaning": weights.database_meaning * self._index.best_of_databases(meaning),
+            "database_meaning": weights.database_meaning * index.best_of_databases(meaning),
         }
 
     def _cosines(self, evidence: Evidence) -> tuple[Floats, Floats]:
@@ -186,10 +188,10 @@ class Linker:
         tables, columns = np.full(len(index.tables), least), np.full(len(index.columns), least)
         for key, cosine in evidence.tables.items():
             if (at := index.of_table.get(key)) is not None:
-                tables[at] = cosine
+                _raise_to(cosine, tables, at, index.equal_tables)
         for (name, table, column), cosine in evidence.columns.items():
-            if (position := index.of_column.get((index.of_table.get((name, table), -1), column))) is not None:
-                columns[position] = cosine
+            if (at := index.of_column.get((index.of_table.get((name, table), -1), column))) is not None:
+                _raise_to(cosine, columns, at, index.equal_columns)
         return tables, columns
 
     def _table(self, at: int, scores: Floats, parts: Mapping[str, Floats]) -> LinkedTable:
@@ -217,3 +219,12 @@ class Linker:
             if strengths[row, selected].max() < _MATCH_STRENGTH:
                 selected += [at for at in candidates if strengths[row, at] >= _MATCH_STRENGTH][:1]
         return selected
+
+
+def _raise_to(cosine: float, cosines: Floats, at: int, equals: Mapping[int, Sequence[int]]) -> None:
+    """Raise an item and its equals to at least a cosine.
+
+    Which of equal documents a search returns is chance.
+    """
+    for position in (at, *equals.get(at, ())):
+        cosines[position] = max(cosines[position], cosine)

@@ -1,8 +1,9 @@
 """Index of schema names, searched by the words of a question."""
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
@@ -24,6 +25,8 @@ _SYNONYM = 0.6
 _IN_COMMENT = 0.6
 _IN_COMPOUND = 0.6
 _SHARED_PREFIX = 0.7
+_COUNT = re.compile(r"^\W*count\b(?: the)?(?: (?:total )?number of)?|\bthe (?:total )?count of\b", re.IGNORECASE)
+"""An instruction to count, which is no name: `count` would match `country`."""
 _ROW_NAME_WORDS = 2
 """Minimum words of a row's name without quotes or capitals; a single unknown word is often a verb."""
 
@@ -127,6 +130,25 @@ class _NameList:
         return strengths
 
 
+def _equal_positions(items: Iterable[Hashable]) -> dict[int, list[int]]:
+    """Return the positions of equal items, by each of them."""
+    positions: dict[Hashable, list[int]] = defaultdict(list)
+    for at, item in enumerate(items):
+        positions[item].append(at)
+    return {at: equals for equals in positions.values() if len(equals) > 1 for at in equals}
+
+
+def _document_of_column(table: TableSchema, column: ColumnSchema) -> Hashable:
+    """Return what the text of a column's document is made of."""
+    references = tuple(
+        (key.table, key.target[key.columns.index(column.name)])
+        for key in table.foreign_keys
+        if column.name in key.columns
+    )
+    values = column.enum or column.samples
+    return table.full_name, table.model, column.name, column.aliases, column.type, column.comment, values, references
+
+
 class NameIndex:
     """Tables and columns of schemas, numbered, searched by words. Thread-safe, immutable."""
 
@@ -146,10 +168,16 @@ class NameIndex:
                 self.tables.append((name, table))
         self.of_table = {(name, table.full_name): at for at, (name, table) in enumerate(self.tables)}
         self.of_column = {(table, column.name): at for at, (table, column) in enumerate(self.columns)}
+        self.equal_tables = _equal_positions(table for _, table in self.tables)
+        """Number of a table → the tables of other databases with the same document."""
+        self.equal_columns = _equal_positions(
+            _document_of_column(self.tables[table][1], column) for table, column in self.columns
+        )
         self.table_of_column = np.array([table for table, _ in self.columns], dtype=np.int64)
         self.first_tables = np.array(first_tables, dtype=np.int64)
         lengths = np.diff([*first_tables, len(self.tables)])
         self.database_of_table = np.repeat(np.arange(len(first_tables)), lengths)
+        self.log_sizes: Floats = np.log(lengths)[self.database_of_table] if first_tables else np.zeros(0)
         self._with_columns = np.flatnonzero([bool(table.columns) for _, table in self.tables])
         self._first_columns = np.array(first_columns, dtype=np.int64)[self._with_columns]
         self._tables = _NameList.of([self._numbers(table.name, table.aliases) for _, table in self.tables])
@@ -180,7 +208,7 @@ class NameIndex:
 
     def words(self, question: str) -> list[Word]:
         """Return the words of a question that match names, synonyms included."""
-        question_tokens = question_words(question)
+        question_tokens = question_words(_COUNT.sub(" ", question))
         stems = [stem(word) for word in question_tokens if is_content_word(word)]
         joined = (stem(one + two) for one, two in pairwise(question_tokens))
         compounds = [word for word in joined if word in self._vocabulary.numbers and len(word) > _PREFIX]

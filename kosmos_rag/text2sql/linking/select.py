@@ -1,6 +1,6 @@
 """Select columns, joins, recipes and ambiguities of a schema for the prompt."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Passage
@@ -16,9 +16,14 @@ from kosmos_rag.text2sql.linking.result import SchemaRef
 from kosmos_rag.text2sql.prompt import Selection, prompt_block
 from kosmos_rag.text2sql.query_examples import parse_examples
 from kosmos_rag.text2sql.recipes import Recipe
+from kosmos_rag.text2sql.sql.analyze import ColumnRef
 
 _MAX_RECIPES = 3
 _MAX_EXAMPLES = 3
+_STRONG = 0.8
+"""Share of the best column's own evidence from which a column comes before the keys of joins."""
+_MIN_COLUMNS = 5
+"""Columns that come before the keys of the next table."""
 
 
 def column_references(database: str, schema: DatabaseSchema, linked: Linked, k: int) -> tuple[SchemaRef, ...]:
@@ -77,22 +82,51 @@ def select_parts(
     plans = graph.plans(linked.chosen)
     bridges = [bridge for plan in plans for bridge in plan.paths[0].bridges]
     tables = tuple(dict.fromkeys([*linked.chosen, *bridges, *ranked]))
-    columns = tuple((ref.table, ref.column) for ref in refs if ref.table in tables)
+    references = tuple((ref.table, ref.column) for ref in refs if ref.table in tables)
+    further = _further_joins(graph, linked.chosen, ranked, plans)
     return Selection(
         schema=schema,
         tables=tables,
-        columns=columns,
+        references=references,
+        columns=tuple(column for column in rank_columns(linked, plans, further) if column[0] in tables),
         plans=plans,
-        further=_further_joins(graph, linked.chosen, ranked, plans),
+        further=further,
         filters=find_filters(
             schema,
             [(column.table, column.column) for column in linked.columns if column.table in tables],
             entities,
         ),
-        ambiguities=(*(item.note for item in exclusions), *find_ambiguities(schema, tables, columns, plans)),
+        ambiguities=(*(item.note for item in exclusions), *find_ambiguities(schema, tables, references, plans)),
         recipes=_recipes(schema.name, tables, docs, without={item.slug for item in exclusions}),
         examples=tuple(parse_examples(docs, schema)[:_MAX_EXAMPLES]),
     )
+
+
+def rank_columns(linked: Linked, plans: Iterable[JoinPlan], further: Iterable[Join]) -> list[ColumnRef]:
+    """Rank the columns that the SQL probably needs, keys of joins included.
+
+    Columns with strong evidence come first. The keys between the needed tables come before weaker columns, those to the
+    next table after them. Returns as many as the linked columns, at least one.
+
+    Args:
+        linked: The ranked tables and columns.
+        plans: Joins between the needed tables; the first path of each counts.
+        further: Joins to the next table.
+    """
+    ranked = [(column.table, column.column) for column in linked.columns]
+    supported = linked.columns[: linked.supported]
+    limit = _STRONG * max((column.evidence for column in supported), default=0.0)
+    strong = [(column.table, column.column) for column in supported if column.evidence >= limit]
+    keys = _key_columns(join for plan in plans for join in plan.paths[0].joins)
+    weaker = ranked[: max(linked.supported, _MIN_COLUMNS)]
+    merged = dict.fromkeys((*strong, *keys, *weaker, *_key_columns(further), *ranked))
+    return list(merged)[: len(ranked)]
+
+
+def _key_columns(joins: Iterable[Join]) -> Iterator[ColumnRef]:
+    for join in joins:
+        yield from ((join.table, column) for column in join.key.columns)
+        yield from ((join.key.table, column) for column in join.key.target)
 
 
 def _further_joins(
@@ -105,9 +139,9 @@ def _further_joins(
     next_table = next((table for table in ranked if table not in needed), None)
     if next_table is None:
         return ()
-    get_schema = {join for plan in plans for path in plan.paths for join in path.joins}
+    planned = {join for plan in plans for path in plan.paths for join in path.joins}
     wider = graph.plans([*needed, next_table])
-    return tuple(join for plan in wider for join in plan.paths[0].joins if join not in get_schema)
+    return tuple(join for plan in wider for join in plan.paths[0].joins if join not in planned)
 
 
 def _recipes(database: str, tables: Sequence[str], docs: Sequence[Passage], without: Set[str]) -> tuple[Recipe, ...]:
@@ -180,7 +214,7 @@ def _block(
     schema: DatabaseSchema, tables: Sequence[str], max_tokens: int, count: Callable[[str], int]
 ) -> tuple[str, tuple[str, ...]]:
     heading = f"-- Database {schema.name}, if it is meant:"
-    selection = Selection(schema=schema, tables=tuple(tables), columns=())
+    selection = Selection(schema=schema, tables=tuple(tables), references=())
     # A little for each: the likeliest database is what the question is about.
     block = prompt_block(selection, max_tokens=max(max_tokens // 8, 1), count=count)
     return (f"{heading}\n{block.text}" if block.text else ""), block.left_out

@@ -15,6 +15,8 @@ class Weights:
     """Share of the table's name in the question."""
     database: float = 1.0
     """Share of the question's words that any name of the database matches."""
+    size: float = 0.2
+    """Logarithm of the number of the database's tables, subtracted: of many names some match by chance."""
     meaning: float = 1.0
     """Cosine of the table's document, and that of the best of its columns'."""
     database_meaning: float = 1.0

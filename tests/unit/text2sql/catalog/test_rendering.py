@@ -22,6 +22,7 @@ def _selection(schema: DatabaseSchema) -> Selection:
     return Selection(
         schema=schema,
         tables=tables,
+        references=columns,
         columns=columns,
         plans=plans,
         ambiguities=find_ambiguities(schema, tables, columns, plans),
@@ -66,7 +67,7 @@ def test_prompt__shows_needed_columns_and_keys_before_others(example: DatabaseSc
 def test_prompt__quotes_names_and_shows_self_joins() -> None:
     schema = database(table("order", 'to"tal', "Prev", keys={"Prev": "order.id"}))
     plans = JoinGraph(schema).plans(["order"])
-    selection = Selection(schema=schema, tables=("order",), columns=(("order", 'to"tal'),), plans=plans)
+    selection = Selection(schema=schema, tables=("order",), references=(("order", 'to"tal'),), plans=plans)
     text = prompt_block(selection, max_tokens=100, count=_count).text
     assert text.splitlines()[1:] == [
         '"order"(id integer PK, "to""tal" text, "Prev" text -> order.id)',
@@ -79,11 +80,25 @@ def test_prompt__shows_further_joins_where_both_tables_stand() -> None:
     schema = database(table("singers"), table("songs", "singer_id", keys={"singer_id": "singers.id"}))
     graph = JoinGraph(schema)
     further = graph.plans(["singers", "songs"])[0].paths[0].joins
-    needed = Selection(schema=schema, tables=("singers",), columns=(), plans=graph.plans(["singers"]), further=further)
+    needed = Selection(
+        schema=schema, tables=("singers",), references=(), plans=graph.plans(["singers"]), further=further
+    )
     assert "Joins:" not in prompt_block(needed, max_tokens=100, count=_count).text
     text = prompt_block(replace(needed, tables=("singers", "songs")), max_tokens=100, count=_count).text
     assert text.splitlines()[3:5] == ["Joins:", "if needed songs.singer_id = singers.id"]
     assert selection_as_json(needed)["further_joins"] == ["songs.singer_id -> singers.id"]
+
+
+def test_prompt__shows_likely_columns_where_not_all_fit() -> None:
+    wide = table("runs", "started text", "result text", *(f"measure_{number} text" for number in range(50)))
+    selection = Selection(
+        schema=database(wide),
+        tables=("runs",),
+        references=(("runs", "result"),),
+        columns=(("runs", "result"), ("runs", "started"), ("runs", "measure_7")),
+    )
+    text = prompt_block(selection, max_tokens=20, count=_count).text
+    assert text.splitlines()[1] == "runs(id integer PK, started text, result text, measure_7 text, …)"
 
 
 def test_json__has_references_joins_and_what_is_open(example: DatabaseSchema) -> None:

@@ -36,7 +36,7 @@ def _judged(gold: GoldQuestion, *, held: bool, tokens: int = 100, hints: int = 1
         prompt_tokens=tokens,
         r_precision=1.0 if held else 0.5,
         references=(("songs", "title"), ("songs", "year")) if held else (("songs", "year"),),
-        keys=_KEY,
+        columns=(("songs", "title"), ("songs", "year"), *_KEY) if held else (("songs", "year"), *_KEY),
         joins=held,
         joins_needed=False,
         join_hints=hints,

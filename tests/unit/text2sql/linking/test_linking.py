@@ -1,5 +1,6 @@
 """Questions linked to names, without any document found."""
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -8,11 +9,13 @@ import pytest
 
 import kosmos_rag.text2sql.linking
 from kosmos_rag.retrieval.expansion.synonyms import Rule, Synonyms
+from kosmos_rag.text2sql.catalog.joins import JoinGraph
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
 from kosmos_rag.text2sql.linking.columns import best_first
 from kosmos_rag.text2sql.linking.entities import find_entities
 from kosmos_rag.text2sql.linking.linking import Evidence, Linked, Linker
 from kosmos_rag.text2sql.linking.name_index import NameIndex
+from kosmos_rag.text2sql.linking.select import rank_columns
 from kosmos_rag.text2sql.linking.weights import Weights
 
 NOTHING = Evidence(tables={}, columns={})
@@ -83,6 +86,65 @@ def test_a_database__gains_where_it_has_words_for_the_whole_question() -> None:
     )
 
 
+def test_equal_tables_of_two_databases__the_smaller_database_is_first() -> None:
+    # Of many names some match by chance.
+    alone = DatabaseSchema(name="alone", tables=(_table("singer", "id", "name", "age"),))
+    assert _first(_linked("age of the singers", _music(), alone)) == "alone.singer"
+    assert _first(_linked("age of the singers", alone, _music())) == "alone.singer"
+    assert _first(_linked("singers by the capacity of their stadium", _music(), alone)).startswith("music.")
+
+
+def test_a_named_table__orders_the_tables_of_its_database_alone() -> None:
+    linked = _linked("capacity of all stadiums")
+    named = {(found.database, found.table): found.parts.get("named", 0.0) for found in linked.tables}
+    assert named["music", "stadium"] == 0.0
+    assert named["music", "singer"] == -0.5
+    assert named["shop", "customer"] == 0.0
+
+
+def test_equal_documents_of_two_databases__are_the_same_evidence() -> None:
+    columns = ("id", "name", "age")
+    first = DatabaseSchema(name="first", tables=(_table("singer", *columns),))
+    second = DatabaseSchema(name="second", tables=(_table("singer", *columns),))
+    found = Evidence(tables={("second", "singer"): 0.7}, columns={("second", "singer", "age"): 0.8})
+    one, other = _linked("zzz", first, second, evidence=found).tables
+    assert one.score == pytest.approx(other.score + 0.5), "apart from the part of the needed table"
+    assert one.database == "first", "not of chance: in the order of the schemas"
+
+
+def test_an_instruction_to_count__is_no_name() -> None:
+    world = DatabaseSchema(name="world", tables=(_table("country", "id", "name", "number"), _table("singer", "id")))
+    index = NameIndex([world], HINTS)
+    for question in ("Count the number of singers", "Count the singers", "What is the count of singers?"):
+        assert [word.text for word in index.words(question)] == ["singer"]
+    runs = DatabaseSchema(name="runs", tables=(_table("runs", "id", "success_count"),))
+    assert "count" in {word.text for word in NameIndex([runs], HINTS).words("success count of each run")}
+
+
+def test_the_ranked_columns__have_keys_after_strong_columns_and_before_weak_ones() -> None:
+    schema = _music()
+    linked = _linked("capacity of the stadium and the year of its concert", schema)
+    assert {"stadium", "concert"} <= set(linked.chosen)
+    graph = JoinGraph(schema)
+    ranked = rank_columns(linked, graph.plans(["concert", "stadium"]), ())
+    assert set(ranked[:2]) == {("stadium", "capacity"), ("concert", "year")}
+    assert ranked[2:4] == [("concert", "stadium_id"), ("stadium", "id")]
+    assert len(ranked) == len(set(ranked)) == len(linked.columns)
+    weak = replace(linked.columns[1], parts={"words": 0.1})
+    weaker = replace(linked, columns=(linked.columns[0], weak, *linked.columns[2:]), supported=2)
+    ranked = rank_columns(weaker, graph.plans(["concert", "stadium"]), ())
+    assert ranked[1:4] == [("concert", "stadium_id"), ("stadium", "id"), (weak.table, weak.column)]
+
+
+def test_the_ranked_columns__have_keys_of_the_next_table_after_five_columns() -> None:
+    linked = _linked("age of the singers", _music())
+    (plan,) = JoinGraph(_music()).plans(["singer", "singer_in_concert"])
+    ranked = rank_columns(linked, (), plan.paths[0].joins)
+    at = ranked.index(("singer_in_concert", "singer_id"))
+    assert {(column.table, column.column) for column in linked.columns[:5]} <= set(ranked[: max(at, 5) + 1])
+    assert ranked[:1] == [("singer", "age")]
+
+
 def _returned(linked: Linked) -> list[str]:
     return [f"{column.table}.{column.column}" for column in linked.columns[: linked.supported]]
 
@@ -118,6 +180,11 @@ def test_hints__lead_from_what_is_asked_to_what_columns_are_called() -> None:
     assert {column.column for column in linked.columns[:2]} == {"name", "age"}
 
 
+def test_hints__have_the_forms_of_a_verb() -> None:
+    for word in ("speak", "speaks", "spoken"):
+        assert "language" in HINTS.expand(word)
+
+
 def test_parts__add_up_to_the_score() -> None:
     linked = _linked("year of the concert", evidence=Evidence(tables={("music", "concert"): 0.5}, columns={}))
     for parts, score in [(found.parts, found.score) for found in linked.tables] + [
@@ -137,7 +204,7 @@ def test_evidence_of_what_is_not_there__counts_for_nothing() -> None:
 
 
 def test_weights_of_nothing__leave_the_order_of_the_schemas() -> None:
-    none = Weights(words=0, named=0, database=0, meaning=0, database_meaning=0, chosen=0)
+    none = Weights(words=0, named=0, database=0, size=0, meaning=0, database_meaning=0, chosen=0)
     linker = Linker(NameIndex((_music(), _shop()), HINTS), none)
     entities = find_entities("customers", today=date(2026, 1, 1))
     assert linker.link("customers", entities, NOTHING, tables=2).tables[0].table == "singer"
