@@ -10,7 +10,7 @@ from kosmos_rag.ingestion.parsing.clean import clean
 from kosmos_rag.ingestion.parsing.docx_styles import W
 from kosmos_rag.ingestion.parsing.office_drawings import CHART, DIAGRAM, drawing_contents
 from kosmos_rag.ingestion.parsing.omml import equation_text
-from kosmos_rag.ingestion.parsing.scripts import KINDS, script_text
+from kosmos_rag.ingestion.parsing.scripts import KINDS, mark_script
 from kosmos_rag.ingestion.parsing.tables import Table, one_line
 
 PARAGRAPH = f"{W}p"
@@ -80,7 +80,7 @@ class TextReader:
                     continue
                 script = style
                 if script != before:
-                    _mark_script(parts, start, before)
+                    mark_script(parts, start, before)
                     start = len(parts)
             elif tag in _CHARACTERS:
                 parts.append(_CHARACTERS[tag])
@@ -88,7 +88,7 @@ class TextReader:
                 parts.append(self._special(element))
             if tag != _EQUATION:
                 pending.extend(reversed(element))
-        _mark_script(parts, start, script)
+        mark_script(parts, start, script)
         return clean("".join(parts))
 
     def _special(self, element: Any) -> str:
@@ -121,12 +121,6 @@ class TextReader:
             if kind == "comments" and text:
                 text = f"Comment ({note.get(f'{W}author') or 'unknown'}): {text}"
             yield note.get(f"{W}id", ""), text
-
-
-def _mark_script(parts: list[str], start: int, script: str) -> None:
-    """Mark the parts from `start` on as a superscript or subscript."""
-    if script and (marked := script_text(script, "".join(parts[start:]))):
-        parts[start:] = [marked]
 
 
 def _run_style(run: Any) -> str:

@@ -13,7 +13,7 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import refuse_doctype, screen
-from kosmos_rag.ingestion.parsing.clean import clean_title
+from kosmos_rag.ingestion.parsing.clean import clean_property_title, clean_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.odf_styles import (
@@ -70,8 +70,9 @@ def parse_odf(data: bytes, limits: OutputLimits, *, media_type: str, hidden_cell
         _SheetsReader(composition, styles, hidden_cells=hidden_cells).read(root)
     else:
         _Reader(composition, styles).read(root)
-    title = clean_title(others[_META].findtext(f".//{_TITLE}") or "") if _META in others else None
-    return composition.parsed(media_type, title or composition.first_title)
+    title = clean_property_title(others[_META].findtext(f".//{_TITLE}") or "") if _META in others else None
+    # The name of a sheet is no title of its workbook.
+    return composition.parsed(media_type, title or (None if media_type == media_types.ODS else composition.first_title))
 
 
 def _xml(archive: zipfile.ZipFile, member: str, name: str) -> Element:

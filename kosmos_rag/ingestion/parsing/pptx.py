@@ -14,6 +14,7 @@ from kosmos_rag.ingestion.parsing.clean import clean_property_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.office_drawings import CHART, DIAGRAM, drawing_contents
+from kosmos_rag.ingestion.parsing.pptx_text import paragraph_lines
 from kosmos_rag.ingestion.parsing.table_builder import Cell, TableBuilder
 from kosmos_rag.ingestion.parsing.tables import Table, one_line
 
@@ -65,7 +66,7 @@ def _shapes(shapes: Any) -> Iterator[Any]:
 
 def _add_shape(composition: Composition, shape: Any) -> None:
     if shape.has_text_frame:
-        composition.block("\n".join(paragraph.text for paragraph in shape.text_frame.paragraphs))
+        composition.block("\n".join(_lines(shape.text_frame)))
     elif shape.has_table:
         composition.table(_table(shape.table))
     else:
@@ -82,6 +83,11 @@ def _table(table: Any) -> Table:
     for row in table.rows:
         cells = (cell for cell in row.cells if not cell.is_spanned)
         builder.add_row(
-            Cell(text=one_line(cell.text), columns=cell.span_width, rows=cell.span_height) for cell in cells
+            Cell(text=one_line(" ".join(_lines(cell.text_frame))), columns=cell.span_width, rows=cell.span_height)
+            for cell in cells
         )
     return builder.build()
+
+
+def _lines(frame: Any) -> Iterator[str]:
+    return paragraph_lines(paragraph._p for paragraph in frame.paragraphs)  # noqa: SLF001 — its element has no public name

@@ -31,3 +31,15 @@ def script_text(kind: str, text: str) -> str:
     if _SIMPLE.fullmatch(words):
         return mark + words
     return f"{mark}({words})" if _FORMULA.fullmatch(words) and not words.isalnum() else ""
+
+
+def mark_script(parts: list[str], start: int, kind: str) -> None:
+    """Mark the parts of a text from `start` on, which programs divide.
+
+    Args:
+        parts: the text.
+        start: index of the first part of the superscript or subscript.
+        kind: empty for other texts.
+    """
+    if kind and (marked := script_text(kind, "".join(parts[start:]))):
+        parts[start:] = [marked]

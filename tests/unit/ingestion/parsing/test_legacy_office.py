@@ -74,6 +74,7 @@ def test_parse_ods__sheets_are_sections() -> None:
         open_document("spreadsheet", f'<table:table table:name="People">{rows}{empty}</table:table-row></table:table>')
     )
     assert parsed.text == "People\n\nName | Born\nName: Ada; Born: 1815"
+    assert parsed.title is None
 
 
 def test_parse_odp__slides_are_pages() -> None:

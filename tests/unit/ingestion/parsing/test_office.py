@@ -13,6 +13,7 @@ import pytest
 import xlsxwriter
 from pptx.chart.data import CategoryChartData
 from pptx.enum.chart import XL_CHART_TYPE
+from pptx.oxml import parse_xml
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
@@ -108,6 +109,37 @@ def test_parse_pptx__slides_are_pages(report_pptx: bytes) -> None:
     assert [(h.level, h.title) for h in parsed.headings] == [(1, "Opening"), (1, "Numbers")]
     assert parsed.page_at(parsed.text.index("Grouped")) == 2
     assert parsed.title == "Quarter"
+
+
+def test_parse_pptx__numbers_superscripts_and_equations() -> None:
+    deck = pptx.Presentation()
+    frame = deck.slides.add_slide(deck.slide_layouts[6]).shapes.add_textbox(0, 0, 100, 100).text_frame
+    a = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
+    for text, level, kind in (
+        *(("one", 0, "arabicPeriod"), ("in", 1, "alphaLcParenR"), ("two", 0, "arabicPeriod")),
+        *(("text", 0, ""), ("again", 0, "arabicPeriod"), ("other", 0, "romanUcPeriod")),
+    ):
+        paragraph = frame.add_paragraph()
+        paragraph.text, paragraph.level = text, level
+        if kind:
+            paragraph._p.get_or_add_pPr().append(parse_xml(f'<a:buAutoNum {a} type="{kind}"/>'))
+    formula = frame.add_paragraph()
+    for text, baseline in (("x", "0"), ("n", "30000"), ("+1", "30000"), (" H", "0"), ("2", "-25000"), ("O", "0")):
+        run = formula.add_run()
+        run.text = text
+        run.font._element.set("baseline", baseline)
+    m = "http://schemas.openxmlformats.org/officeDocument/2006/math"
+    formula._p.append(
+        parse_xml(
+            '<mc:AlternateContent xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006">'
+            f'<mc:Choice><m:oMath xmlns:m="{m}"><m:r><m:t> a=b</m:t></m:r></m:oMath></mc:Choice>'
+            f"<mc:Fallback><a:r {a}><a:t>picture</a:t></a:r></mc:Fallback></mc:AlternateContent>"
+        )
+    )
+    out = io.BytesIO()
+    deck.save(out)
+    lines = ["1. one", "a) in", "2. two", "text", "1. again", "I. other", "x^(n+1) H_2O a=b"]
+    assert parsed_of(out.getvalue()).text.split("\n")[-7:] == lines
 
 
 def test_parse_pptx__charts() -> None:
