@@ -15,6 +15,7 @@ from kosmos_rag.ingestion.parsing.decode import decode
 from kosmos_rag.ingestion.parsing.html_inline import Bullets, find_anchor, picture_text, script_of
 from kosmos_rag.ingestion.parsing.html_tables import TableReader
 from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
+from kosmos_rag.ingestion.parsing.mathml import math_text
 from kosmos_rag.ingestion.parsing.tables import Table, render
 from kosmos_rag.ingestion.parsing.web_content import find_boilerplate
 
@@ -35,8 +36,10 @@ _OWN_BLOCKS = _names(
 )
 _BREAKS = dict.fromkeys(_LINE_BLOCKS, 1) | dict.fromkeys([*_OWN_BLOCKS, *_HEADINGS], 2)
 """Line ends before and after an element: 1 puts it on a line of its own, 2 also leaves a blank line."""
-_HIDDEN = '[hidden], [style*="display:none" i], [style*="display: none" i]'
-_EMPTY = frozenset({"br", "img"})
+_HIDDEN = '[hidden], [style*="display:none" i], [style*="display: none" i], .katex-mathml + .katex-html'
+"""KaTeX draws an equation for the eye below its MathML."""
+_SINGLE = frozenset({"br", "img", "math"})
+"""Elements whose contents are not visited."""
 _LISTS = frozenset({"ol", "ul", "menu"})
 _SPACE = re.compile(r"[\x01-\x20]+")
 """White space, and the control characters that a character reference can produce."""
@@ -240,8 +243,8 @@ class _Reader:
         return node.is_element_node and node.tag not in _SKIPPED and node.mem_id not in self._hidden
 
     def _open(self, node: "LexborNode", tag: str) -> bool:
-        if tag in _EMPTY:
-            self._add_empty(node, tag)
+        if tag in _SINGLE:
+            self._add_single(node, tag)
             return False
         if tag in _BREAKS:
             self._lines.end_line(_BREAKS[tag])
@@ -261,11 +264,11 @@ class _Reader:
             self._preformatted += 1
         return True
 
-    def _add_empty(self, node: "LexborNode", tag: str) -> None:
+    def _add_single(self, node: "LexborNode", tag: str) -> None:
         if tag == "br":
             self._lines.line_break()
         else:
-            self._lines.add(picture_text(node))
+            self._lines.add(math_text(node) if tag == "math" else picture_text(node))
 
     def leave(self, node: "LexborNode") -> None:
         tag = node.tag or ""
@@ -326,9 +329,9 @@ class _Reader:
             elif node.tag == "br" or node.tag in _BREAKS:
                 pieces.append(" ")
             elif self._is_visible(node):
-                script = script_of(node)
-                pieces.append(script or (picture_text(node) if node.tag == "img" else ""))
-                if script:
+                shown = math_text(node) if node.tag == "math" else script_of(node)
+                pieces.append(shown or (picture_text(node) if node.tag == "img" else ""))
+                if shown:
                     return False
             return self._is_visible(node) and not (node.tag == "table" and self._table_reader.is_data(node))
 

@@ -28,7 +28,8 @@ def _part(element: Any, name: str) -> str:
     return "" if part is None else equation_text(part)
 
 
-def _grouped(text: str) -> str:
+def grouped(text: str) -> str:
+    """Return a part of an equation, in brackets if needed."""
     return text if _SIMPLE.fullmatch(text) else f"({text})"
 
 
@@ -38,28 +39,29 @@ def _property(element: Any, name: str, default: str) -> str:
 
 
 def _fraction(element: Any) -> str:
-    return f"{_grouped(_part(element, 'num'))}/{_grouped(_part(element, 'den'))}"
+    return f"{grouped(_part(element, 'num'))}/{grouped(_part(element, 'den'))}"
 
 
 def _scripted(element: Any) -> str:
     """Write a base with what is below and above it."""
     below = _part(element, "sub") or (_part(element, "lim") if element.tag == f"{_M}limLow" else "")
     above = _part(element, "sup") or (_part(element, "lim") if element.tag == f"{_M}limUpp" else "")
-    return _grouped(_part(element, "e")) + _scripts(below, above)
+    return grouped(_part(element, "e")) + scripts(below, above)
 
 
-def _scripts(below: str, above: str) -> str:
-    return (f"_{_grouped(below)}" if below else "") + (f"^{_grouped(above)}" if above else "")
+def scripts(below: str, above: str) -> str:
+    """Return what is below and above a part, with their marks."""
+    return (f"_{grouped(below)}" if below else "") + (f"^{grouped(above)}" if above else "")
 
 
 def _root(element: Any) -> str:
     degree = _part(element, "deg")
-    return f"{'root' + _grouped(degree) if degree else '√'}({_part(element, 'e')})"
+    return f"{'root' + grouped(degree) if degree else '√'}({_part(element, 'e')})"
 
 
 def _sum(element: Any) -> str:
     sign = _property(element, "chr", "∫")
-    return f"{sign}{_scripts(_part(element, 'sub'), _part(element, 'sup'))} {_part(element, 'e')}"
+    return f"{sign}{scripts(_part(element, 'sub'), _part(element, 'sup'))} {_part(element, 'e')}"
 
 
 def _delimited(element: Any) -> str:

@@ -235,6 +235,8 @@ HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
     "page of lists": ("a.html", "<body>" + "<ol start=-999999 type=i><li>" * 5_000),
     "page of huge numbers": ("a.html", "<body><ol start=" + "9" * MEGABYTE + "><li value=1e9>x"),
     "page of superscripts": ("a.html", "<body>" + "<sup>" * 5_000 + "2"),
+    "page of fractions": ("a.html", "<body><math>" + "<mfrac><mi>a</mi>" * 5_000),
+    "page of equations": ("a.html", "<body>" + "<math><msup><mi>a</mi><mn>2</mn></msup></math>" * 20_000),
     "page of pictures": ("a.html", "<body>" + f"<img alt='{'a ' * 5_000}'>" * 100),
     "storage of bodies": ("a.xml", "<p>" + "<ac:plain-text-body><![CDATA[" * 30_000),
     "storage of pages": ("a.xml", "<p><ri:page " + 'ri:content-title="a" ' * 5_000),

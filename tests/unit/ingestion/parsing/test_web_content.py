@@ -141,8 +141,20 @@ def test_parse_html__page_of_frame_alone_is_kept(body: str) -> None:
         ("<ol type=a><li>one<ol type=I><li>inner<li>more</ol><li>two</ol>", "a. one\n\nI. inner\nII. more\n\nb. two"),
         ("<ol start=x><li>one<ul><li>inner</ul></ol><li>alone", "1. one\n\n- inner\n\n- alone"),
         ("<p>10<sup>6</sup> a<sup>-2</sup> H<sub>2</sub>O x<sub>max</sub>", "10^6 a^-2 H_2O x_max"),
+        (
+            (
+                "<p>Let <math><semantics><mrow>x=<mfrac><mrow>a<mo>+</mo>1</mrow><msqrt>b</msqrt></mfrac></mrow>"
+                r"<annotation>x=\frac{a}{b}</annotation></semantics></math> be"
+            ),
+            "Let x=(a+1)/(√(b)) be",
+        ),
+        ("<p><math><msubsup><mi>x</mi>i<mn>2</mn></msubsup><mroot>y<mn>3</mn></mroot>", "x_i^2root3(y)"),
+        ("<p><span class=katex-mathml><math>a</math></span><span class=katex-html>drawn</span>", "a"),
+        ("<p><span class=katex-html>drawn alone</span>", "drawn alone"),
+        ("<p><math><msup><mi>a</mi>", "a"),
         ("<p>x<sup>n+1</sup> y<sup><i>n</i></sup> z<sub><var>i</var>,j</sub>", "x^(n+1) y^n z_(i,j)"),
         ("<p>Ca<sup>2+</sup> 2<sup>1.5</sup> a<sup>see below</sup>", "Ca^(2+) 2^(1.5) asee below"),
+        ("<table><tr><th><math><mfrac><mi>a</mi><mi>b</mi></mfrac></math><td>1<tr><th>c<td>2</table>", "a/b: 1\nc: 2"),
         ("<table><tr><th>m<sup>n+1</sup><td>1<tr><th>b<td>2</table>", "m^(n+1): 1\nb: 2"),
         ("<p>1<sup>st</sup> word<sup><a href='#1'>1</a></sup> x<sup>a b</sup>", "1st word1 xa b"),
         ("<p>See <img src=a.png alt='a red fish'> here<img alt='b.png'><img>", "See a red fish here"),
