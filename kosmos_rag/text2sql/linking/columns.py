@@ -14,7 +14,7 @@ from kosmos_rag.text2sql.catalog.model import ColumnSchema, TableSchema
 from kosmos_rag.text2sql.catalog.roles import is_temporal, label_column
 from kosmos_rag.text2sql.linking.entities import Entities
 from kosmos_rag.text2sql.linking.known_values import KnownValues, normalize_value
-from kosmos_rag.text2sql.linking.name_index import Floats, NameIndex
+from kosmos_rag.text2sql.linking.name_index import Floats, Integers, NameIndex
 from kosmos_rag.text2sql.linking.weights import Weights
 
 _EXPLAINED = 0.3
@@ -94,30 +94,31 @@ class ColumnRanker:
             limit: Maximum number of columns.
         """
         index, weights = self._index, self._weights
-        column_range = index.columns_of_database(index.database_of_table[tables.selected[0]])
-        table_of = index.table_of_column[column_range]
+        entity, value = self._entity_matches(entities), self._value_matches(entities)
+        columns = self._candidates(tables, entity + value, cosines, limit)
+        table_of = index.table_of_column[columns]
         needed = np.zeros(len(index.tables))
         needed[list(tables.selected)] = 1.0
-        asked = tables.word_shares @ self._asked(tables, column_range)
-        matched = tables.word_shares @ tables.in_columns[:, column_range]
+        asked = tables.word_shares @ self._asked(tables, columns)
+        matched = tables.word_shares @ tables.in_columns[:, columns]
         unexplained = np.divide(asked, matched, out=np.ones_like(asked), where=matched > 0)
         parts: dict[str, Floats] = {
             "words": asked,
-            "named": tables.coverage[column_range] * unexplained,
+            "named": tables.coverage[columns] * unexplained,
             "table": weights.table * tables.scores[table_of],
             "chosen": weights.chosen * needed[table_of],
-            "entity": weights.entity * self._entity_matches(entities)[column_range],
-            "value": weights.value * self._value_matches(entities)[column_range],
-            "meaning": weights.meaning * cosines[column_range],
+            "entity": weights.entity * entity[columns],
+            "value": weights.value * value[columns],
+            "meaning": weights.meaning * cosines[columns],
         }
         evidence = add_parts({name: parts[name] for name in ("words", "entity", "value")})
-        parts["label"] = weights.label * self._label_matches(tables, evidence, column_range)
+        parts["label"] = weights.label * self._label_matches(tables, evidence, columns)
         scores = add_parts(parts)
         order = best_first(scores, limit)
         ranked = tuple(
             LinkedColumn(
                 table=index.tables[table_of[at]][1].full_name,
-                column=index.columns[column_range.start + at][1].name,
+                column=index.columns[columns[at]][1].name,
                 score=float(scores[at]),
                 parts={part: float(values[at]) for part, values in parts.items() if values[at]},
             )
@@ -125,33 +126,48 @@ class ColumnRanker:
         )
         return ranked, _supported(parts, order)
 
-    def _asked(self, tables: TableRanking, column_range: slice) -> Floats:
+    def _candidates(self, tables: TableRanking, evident: Floats, cosines: Floats, limit: int) -> Integers:
+        """Return the columns that can be among the best.
+
+        Of many columns few have a word of the question. A column without evidence has the score of its table: only
+        those of the best tables can be among the best columns.
+        """
+        index = self._index
+        database = index.database_of_table[tables.selected[0]]
+        column_range = index.columns_of_database(database)
+        with_evidence = tables.in_columns[:, column_range].any(axis=0) | (evident[column_range] > 0)
+        with_evidence |= cosines[column_range] > cosines.min(initial=np.inf)
+        numbers = index.tables_with_columns[index.database_of_table[index.tables_with_columns] == database]
+        best = numbers[best_first(tables.scores[numbers], limit)]
+        for table in (*tables.selected, *best.tolist()):
+            own = index.columns_of_table(table)
+            with_evidence[own.start - column_range.start : own.stop - column_range.start] = True
+        candidates: Integers = column_range.start + np.flatnonzero(with_evidence)
+        return candidates
+
+    def _asked(self, tables: TableRanking, columns: Integers) -> Floats:
         """Return the strength of words in columns beyond their tables' names.
 
         Shape (words, columns).
         """
-        index = self._index
-        in_columns = tables.in_columns[:, column_range]
-        # Of many columns few have a word of the question.
-        matched = np.flatnonzero(in_columns.any(axis=0))
-        own = tables.in_names[:, index.table_of_column[column_range][matched]]
-        keys = self._keys[column_range][matched]
+        in_columns = tables.in_columns[:, columns]
+        keys = self._keys[columns]
+        own = tables.in_names[:, self._index.table_of_column[columns]]
         explained = own * np.where(keys, 1.0, 1.0 - _EXPLAINED)
-        for position in np.flatnonzero(keys).tolist():
-            for table in self._referenced.get(column_range.start + int(matched[position]), ()):
+        for position in np.flatnonzero(keys * in_columns.any(axis=0)).tolist():
+            for table in self._referenced.get(int(columns[position]), ()):
                 explained[:, position] = np.maximum(explained[:, position], tables.in_names[:, table])
-        asked = np.zeros(in_columns.shape)
-        asked[:, matched] = in_columns[:, matched] * (1.0 - explained)
+        asked: Floats = in_columns * (1.0 - explained)
         return asked
 
-    def _label_matches(self, tables: TableRanking, evidence: Floats, column_range: slice) -> Floats:
+    def _label_matches(self, tables: TableRanking, evidence: Floats, columns: Integers) -> Floats:
         """Return 1 for labels of named tables without an asked column."""
-        table_of = self._index.table_of_column[column_range]
-        matches = np.zeros(len(table_of))
+        table_of = self._index.table_of_column[columns]
+        matches = np.zeros(len(columns))
         for table in tables.named:
-            columns = table_of == table
-            if evidence[columns].max(initial=0.0) <= _NO_EVIDENCE:
-                matches[columns] = self._labels[column_range][columns]
+            own = table_of == table
+            if evidence[own].max(initial=0.0) <= _NO_EVIDENCE:
+                matches[own] = self._labels[columns][own]
         return matches
 
     def _entity_matches(self, entities: Entities) -> Floats:

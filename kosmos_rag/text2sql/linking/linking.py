@@ -131,15 +131,14 @@ class Linker:
         word_shares = np.array([word.weight for word in words]) / total_weight(words)
         in_names, name_coverage = index.tables_named(words)
         in_columns, column_coverage = index.columns_named(words)
-        in_tables = np.maximum(in_names, self._weights.in_columns * index.best_of_tables(in_columns))
+        in_best_columns = index.best_of_tables(in_columns)
+        in_tables = np.maximum(in_names, self._weights.in_columns * in_best_columns)
         table_cosines, column_cosines = self._cosines(evidence)
         meaning = table_cosines + index.best_of_tables(column_cosines)
         database_strengths = index.best_of_databases(in_tables)
         parts = self._table_parts(word_shares @ in_tables, name_coverage, word_shares @ database_strengths, meaning)
         order = best_first(add_parts(parts))
-        selected = self._select_tables(
-            words, name_coverage, np.maximum(in_names, index.best_of_tables(in_columns)), order
-        )
+        selected = self._select_tables(words, name_coverage, np.maximum(in_names, in_best_columns), order)
         needed = np.zeros(len(index.tables))
         needed[selected] = 1.0
         parts["chosen"] = self._weights.chosen * needed
@@ -211,13 +210,14 @@ class Linker:
         A table is selected if the question names it, or if it matches a word that the selected ones do not.
         """
         databases = self._index.database_of_table[order]
-        candidates = np.asarray(order)[databases == databases[0]].tolist()
-        selected = [candidates[0], *(at for at in candidates[1:] if named[at] >= _NAMED)][:_MAX_SELECTED]
+        candidates = np.asarray(order)[databases == databases[0]]
+        others = candidates[1:]
+        selected = [int(candidates[0]), *others[named[others] >= _NAMED].tolist()][:_MAX_SELECTED]
         for row in sorted(range(len(words)), key=lambda row: -words[row].weight):
             if len(selected) == _MAX_SELECTED:
                 break
             if strengths[row, selected].max() < _MATCH_STRENGTH:
-                selected += [at for at in candidates if strengths[row, at] >= _MATCH_STRENGTH][:1]
+                selected += candidates[strengths[row, candidates] >= _MATCH_STRENGTH][:1].tolist()
         return selected
 
 

@@ -16,6 +16,7 @@ from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, Tabl
 from kosmos_rag.text2sql.linking.words import is_content_word, question_words, stem, stem_name
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 _PREFIX = 4
 """Minimum length of the common prefix of two related words."""
@@ -49,10 +50,13 @@ class _Vocabulary:
     numbers: dict[str, int] = field(default_factory=dict)
     by_prefix: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     by_ending: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    by_length: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """A misspelt word has about the length of the word that is meant."""
 
     def number(self, word: str) -> int:
         if word not in self.numbers:
             self.numbers[word] = len(self.numbers)
+            self.by_length[len(word)].append(word)
             if len(word) >= _PREFIX:
                 self.by_prefix[word[:_PREFIX]].append(word)
             for start in range(3, len(word) - _PREFIX + 1):
@@ -75,7 +79,11 @@ class _Vocabulary:
             return {}
         from rapidfuzz import fuzz, process
 
-        near = process.extractOne(word, self.numbers.keys(), scorer=fuzz.ratio, score_cutoff=_MIN_RATIO)
+        lengths = (
+            length for length in self.by_length if 200 * min(length, len(word)) >= _MIN_RATIO * (length + len(word))
+        )
+        words = [other for length in lengths for other in self.by_length[length]]
+        near = process.extractOne(word, words, scorer=fuzz.ratio, score_cutoff=_MIN_RATIO)
         return {self.numbers[near[0]]: near[1] / 100} if near else {}
 
 
@@ -91,12 +99,11 @@ def _relatedness(word: str, other: str) -> float:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _NameList:
-    """Names in sequence, each with its word numbers, as flat arrays."""
+    """Names in sequence, by their words."""
 
-    words: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    holders: Mapping[int, NDArray[np.int64]]
-    """Number of a word → the names that have it."""
+    size: int
+    holders: Mapping[int, Integers]
+    """Number of a word → the names that have it, each once."""
 
     @classmethod
     def of(cls, names: Sequence[Sequence[int]]) -> "_NameList":
@@ -104,30 +111,29 @@ class _NameList:
         for position, words in enumerate(names):
             for word in words:
                 holders[word].append(position)
-        lengths = np.array([len(words) for words in names], dtype=np.int64)
-        return cls(
-            words=np.array([word for words in names for word in words], dtype=np.int64),
-            starts=np.cumsum(lengths) - lengths,
-            holders={word: np.array(positions, dtype=np.int64) for word, positions in holders.items()},
-        )
+        arrays = {word: np.array(positions, dtype=np.int64) for word, positions in holders.items()}
+        return cls(size=len(names), holders=arrays)
 
-    def named(self, best: Floats, weights: Floats) -> Floats:
-        """Return the weighted share of each name that the question contains."""
-        if not len(self.words):
-            return np.zeros(0)
-        word_weights = weights[self.words]
-        matched: Floats = np.add.reduceat(best[self.words] * word_weights, self.starts)
-        total: Floats = np.add.reduceat(word_weights, self.starts)
-        return matched / np.maximum(total, 1e-9)
+    def add_up(self, weights: Mapping[int, float]) -> Floats:
+        """Return for each name the sum of the weights of its words."""
+        sums = np.zeros(self.size)
+        for number, weight in weights.items():
+            if (holders := self.holders.get(number)) is not None:
+                sums[holders] += weight
+        return sums
 
-    def matched(self, words: Sequence[Word], size: int) -> Floats:
-        """Return the strength of each word in each name. Shape (words, names)."""
-        strengths = np.zeros((len(words), size))
+    def raise_strengths(self, strengths: Floats, words: Sequence[Word], share: float = 1.0) -> None:
+        """Raise the strength of each word in each name.
+
+        Args:
+            strengths: Strengths to change. Shape (words, names).
+            words: The words of the question.
+            share: Share of a word's strength that counts.
+        """
         for row, word in enumerate(words):
             for number, strength in word.matches.items():
                 if (holders := self.holders.get(number)) is not None:
-                    strengths[row, holders] = np.maximum(strengths[row, holders], strength)
-        return strengths
+                    strengths[row, holders] = np.maximum(strengths[row, holders], share * strength)
 
 
 def _equal_positions(items: Iterable[Hashable]) -> dict[int, list[int]]:
@@ -178,13 +184,14 @@ class NameIndex:
         lengths = np.diff([*first_tables, len(self.tables)])
         self.database_of_table = np.repeat(np.arange(len(first_tables)), lengths)
         self.log_sizes: Floats = np.log(lengths)[self.database_of_table] if first_tables else np.zeros(0)
-        self._with_columns = np.flatnonzero([bool(table.columns) for _, table in self.tables])
-        self._first_columns = np.array(first_columns, dtype=np.int64)[self._with_columns]
+        self.tables_with_columns = np.flatnonzero([bool(table.columns) for _, table in self.tables])
+        self._first_columns = np.array(first_columns, dtype=np.int64)[self.tables_with_columns]
         self._tables = _NameList.of([self._numbers(table.name, table.aliases) for _, table in self.tables])
         self._columns = _NameList.of([self._numbers(column.name, column.aliases) for _, column in self.columns])
         self._comments = _NameList.of([self._numbers_of_comment(column.comment or "") for _, column in self.columns])
         self._in_names = self._tables.holders.keys() | self._columns.holders.keys()
         self._weights = self._compute_idf()
+        self._table_weights, self._column_weights = self._weights_of(self._tables), self._weights_of(self._columns)
 
     def _numbers(self, name: str, aliases: Sequence[str]) -> list[int]:
         stems = dict.fromkeys(word for label in (name, *aliases) for word in stem_name(label))
@@ -272,29 +279,41 @@ class NameIndex:
 
         Shapes (words, tables) and (tables,).
         """
-        best = self._best(words)
-        return self._tables.matched(words, len(self.tables)), self._tables.named(best, self._weights)
+        strengths = np.zeros((len(words), len(self.tables)))
+        self._tables.raise_strengths(strengths, words)
+        return strengths, self._tables.add_up(self._best(words)) / self._table_weights
 
     def columns_named(self, words: Sequence[Word]) -> tuple[Floats, Floats]:
         """Return word strengths by column name, and the share matched.
 
         Shapes (words, columns) and (columns,). A word that only a comment contains counts for less.
         """
-        in_names = self._columns.matched(words, len(self.columns))
-        in_comments = _IN_COMMENT * self._comments.matched(words, len(self.columns))
-        return np.maximum(in_names, in_comments), self._columns.named(self._best(words), self._weights)
+        strengths = np.zeros((len(words), len(self.columns)))
+        self._columns.raise_strengths(strengths, words)
+        self._comments.raise_strengths(strengths, words, _IN_COMMENT)
+        return strengths, self._columns.add_up(self._best(words)) / self._column_weights
 
-    def _best(self, words: Sequence[Word]) -> Floats:
-        best = np.zeros(len(self._weights))
+    def _best(self, words: Sequence[Word]) -> dict[int, float]:
+        """Return the weights of matched words of names, by the best match."""
+        best: dict[int, float] = {}
         for word in words:
             for number, strength in word.matches.items():
-                best[number] = max(best[number], strength)
-        return best
+                best[number] = max(best.get(number, 0.0), strength)
+        return {number: strength * float(self._weights[number]) for number, strength in best.items()}
+
+    def _weights_of(self, names: _NameList) -> Floats:
+        """Return the weight of all words of each name, never 0."""
+        return np.maximum(names.add_up(dict(enumerate(self._weights.tolist()))), 1e-9)
 
     def columns_of_database(self, number: int) -> slice:
         """Return the slice of a database's columns, which are contiguous."""
         tables = np.searchsorted(self.database_of_table, [number, number + 1])
         start, stop = np.searchsorted(self.table_of_column, tables).tolist()
+        return slice(start, stop)
+
+    def columns_of_table(self, number: int) -> slice:
+        """Return the slice of a table's columns, which are contiguous."""
+        start, stop = np.searchsorted(self.table_of_column, (number, number + 1)).tolist()
         return slice(start, stop)
 
     def best_of_tables(self, column_values: Floats) -> Floats:
@@ -304,7 +323,7 @@ class NameIndex:
         """
         best = np.zeros((*column_values.shape[:-1], len(self.tables)))
         if len(self._first_columns):
-            best[..., self._with_columns] = np.maximum.reduceat(column_values, self._first_columns, axis=-1)
+            best[..., self.tables_with_columns] = np.maximum.reduceat(column_values, self._first_columns, axis=-1)
         return best
 
     def best_of_databases(self, table_values: Floats) -> Floats:

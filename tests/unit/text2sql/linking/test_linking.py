@@ -229,6 +229,29 @@ def test_a_table_of_2000_columns__is_linked() -> None:
     assert linked.columns[0].column == "temperature"
 
 
+@pytest.mark.parametrize("question", ["capacity", "zzz", "name of 'Smith' since 2020", "value 7 of order 3"])
+def test_the_best_columns__are_those_of_all_columns(question: str) -> None:
+    chance = np.random.default_rng(7)
+    names = ("name", "capacity", "year", "order", "value", "sum")
+    tables = [
+        _table(
+            f"table_{number}", "id", *chance.choice(names, size=2, replace=False), "order_id", keys={"order_id": "o"}
+        )
+        for number in range(40)
+    ]
+    schema = DatabaseSchema(name="many", tables=(TableSchema(name="bare"), *tables, _table("o", "id", "total")))
+    found = {("many", f"table_{number}", "id"): float(chance.random()) for number in range(0, 40, 7)}
+    evidence = Evidence(tables={("many", "table_3"): 0.9, ("many", "bare"): 0.8}, columns=found)
+    linker = Linker(NameIndex([_music(), schema], HINTS))
+    entities = find_entities(question, values=linker.values_in(question), today=date(2026, 1, 1))
+    every = linker.link(question, entities, evidence, tables=3)
+    assert len(every.columns) in {162, 12}
+    for limit in (1, 5, 30):
+        best = linker.link(question, entities, evidence, tables=3, columns=limit).columns
+        assert [(it.table, it.column) for it in best] == [(it.table, it.column) for it in every.columns[:limit]]
+        assert [it.score for it in best] == pytest.approx([it.score for it in every.columns[:limit]])
+
+
 def test_keys_in_a_circle_and_to_itself__are_linked() -> None:
     schema = DatabaseSchema(
         name="circle",
