@@ -3,12 +3,13 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COMPILED_TESTS := $(VENV)/.compiled-tests
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
 PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo test compiled-tests test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
+.PHONY: demo test lint test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
 
 # torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
 $(STAMP): pyproject.toml
@@ -36,14 +37,20 @@ demo: $(STAMP)
 # Many processes import the package: where this is set, each would compile it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Processes with a server each, two for each of two cores: the tests wait about as long as they compute.
-test: $(STAMP)
-	$(MAKE) -j2 check compiled-tests
-	$(BIN)/python -m pytest -m "not slow" -n 4 --dist loadfile --no-loadscope-reorder
+LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-# pytest rewrites the assertions of each module once: here, while the types are checked, and not in each of its processes.
-compiled-tests: $(STAMP)
+# Lint and types are checked beside the tests, which wait about as long as they compute: two processes with a server each
+# for each of two cores. What the checks find is shown at once, and again at the end; the target fails by it.
+test: $(STAMP) $(COMPILED_TESTS)
+	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
+	{ { $(LINT); } > "$$log" 2>&1 || { cat "$$log"; exit 1; }; } & lint=$$!; \
+	$(BIN)/python -m pytest -m "not slow" -n 4 --dist loadfile --no-loadscope-reorder; tests=$$?; \
+	wait $$lint; lint=$$?; cat "$$log"; test $$tests -eq 0 -a $$lint -eq 0
+
+# pytest rewrites the assertions of a changed module once: here, and not in each of its processes.
+$(COMPILED_TESTS): $(STAMP) $(shell find tests -name '*.py')
 	-@$(BIN)/python -m pytest --collect-only -q > /dev/null
+	@touch $@
 
 # What takes longer than ten seconds, and every property with all its examples.
 test-slow: $(STAMP)
@@ -72,10 +79,10 @@ console-images: $(STAMP)
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-check: $(STAMP)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+lint: $(STAMP)
+	$(LINT)
+
+check: lint
 	$(BIN)/python -m pytest -q tests/unit/test_prose.py tests/unit/test_docstrings.py
 
 # DATA=FOLDER measures any set in the BEIR layout, here and in bench-quality.
