@@ -3,6 +3,7 @@
 import ast
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import kosmos_rag
@@ -35,6 +36,11 @@ def _files() -> list[Path]:
     return sorted(file for file in PACKAGE.rglob("*.py") if file.parent != PACKAGE)
 
 
+@cache
+def _parse(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
 def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield line and module of each import of the package, wherever it stands in the file."""
     for node in ast.walk(tree):
@@ -51,7 +57,7 @@ def test_packages__import_lower_layers_only() -> None:
     violations = []
     for file in _files():
         package = file.relative_to(PACKAGE).parts[0]
-        for line, module in _imports(ast.parse(file.read_text())):
+        for line, module in _imports(_parse(file)):
             imported = module.split(".")[1] if "." in module else ""
             if imported != package and LEVEL.get(imported, len(LAYERS)) >= LEVEL[package]:
                 violations.append(f"{file.relative_to(ROOT)}:{line} imports {module}")
@@ -64,7 +70,7 @@ def test_modules__do_not_import_each_other_in_a_circle() -> None:
         ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in _files()
     }
     for name, file in names.items():
-        tree = ast.parse(file.read_text())
+        tree = _parse(file)
         targets = set()
         for node in tree.body:  # at import time; an import inside a function is not part of a circle
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -90,7 +96,7 @@ def test_every_package__is_described_in_the_architecture_page() -> None:
 def test_entry_points__only_call_the_package() -> None:
     violations = []
     for file in (ROOT / "workers").glob("*.py"):
-        for line, module in _imports(ast.parse(file.read_text())):
+        for line, module in _imports(_parse(file)):
             if not module.startswith("kosmos_rag.apps.worker.commands."):
                 violations.append(f"{file.name}:{line} imports {module}")
     assert violations == [], "\n".join(violations)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +122,15 @@ def test_compose__bounds_every_container(services: dict[str, Any]) -> None:
     assert int(services["worker"]["mem_limit"].removesuffix("g")) >= needed, "processes, and /tmp"
 
 
+@cache
+def _root() -> Any:
+    return typer.main.get_command(app)
+
+
 def _command(words: list[str]) -> Any:
     """The command that the words call. Raises KeyError where there is none."""
     assert words[0] == "kosmos-rag"
-    command: Any = typer.main.get_command(app)
+    command: Any = _root()
     for word in words[1:]:
         if not hasattr(command, "commands"):
             break

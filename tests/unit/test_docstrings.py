@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import kosmos_rag
@@ -44,11 +45,15 @@ def _definitions(node: ast.Module | ast.ClassDef, *, public: bool) -> Iterator[t
             yield child, public and not child.name.startswith("_")
 
 
-def _package() -> Iterator[tuple[str, Documented, bool]]:
+@cache
+def _package() -> list[tuple[str, Documented, bool]]:
+    """Place and node of each definition of the package, and whether it is public."""
+    definitions: list[tuple[str, Documented, bool]] = []
     for file in sorted(PACKAGE.rglob("*.py")):
         for node, public in _definitions(ast.parse(file.read_text(encoding="utf-8")), public=True):
             line = 1 if isinstance(node, ast.Module) else node.lineno
-            yield f"{file.relative_to(PACKAGE).as_posix()}:{line}", node, public
+            definitions.append((f"{file.relative_to(PACKAGE).as_posix()}:{line}", node, public))
+    return definitions
 
 
 def _takes_descriptions(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

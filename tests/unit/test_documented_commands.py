@@ -53,9 +53,14 @@ def _parse(command: Any, arguments: list[str]) -> None:
         command.make_context(command.name, list(arguments), resilient_parsing=False)
 
 
+@pytest.fixture(scope="module")
+def root() -> Any:
+    """The command line with all its commands."""
+    return typer.main.get_command(app)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_commands__are_those_of_the_command_line(page: Path) -> None:
-    root = typer.main.get_command(app)
+def test_commands__are_those_of_the_command_line(page: Path, root: Any) -> None:
     wrong = []
     for arguments in _commands(page):
         try:
