@@ -286,7 +286,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             write_sample(Path(folder), quick=arguments.quick)
             corporate.ingest(folder)
-        passages, step = settings.rag.answer.max_passages, 3 if arguments.quick else 1
+        passages, step = settings.rag.answer.max_passages, 10 if arguments.quick else 1
         trees = [quick_tree()] if arguments.quick else load_trees(TREES)
         fields = [
             sample("analytics", scope, EXAMPLES / "questions.yaml", step=step),

@@ -120,7 +120,7 @@ def run(folder: Path, *, misses: bool, quick: bool = False) -> dict[str, Any]:
     plain = folder / "plain.yaml"
     plain.write_text("extends: corporate\nrag:\n  signals: {department_match: null, role_preference: null}\n")
     write_sample(folder / "kb", quick=quick)
-    asked = questions()[:: 4 if quick else 1]
+    asked = questions()[:: 12 if quick else 1]
     settings = Settings.load(overrides={**MODEL, "database.data_dir": str(folder / "data")})
     table: dict[str, Any] = {}
     with Engine(settings, embedder=embedder(settings, quick=quick)) as engine:

@@ -187,9 +187,9 @@ def measure(
                     return scope.search(question, K, filter=own)
 
                 time_all(ask, warm)
-                if way == IN_MEMORY:
+                if way == IN_MEMORY and len(asked) >= _COMPARED:
                     time_all(ask, list(islice(cycle(asked), _FIRST)))
-                    time.sleep(0 if len(asked) < _COMPARED else _LOAD_S)
+                    time.sleep(_LOAD_S)
                 results, times = time_all(ask, asked)
                 found = [[hit.chunk_id for hit in result.hits] for result in results[:_COMPARED]]
                 yield Row(
