@@ -490,7 +490,9 @@ def test_health__tells_of_a_database_that_is_away(
         name = urlsplit(settings.database.url).path[1:]
         with psycopg.connect(server.admin, autocommit=True) as connection:
             connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+            connection.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s", [name]
+            )
         result = client.get("/health")
         assert result.status_code == 200
         assert "not ready" in result.text
