@@ -18,7 +18,6 @@ from kosmos_rag.retrieval.fusion import CandidateList, rank_candidates
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot
 from kosmos_rag.retrieval.vector_cache import VectorBlock
-from kosmos_rag.storage.binary import array
 from kosmos_rag.storage.sql import statement
 
 PREFILTER_SELECTIVITY = 1 / 10
@@ -60,7 +59,7 @@ class DensePlan:
     index_options: Mapping[str, int] | None = None
     """`probes` and `ef_search` of an index scan; None for an exact one, which scores all vectors in question."""
     block: VectorBlock | None = None
-    """Vectors in memory that give the candidates; None where the statement finds them."""
+    """Vectors in memory, which are scored instead of a statement."""
 
 
 def materialise_small_filter(
@@ -150,13 +149,7 @@ def plan_dense(
     if snapshot.space_id is None:
         return None
     if block is not None:
-        return DensePlan(
-            name="exact, in memory",
-            read={"rows": len(block.chunk_ids)},
-            text=statement("dense_by_chunks"),
-            values={},
-            block=block,
-        )
+        return DensePlan(name="exact, in memory", read={"rows": len(block.chunk_ids)}, text="", values={}, block=block)
     if filtered is not None:
         return DensePlan(
             name="exact, by document",
@@ -200,13 +193,6 @@ class DenseSearch:
     cursor: psycopg.Cursor[Any] | None = None
     """Of the statement that was sent."""
 
-    def score(self) -> None:
-        """Score the vectors of the plan that are in memory."""
-        plan, vector = self.plan, self.query.vector
-        if plan is not None and plan.block is not None and vector is not None:
-            nearest = plan.block.nearest(vector, self.query.candidates)
-            self.plan = replace(plan, values={"chunk_ids": array(self.connection, "uuid", nearest)})
-
     def send(self) -> None:
         """Send the statement of the plan.
 
@@ -235,22 +221,24 @@ class DenseSearch:
             self.connection.execute(statement("enable_sort"))
 
     def receive(self) -> CandidateList:
-        """Fetch the rows and rank those above the similarity threshold."""
-        rows = self.cursor.fetchall() if self.cursor else []
-        query, threshold, plan = self.query, self.query.similarity_threshold, self.plan
-        # An index scan may stop early, and chunks of a block may be gone: fewer are returned only if there are no more.
-        expected = 0
-        if plan is not None and plan.block is not None:
-            expected = min(query.candidates, len(plan.block.chunk_ids))
-        elif plan is not None and plan.index_options is not None:
-            expected = query.candidates
-        if plan is not None and len(rows) < expected:
+        """Rank the rows above the similarity threshold.
+
+        They are fetched, or scored in memory.
+        """
+        query, plan = self.query, self.plan
+        rows: Sequence[tuple[uuid.UUID, float]] = self.cursor.fetchall() if self.cursor else []
+        if plan is not None and plan.block is not None and query.vector is not None:
+            nearest = plan.block.nearest(query.vector, query.candidates)
+            rows = sorted(nearest, key=lambda entry: (-entry[1], entry[0].int))[: query.candidates]
+        # An index scan may stop early: fewer are returned only if there are no more.
+        if plan is not None and plan.index_options is not None and len(rows) < query.candidates:
             exact = plan_dense(query, replace(self.snapshot, vector_index=None), None)
             assert exact is not None, "there are vectors"
             name = f"exact scan, for {plan.name} found {len(rows)} only"
             self.plan = plan = replace(exact, name=name, read={**plan.read, **exact.read})
             self.send()
             rows = self.cursor.fetchall() if self.cursor else []
+        threshold = query.similarity_threshold
         similar = [(chunk_id, float(score)) for chunk_id, score in rows if score >= threshold]
         reason = None
         if len(similar) < query.candidates:

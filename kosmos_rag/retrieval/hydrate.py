@@ -20,6 +20,10 @@ _SPARE = 5
 _PLACE = tuple(Occurrence.__dataclass_fields__)
 
 
+class CandidateMissing(Exception):
+    """Row-level security shows no chunk for a candidate."""
+
+
 def hydrate(
     connection: psycopg.Connection,
     scope: Mapping[str, Any],
@@ -44,6 +48,8 @@ def hydrate(
         limit: Passages to return, as far as there are candidates.
         reach: Passages to return if the validity of one of them is limited: those below it may come up.
         fold: Whether copies are one passage.
+
+    Raises CandidateMissing for a candidate that the reader may not read.
     """
     passages: dict[tuple[str, ...], Passage] = {}
     copies: dict[tuple[str, ...], list[Occurrence]] = {}
@@ -54,6 +60,8 @@ def hydrate(
         values = {**scope, "chunk_ids": "{" + ",".join([entry.chunk_id.hex for entry in batch]) + "}"}
         cursor = connection.cursor(row_factory=dict_row).execute(statement("passages"), values)
         rows = {row["chunk_id"]: row for row in cursor.fetchall()}
+        if len(rows) < len(batch):
+            raise CandidateMissing
         for rank, entry in enumerate(batch, start=start + 1):
             row = rows[entry.chunk_id]
             parent = row.pop("parent_start"), row.pop("parent_end")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pgvector import SparseVector
 
 from kosmos_rag.core.text import bm25
+from kosmos_rag.retrieval.collection_postings import CollectionPostings
 from kosmos_rag.retrieval.dense import FilteredSet
 from kosmos_rag.retrieval.fusion import CandidateList, QueryWeights, rank_candidates
 from kosmos_rag.retrieval.postings import CHUNKS, MARGIN, Posting, PostingsCache, PostingsRequest, SegmentScores
@@ -38,15 +39,25 @@ class LexicalSearch:
         snapshot: Snapshot,
         filtered: FilteredSet | None,
         cache: PostingsCache,
+        memory: Mapping[str, CollectionPostings] | None = None,
     ) -> None:
+        """Send what the database is asked for.
+
+        Args:
+            connection: Of the snapshot.
+            query: What is searched for.
+            snapshot: State of the tenant.
+            filtered: The documents that pass the filter, if they are few.
+            cache: Of packed postings.
+            memory: Postings of the chunks that the reader may read, by collection; None to search the database.
+        """
         self._connection = connection
+        self._memory = memory
         self._scope = scope = {**query.scope, "required": snapshot.required}
         self._limit = query.candidates
-        self._terms = snapshot.terms
-        self._chunks = snapshot.chunks
-        collections = [stats for stats in snapshot.collections if stats.weights]
-        total = max((stats.total_weight for stats in snapshot.collections), default=0.0)
-        self._weights = QueryWeights(terms=len(snapshot.terms), total=total)
+        self._snapshot = snapshot
+        # Of those in memory nothing is asked.
+        collections = [stats for stats in snapshot.collections if stats.weights and memory is None]
         self._unindexed_rows = sum(stats.unsegmented_chunks for stats in collections)
         self._scans = [
             _UnindexedScan(
@@ -68,36 +79,70 @@ class LexicalSearch:
             self._filtered = connection.execute(statement("sequences_of_documents"), values)
 
     def receive(self) -> CandidateList:
-        """Fetch what was sent, and rank it."""
-        segments = [_score_segment(stats, request.fetch()) for stats, request in self._requests]
-        if self._filtered is not None:
-            passing = self._filtered.fetchall()
-            for segment in segments:
-                segment.restrict([sequence for collection, sequence in passing if collection == segment.collection])
-        scores, candidates = self._best_visible(segments) if segments else ({}, 0)
-        for scan in self._scans:
-            scores |= scan.best(list(scores.values()))
-        plan = "segments, exact scan of the rest" if self._scans else "segments"
-        reason = None
-        if not self._chunks:
-            reason = "there are no chunks"
-        elif not self._terms:
-            reason = "the question has no term to look up: stop words and signs only"
-        elif len(scores) < self._limit:
-            reason = f"visible chunks with a term of the question: {len(scores)}"
-        return rank_candidates(
-            scores.items(),
-            limit=self._limit,
-            plan=plan if segments else "exact scan",
-            read={
+        """Rank what was sent, or what is in memory."""
+        if self._memory is not None:
+            plan, (scores, read) = "exact, in memory", self._score_memory(self._memory)
+        else:
+            segments = [_score_segment(stats, request.fetch()) for stats, request in self._requests]
+            if self._filtered is not None:
+                passing = self._filtered.fetchall()
+                for segment in segments:
+                    segment.restrict([sequence for collection, sequence in passing if collection == segment.collection])
+            scores, candidates = self._best_visible(segments) if segments else ({}, 0)
+            for scan in self._scans:
+                scores |= scan.best(list(scores.values()))
+            plan = "exact scan"
+            if segments:
+                plan = "segments, exact scan of the rest" if self._scans else "segments"
+            read = {
                 "rows": self._unindexed_rows,
                 "segments": len(segments),
                 "postings": sum(segment.read for segment in segments),
                 "candidates": candidates,
-            },
+            }
+        snapshot, reason = self._snapshot, None
+        if not snapshot.chunks:
+            reason = "there are no chunks"
+        elif not snapshot.terms:
+            reason = "the question has no term to look up: stop words and signs only"
+        elif len(scores) < self._limit:
+            reason = f"visible chunks with a term of the question: {len(scores)}"
+        total = max((stats.total_weight for stats in snapshot.collections), default=0.0)
+        return rank_candidates(
+            scores.items(),
+            limit=self._limit,
+            plan=plan,
+            read=read,
             reason=reason,
-            weights=self._weights,
+            weights=QueryWeights(terms=len(snapshot.terms), total=total),
         )
+
+    def _score_memory(
+        self, postings: Mapping[str, CollectionPostings]
+    ) -> tuple[dict[uuid.UUID, float], dict[str, int]]:
+        """Return the best chunks of postings in memory.
+
+        The second value is how much was read.
+        """
+        found = [(stats, postings[stats.collection]) for stats in self._snapshot.collections if stats.weights]
+        segments = [
+            SegmentScores.of(
+                stats.collection,
+                of_collection.chunks,
+                stats.average,
+                ((weight, of_collection.find(lexeme_id)) for lexeme_id, weight in stats.weights.items()),
+            )
+            for stats, of_collection in found
+        ]
+        scores: dict[uuid.UUID, float] = {}
+        if any(segment.terms for segment in segments):
+            which, offsets = _best(segments, self._limit)
+            for number, (_, of_collection) in enumerate(found):
+                of_this = offsets[which == number]
+                ids = [of_collection.chunk_ids[offset] for offset in of_this.tolist()]
+                scores |= zip(ids, segments[number].exact(of_this).tolist(), strict=True)
+        rows = sum(len(of_collection.chunk_ids) for of_collection in postings.values())
+        return scores, {"rows": rows, "postings": sum(segment.read for segment in segments)}
 
     def _best_visible(self, segments: list[SegmentScores]) -> tuple[dict[uuid.UUID, float], int]:
         """Return the best chunks of the segments that the reader may read.

@@ -5,6 +5,7 @@ embedding space is part of the snapshot, but the query is embedded before it, wi
 If the snapshot names another space, the query is embedded again within the same transaction.
 """
 
+import logging
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -47,7 +48,7 @@ from kosmos_rag.retrieval.fusion import (
     reciprocal_rank_fusion,
     score_fusion,
 )
-from kosmos_rag.retrieval.hydrate import hydrate
+from kosmos_rag.retrieval.hydrate import CandidateMissing, hydrate
 from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.pseudo_relevance import PRF, pseudo_relevance_feedback
 from kosmos_rag.retrieval.query import Query, RetrieverQuery, parse_query
@@ -60,6 +61,8 @@ from kosmos_rag.retrieval.snapshot import Routing, Snapshot, load_snapshot
 from kosmos_rag.retrieval.vector_cache import LEAST_CHUNKS, VectorCache, load_block
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.tenants import TenantRef, live_space
+
+log = logging.getLogger(__name__)
 
 
 class RoutingChanged(Exception):
@@ -84,7 +87,7 @@ class SearchOutcome:
     indexed_search: IndexedSearch | None
     """Of a search that the recall monitor may repeat; None for others."""
     due: RetrieverQuery | None = None
-    """A search whose vectors are worth loading now; None for others."""
+    """A search whose vectors and postings are worth loading now; None for others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -284,28 +287,16 @@ class SearchPipeline:
                 if span.is_recording():
                     genai.record_retrieval(span, query.collection, embedder.name, cached)
                 return SearchOutcome(result=cached, may_explain=may_explain, indexed_search=None)
-            fetched = self._fetch(connection, query, requested, wordings, snapshot, timer)
+            try:
+                fetched = self._fetch(connection, query, requested, wordings, snapshot, resources.vectors, timer)
+            except CandidateMissing:
+                log.error(
+                    "chunks in memory are not those that the reader may read; the database is searched",
+                    extra={"action": "block_refused"},
+                )
+                fetched = self._fetch(connection, query, requested, wordings, snapshot, None, timer)
         timer.record("fetch")
-        # A question that is only a vector has no text to score passages for.
-        stage = self._rerank_stage if query.parsed.text else None
-        reranked = RerankResult(passages=fetched.passages, warning=None, done=True)
-        if stage is not None:
-            reranked = stage.run(query.parsed.text, fetched.passages, timer)
-        applied = (
-            SignalResult(passages=reranked.passages, intent=None, warnings=())
-            if self._signals is None
-            else self._apply_signals(self._signals, query, reranked.passages, timer)
-        )
-        result = build_result(
-            query,
-            requested,
-            expanded,
-            fetched,
-            reranked,
-            applied,
-            timer,
-            fresh=self._settings.rag.retrieval.prefer_current,
-        )
+        result = self._build_result(query, requested, expanded, fetched, timer)
         if key is not None:
             resources.results.put(key, result)
         if span.is_recording():
@@ -321,7 +312,7 @@ class SearchPipeline:
         )
 
     def load_vectors(self, query: RetrieverQuery, pool: ConnectionPool) -> None:
-        """Load the vectors that the reader of a search sees into memory.
+        """Load what the reader of a search may read into memory.
 
         Args:
             query: The search, `due` of its outcome.
@@ -434,15 +425,16 @@ class SearchPipeline:
         requested: int,
         wordings: Sequence[RetrieverQuery],
         snapshot: Snapshot,
+        memory: VectorCache | None,
         timer: StageTimer,
     ) -> FetchedPassages:
         """Run the retrievers, fuse their candidates, and load the best passages."""
-        postings, vectors_in_memory = self._resources.postings, self._resources.vectors
+        postings = self._resources.postings
         limit = max(requested, self._min_loaded)
         reach = max(limit, self._settings.rag.retrieval.top_k)
         # Where later steps reorder, what is below the first hits may come up.
         limit = reach if query.options is not None or ASKS_CURRENT.search(query.parsed.text) else limit
-        lists = run_retrievers(connection, wordings, snapshot, postings, timer, vectors_in_memory)
+        lists = run_retrievers(connection, wordings, snapshot, postings, timer, memory)
         # A text with copies takes more candidates than one.
         fused = None if query.options is not None else 2 * reach
         ranking = self._fuse(connection, query, snapshot, lists, fused, timer)
@@ -453,7 +445,7 @@ class SearchPipeline:
             relaxed = [replace(one, parsed=without) for one in wordings]
             without_phrases = load_snapshot(connection, relaxed[0])
             if without_phrases.required != snapshot.required:
-                lists = run_retrievers(connection, relaxed, without_phrases, postings, timer, vectors_in_memory)
+                lists = run_retrievers(connection, relaxed, without_phrases, postings, timer, memory)
                 others = self._fuse(connection, query, without_phrases, lists, fused, timer)
                 ranking, warning = backfill_phrase_results(ranking, others, query.parsed.operators.phrases)
                 warnings += [warning] if warning else []
@@ -525,6 +517,51 @@ class SearchPipeline:
         timer.record("prf")
         return Ranking(retrievers={**lists, PRF: prf}, fused=fused)
 
+    def _build_result(
+        self, query: Query, requested: int, expanded: ExpandedQuery, fetched: FetchedPassages, timer: StageTimer
+    ) -> SearchResult:
+        """Rerank the passages, apply the signals, and build the result."""
+        # A question that is only a vector has no text to score passages for.
+        stage = self._rerank_stage if query.parsed.text else None
+        reranked = RerankResult(passages=fetched.passages, warning=None, done=True)
+        if stage is not None:
+            reranked = stage.run(query.parsed.text, fetched.passages, timer)
+        applied = (
+            SignalResult(passages=reranked.passages, intent=None, warnings=())
+            if self._signals is None
+            else self._apply_signals(self._signals, query, reranked.passages, timer)
+        )
+        passages = applied.passages
+        dated = any(not VALIDITY_KEYS.isdisjoint(passage.metadata) for passage in passages)
+        if self._settings.rag.retrieval.prefer_current and (dated or ASKS_CURRENT.search(query.parsed.text)):
+            applied = replace(applied, passages=prefer_current(passages, query.parsed.text, _today()))
+        hits = tuple(
+            hit if hit.rank == rank else replace(hit, rank=rank)
+            for rank, hit in enumerate(applied.passages[:requested], start=1)
+        )
+        degraded = (*(["expand"] if expanded.warnings else []), *(["rerank"] if not reranked.done else []))
+        rerank_warnings = [reranked.warning] if reranked.warning else []
+        result = SearchResult(
+            question=query.text,
+            expansion=expanded.expansion,
+            requested=requested,
+            hits=hits,
+            stages=tuple(timer.durations_ms),
+            timings_ms=timer.timings_ms(),
+            retrievers=fetched.retrievers,
+            warnings=(*expanded.warnings, *fetched.warnings, *rerank_warnings, *applied.warnings),
+            degraded_stages=degraded,
+            cached=False,
+            incomplete_reason=_incomplete_reason(fetched, reranked, applied) if len(hits) < requested else None,
+            intent=applied.intent,
+            operators=query.parsed.operators,
+        )
+        if query.options is None:
+            return result
+        # Where a stage left passages out, those that it did not see are no better.
+        rest = fetched.rest if len(applied.passages) == len(fetched.passages) else []
+        return arrange(query.options, result, [*applied.passages, *rest], requested, fetched.vectors)
+
     def _apply_signals(
         self, signals: Signals, query: Query, passages: Sequence[Passage], timer: StageTimer
     ) -> SignalResult:
@@ -537,61 +574,6 @@ class SearchPipeline:
         if self._reorders:
             timer.record("signals")
         return applied
-
-
-def build_result(
-    query: Query,
-    requested: int,
-    expanded: ExpandedQuery,
-    fetched: FetchedPassages,
-    reranked: RerankResult,
-    applied: SignalResult,
-    timer: StageTimer,
-    *,
-    fresh: bool,
-) -> SearchResult:
-    """Build the result of a search from the output of its stages.
-
-    Args:
-        query: The query.
-        requested: Hits requested, with the default resolved.
-        expanded: Output of the expand stage.
-        fetched: Output of the database stages.
-        reranked: Output of the rerank stage.
-        applied: Output of the signals.
-        timer: Timer of the search.
-        fresh: Whether documents that are out of date rank lower, and new ones higher if asked for.
-    """
-    passages = applied.passages
-    dated = any(not VALIDITY_KEYS.isdisjoint(passage.metadata) for passage in passages)
-    if fresh and (dated or ASKS_CURRENT.search(query.parsed.text)):
-        applied = replace(applied, passages=prefer_current(passages, query.parsed.text, _today()))
-    hits = tuple(
-        hit if hit.rank == rank else replace(hit, rank=rank)
-        for rank, hit in enumerate(applied.passages[:requested], start=1)
-    )
-    degraded = (*(["expand"] if expanded.warnings else []), *(["rerank"] if not reranked.done else []))
-    rerank_warnings = [reranked.warning] if reranked.warning else []
-    result = SearchResult(
-        question=query.text,
-        expansion=expanded.expansion,
-        requested=requested,
-        hits=hits,
-        stages=tuple(timer.durations_ms),
-        timings_ms=timer.timings_ms(),
-        retrievers=fetched.retrievers,
-        warnings=(*expanded.warnings, *fetched.warnings, *rerank_warnings, *applied.warnings),
-        degraded_stages=degraded,
-        cached=False,
-        incomplete_reason=_incomplete_reason(fetched, reranked, applied) if len(hits) < requested else None,
-        intent=applied.intent,
-        operators=query.parsed.operators,
-    )
-    if query.options is None:
-        return result
-    # Where a stage left passages out, those that it did not see are no better.
-    rest = fetched.rest if len(applied.passages) == len(fetched.passages) else []
-    return arrange(query.options, result, [*applied.passages, *rest], requested, fetched.vectors)
 
 
 def _incomplete_reason(fetched: FetchedPassages, reranked: RerankResult, applied: SignalResult) -> str:

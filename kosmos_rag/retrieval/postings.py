@@ -24,6 +24,8 @@ Key = tuple[uuid.UUID, int]
 CHUNKS = 0
 MARGIN = 1e-5
 """Upper bound of the relative error of scores in single precision."""
+_FEW_CHUNKS = 10_000
+"""Chunks of a segment up to which all scores are partitioned, which is faster than to gather those of rare terms."""
 _ENTRY_BYTES = 300
 """Memory of an entry without its arrays."""
 
@@ -196,10 +198,13 @@ class SegmentScores:
         return np.flatnonzero(self.scores >= floor) if floor > 0 else np.flatnonzero(self.scores)
 
     def _floor(self, count: int) -> float:
-        """Return a score that `count` chunks with the rarest terms reach.
+        """Return a score that `count` chunks reach.
 
-        0 if fewer do.
+        Of a large segment, chunks with the rarest terms. 0 if fewer do.
         """
+        if len(self.scores) <= _FEW_CHUNKS:
+            at = len(self.scores) - count
+            return float(np.partition(self.scores, at)[at]) if at > 0 else 0.0
         gathered: list[NDArray[np.int32]] = []
         enough = 0
         for posting in sorted((posting for _, posting in self.terms), key=lambda posting: len(posting.offsets)):

@@ -1,6 +1,6 @@
 """Run the retrievers for each wording of a query.
 
-Dense and lexical statements share one round trip.
+They score vectors and postings that are in memory, or send their statements in one round trip.
 """
 
 from collections.abc import Sequence
@@ -37,24 +37,22 @@ def run_retrievers(
         snapshot: State of the tenant, with the terms of the first wording.
         postings: Cache of packed postings.
         timer: Timer of the search.
-        vectors: Cache of vectors; None searches the database alone.
+        vectors: Cache of vectors and postings; None searches the database alone.
     """
     lists: dict[str, CandidateList] = {}
     for number, query in enumerate(wordings, start=1):
         # Terms differ from wording to wording; the rest of the snapshot is the same.
         state = snapshot if number == 1 else load_snapshot(connection, query)
         block = vectors.find(query, state) if vectors is not None and state.chunks >= LEAST_CHUNKS else None
-        filtered = materialise_small_filter(connection, query, state) if query.lexical or block is None else None
+        in_memory = block is not None and not (query.lexical and block.postings is None)
+        filtered = None if in_memory else materialise_small_filter(connection, query, state)
         dense = None
         if query.vector is not None:
-            plan = plan_dense(query, state, filtered, block)
+            plan = plan_dense(query, state, filtered, None if block is None else block.vectors)
             dense = DenseSearch(connection=connection, query=query, snapshot=state, plan=plan)
         timer.record("plan")
         clocks: list[psycopg.Cursor[tuple[datetime]]] = []
-        if dense is not None:
-            if block is not None:
-                dense.score()
-                timer.record(DENSE)
+        if dense is not None and block is None:
             # Both retrievers share a round trip: the server's clock around the dense statement separates their times.
             if query.lexical:
                 clocks.append(connection.execute(statement("server_clock")))
@@ -62,16 +60,20 @@ def run_retrievers(
             if query.lexical:
                 clocks.append(connection.execute(statement("server_clock")))
         candidates: dict[str, CandidateList] = {}
-        if query.lexical:
-            lexical = LexicalSearch(connection, query, state, filtered, postings)
+        known = None if block is None else block.postings
+        lexical = LexicalSearch(connection, query, state, filtered, postings, known) if query.lexical else None
+        # Dense first, as explanations list them. Rows of the database are received after those of the words.
+        if dense is not None and block is not None:
+            candidates[DENSE] = dense.receive()
+            timer.record(DENSE)
+        if lexical is not None:
             if clocks:
                 begin, end = (clock.fetchall()[0][0] for clock in clocks)
                 # The clock of a server may be set between the two readings.
                 timer.record(DENSE, max(0.0, (end - begin).total_seconds()))
             candidates[LEXICAL] = lexical.receive()
             timer.record(LEXICAL)
-        if dense is not None:
-            # Dense first, as explanations list them.
+        if dense is not None and block is None:
             candidates = {DENSE: dense.receive(), **candidates}
             timer.record(DENSE)
         lists |= {name if number == 1 else f"{name} {number}": entry for name, entry in candidates.items()}

@@ -273,7 +273,7 @@ class IndexSettings(Section):
     postings_cache_mb: Count = Field(default=64, description="Cache of packed postings of a process, in megabytes.")
     vector_cache_mb: Amount = Field(
         default=256,
-        description="Cache of vectors of a process, in megabytes, which are scored in memory; 0 keeps none.",
+        description="Cache of vectors and postings of a process, in megabytes, scored in memory; 0 keeps none.",
     )
 
 

@@ -265,17 +265,24 @@ SELECT e.chunk_id, halfvec_send(e.embedding)
               ) IS TRUE) IS TRUE)
  LIMIT %(limit)s
 
--- name: dense_by_chunks
--- Vectors of some chunks, reached by key, as in dense_by_documents.
-SELECT e.chunk_id, -(e.embedding <#> %(vector)s) AS score
-  FROM unnest(%(chunk_ids)b::uuid[]) AS u (id)
- CROSS JOIN LATERAL (
-       SELECT n.chunk_id, n.embedding
-         FROM kosmos.embeddings n
-        WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = u.id AND n.space_id IS NOT DISTINCT FROM %(space_id)s
-       OFFSET 0) e
- ORDER BY score DESC, e.chunk_id
- LIMIT %(depth)s
+-- name: visible_sequences
+-- All chunks that this reader may read and that pass the filter, by collection: their postings are kept in memory.
+SELECT c.collection, c.sequence, c.id
+  FROM kosmos.chunks c
+ WHERE c.tenant_id = %(tenant_id)s
+   AND (%(collection)s::text IS NULL OR c.collection = %(collection)s)
+   AND (NOT %(filtered)s OR EXISTS (
+       SELECT
+         FROM kosmos.documents d
+        WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id
+          AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                             %(folders)s)
+       ) IS TRUE)
+
+-- name: unsegmented_terms
+SELECT l.sequence, l.length, l.pivot, sparsevec_send(l.terms) AS terms
+  FROM kosmos.unsegmented_terms l
+ WHERE l.tenant_id = %(tenant_id)s AND l.collection = %(collection)s
 
 -- name: set_vector_search
 SELECT kosmos.set_vector_search(%(probes)s, %(ef_search)s)

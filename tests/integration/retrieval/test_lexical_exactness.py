@@ -29,6 +29,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.text.analysis import index_text, query_text
 from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.retrieval import pipeline, retrievers, vector_cache
 from kosmos_rag.storage.tenants import tenant
 
 LANGUAGES = {"prose": "english", "code": "simple"}
@@ -132,9 +133,10 @@ _NAMES = ("a.txt", "b.txt", "c.txt", "d.txt", "e.txt", "f.txt")
 class Corpora(RuleBasedStateMachine):
     """Two collections of a tenant that change in every way there is; after each step the answers are the oracle's."""
 
-    def __init__(self, engines: Sequence[Engine], admin: psycopg.Connection) -> None:
+    def __init__(self, engines: Sequence[Engine], admin: psycopg.Connection, *, in_memory: bool) -> None:
         super().__init__()
         self._engines = engines
+        self._in_memory = in_memory
         self._admin = admin
         self._tenant = f"t{uuid.uuid4().hex}"
         self._stored: dict[tuple[str, str], list[str]] = {}
@@ -183,8 +185,14 @@ class Corpora(RuleBasedStateMachine):
             question = " ".join(self._dice.sample([EVERYWHERE, *WORDS], self._dice.randint(1, 4)))
             collection = self._dice.choice([None, *LANGUAGES])
             for engine in self._engines[:2]:  # each keeps postings of its own
-                found = engine.tenant(self._tenant, collection=collection).search(question, k)
+                scope = engine.tenant(self._tenant, collection=collection)
+                if self._in_memory:
+                    scope.search("load")
+                    assert scope._parts.background.drain(10)
+                found = scope.search(question, k)
                 expected = oracle.best(question, k, collection)
+                if self._in_memory and expected:
+                    assert found.retrievers["lexical"].plan == "exact, in memory"
                 assert [hit.chunk_id for hit in found.hits] == [key for key, _ in expected]
                 scores = [hit.lexical_score for hit in found.hits]
                 assert scores == pytest.approx([score for _, score in expected], rel=1e-9)
@@ -200,14 +208,25 @@ class Corpora(RuleBasedStateMachine):
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("worlds", [pytest.param(4, id="quick"), pytest.param(20, marks=pytest.mark.slow, id="long")])
-def test_answers__are_the_oracles_after_every_step(settings: Settings, database: DatabaseSettings, worlds: int) -> None:
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_answers__are_the_oracles_after_every_step(
+    settings: Settings,
+    database: DatabaseSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    worlds: int,
+    *,
+    in_memory: bool,
+) -> None:
+    for module in (retrievers, pipeline):
+        monkeypatch.setattr(module, "LEAST_CHUNKS", 1 if in_memory else 1_000)
+    monkeypatch.setattr(vector_cache, "MISSES", 1)
     with ExitStack() as stack:
         engines = [
             stack.enter_context(Engine(_changed(settings, tail=tail), embedder=_embedder())) for tail in (1, 3, 8)
         ]
         admin = stack.enter_context(psycopg.connect(database.admin_url or "", autocommit=True))
         run_state_machine_as_test(
-            cast("type[RuleBasedStateMachine]", partial(Corpora, engines, admin)),
+            cast("type[RuleBasedStateMachine]", partial(Corpora, engines, admin, in_memory=in_memory)),
             settings=hypothesis_settings(
                 max_examples=worlds,
                 stateful_step_count=14,

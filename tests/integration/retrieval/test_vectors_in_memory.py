@@ -6,9 +6,13 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+import psycopg
 import pytest
+from pgvector import HalfVector
+from pgvector.psycopg import register_vector
 
 from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, Tenant
+from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.retrieval import pipeline, retrievers, vector_cache
@@ -108,8 +112,10 @@ def test_readers_of_the_same_lists__share_vectors(engines: tuple[Engine, Engine]
     assert engines[0].tenant(tenant_name, principals=("dan",)).search(QUESTIONS[0]).hits == ()
 
 
-def test_block__gives_no_chunk_that_row_level_security_hides(engines: tuple[Engine, Engine], tenant_name: str) -> None:
-    """The ids of a block are candidates: what a reader may not read, or what is gone, is not returned."""
+def test_block__gives_no_chunk_that_row_level_security_hides(
+    engines: tuple[Engine, Engine], tenant_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The ids of a block are candidates: where a reader may not read one, the database is searched."""
     engines[0].tenant(tenant_name).ingest([_document(number, (("ann",), ("ben",))[number % 2]) for number in range(60)])
     _require_equal(engines, tenant_name, "ann")
     _require_equal(engines, tenant_name, "ben")
@@ -120,6 +126,7 @@ def test_block__gives_no_chunk_that_row_level_security_hides(engines: tuple[Engi
         found = engines[0].tenant(tenant_name, principals=(name,)).search(QUESTIONS[0])
         assert {int(hit.source[1:]) % 2 for hit in found.hits} == {parity}
         assert len(found.hits) == 5
+    assert [record.action for record in caplog.records] == ["block_refused"] * 2  # type: ignore[attr-defined]
 
 
 def test_required_words__are_searched_in_the_database(engines: tuple[Engine, Engine], tenant_name: str) -> None:
@@ -184,26 +191,41 @@ def test_nearest__are_the_largest_inner_products() -> None:
     block = vector_cache.VectorBlock(chunk_ids=ids, vectors=vectors)
     query = vectors[3].astype(np.float16)
     best = np.argsort(vectors @ query.astype(np.float32))[::-1]
-    assert {each.int for each in block.nearest(query, 10)} == set(best[:10].tolist())
-    assert set(block.nearest(query, 500)) == set(ids)
+    assert {each.int for each, _ in block.nearest(query, 10)} == set(best[:10].tolist())
+    assert {each for each, _ in block.nearest(query, 500)} == set(ids)
 
 
 def test_nearest__are_with_what_is_equal_to_the_last() -> None:
     vectors = np.repeat(np.array([[1.0], [0.5], [0.1]], dtype=np.float32), [3, 8, 400], axis=0)
     ids = [UUID(int=number) for number in range(len(vectors))]
     block = vector_cache.VectorBlock(chunk_ids=ids, vectors=vectors)
-    assert {each.int for each in block.nearest(np.ones(1, dtype=np.float16), 5)} == set(range(11))
-    found = {each.int for each in block.nearest(np.ones(1, dtype=np.float16), 12)}
-    assert found > set(range(11))
-    assert len(found) == 120
+    assert {each.int for each, _ in block.nearest(np.ones(1, dtype=np.float16), 5)} == set(range(11))
+    assert {each.int for each, _ in block.nearest(np.ones(1, dtype=np.float16), 12)} == set(range(411))
+
+
+@pytest.mark.parametrize("dimensions", [8, 16, 384, 768])
+def test_inner_products__are_those_of_the_server(database: DatabaseSettings, dimensions: int) -> None:
+    vectors = np.random.default_rng(dimensions).normal(size=(200, dimensions))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+    with psycopg.connect(database.admin_url or "") as connection:
+        register_vector(connection)
+        expected = [
+            connection.execute("SELECT -(%s::halfvec <#> %s::halfvec)", (HalfVector(row), HalfVector(vectors[0])))
+            for row in vectors
+        ]
+        products = [cursor.fetchall()[0][0] for cursor in expected]
+    single = vectors.astype(np.float32)
+    assert vector_cache.inner_products(single, single[0]).tolist() == products
 
 
 def test_cache__keeps_to_its_limit() -> None:
     vectors = np.ones((10, 100), dtype=np.float32)
-    block = vector_cache.VectorBlock(chunk_ids=[UUID(int=n) for n in range(10)], vectors=vectors)
+    ids = [UUID(int=n) for n in range(10)]
+    block = vector_cache.Block(vectors=vector_cache.VectorBlock(chunk_ids=ids, vectors=vectors), postings=None)
     cache = vector_cache.VectorCache(3 * block.bytes)
     for key in "abcd":
         cache.put(key, block)
     assert list(cache._blocks) == ["b", "c", "d"]
-    cache.put("large", vector_cache.VectorBlock(chunk_ids=[], vectors=np.ones((20, 100), dtype=np.float32)))
+    large = vector_cache.VectorBlock(chunk_ids=[], vectors=np.ones((20, 100), dtype=np.float32))
+    cache.put("large", vector_cache.Block(vectors=large, postings=None))
     assert list(cache._blocks) == ["b", "c", "d"]

@@ -1,0 +1,163 @@
+"""Postings of a collection in the memory of the process.
+
+They come from packed segments and unsegmented chunks, without the chunks that the reader may not read.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from kosmos_rag.core.text import bm25
+from kosmos_rag.retrieval.postings import Posting
+from kosmos_rag.retrieval.snapshot import CollectionStats, Snapshot
+from kosmos_rag.storage.binary import MAX_FREQUENCY, sparse_entries, unpack_frequencies, unpack_numbers
+from kosmos_rag.storage.sql import statement
+
+_BATCH = 5_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CollectionPostings:
+    """Postings by lexeme: those of one lexeme follow each other."""
+
+    chunk_ids: Sequence[UUID]
+    """By offset."""
+    chunks: Posting
+    """Sequence numbers and lengths by offset."""
+    lexeme_ids: NDArray[np.int64]
+    """Ascending."""
+    starts: NDArray[np.intp]
+    """Where the postings of each lexeme begin, and where the last ones end."""
+    offsets: NDArray[np.int32]
+    """Ascending for each lexeme."""
+    frequencies: NDArray[np.uint8]
+
+    @property
+    def bytes(self) -> int:
+        """Approximate memory, without the ids."""
+        arrays = (self.lexeme_ids, self.starts, self.offsets, self.frequencies)
+        return self.chunks.bytes + sum(array.nbytes for array in arrays)
+
+    def find(self, lexeme_id: int) -> Posting:
+        """Return the posting of a lexeme, which may be empty."""
+        at = int(np.searchsorted(self.lexeme_ids, lexeme_id))
+        found = at < len(self.lexeme_ids) and self.lexeme_ids[at] == lexeme_id
+        start, end = (self.starts[at], self.starts[at + 1]) if found else (0, 0)
+        return Posting(offsets=self.offsets[start:end], frequencies=self.frequencies[start:end])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Entries:
+    """Term frequencies of chunks: parallel arrays."""
+
+    lexeme_ids: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    """Negative for a chunk that is not seen."""
+    frequencies: NDArray[np.uint8]
+
+
+def read_postings(
+    connection: psycopg.Connection, scope: Mapping[str, Any], snapshot: Snapshot
+) -> dict[str, CollectionPostings]:
+    """Read the postings of each collection that the reader sees.
+
+    Args:
+        connection: In the transaction of the snapshot.
+        scope: Bound values of the query: tenant, collection and filter.
+        snapshot: State of the tenant.
+    """
+    visible: dict[str, list[tuple[int, UUID]]] = {stats.collection: [] for stats in snapshot.collections}
+    cursor = connection.cursor(binary=True).execute(statement("visible_sequences"), scope)
+    while rows := cursor.fetchmany(_BATCH):
+        for collection, sequence, chunk_id in rows:
+            visible[collection].append((sequence, chunk_id))
+    return {
+        stats.collection: _read_collection(connection, scope, stats, sorted(visible[stats.collection]))
+        for stats in snapshot.collections
+    }
+
+
+def _read_collection(
+    connection: psycopg.Connection, scope: Mapping[str, Any], stats: CollectionStats, visible: list[tuple[int, UUID]]
+) -> CollectionPostings:
+    sequences = np.array([sequence for sequence, _ in visible], dtype=np.int32)
+    lengths = np.zeros(len(visible), dtype=np.int32)
+    values = {**scope, "collection": stats.collection, "ids": [segment.id for segment in stats.segments]}
+    offsets_of_segment: dict[UUID, NDArray[np.int64]] = {}
+    cursor = connection.cursor(binary=True).execute(statement("chunks_of_segments"), values)
+    for index_id, packed_sequences, packed_lengths in cursor.fetchall():
+        offsets_of_segment[index_id] = offsets = _offsets(sequences, unpack_numbers(packed_sequences))
+        lengths[offsets[offsets >= 0]] = unpack_numbers(packed_lengths)[offsets >= 0]
+    entries = []
+    cursor = connection.cursor(binary=True).execute(statement("postings_of_segments"), values)
+    while rows := cursor.fetchmany(_BATCH):
+        entries.append(_unpack(rows, offsets_of_segment))
+    cursor = connection.cursor(binary=True).execute(statement("unsegmented_terms"), values)
+    while rows := cursor.fetchmany(_BATCH):
+        offsets = _offsets(sequences, np.array([row[0] for row in rows]))
+        of_row = np.array([row[1] for row in rows], dtype=np.int32)
+        lengths[offsets[offsets >= 0]] = of_row[offsets >= 0]
+        entries.append(_recover(rows, offsets))
+    return _build([chunk_id for _, chunk_id in visible], Posting(offsets=sequences, frequencies=lengths), entries)
+
+
+def _offsets(sequences: NDArray[np.int32], of_chunks: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return the offset of each chunk among the visible ones.
+
+    -1 for a hidden or deleted chunk.
+    """
+    if not len(sequences):
+        return np.full(len(of_chunks), -1)
+    at = np.minimum(np.searchsorted(sequences, of_chunks), len(sequences) - 1)
+    return np.where(sequences[at] == of_chunks, at, -1)
+
+
+def _unpack(rows: Sequence[tuple[Any, ...]], offsets_of_segment: Mapping[UUID, NDArray[np.int64]]) -> _Entries:
+    """Return the postings of rows with lexeme, segment, offsets and frequencies."""
+    counts = [len(row[3]) for row in rows]
+    offsets = [offsets_of_segment[row[1]][unpack_numbers(row[2])] for row in rows]
+    return _Entries(
+        lexeme_ids=np.repeat(np.array([row[0] for row in rows], dtype=np.int64), counts),
+        offsets=np.concatenate(offsets),
+        frequencies=unpack_frequencies(b"".join([row[3] for row in rows])),
+    )
+
+
+def _recover(rows: Sequence[tuple[Any, ...]], offsets: NDArray[np.int64]) -> _Entries:
+    """Return the term frequencies of unsegmented chunks, from their stored weights."""
+    stored = sparse_entries([row[3] for row in rows])
+    lengths = np.array([row[1] for row in rows], dtype=np.float64)
+    pivots = np.array([row[2] for row in rows], dtype=np.float64)
+    norms = bm25.norms(lengths, pivots, bm25.STORED_B)[stored.rows]
+    frequencies = np.minimum(bm25.frequencies(stored.values, norms), MAX_FREQUENCY)
+    return _Entries(
+        lexeme_ids=stored.lexeme_ids, offsets=offsets[stored.rows], frequencies=frequencies.astype(np.uint8)
+    )
+
+
+def _build(chunk_ids: Sequence[UUID], chunks: Posting, entries: Iterable[_Entries]) -> CollectionPostings:
+    none = _Entries(
+        lexeme_ids=np.empty(0, dtype=np.int64),
+        offsets=np.empty(0, dtype=np.int64),
+        frequencies=np.empty(0, dtype=np.uint8),
+    )
+    parts = [none, *entries]
+    offsets = np.concatenate([part.offsets for part in parts])
+    seen = offsets >= 0
+    offsets = offsets[seen]
+    lexeme_ids = np.concatenate([part.lexeme_ids for part in parts])[seen]
+    order = np.argsort(lexeme_ids * len(chunk_ids) + offsets, kind="stable")
+    distinct, starts = np.unique(lexeme_ids[order], return_index=True)
+    return CollectionPostings(
+        chunk_ids=chunk_ids,
+        chunks=chunks,
+        lexeme_ids=distinct,
+        starts=np.append(starts, len(order)),
+        offsets=offsets[order].astype(np.int32),
+        frequencies=np.concatenate([part.frequencies for part in parts])[seen][order],
+    )
