@@ -366,7 +366,7 @@ def test_commands_that_need_no_model__start_without_torch() -> None:
         "sys.argv = ['kosmos-rag', 'config', 'show']\n"
         "from kosmos_rag.apps.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'torch', 'sentence_transformers', 'sqlalchemy', 'pypdfium2', 'docx'}\n"
+        "heavy = {'torch', 'sentence_transformers', 'sqlalchemy', 'pypdfium2', 'docx', 'numpy', 'psycopg'}\n"
         "assert not heavy & sys.modules.keys()\n"
     )
     before = _cpu_s()

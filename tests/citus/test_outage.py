@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.citus_cluster import LocalCluster, Node
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.cli.doctor import diagnose
+from kosmos_rag.apps.cli.diagnosis import diagnose
 from kosmos_rag.apps.worker.cluster import ClusterWatch
 from kosmos_rag.apps.worker.metrics import WorkerMetrics
 from kosmos_rag.apps.worker.supervisor import Supervisor

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.cli.doctor import diagnose
+from kosmos_rag.apps.cli.diagnosis import diagnose
 from kosmos_rag.apps.worker.handlers.maintenance import count_orphans
 from kosmos_rag.apps.worker.supervisor import Supervisor
 from kosmos_rag.core.config import DatabaseSettings
