@@ -124,6 +124,7 @@ bench-schema: $(STAMP)
 	$(BIN)/python -m benchmarks.schema.values $(if $(DATA),--data $(DATA))
 
 bench-schema-full: bench-schema
+	$(BIN)/python -m benchmarks.schema.databases $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.schema.tuning $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.schema.example --columns 50000
 	$(BIN)/python -m benchmarks.schema.curve $(if $(DATA),--data $(DATA))

@@ -111,7 +111,7 @@ def _several_rows(schema: DatabaseSchema, table: TableSchema, used: set[str]) ->
     yield Ambiguity(
         kind="aggregate_or_latest",
         about=tuple(f"{table.full_name}.{name}" for name in measures),
-        text=f"There may be several rows of {table.full_name} for one {_parents(several)}: aggregate "
+        text=f"There may be several rows of {table.full_name} for one row of {_parents(several)}: aggregate "
         f"{', '.join(measures)}, or take the latest row by {moment.name}.",
     )
 

@@ -37,6 +37,7 @@ TABLES = {
     "reranker.server": r" +500 +50 +1 +100% +\d+",
     "scale": r"lexical +kosmos +50 % +\S.* +500 +[\d.]+",
     "schema.curve": r"10 tables, budget 900: \d+ tokens on average, recall [\d.]+",
+    "schema.databases": r"\d+ questions  database_first [\d.]+",
     "schema.example": r"all +\d+ questions  model [\d.]+  model and column [\d.]+",
     "schema.values": r"exact [\d.]+  one typo [\d.]+",
     "schema.joins": r"all +\d+ questions  needed tables [\d.]+",

@@ -46,7 +46,7 @@ def _mentions_name(query: QueryContext, passage: Passage, key: str) -> bool:
 def _target_column(passage: Passage) -> tuple[str, str]:
     """Return table and column that a document is about.
 
-    Empty names if there is none.     A recipe is about the first of its columns, the one that it returns.
+    Empty names if there is none. A recipe is about the first of its columns, the one that it returns.
     """
     if _kind(passage) == _RECIPE:
         table, _, column = next(iter(passage.metadata.get("columns", ())), "").rpartition(".")

@@ -48,5 +48,7 @@ def test_aggregate_or_latest__is_open_where_a_parent_has_several_measured_rows()
     )  # fmt: skip
     schema = database(parent, readings, one_each)
     assert _found(schema, ["reading"], "reading.value")["aggregate_or_latest"] == ("reading.value",)
+    (note,) = find_ambiguities(schema, ["reading"], [("reading", "value")], JoinGraph(schema).plans(["reading"]))
+    assert note.text.startswith("There may be several rows of reading for one row of sensor: aggregate value")
     assert _found(schema, ["reading"], "reading.taken") == {}
     assert _found(schema, ["total"], "total.value") == {}
