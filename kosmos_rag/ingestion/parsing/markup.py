@@ -4,12 +4,13 @@ Every line is unchanged; headings are those of the markup.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from kosmos_rag.core.types import Heading, ParsedDocument
+from kosmos_rag.core.types import Heading, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean_title, offset_lines
 from kosmos_rag.ingestion.parsing.decode import decode
+from kosmos_rag.ingestion.parsing.markup_tables import Lines, asciidoc_tables, org_tables, rst_tables
 
 # docutils, "Sections": a line of one punctuation character below the title, and the same above it or none.
 _RST_ADORNMENT = re.compile(r"([!-/:-@[-`{-~])\1*[ \t]*$")
@@ -57,6 +58,7 @@ def parse_markup(data: bytes, *, media_type: str) -> ParsedDocument:
         media_type=media_type,
         title=title or next((heading.title for heading in headings if heading.level == 1), None),
         headings=tuple(headings),
+        tables=tuple(_TABLES[media_type](list(offset_lines(text)))) if media_type in _TABLES else (),
     )
 
 
@@ -146,4 +148,9 @@ _GRAMMARS: Mapping[str, Callable[[str], _Found]] = {
     media_types.ASCIIDOC: _asciidoc,
     media_types.ORG: _org,
     media_types.TEX: _tex,
+}
+_TABLES: Mapping[str, Callable[[Lines], Iterator[TableSpan]]] = {
+    media_types.RST: rst_tables,
+    media_types.ASCIIDOC: asciidoc_tables,
+    media_types.ORG: org_tables,
 }

@@ -131,3 +131,69 @@ def test_parse_markup__headings_title_and_lines(
 )
 def test_parse_markup__what_is_no_heading(source: str, text: str) -> None:
     assert parse_named(source, text).headings == ()
+
+
+SIMPLE = """\
+===== =====
+Plan  Seats
+      of it
+===== =====
+Basic    15
+===== =====
+"""
+GRID = """\
++-------+-------+
+| Plan  | Seats |
++=======+=======+
+| Basic | 15    |
++-------+-------+
+"""
+BLOCK = """\
+|===
+|Plan |Seats
+
+|Basic |15
+|===
+"""
+RULED = """\
+| Plan  | Seats |
+|-------+-------|
+| Basic |    15 |
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "table", "names", "body"),
+    [
+        ("a.rst", SIMPLE, "Plan | Seats of it", "Basic    15\n===== ====="),
+        ("a.rst", GRID, "Plan | Seats", "| Basic | 15    |\n+-------+-------+"),
+        ("a.adoc", BLOCK, "Plan | Seats", "\n|Basic |15\n|==="),
+        ("a.org", RULED, "Plan | Seats", "| Basic |    15 |"),
+    ],
+)
+def test_parse_markup__tables(source: str, table: str, names: str, body: str) -> None:
+    parsed = parse_named(source, f"Words.\n\n{table}\nMore words.\n")
+    [span] = parsed.tables
+    assert span.context == (names,)
+    assert parsed.text[span.start : span.end] == table.rstrip("\n")
+    assert parsed.text[span.body : span.end] == body
+
+
+@pytest.mark.parametrize(
+    ("source", "table"),
+    [
+        ("a.rst", "==== ====\n1    2\n==== ===="),
+        ("a.rst", "+---+---+\n| 1 | 2 |\n+---+---+"),
+        ("a.adoc", "|===\n|1 |2\n|==="),
+    ],
+)
+def test_parse_markup__tables_without_a_header(source: str, table: str) -> None:
+    [span] = parse_named(source, f"Words.\n\n{table}\n\nMore\n").tables
+    assert (span.context, span.end - span.start) == ((), len(table))
+
+
+@pytest.mark.parametrize("text", ["==== ====\nwords that go on\n", "|===\n|a |b\n", "+---+\n", "=== ==\nx\n== ===\n"])
+def test_parse_markup__no_tables(text: str) -> None:
+    assert not [
+        table for name in ("a.rst", "a.adoc", "a.org") for table in parse_named(name, text).tables if table.context
+    ]
