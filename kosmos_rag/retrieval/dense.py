@@ -228,8 +228,9 @@ class DenseSearch:
         query, plan = self.query, self.plan
         rows: Sequence[tuple[uuid.UUID, float]] = self.cursor.fetchall() if self.cursor else []
         if plan is not None and plan.block is not None and query.vector is not None:
-            nearest = plan.block.nearest(query.vector, query.candidates)
-            rows = sorted(nearest, key=lambda entry: (-entry[1], entry[0].int))[: query.candidates]
+            rows = plan.block.nearest(query.vector, query.candidates)
+            if len(rows) > query.candidates:
+                rows = sorted(rows, key=lambda row: (-row[1], row[0].int))[: query.candidates]
         # An index scan may stop early: fewer are returned only if there are no more.
         if plan is not None and plan.index_options is not None and len(rows) < query.candidates:
             exact = plan_dense(query, replace(self.snapshot, vector_index=None), None)

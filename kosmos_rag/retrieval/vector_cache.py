@@ -22,8 +22,8 @@ from kosmos_rag.retrieval.snapshot import Snapshot, load_snapshot
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 
-LEAST_CHUNKS = 1_000
-"""The server scans fewer about as fast."""
+LEAST_CHUNKS = 200
+"""Smaller tenants keep to the short path of docs/architecture.md."""
 MISSES = 20
 """Searches of one state before its vectors are loaded. To load a vector costs about as much as to scan it 25 times."""
 MISSES_OF_FILTER = 100
@@ -59,7 +59,7 @@ class VectorBlock:
     def nearest(self, vector: NDArray[np.floating], count: int) -> list[tuple[UUID, float]]:
         """Return the chunks with the largest inner products, with these.
 
-        They are in any order, and those about equal to the last are included.
+        They are in any order, and those equal to the last are included.
 
         Args:
             vector: Embedding of the query; it is rounded as the server rounds it.
@@ -73,8 +73,14 @@ class VectorBlock:
             found = np.flatnonzero(scores >= np.partition(scores, -count)[-count] - MARGIN)
         # Many chunks may be equal to the last.
         for start in range(0, len(found), _BATCH):
-            scores[found[start : start + _BATCH]] = inner_products(self.vectors[found[start : start + _BATCH]], query)
-        return [(self.chunk_ids[index], float(scores[index])) for index in found.tolist()]
+            batch = found[start : start + _BATCH]
+            scores[batch] = inner_products(self.vectors[batch], query)
+        exact = scores[found]
+        if count < len(found):
+            best = exact >= np.partition(exact, -count)[-count]
+            found, exact = found[best], exact[best]
+        ids = [self.chunk_ids[index] for index in found.tolist()]
+        return list(zip(ids, exact.tolist(), strict=True))
 
 
 def inner_products(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
