@@ -7,7 +7,7 @@ of Lucene's TopTermsBlendedFreqScoringRewrite: a rare close term is not preferre
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -66,13 +66,13 @@ def replace_absent_words(
     if not words:
         return list(rows), ()
     # The variants of a word are analysed only if no chunk has the word: there are hundreds.
-    analysed = _analyse(connection, query, [(word, word) for word in words])
+    analysed = _analyse(connection, query, {word: word for word in words})
     present = {word for _, word, _, _, lexeme_id, _ in analysed if lexeme_id is not None}
     # The lexemes of a word in each collection: one for each language. In the order of the rows, as the warnings are.
     lexemes = dict.fromkeys(
         (collection, word, lexeme) for collection, word, lexeme, *_ in analysed if word not in present
     )
-    edits = [(word, edit) for word in words if word not in present for edit in dict.fromkeys(_edits(word))]
+    edits = {word: " ".join(dict.fromkeys(_edits(word))) for word in words if word not in present}
     close = [
         _CloseTerm(
             collection=collection,
@@ -92,18 +92,24 @@ def replace_absent_words(
 
 
 def _analyse(
-    connection: psycopg.Connection, query: RetrieverQuery, variants: Sequence[tuple[str, str]]
+    connection: psycopg.Connection, query: RetrieverQuery, variants: Mapping[str, str]
 ) -> list[tuple[str, str, str, str, int | None, int | None]]:
     """Return collection, word, lexeme, variant, id and chunks of variants of words.
 
     Without id and chunks where no chunk contains the lexeme; then only the word itself has a row.
+
+    Args:
+        connection: In the transaction of the snapshot.
+        query: The query.
+        variants: The variants of each word, with spaces between them.
     """
+    variants = {word: of_word for word, of_word in variants.items() if of_word}
     if not variants:
         return []
     values = {
         **query.scope,
-        "words": array(connection, "text", [word for word, _ in variants]),
-        "variants": array(connection, "text", [variant for _, variant in variants]),
+        "words": array(connection, "text", list(variants)),
+        "variants": array(connection, "text", list(variants.values())),
     }
     return connection.execute(statement("close_terms"), values).fetchall()
 
@@ -136,13 +142,18 @@ def _far_terms(
 ) -> list[_CloseTerm]:
     """Return lexemes at distance two, and continuations of absent ones."""
     terms: list[_CloseTerm] = []
+    lookups = []
     for collection, word, lexeme in absent:
         if len(lexeme) < _MIN_LENGTH:
             continue
         two_edits = len(word) >= _MIN_LENGTH_TWO_EDITS and word.isalpha()
         prefix = lexeme[:_SHARED_PREFIX] if two_edits else lexeme
         values = {**query.scope, "collection": collection, "prefix": prefix, "above": f"{prefix}\U0010ffff"}
-        for other, lexeme_id, chunks in connection.execute(statement("lexemes_by_prefix"), values).fetchall():
+        # All are sent before the first result is fetched: the pipeline makes them one round trip.
+        cursor = connection.execute(statement("lexemes_by_prefix"), values)
+        lookups.append((collection, word, lexeme, two_edits, cursor))
+    for collection, word, lexeme, two_edits, cursor in lookups:
+        for other, lexeme_id, chunks in cursor.fetchall():
             if other.startswith(lexeme) or (two_edits and _is_two_edits_away(lexeme, other)):
                 terms.append(
                     _CloseTerm(

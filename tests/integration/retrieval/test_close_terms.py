@@ -96,6 +96,22 @@ def test_hidden_chunks__neither_keep_close_terms_away_nor_give_them(lexical: Eng
     assert _sources(lexical.tenant(tenant_name, principals=(EVERYONE, "user:ann")).search("pasword", 1)) == ["password"]
 
 
+def test_edits__have_accents_where_a_base_letter_is() -> None:
+    assert {"café", "cäfe"} <= set(single_edits("cafe"))
+    assert "cafeé" not in set(single_edits("cafe"))
+    assert "überrall" in set(single_edits("überall"))
+    assert "überéall" in set(single_edits("überall")), "a word with accents may lack one"
+
+
+def test_close_terms__are_shown_as_variants_of_the_word(lexical: Engine, tenant_name: str) -> None:
+    scope = lexical.tenant(tenant_name)
+    scope.ingest([SourceDocument(source="deploy", data=b"Deployments are described here, and the budget too.")])
+    assert scope.search("deploymetns of the budgit", 1).warnings == (
+        "no chunk contains 'budgit'; chunks with 'budget' were searched",
+        "no chunk contains 'deploymetns'; chunks with 'deployments' were searched",
+    )
+
+
 def test_edits__are_at_distance_one() -> None:
     dice = random.Random(1)
     for word in ("churn", "ab", "überall", "пароль"):
