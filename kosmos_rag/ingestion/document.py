@@ -27,6 +27,7 @@ from kosmos_rag.core.types import (
 from kosmos_rag.core.types.files import file_of
 from kosmos_rag.ingestion.acl import apply_access_policy
 from kosmos_rag.ingestion.chunking import build_chunker
+from kosmos_rag.ingestion.definitions import defined_terms
 from kosmos_rag.ingestion.parsing import OutputLimits, is_small_text, media_types, parse
 from kosmos_rag.ingestion.parsing.headings import plain_headings
 from kosmos_rag.ingestion.parsing.ocr import require_ocr
@@ -41,8 +42,10 @@ HEADER_TOKENS = 48
 
 _TITLE_WEIGHT = 2
 """Weight of the title in BM25F, where that of section and text is 1."""
+_DEFINED_WEIGHT = 2
+"""Weight of the terms that a chunk defines. They are in its text too."""
 _MAX_FIELD = 500
-"""Characters of a title and of a section that are analysed: each chunk of the document repeats them."""
+"""Characters of a title, a section and defined terms that are analysed in addition to the text."""
 
 
 _CODE = frozenset(
@@ -73,7 +76,7 @@ class ChunkedDocument:
     embedded: Sequence[str]
     """Text of each chunk that is embedded: title, section, text."""
     analysed: Sequence[str]
-    """Text of each chunk whose words are indexed: the title twice, section, text."""
+    """Text of each chunk whose words are indexed: the title twice, section, defined terms twice, text."""
     etag: str | None = None
     """Version of the document at its source, where the source has one."""
     truncated_tokens: int = 0
@@ -324,7 +327,14 @@ class ChunkText:
         """
         section = " | ".join(dict.fromkeys(name for name in self.section if name != self._title))
         table = (part for part in self._table if part not in self.text)
-        fields = [*[self._title[:_MAX_FIELD]] * _TITLE_WEIGHT, section[:_MAX_FIELD], *table, self.text]
+        defined = "\n".join(defined_terms(self.text))[:_MAX_FIELD]
+        fields = [
+            *[self._title[:_MAX_FIELD]] * _TITLE_WEIGHT,
+            section[:_MAX_FIELD],
+            *[defined] * _DEFINED_WEIGHT,
+            *table,
+            self.text,
+        ]
         return "\n".join(field for field in fields if field)
 
     @property

@@ -147,7 +147,7 @@ def _divided(text: str, blocks: Sequence[Unit]) -> Iterator[Unit]:
     """
     before: Unit | None = None
     for block in blocks:
-        announced = before is not None and text[before.end - 1] == ":"
+        announced = before is not None and (text[before.end - 1] == ":" or _is_term(text, before, block))
         continues_list = before is not None and _is_list_item(text, before) and _is_list_item(text, block)
         topic = block.begins_topic and not announced and not continues_list
         yield from _parts(text, replace(block, begins_topic=topic, begins_paragraph=not announced))
@@ -178,6 +178,18 @@ def _paragraphs(units: Sequence[Unit]) -> Iterator[list[Unit]]:
             paragraph.append(unit)
     if paragraph:
         yield paragraph
+
+
+def _is_term(text: str, unit: Unit, following: Unit) -> bool:
+    """Return whether a unit is a line above its indented description.
+
+    A description is indented deeper than the line.
+    """
+    return "\n" not in text[unit.body : unit.end] and _indent(text, following) > _indent(text, unit)
+
+
+def _indent(text: str, unit: Unit) -> int:
+    return unit.body - (text.rfind("\n", 0, unit.body) + 1)
 
 
 def _is_list_item(text: str, unit: Unit) -> bool:

@@ -43,6 +43,11 @@ def test_analysed_text__has_the_title_twice_and_section_once_even_if_the_chunk_h
     assert _piece("Text.", "Handbook").analysed == "Handbook\nHandbook\nText."
 
 
+def test_analysed_text__has_the_terms_that_the_chunk_defines_twice_more() -> None:
+    text = "``umask``\n\n  The umask of the process."
+    assert _piece(text, "Options").analysed == f"Handbook\nHandbook\nOptions\n``umask``\n``umask``\n{text}"
+
+
 def test_analysed_text__is_bounded_for_long_titles() -> None:
     long = ChunkText(title="word " * 10_000, source="a.md", section=("part " * 10_000,), text="One.")
     assert len(long.analysed) < 2_000

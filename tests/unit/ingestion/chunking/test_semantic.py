@@ -106,6 +106,13 @@ def test_split__cuts_where_a_block_ends_and_not_within_or_before_it(build: Build
     assert embedder.calls == []
 
 
+@pytest.mark.parametrize("term", ["``naps``", ".. rubric:: Naps", "naps"])
+def test_split__keeps_a_term_with_its_indented_description(build: Build, term: str) -> None:
+    text = f"{TAX}\n\n{term}\n\n  Cats sleep all day.\n\n  Most cats hunt at night."
+    first, _ = build("semantic", min_size=80, max_size=120, recursive_size=80).split(markdown(text))
+    assert first.text == f"{TAX}\n\n{term}\n\n  Cats sleep all day."
+
+
 def test_split__divides_a_long_list_between_its_items(build: Build) -> None:
     embedder = TopicEmbedder()
     items = [f"- Cat {number} sleeps. It purrs. It hunts at night." for number in range(9)]
