@@ -111,9 +111,10 @@ def _framed(elements: Sequence[bytes]) -> bytes:
 
 
 def _uuids(values: Sequence[UUID]) -> bytes:
-    # Values repeat: rows of one document, or with the same acl.
-    frames = {value: _UUID_LENGTH + value.bytes for value in set(values)}
-    return b"".join([frames[value] for value in values])
+    # Values repeat: rows of one document, or with the same acl. `int` is hashed faster than the UUID.
+    numbers = [value.int for value in values]
+    frames = {number: _UUID_LENGTH + number.to_bytes(16) for number in set(numbers)}
+    return b"".join([frames[number] for number in numbers])
 
 
 def _texts(values: Sequence[str]) -> bytes:

@@ -43,20 +43,26 @@ class Analysis:
         return np.bincount(self.rows, weights=self.frequencies, minlength=len(self.tsvectors)).astype(np.intp)
 
 
-def analyse(connection: psycopg.Connection, texts: Sequence[str], languages: Sequence[str]) -> Analysis:
-    """Analyse texts with the text search configuration of each; needs no lock.
+def send_texts(connection: psycopg.Connection, texts: Sequence[str], languages: Sequence[str]) -> list[psycopg.Cursor]:
+    """Send texts for analysis; needs no lock.
+
+    `read_analysis` waits for the result. In a pipeline the server analyses while the client continues.
 
     Args:
         connection: any connection to the database.
         texts: texts to analyse.
         languages: text search configuration of each text.
     """
-    cursor = connection.cursor(binary=True)
-    tsvectors: list[bytes] = []
+    cursors = []
     for columns in batches({"texts": [index_text(text) for text in texts], "languages": list(languages)}):
         values = {name: array(connection, "text", column) for name, column in columns.items()}
-        tsvectors += [tsvector for (tsvector,) in cursor.execute(statement("analyse"), values).fetchall()]
-    return parse_tsvectors(tsvectors)
+        cursors.append(connection.cursor(binary=True).execute(statement("analyse"), values))
+    return cursors
+
+
+def read_analysis(cursors: Sequence[psycopg.Cursor]) -> Analysis:
+    """Read the result of `send_texts`."""
+    return parse_tsvectors([tsvector for cursor in cursors for (tsvector,) in cursor.fetchall()])
 
 
 def parse_tsvectors(tsvectors: list[bytes]) -> Analysis:
@@ -85,7 +91,7 @@ def parse_tsvectors(tsvectors: list[bytes]) -> Analysis:
         tsvectors=tsvectors,
         vocabulary=[lexeme.decode() for lexeme in positions_of],
         rows=rows,
-        lexemes=np.array([positions_of[lexeme] for lexeme in lexemes], dtype=np.intp),
+        lexemes=np.fromiter(map(positions_of.__getitem__, lexemes), dtype=np.intp, count=len(lexemes)),
         frequencies=frequencies,
     )
 
@@ -179,6 +185,8 @@ class CollectionStatistics:
     length: int
     next_lexeme_id: int
     next_sequence: int
+    epoch: int
+    """Increased by each transaction that changes documents."""
 
 
 def lock_collection(connection: psycopg.Connection, scope: dict[str, Any]) -> CollectionStatistics | None:
@@ -186,11 +194,25 @@ def lock_collection(connection: psycopg.Connection, scope: dict[str, Any]) -> Co
 
     None if the collection does not exist.
     """
-    row = connection.execute(statement("lock_collection"), scope).fetchone()
-    return (
-        None
-        if row is None
-        else CollectionStatistics(chunks=row[0], length=row[1], next_lexeme_id=row[2], next_sequence=row[3])
+    return read_lock(send_lock(connection, scope))
+
+
+def send_lock(connection: psycopg.Connection, scope: dict[str, Any]) -> psycopg.Cursor:
+    """Send the statement that locks a collection; `read_lock` waits for it."""
+    return connection.execute(statement("lock_collection"), scope)
+
+
+def read_lock(cursor: psycopg.Cursor) -> CollectionStatistics | None:
+    """Read the result of `send_lock`.
+
+    None if the collection does not exist.
+    """
+    row = cursor.fetchone()
+    if row is None:
+        return None
+    chunks, length, next_lexeme_id, next_sequence, epoch = row
+    return CollectionStatistics(
+        chunks=chunks, length=length, next_lexeme_id=next_lexeme_id, next_sequence=next_sequence, epoch=epoch
     )
 
 
@@ -220,8 +242,8 @@ def update_statistics(
         "next_lexeme_id": next_id,
         "next_sequence": statistics.next_sequence + chunks,
     }
-    for (epoch,) in connection.execute(statement("update_collection_statistics"), {**scope, **changes}):
-        _update_acl_statistics(connection, {**scope, "epoch": epoch}, added, removed.counts)
+    connection.execute(statement("update_collection_statistics"), {**scope, **changes})
+    _update_acl_statistics(connection, {**scope, "epoch": statistics.epoch + 1}, added, removed.counts)
     return ids
 
 
@@ -294,8 +316,8 @@ def move_counts(
         "next_lexeme_id": statistics.next_lexeme_id,
         "next_sequence": statistics.next_sequence,
     }
-    for (epoch,) in connection.execute(statement("update_collection_statistics"), {**scope, **unchanged}):
-        _update_acl_statistics(connection, {**scope, "epoch": epoch}, added, removed)
+    connection.execute(statement("update_collection_statistics"), {**scope, **unchanged})
+    _update_acl_statistics(connection, {**scope, "epoch": statistics.epoch + 1}, added, removed)
 
 
 def _sum_sizes(total: LexicalCounts | None, count: LexicalCounts, languages: Collection[str]) -> LexicalCounts:
@@ -359,9 +381,7 @@ def _move_lexemes(connection: psycopg.Connection, scope: dict[str, Any], counts:
         if not fewer:
             break
     if more:
-        columns = _lexeme_columns(connection, more)
-        columns["ids"] = array(connection, "int4", [ids[lexeme] for lexeme, _ in more])
-        connection.execute(statement("upsert_lexemes"), {**scope, **columns})
+        connection.execute(statement("upsert_lexemes"), {**scope, **_new_lexeme_columns(connection, more, ids)})
 
 
 def _update_acl_statistics(
@@ -431,20 +451,26 @@ def _insert_lexemes(
         unknown = [lexeme for lexeme in unknown if lexeme not in ids]
         ids |= zip(unknown, range(next_id, next_id + len(unknown)), strict=True)
     if new:
-        columns = _lexeme_columns(connection, new)
-        columns["ids"] = array(connection, "int4", [ids[lexeme] for lexeme, _ in new])
-        connection.execute(statement("insert_lexemes"), {**scope, **columns})
+        connection.execute(statement("insert_lexemes"), {**scope, **_new_lexeme_columns(connection, new, ids)})
     return ids, next_id + len(unknown)
 
 
 def _lexeme_columns(connection: psycopg.Connection, counts: Mapping[_Pair, int]) -> dict[str, Array]:
-    lists = {acl for _, acl in counts}
-    literals, ids = {acl: array_literal(acl) for acl in lists}, {acl: _acl_hash(acl) for acl in lists}
+    hashes = {acl: _acl_hash(acl) for acl in {acl for _, acl in counts}}
     return {
         "lexemes": array(connection, "text", [lexeme for lexeme, _ in counts]),
-        "acl_hashes": array(connection, "uuid", [ids[acl] for _, acl in counts]),
-        "acls": array(connection, "text", [literals[acl] for _, acl in counts]),
+        "acl_hashes": array(connection, "uuid", [hashes[acl] for _, acl in counts]),
         "counts": array(connection, "int4", list(counts.values())),
+    }
+
+
+def _new_lexeme_columns(
+    connection: psycopg.Connection, counts: Mapping[_Pair, int], ids: Mapping[str, int]
+) -> dict[str, Array]:
+    literals = {acl: array_literal(acl) for acl in {acl for _, acl in counts}}
+    return _lexeme_columns(connection, counts) | {
+        "acls": array(connection, "text", [literals[acl] for _, acl in counts]),
+        "ids": array(connection, "int4", [ids[lexeme] for lexeme, _ in counts]),
     }
 
 
@@ -459,7 +485,7 @@ def saturated_terms(analysis: Analysis, lexeme_ids: Mapping[str, int], pivot: fl
         pivot: average chunk length of the collection, for the length normalisation of BM25.
     """
     ids = np.array([lexeme_ids[lexeme] for lexeme in analysis.vocabulary], dtype=np.intp)[analysis.lexemes]
-    order = np.lexsort((ids, analysis.rows))
+    order = np.argsort(analysis.rows * (int(ids.max(initial=0)) + 1) + ids)  # by chunk, then by id
     norms = bm25.norms(analysis.lengths.astype(np.float64), pivot, bm25.STORED_B)[analysis.rows]
     weights = bm25.contributions(analysis.frequencies.astype(np.float64), norms, 1.0)
     entries = SparseEntries(rows=analysis.rows[order], lexeme_ids=ids[order], values=weights[order].astype(np.float32))

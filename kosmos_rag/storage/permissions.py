@@ -94,18 +94,6 @@ def load_permissions(connection: psycopg.Connection, current: FeedPass) -> Store
     )
 
 
-def acls_of_documents(
-    connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Sequence[uuid.UUID]
-) -> dict[uuid.UUID, Acl]:
-    """Return the acl of those documents that a permission feed names.
-
-    A publication calls it under its lock.
-    """
-    values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
-    rows = connection.execute(statement("permissions_of_documents"), values).fetchall()
-    return {key: tuple(acl) for key, acl in rows}
-
-
 def update_permissions(
     connection: psycopg.Connection,
     current: FeedPass,

@@ -22,10 +22,11 @@ from kosmos_rag.core.errors import EmbeddingSpaceChanged
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import PERMISSION_FEED, Chunk, LineBox, Note
-from kosmos_rag.storage import lexical_statistics, permissions
+from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.binary import Array, array, array_literal, batches, pack_numbers
 from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import Acl, Analysis, CollectionStatistics, RemovedCounts
+from kosmos_rag.storage.permissions import NOBODY
 from kosmos_rag.storage.sql import statement
 
 
@@ -117,70 +118,90 @@ def publish(
     space_ids = documents[0].vectors.keys()
     texts = [text for document in documents for text in document.analysed]
     languages = [document.language for document in documents for _ in document.analysed]
-    analysis = lexical_statistics.analyse(connection, texts, languages)
-    chunks = _encode(connection, _chunk_columns(documents, analysis), _CHUNK_TYPES)
-    embeddings = {space_id: _encode(connection, _vectors(documents, space_id), _VECTOR_TYPES) for space_id in space_ids}
-    ids = [document.id for document in documents]
-    # The lock comes last: other writers of the collection wait from here to the commit.
-    statistics = lexical_statistics.lock_collection(connection, scope)
-    assert statistics is not None, "the pipeline creates the collection before it publishes"
-    spaces = {space_id for (space_id,) in connection.execute(statement("lock_spaces"), scope).fetchall()}
-    _require_live(connection, scope, space_ids)
-    previous = connection.execute(statement("versions_of_documents"), {**scope, "document_ids": ids}).fetchall()
-    removed = lexical_statistics.count_removed(connection, tenant_id, [version_id for version_id, _, _ in previous])
-    acls = _resolve_acls(connection, tenant_id, documents)
-    chunk_acls = [acls[document.id] for document in documents for _ in document.analysed]
-    added = lexical_statistics.count_by_acl(analysis, chunk_acls, languages)
-    lexeme_ids = lexical_statistics.update_statistics(connection, scope, statistics, added, removed)
-    pivot = _pivot(statistics, analysis, removed)
-    sequences = list(range(statistics.next_sequence, statistics.next_sequence + len(texts)))
-    terms = lexical_statistics.saturated_terms(analysis, lexeme_ids, pivot)
-    literals = {acl: array_literal(acl) for acl in acls.values()}
-    locked: dict[str, list[Any]] = {"sequence": sequences, "terms": terms, "acl": [literals[acl] for acl in chunk_acls]}
-    locked_columns = _encode(connection, locked, _LOCKED_TYPES)
-    chunks = [{**columns, **more} for columns, more in zip(chunks, locked_columns, strict=True)]
-    numbers = Counter({document_id: number for _, document_id, number in previous})
-    # No statement needs the result of another: the client sends them while the server executes the previous ones.
+    # In a pipeline the client continues while the server works, and waits where it reads a result.
     with connection.pipeline():
+        analysing = lexical_statistics.send_texts(connection, texts, languages)
+        chunks = _encode(connection, _chunk_columns(documents), _CHUNK_TYPES)
+        embeddings = {key: _encode(connection, _vectors(documents, key), _VECTOR_TYPES) for key in space_ids}
+        analysis = lexical_statistics.read_analysis(analysing)
+        analysed: dict[str, list[Any]] = {"tsv": analysis.tsvectors, "length": analysis.lengths.tolist()}
+        chunks = _merge(chunks, _encode(connection, analysed, _ANALYSED_TYPES))
+        # The lock comes last: other writers of the collection wait from here to the commit.
+        locked = _lock(connection, scope, documents)
+        statistics, removed, acls = locked.statistics, locked.removed, locked.acls
+        if locked.live_space_id not in space_ids:
+            raise EmbeddingSpaceChanged("another embedding space has become live meanwhile; embed the documents again")
+        chunk_acls = [acls[document.id] for document in documents for _ in document.analysed]
+        added = lexical_statistics.count_by_acl(analysis, chunk_acls, languages)
+        lexeme_ids = lexical_statistics.update_statistics(connection, scope, statistics, added, removed)
         if removed.version_ids:
             connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
             connection.execute(statement("delete_versions"), {**scope, "version_ids": removed.version_ids})
-        for rows in batches(_document_columns(documents, numbers, acls)):
+        for rows in batches(_document_columns(documents, locked.numbers, acls)):
             connection.execute(statement("upsert_documents"), {**scope, **rows})
             connection.execute(statement("insert_versions"), {**scope, **rows})
-        replace_filter_terms(connection, tenant_id, ids)
-        for columns in chunks:
-            values = {**scope, "pivot": pivot, **columns}
-            connection.execute(statement("insert_chunks"), values)
-            connection.execute(statement("insert_unsegmented_terms"), values)
-        for space_id in spaces & space_ids:
-            for columns, vectors in zip(chunks, embeddings[space_id], strict=True):
-                values = {**scope, "space_id": space_id, **columns, **vectors}
-                connection.execute(statement("insert_embeddings"), values)
-    return set(numbers)
+        replace_filter_terms(connection, tenant_id, [document.id for document in documents])
+        literals = {acl: array_literal(acl) for acl in acls.values()}
+        sequences = list(range(statistics.next_sequence, statistics.next_sequence + len(texts)))
+        columns: dict[str, list[Any]] = {"sequence": sequences, "acl": [literals[acl] for acl in chunk_acls]}
+        chunks = _merge(chunks, _encode(connection, columns, _LOCKED_TYPES))
+        for values in chunks:
+            connection.execute(statement("insert_chunks"), {**scope, **values})
+        for space_id in locked.space_ids & space_ids:
+            for values in _merge(chunks, embeddings[space_id]):
+                connection.execute(statement("insert_embeddings"), {**scope, "space_id": space_id, **values})
+        pivot = _pivot(statistics, analysis, removed)
+        terms = {"terms": lexical_statistics.saturated_terms(analysis, lexeme_ids, pivot)}
+        for values in _merge(chunks, _encode(connection, terms, _TERM_TYPES)):
+            connection.execute(statement("insert_unsegmented_terms"), {**scope, "pivot": pivot, **values})
+    return set(locked.numbers)
 
 
-def _resolve_acls(
-    connection: psycopg.Connection, tenant_id: uuid.UUID, documents: Sequence[PreparedDocument]
-) -> dict[uuid.UUID, Acl]:
-    """Return the acl of each document.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Locked:
+    """What a publication reads under its locks."""
 
-    It is that of a permission feed that names the document, else its own.
+    statistics: CollectionStatistics
+    space_ids: set[uuid.UUID]
+    """Spaces whose vectors may be written."""
+    live_space_id: uuid.UUID | None
+    removed: RemovedCounts
+    """What the earlier versions of the documents contributed."""
+    numbers: Counter[uuid.UUID]
+    """Number of the earlier version by document."""
+    acls: dict[uuid.UUID, Acl]
+    """The acl of each document: that of a permission feed that names it, else its own."""
 
-    Runs under the lock on the collection: a permission feed writes under the same one.
+
+def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequence[PreparedDocument]) -> _Locked:
+    """Lock the collection and its spaces, and read their state.
+
+    The statements run in this order: a cutover holds the locks on the spaces until it commits, and a permission feed
+    writes under the lock on the collection.
     """
-    named = permissions.acls_of_documents(connection, tenant_id, [document.id for document in documents])
-    own = {document.id: document.acl for document in documents}
-    return {key: named.get(key, permissions.NOBODY if acl == (PERMISSION_FEED,) else acl) for key, acl in own.items()}
-
-
-def _require_live(connection: psycopg.Connection, scope: dict[str, Any], space_ids: Collection[uuid.UUID]) -> None:
-    """Raise EmbeddingSpaceChanged unless the live space is among the written ones.
-
-    The lock keeps it live.
-    """
-    if connection.execute(statement("live_space_id"), scope).fetchone() not in {(space_id,) for space_id in space_ids}:
-        raise EmbeddingSpaceChanged("another embedding space has become live meanwhile; embed the documents again")
+    values = {**scope, "document_ids": [document.id for document in documents]}
+    statistics = lexical_statistics.send_lock(connection, scope)
+    spaces = connection.execute(statement("lock_spaces"), scope)
+    live = connection.execute(statement("live_space_id"), scope)
+    versions = connection.execute(statement("versions_of_documents"), values)
+    permissions = connection.execute(statement("permissions_of_documents"), values)
+    connection.execute(statement("discard_plans"))
+    locked = lexical_statistics.read_lock(statistics)
+    assert locked is not None, "the pipeline creates the collection before it publishes"
+    space_ids = {space_id for (space_id,) in spaces.fetchall()}
+    (live_space_id,) = live.fetchone() or (None,)
+    previous = versions.fetchall()
+    named = {key: tuple(acl) for key, acl in permissions.fetchall()}
+    own = {document.id: NOBODY if document.acl == (PERMISSION_FEED,) else document.acl for document in documents}
+    version_ids = [version_id for version_id, _, _ in previous]
+    return _Locked(
+        statistics=locked,
+        space_ids=space_ids,
+        live_space_id=live_space_id,
+        removed=lexical_statistics.count_removed(connection, scope["tenant_id"], version_ids),
+        numbers=Counter({document_id: number for _, document_id, number in previous}),
+        acls={key: named.get(key, acl) for key, acl in own.items()},
+    )
 
 
 def _pivot(
@@ -195,9 +216,14 @@ def _pivot(
 def _encode(
     connection: psycopg.Connection, columns: dict[str, list[Any]], types: Mapping[str, str]
 ) -> list[dict[str, Array]]:
-    """Yield columns as binary arrays, one batch for each statement."""
+    """Return columns as binary arrays, one batch for each statement."""
     selected = {name: columns[name] for name in types}
     return [{name: array(connection, types[name], rows[name]) for name in types} for rows in batches(selected)]
+
+
+def _merge(batches: Sequence[dict[str, Array]], more: Sequence[dict[str, Array]]) -> list[dict[str, Array]]:
+    """Join the columns of each batch."""
+    return [{**columns, **others} for columns, others in zip(batches, more, strict=True)]
 
 
 def _vectors(documents: Sequence[PreparedDocument], space_id: uuid.UUID) -> dict[str, list[Any]]:
@@ -251,14 +277,16 @@ def _document_columns(
 _CHUNK_TYPES = {
     **dict.fromkeys(("id", "document_id", "version_id", "text_hash"), "uuid"),
     **dict.fromkeys(("chunk_index", "start_offset", "end_offset", "line_start", "line_end", "page_start"), "int4"),
-    **dict.fromkeys(("page_end", "tokens", "length", "parent_start", "parent_end"), "int4"),
+    **dict.fromkeys(("page_end", "tokens", "parent_start", "parent_end"), "int4"),
     **dict.fromkeys(("section", "text", "chunker", "fallback_reason", "table_context", "place_spans"), "text"),
-    "tsv": "tsvector",
 }
 """Columns of a chunk. Binary arrays hold no nulls: page 0, an empty reason and end 0 mean null."""
 
-_LOCKED_TYPES = {"sequence": "int4", "terms": "sparsevec", "acl": "text"}
+_ANALYSED_TYPES = {"tsv": "tsvector", "length": "int4"}
+"""Columns of a chunk that follow from its analysis."""
+_LOCKED_TYPES = {"sequence": "int4", "acl": "text"}
 """Columns of a chunk that are known under the lock only."""
+_TERM_TYPES = {"terms": "sparsevec"}
 _VECTOR_TYPES = {"embedding": "halfvec"}
 
 
@@ -267,6 +295,8 @@ def _place_spans(chunk: Chunk) -> str:
 
     Each is a list without the nulls at its end.
     """
+    if not chunk.place_spans:
+        return "[]"
     lists = [list(span) for span in chunk.place_spans]
     for values in lists:
         while values[-1] is None:
@@ -274,7 +304,7 @@ def _place_spans(chunk: Chunk) -> str:
     return json.dumps(lists, ensure_ascii=False)
 
 
-def _chunk_columns(documents: Sequence[PreparedDocument], analysis: Analysis) -> dict[str, list[Any]]:
+def _chunk_columns(documents: Sequence[PreparedDocument]) -> dict[str, list[Any]]:
     rows = [(document, chunk) for document in documents for chunk in document.chunks]
     columns: dict[str, list[Any]] = {
         "id": [uuid.uuid5(document.version_id, str(chunk.chunk_index)) for document, chunk in rows],
@@ -293,11 +323,7 @@ def _chunk_columns(documents: Sequence[PreparedDocument], analysis: Analysis) ->
         "parent_start": [chunk.parent_span[0] if chunk.parent_span else 0 for _, chunk in rows],
         "parent_end": [chunk.parent_span[1] if chunk.parent_span else 0 for _, chunk in rows],
         "text_hash": [text_hash(text) for document in documents for text in document.embedded],
-        "tsv": analysis.tsvectors,
-        "length": analysis.lengths.tolist(),
     }
     for name in ("line_start", "line_end", "text", "tokens"):
         columns[name] = [getattr(chunk, name) for _, chunk in rows]
-    columns["ordinal"] = [chunk.chunk_index for _, chunk in rows]
-    columns["splitter"] = [chunk.chunker for _, chunk in rows]
     return columns

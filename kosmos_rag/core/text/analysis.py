@@ -17,7 +17,14 @@ _UNSPACED = re.compile(
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"  # Han
     "]+"
 )
-_IDENTIFIER = re.compile(r"[A-Za-z0-9_]+(?:(?:\.|-|::)[A-Za-z0-9_]+)*")
+_IDENTIFIER = re.compile(
+    r"""
+      (?:[A-Za-z][a-z]++ (?![A-Za-z0-9_] | (?:\.|-|::)[A-Za-z0-9_]) [^A-Za-z0-9_]*+)++  # plain words, many in one match
+    | ([A-Za-z0-9_]+(?:(?:\.|-|::)[A-Za-z0-9_]+)*)
+    """,
+    re.VERBOSE,
+)
+"""The group is a token that may be an identifier."""
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z\d]+|[A-Z\d]+")
 _CODE = re.compile(r"\b[a-z]+\d+[a-z]*\b")
 """Letters and a number, as codes of parts have them. Hashes alternate, and would add many terms."""
@@ -57,8 +64,7 @@ def index_text(text: str) -> str:
     The parts follow at the end, so that the distances between words stay. `getUserById` adds `get user by id`, and
     `storage.local.retention` adds its three words and `storagelocalretention`.
     """
-    tokens = [token for token in _IDENTIFIER.findall(text) if not (token.isalpha() and token[1:].islower())]
-    terms = [term for token in tokens for term in _identifier_terms(token)]
+    terms = [term for token in filter(None, _IDENTIFIER.findall(text)) for term in _identifier_terms(token)]
     return f"{split_bigrams(text)}\n{' '.join(terms)}" if terms else split_bigrams(text)
 
 

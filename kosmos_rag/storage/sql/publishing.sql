@@ -1,7 +1,7 @@
 -- name: lock_collection
 -- First lock of every transaction that writes chunks. It serialises the publications of a collection up to their
 -- commit: statistics are correct, sequence numbers rise in the order of the commits, and no deadlock is possible.
-SELECT s.chunks, s.length, s.next_lexeme_id, s.next_sequence
+SELECT s.chunks, s.length, s.next_lexeme_id, s.next_sequence, s.epoch
   FROM kosmos.collection_statistics s
  WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s
    FOR UPDATE
@@ -17,6 +17,11 @@ SELECT s.id
 -- name: live_space_id
 -- A separate statement after the lock: a cutover holds the lock exclusively until it commits.
 SELECT t.live_space_id FROM kosmos.tenants t WHERE t.tenant_id = %(tenant_id)s
+
+-- name: discard_plans
+-- The server keeps the plans of the checks of foreign keys for the life of a connection. One that was made while a table
+-- was almost empty reads all rows of the tenant for each check, and PostgreSQL makes a new one only after an ANALYZE.
+DISCARD PLANS
 
 -- name: analyse
 -- Returns each text as a tsvector of its language; the caller counts the lexemes.
@@ -69,7 +74,6 @@ UPDATE kosmos.collection_statistics
        next_sequence = %(next_sequence)s,
        epoch = epoch + 1
  WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
-RETURNING epoch
 
 -- name: update_acl_statistics
 -- Updates the counts of each access control list.

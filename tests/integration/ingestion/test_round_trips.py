@@ -129,7 +129,7 @@ def _rows_read(database: DatabaseSettings, table: str) -> int:
     return int(row[0])
 
 
-def _fill(database: DatabaseSettings, count: int) -> None:
+def _fill(database: DatabaseSettings, count: int, *, analyze: bool = True) -> None:
     """Add stored documents without chunks to the tenant's collection."""
     with psycopg.connect(database.admin_url or "") as connection:
         connection.execute(
@@ -138,6 +138,8 @@ def _fill(database: DatabaseSettings, count: int) -> None:
             " 'english', '{}', '{everyone}', 1, now(), now(), 'default' FROM generate_series(1, %s) n",
             (tenant("acme").id, count),
         )
+    if not analyze:
+        return
     with closing(psycopg.connect(database.admin_url or "", autocommit=True)) as connection:
         connection.execute("VACUUM ANALYZE kosmos.documents")
 
@@ -156,3 +158,18 @@ def test_a_document__reads_no_more_of_a_large_collection_than_of_a_small_one(
         # The sessions have ended with their engine: what they read is in the statistics.
         read.append(_rows_read(database, "documents") - before)
     assert read[1] <= read[0] + 20
+
+
+def test_a_document_of_a_new_database__checks_its_foreign_keys_by_their_index(
+    settings: Settings, database: DatabaseSettings
+) -> None:
+    def ingest(engine: Engine, name: str) -> None:
+        documents = [_text(f"{name} {number}", "Churn is falling.") for number in range(20)]
+        assert engine.tenant("acme").ingest(documents).new == 20
+
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        ingest(engine, "first")  # the connection plans its checks while the tables are almost empty
+        _fill(database, 3000, analyze=False)
+        before = _rows_read(database, "documents")
+        ingest(engine, "next")
+    assert _rows_read(database, "documents") - before < 20_000, "a check reads all documents of the tenant"
