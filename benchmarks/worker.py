@@ -1,15 +1,17 @@
 """Measure the worker from end to end: the queue, and everything except the model.
 
-    python -m benchmarks.worker [queue] [documents] [semantic] [unchanged] [memory] [poison] [--json FILE]
-                                [--plot FILE] [--quick]
+    python -m benchmarks.worker [queue] [documents] [semantic] [unchanged] [memory] [files] [poison] [--json FILE]
+                                [--plot FILE] [--backend NAME] [--scale FACTOR] [--quick]
 
 `queue`: jobs without work a second with four processes, and the time of claiming one among 200,000 finished ones.
 `documents`: 92 Markdown documents of about 1,500 chunks through the worker, and the bare embedding of the same chunks
 by the same model, in turn; they are cut at headings. `semantic`: the same with semantic chunking, which embeds
 sentences of paragraphs that are longer than a chunk. `unchanged`: a second pass over 10,000 files. `memory`: resident
-memory of the worker's processes over 20,000 documents, as a plot. `poison`: 60 Markdown and 60 HTML files through one
-process, in turn alone and with a workbook that computes until a limit ends it; the time until all but the workbook are
-done. The last three do not measure the model, and embed without one.
+memory of the worker's processes over 20,000 documents, as a plot. `files`: the peak of the memory of all processes of
+`kosmos-rag worker` with the model over a PDF of 200 pages, an XLSX of 50,000 rows, HTML of 2 MB, DOCX and a mail with
+attachments, times `--scale`; Linux only. `poison`: 60 Markdown and 60 HTML files through one process, in turn alone and
+with a workbook that computes until a limit ends it; the time until all but the workbook are done. `unchanged`,
+`memory` and `poison` do not measure the model, and embed without one.
 """
 
 import random
@@ -23,6 +25,7 @@ import psutil
 
 from benchmarks.command import MODEL, command, parse, temporary_folder, write_results
 from benchmarks.quick import embedder
+from benchmarks.worker_files import measure_files
 from benchmarks.worker_work import create_hashing_runner, open_nothing
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.worker import Supervisor
@@ -266,10 +269,11 @@ def main() -> None:
     parser.add_argument("what", nargs="*", metavar="PART", help="which parts; all where none is named")
     parser.add_argument("--plot", type=Path, default=Path("docs/images/worker-memory.png"), metavar="FILE")
     parser.add_argument("--backend", default="torch", choices=["torch", "onnx"])
+    parser.add_argument("--scale", type=float, default=1.0, metavar="FACTOR", help="size of the large files")
     scratch = temporary_folder()
-    # Semantic chunking takes the way of `documents` again.
-    without_semantic = ["queue", "documents", "unchanged", "memory", "poison"]
-    arguments = parse(parser, plot=scratch / "worker-memory.png", what=without_semantic)
+    # Semantic chunking takes the way of `documents` again, and the large files need the model.
+    quick_parts = ["queue", "documents", "unchanged", "memory", "poison"]
+    arguments = parse(parser, plot=scratch / "worker-memory.png", what=quick_parts, scale=0.01)
 
     def settings(name: str, more: Mapping[str, Any] | None = None) -> Settings:
         changed = {"database.data_dir": str(scratch / name), "models.backend": arguments.backend}
@@ -288,6 +292,7 @@ def main() -> None:
         "semantic": lambda: measure_documents(settings("semantic"), scratch / "files", **of_documents),
         "unchanged": lambda: measure_unchanged(settings("unchanged"), scratch / "many", **of_many),
         "memory": lambda: measure_memory(settings("memory"), scratch / "more", arguments.plot, **of_many),
+        "files": lambda: measure_files(settings("big"), scratch / "big-files", scale=arguments.scale),
         "poison": lambda: measure_poison(settings("poison", once), scratch / "poison", **of_poison),
     }
     figures: dict[str, Mapping[str, Any]] = {}

@@ -6,9 +6,13 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kosmos_rag import Settings
 from kosmos_rag.core.config import ModelsSettings
@@ -16,6 +20,7 @@ from kosmos_rag.core.errors import ConfigError, ModelUnavailable
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.embedding.space import check_compatible, describe_space
 from kosmos_rag.models.onnx import require_runtime
+from kosmos_rag.models.onnx_session import OnnxModel
 from kosmos_rag.storage.tenants import tenant
 
 TEXTS = ["Churn is the share of accounts that leave.", "", "收入 💥", "word " * 1000]
@@ -72,6 +77,24 @@ def test_onnx__gives_the_same_vectors(minilm: SentenceTransformerEmbedder) -> No
     check_compatible(
         describe_space(owner.id, torch, normalized=True), describe_space(owner.id, minilm, normalized=True), owner.name
     )
+
+
+@pytest.mark.model
+def test_onnx__limits_the_tokens_of_a_batch(minilm: SentenceTransformerEmbedder) -> None:
+    model = minilm._model()
+    assert isinstance(model, OnnxModel)
+    run = model._session.run
+    shapes: list[tuple[int, ...]] = []
+
+    def record(outputs: None, fed: dict[str, NDArray[np.int64]]) -> Any:
+        shapes.append(fed["input_ids"].shape)
+        return run(outputs, fed)
+
+    with patch.object(model, "_session", SimpleNamespace(run=record)):
+        vectors = minilm.embed(["word " * 1000, *(f"word {number}" for number in range(40))] * 10)
+    assert vectors.shape == (410, 384)
+    assert max(rows * tokens for rows, tokens in shapes) <= 2048
+    assert max(rows for rows, _ in shapes) == 32, "short texts fill a batch by their number"
 
 
 @pytest.fixture(scope="module")
