@@ -39,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-# Lint and types are checked beside the tests, which wait about as long as they compute: two processes with a server each
+# Lint and types are checked while the tests run, which wait about as long as they compute: two processes with a server each
 # for each of two cores. What the checks find is shown at once, and again at the end; the target fails by it.
 test: $(STAMP) $(COMPILED_TESTS)
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
