@@ -1,5 +1,6 @@
 """Vectors in memory: the hits of a scan, for each reader, after every change."""
 
+import logging
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -126,7 +127,9 @@ def test_block__gives_no_chunk_that_row_level_security_hides(
         found = engines[0].tenant(tenant_name, principals=(name,)).search(QUESTIONS[0])
         assert {int(hit.source[1:]) % 2 for hit in found.hits} == {parity}
         assert len(found.hits) == 5
-    assert [record.action for record in caplog.records] == ["block_refused"] * 2  # type: ignore[attr-defined]
+    # On a busy machine a search may also be logged as slow, which is a warning.
+    errors = [record.action for record in caplog.records if record.levelno >= logging.ERROR]  # type: ignore[attr-defined]
+    assert errors == ["block_refused"] * 2
 
 
 def test_required_words__are_searched_in_the_database(engines: tuple[Engine, Engine], tenant_name: str) -> None:
