@@ -25,7 +25,7 @@ from benchmarks.command import command, parse, write_results
 from kosmos_rag import Settings
 from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, Space
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
-from kosmos_rag.storage.pool import Database, resolve_addresses
+from kosmos_rag.storage.database import Database, resolve_addresses
 from kosmos_rag.storage.publish import PreparedDocument, publish, remove_documents
 from kosmos_rag.storage.tenants import ensure_tenant, tenant
 

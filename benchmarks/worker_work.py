@@ -7,7 +7,7 @@ from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.types import Job, Outcome
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 
 
 class Nothing:

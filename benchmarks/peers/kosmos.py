@@ -25,8 +25,8 @@ from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
 from kosmos_rag.ingestion.publisher import Publisher
 from kosmos_rag.models.embedding.registry import EmbedderRegistry, EmbeddingModel
 from kosmos_rag.models.hub import PACKAGED_MINILM
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.migrate import migrate
-from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.provision import APP, WORKER, provision
 
 BACKENDS = ("torch", "onnx")

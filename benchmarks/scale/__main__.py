@@ -44,7 +44,7 @@ from benchmarks.scale.measure import (
 from benchmarks.scale.plot import plot
 from benchmarks.scale.report import as_json, show
 from kosmos_rag.models.embedding.space import PROBE
-from kosmos_rag.storage.pool import Database, resolve_addresses
+from kosmos_rag.storage.database import Database, resolve_addresses
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,7 +21,7 @@ from kosmos_rag import Engine
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk
 from kosmos_rag.models.embedding.space import describe_space
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.publish import PreparedDocument, publish
 from kosmos_rag.storage.tenants import ensure_tenant, tenant
 

@@ -14,7 +14,7 @@ from benchmarks.scale.data import Data
 from benchmarks.scale.load import LARGEST, create, publish_block
 from benchmarks.scale.measure import NEW_WORD, Prepared, ask, embedder, settings
 from kosmos_rag import Engine, Tenant
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 
 REPEATS = 5
 

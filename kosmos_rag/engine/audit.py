@@ -20,8 +20,8 @@ from kosmos_rag.core.types import (
 from kosmos_rag.storage.audit import seals
 from kosmos_rag.storage.audit.log import load_records, min_event_id
 from kosmos_rag.storage.audit.partitions import PartitionRotation
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.erasure import verify_erasures
-from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import text_hash
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef

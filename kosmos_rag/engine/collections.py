@@ -17,9 +17,10 @@ from kosmos_rag.core.types import EVERYONE, CollectionInfo
 from kosmos_rag.ingestion.state import load_preset, load_sources
 from kosmos_rag.retrieval.pipeline import SearchPipeline
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.lexical_statistics import lock_collection
 from kosmos_rag.storage.permissions import delete_feeds
-from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.queue import cancel_collection_jobs, change_jobs_preset
 from kosmos_rag.storage.sql import statement

@@ -13,7 +13,7 @@ from kosmos_rag.engine.query import QueryHandler
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
 from kosmos_rag.ingestion.pipeline import IngestPipeline
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

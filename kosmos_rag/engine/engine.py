@@ -29,8 +29,9 @@ from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.models.embedding.registry import create_registry
 from kosmos_rag.retrieval.pipeline import SearchPipeline, SearchResources
 from kosmos_rag.retrieval.sampling import RecallSampler
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.erasure import rewrite_files
-from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.provision import APP
 from kosmos_rag.storage.tenants import tenant, validate_name
 

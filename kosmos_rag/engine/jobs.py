@@ -18,7 +18,7 @@ from kosmos_rag.ingestion.document import check_document, document_id
 from kosmos_rag.ingestion.sources.names import default_name
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.sources.spec import JsonLinesPermissions, validate_feed
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
 from kosmos_rag.storage.queue.sync_runs import SyncRuns

@@ -9,7 +9,7 @@ from kosmos_rag.core.types import Space, SpaceInfo, SpaceQuality
 from kosmos_rag.evaluation.embedding_quality import compare_spaces, read_answerable
 from kosmos_rag.indexing.reembedding.migration import Progress, Reembedding
 from kosmos_rag.indexing.reembedding.ray import backfill_with_ray
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import TenantRef
 
 

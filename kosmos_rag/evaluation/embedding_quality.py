@@ -21,7 +21,7 @@ from kosmos_rag.core.types import Space, SpaceQuality
 from kosmos_rag.core.types.questions import Question, read_questions
 from kosmos_rag.indexing.recall import exact_search
 from kosmos_rag.indexing.transactions import maintenance_transaction
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.evaluation.calibration import AnsweredQuestion
 from kosmos_rag.evaluation.runner import EvaluatedTenant, Progress
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 

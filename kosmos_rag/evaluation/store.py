@@ -10,7 +10,7 @@ from psycopg.types.json import Json
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.evaluation.types import Evaluation, QuestionResult
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 

@@ -44,7 +44,7 @@ from kosmos_rag.indexing.recall import sample_queries
 from kosmos_rag.indexing.status import count_published, count_vectors, needs_vector_index, rebuild_reason
 from kosmos_rag.indexing.transactions import maintenance_transaction
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import TenantRef
 
 Progress = Callable[[str], None]

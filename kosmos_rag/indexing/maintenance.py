@@ -24,7 +24,7 @@ from kosmos_rag.indexing.segment_maintenance import SegmentMaintenance
 from kosmos_rag.indexing.status import index_status
 from kosmos_rag.indexing.transactions import ensure_lock_release, maintenance_transaction
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, live_space, spaces_of
 

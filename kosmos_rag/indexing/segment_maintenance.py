@@ -20,7 +20,7 @@ from kosmos_rag.indexing.status import (
     segments_of,
 )
 from kosmos_rag.indexing.transactions import maintenance_transaction
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import TenantRef
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 import psycopg
 
 from kosmos_rag.core.types import EVERYONE
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 

@@ -15,6 +15,7 @@ from kosmos_rag.core.types import EVERYONE, PermissionReport
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.permission_feed import MAX_REPORTED_CONTAINERS, read_feed
 from kosmos_rag.ingestion.sources.spec import PermissionFeedSpec
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.lexical_statistics import Acl
 from kosmos_rag.storage.permissions import (
     NOBODY,
@@ -25,7 +26,6 @@ from kosmos_rag.storage.permissions import (
     start_pass,
     update_permissions,
 )
-from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.tenants import TenantRef
 
 BATCH_CHUNKS = 2048

@@ -33,8 +33,8 @@ from kosmos_rag.ingestion.publisher import NO_LEASE, Completion, Lease, Publishe
 from kosmos_rag.ingestion.report import OutcomeRecorder, PublishedDocument, ReportBuilder
 from kosmos_rag.ingestion.state import CollectionState, load_preset, load_sources, load_state, require_preset
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import update_metadata, update_source_etags
-from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.tenants import TenantRef
 

@@ -24,7 +24,7 @@ from kosmos_rag.ingestion.document import ChunkedDocument, content_hash, version
 from kosmos_rag.ingestion.embedding import TextVectors
 from kosmos_rag.ingestion.state import load_preset
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.publish import PreparedDocument, publish
 from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, server_time, writable_spaces
 

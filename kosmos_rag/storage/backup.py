@@ -19,9 +19,9 @@ from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, DatabaseNotReady, RequestError
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.citus import distribute, has_workers
+from kosmos_rag.storage.database import Database, resolve_addresses
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.migrate import SCHEMA, knows, migrate
-from kosmos_rag.storage.pool import Database, resolve_addresses
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.sql import statement
 

@@ -24,9 +24,9 @@ from psycopg.types.json import Jsonb
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, ErasureKind, ErasureReport, RetainedRows, is_text, sha256_of
 from kosmos_rag.storage.audit.partitions import add_months
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.files import uploader_principal
-from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.uploads import abandoned_uploads, delete_uploads
 from kosmos_rag.storage.sql import statement

@@ -6,8 +6,8 @@ Nothing else ever changes the schema of a server by URL.
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.storage.citus import distribute, preview
+from kosmos_rag.storage.database import resolve_addresses
 from kosmos_rag.storage.migrate import Migration, migrate
-from kosmos_rag.storage.pool import resolve_addresses
 from kosmos_rag.storage.provision import provision
 
 

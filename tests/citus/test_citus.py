@@ -14,7 +14,7 @@ from kosmos_rag.core.errors import LeaseLost, StatementFailed
 from kosmos_rag.core.types import EVERYONE, Outcome
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.citus import DISTRIBUTED, LOCAL
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue.queue import Queue, finish, lock_leases
 from kosmos_rag.storage.setup import distribute_tables, set_up
 from kosmos_rag.storage.tenants import tenant

@@ -12,7 +12,7 @@ from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.audit.partitions import PartitionRotation
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import tenant
 
 

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue.queue import Queue, enqueue
 from kosmos_rag.storage.tenants import tenant
 

@@ -10,7 +10,7 @@ from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import DatabaseError, LeaseLost, ParseError
 from kosmos_rag.core.types import Job, Outcome
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue import queue as jobs
 
 

@@ -16,7 +16,8 @@ import psycopg
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, are_names, is_text
-from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant, validate_name
 from kosmos_rag.storage.tenants import tenant as tenant_ref

@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from kosmos_rag.apps.auth.api_keys import ApiKey, ApiKeys, ParsedKey, StoredKey
 from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import TimedOut
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 
 _MAX_ENTRIES = 10_000
 """Cached keys, and as many ids without a valid key: made-up ids do not displace keys."""

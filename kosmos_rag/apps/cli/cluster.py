@@ -92,7 +92,7 @@ def _print(done: "ShardMove", sentence: str, common: CommonOptions) -> None:
 
 
 def _administrator(settings: "Settings") -> str:
-    from kosmos_rag.storage.pool import resolve_addresses
+    from kosmos_rag.storage.database import resolve_addresses
 
     admin = resolve_addresses(settings.database).admin
     if admin is None:

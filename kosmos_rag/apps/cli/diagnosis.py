@@ -20,7 +20,8 @@ from kosmos_rag.models.embedding.server import ServerEmbedder
 from kosmos_rag.models.hub import find_local, resolve
 from kosmos_rag.models.onnx import choose_backend
 from kosmos_rag.models.reranking.server import ServerReranker
-from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.tenants import tenant as tenant_ref
 
 _MIN_FREE_BYTES = 1024**3

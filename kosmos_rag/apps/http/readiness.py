@@ -8,7 +8,7 @@ import logging
 
 from kosmos_rag.apps.health import ReadyState
 from kosmos_rag.core.errors import KosmosError
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 
 _TIMEOUT_S = 5.0
 

@@ -23,7 +23,7 @@ from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import KosmosError, Overloaded, RequestError
 from kosmos_rag.core.types import EVERYONE, SourceDocument
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES, delete_uploads, require_complete, store_chunk
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import create_tenant

@@ -16,7 +16,7 @@ from typing import Protocol, Self
 from kosmos_rag.core.errors import DatabaseError, DatabaseUnavailable, ModelUnavailable, is_disk_full
 from kosmos_rag.core.telemetry.metrics import INGESTION, Metric
 from kosmos_rag.core.types import Job
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue.queue import Queue
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kosmos_rag.core.errors import DatabaseError
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.placement import ClusterNode, cluster_nodes
-from kosmos_rag.storage.pool import Database
 
 log = logging.getLogger("kosmos_rag.apps.worker")
 

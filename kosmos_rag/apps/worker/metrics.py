@@ -37,8 +37,8 @@ from kosmos_rag.core.telemetry.prometheus import PrometheusObserver, metric_fami
 from kosmos_rag.core.types import Job, JobState
 from kosmos_rag.ingestion.sandbox.isolation import TARGETS, Isolation
 from kosmos_rag.storage import provision
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.migrate import REVISION
-from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.preflight import ServerState
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue

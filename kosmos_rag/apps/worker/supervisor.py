@@ -28,7 +28,8 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, KosmosError
 from kosmos_rag.ingestion.sandbox.fork_server import probe_isolation
 from kosmos_rag.ingestion.sandbox.limits import clear_dumpable
-from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns

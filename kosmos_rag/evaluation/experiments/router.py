@@ -29,7 +29,8 @@ from kosmos_rag.evaluation.experiments.store import Result
 from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchPipeline
 from kosmos_rag.retrieval.query import Query
 from kosmos_rag.retrieval.snapshot import Routing
-from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.pool import ConnectionPool
 
 _LOG = logging.getLogger(__name__)
 _ACTION = "experiment_failed"

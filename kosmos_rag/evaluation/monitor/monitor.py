@@ -30,7 +30,7 @@ from kosmos_rag.evaluation.monitor.verdict import (
 from kosmos_rag.evaluation.runner import EvaluatedTenant, Plan, evaluate, for_evaluation
 from kosmos_rag.indexing import history
 from kosmos_rag.indexing.maintenance import IndexMaintenance
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import TenantRef, create_tenant, live_space, tenant
 
 Progress = Callable[[str], None]

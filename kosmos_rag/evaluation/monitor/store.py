@@ -16,7 +16,7 @@ from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.types import EVERYONE, MonitorKind, MonitorRun, MonitorState
 from kosmos_rag.evaluation.monitor.recall import Sample
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 

@@ -19,7 +19,7 @@ from kosmos_rag.core.protocols import Embedder, Tokenizer
 from kosmos_rag.core.types import Space
 from kosmos_rag.indexing.transactions import maintenance_transaction
 from kosmos_rag.ingestion.document import ChunkText, embedding_texts
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.publish import text_hash
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, writable_spaces

@@ -12,7 +12,7 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Space
 from kosmos_rag.indexing.reembedding.backfill import ALL_IDS, count_embedded
 from kosmos_rag.indexing.transactions import exclusive_transaction, maintenance_transaction
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, spaces_of
 

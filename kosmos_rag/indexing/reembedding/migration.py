@@ -32,7 +32,7 @@ from kosmos_rag.indexing.reembedding.drop import delete_space, retire
 from kosmos_rag.indexing.transactions import exclusive_transaction, maintenance_transaction
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.models.embedding.space import check_compatible, find_difference
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import (
     BUILDING,

@@ -9,7 +9,7 @@ from kosmos_rag.core.config import AuditSettings
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.types import EVERYONE, AuditRecord, Feedback, Rating, RatingReason, is_text, sha256_of
 from kosmos_rag.storage.audit.log import AuditContext, load_records
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import create_tenant
 

@@ -14,8 +14,8 @@ from psycopg import sql
 
 from kosmos_rag.core.errors import ConfigError, first_line
 from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.errors import translate_errors
-from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 

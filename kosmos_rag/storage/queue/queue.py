@@ -28,7 +28,8 @@ from kosmos_rag.core.errors import (
 )
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job, JobCount, JobInfo, JobState, Outcome, storable
-from kosmos_rag.storage.pool import ConnectionPool, Database
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, server_time

@@ -3,7 +3,7 @@
 from kosmos_rag import Engine, SourceDocument
 from kosmos_rag.apps.cli.diagnosis import diagnose
 from kosmos_rag.engine.near_duplicates import find_near_duplicates
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 
 WORDS = [f"word{number}" for number in range(400)]
 

@@ -23,7 +23,7 @@ from kosmos_rag.indexing import segments
 from kosmos_rag.indexing.catalog import list_indexes
 from kosmos_rag.indexing.status import segments_end, segments_of
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import tenant
 
 ACME = tenant("acme").id

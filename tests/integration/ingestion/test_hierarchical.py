@@ -10,8 +10,8 @@ import pytest
 from kosmos_rag import Engine, Filter, Settings, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE, Context, ContextPassage
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import read_spans
-from kosmos_rag.storage.pool import Database
 from tests.integration.variants import opened
 
 PRESET = """

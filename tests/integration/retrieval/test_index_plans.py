@@ -24,7 +24,7 @@ from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.indexing.recall import NO_FILTER
 from kosmos_rag.retrieval.filters import compile_filter
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import parse, statement
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.ann.worlds import CHUNKS_A_DOCUMENT, TopicEmbedder, load

@@ -38,8 +38,8 @@ from kosmos_rag.ingestion.publisher import NO_LEASE, Completion, Lease, Publishe
 from kosmos_rag.models.embedding.registry import EmbedderRegistry, EmbeddingModel
 from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import source_etags, update_source_etags
-from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import PreparedDocument, publish
 from kosmos_rag.storage.tenants import BUILDING, DROPPING, create_space, ensure_tenant, tenant
 

@@ -41,7 +41,7 @@ from kosmos_rag.ingestion.publisher import Completion
 from kosmos_rag.ingestion.report import PublishedDocument
 from kosmos_rag.ingestion.sources.listing import Entry, Source
 from kosmos_rag.ingestion.sources.registry import create_source
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue.queue import finish, lock_leases
 from kosmos_rag.storage.queue.uploads import delete_uploads, read_upload
 from kosmos_rag.storage.tenants import TenantRef

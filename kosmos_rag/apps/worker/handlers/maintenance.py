@@ -20,7 +20,7 @@ from kosmos_rag.engine.audit import TenantAudit
 from kosmos_rag.evaluation.experiments.store import prune
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.storage.audit.partitions import PartitionRotation
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from kosmos_rag.storage.queue.uploads import abandoned_uploads, delete_uploads

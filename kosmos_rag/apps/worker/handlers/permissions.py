@@ -7,7 +7,7 @@ from kosmos_rag.core.errors import DatabaseUnavailable
 from kosmos_rag.core.types import Job, Outcome, PermissionReport
 from kosmos_rag.ingestion.permissions import PermissionSync
 from kosmos_rag.ingestion.sources.spec import validate_feed
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import TenantRef
 
 log = logging.getLogger("kosmos_rag.apps.worker")

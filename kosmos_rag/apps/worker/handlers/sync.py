@@ -21,8 +21,8 @@ from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.ingestion.sources.listing import Entry
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.state import load_preset, require_preset
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import source_etags
-from kosmos_rag.storage.pool import Database
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import enqueue, finish, lock_leases, permanently_failed

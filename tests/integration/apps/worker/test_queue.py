@@ -12,7 +12,7 @@ import pytest
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import IngestionError, LeaseLost, ParseError, StatementFailed
 from kosmos_rag.core.types import JobState, Outcome
-from kosmos_rag.storage.pool import Database
+from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue import queue as jobs
 from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
 from tests.integration.apps.worker.queue_calls import ACME, BETA, KIND, Put, expire, hasten, one, states, take

@@ -1,0 +1,130 @@
+"""The database of an engine: its addresses, and a connection pool for each role."""
+
+from dataclasses import dataclass
+
+import psycopg
+
+from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
+from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.telemetry.observer import Telemetry
+from kosmos_rag.storage import embedded
+from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.migrate import migrate
+from kosmos_rag.storage.node_pools import NodePools
+from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
+from kosmos_rag.storage.sql import statement
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Addresses:
+    """Connection strings of the three roles.
+
+    `worker` and `admin` are None without a setting.
+    """
+
+    app: str
+    worker: str | None
+    admin: str | None
+
+
+def resolve_addresses(settings: DatabaseSettings) -> Addresses:
+    """Return the connection strings; start the embedded server for `database.url: embedded`.
+
+    An embedded server without the schema is provisioned and migrated here: its first use needs no command.
+    A server by URL is never migrated here: its operator decides when to run `kosmos-rag migrate`.
+    """
+    if settings.url != EMBEDDED:
+        return Addresses(app=settings.url, worker=settings.worker_url, admin=settings.admin_url)
+    server = embedded.start(settings.resolved_data_dir)
+    addresses = Addresses(app=server.conninfo(APP), worker=server.conninfo(WORKER), admin=server.conninfo("postgres"))
+    create_database(server.conninfo("postgres", "postgres"), embedded.DATABASE)
+    if not _has_schema(server.conninfo("postgres")):
+        provision(server.conninfo("postgres"))
+        migrate(server.conninfo("postgres"))
+    return addresses
+
+
+def _has_schema(conninfo: str) -> bool:
+    with translate_errors(), psycopg.connect(conninfo) as connection:
+        return connection.execute(statement("schema_exists")).fetchone() == (True,)
+
+
+class Database:
+    """Connection pools of both roles: the app role reads, the worker writes."""
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        self._settings = settings
+        self._addresses = resolve_addresses(settings)
+        self.app = ConnectionPool(self._addresses.app, role=APP, settings=settings)
+        self._worker = (
+            ConnectionPool(self._addresses.worker, role=WORKER, settings=settings) if self._addresses.worker else None
+        )
+        self._nodes: list[NodePools] = []
+        if settings.use_nodes:
+            self._use_nodes()
+
+    def _use_nodes(self) -> None:
+        for pool, conninfo in ((self.app, self._addresses.app), (self._worker, self._addresses.worker)):
+            if pool is not None and conninfo is not None:
+                nodes = NodePools(pool, conninfo, settings=self._settings)
+                pool.route = nodes.checkout
+                self._nodes.append(nodes)
+
+    def open_reader_pool(self, *, size: int) -> ConnectionPool:
+        """Return one more pool of the app role.
+
+        Its work does not wait for that of `app`. The caller closes it.
+        """
+        settings = self._settings.model_copy(update={"pool_size": size})
+        return ConnectionPool(self._addresses.app, role=APP, settings=settings)
+
+    @property
+    def worker(self) -> ConnectionPool:
+        """Return the pool of the worker role, which writes.
+
+        Raises:
+            ConfigError: `database.worker_url` is not set.
+        """
+        if self._worker is None:
+            raise ConfigError(
+                f"database.worker_url is not set, and writing needs the role {WORKER}; "
+                "set KOSMOS_DATABASE__WORKER_URL=postgresql://kosmos_worker:…@host/database"
+            )
+        return self._worker
+
+    def urls(self) -> dict[str, str | None]:
+        """Return the connection strings by settings key.
+
+        Those of an embedded server too.
+        """
+        addresses = self._addresses
+        return {"url": addresses.app, "worker_url": addresses.worker, "admin_url": addresses.admin}
+
+    @property
+    def admin_conninfo(self) -> str:
+        """Return the connection string of the administrator.
+
+        Raises:
+            ConfigError: `database.admin_url` is not set.
+        """
+        if self._addresses.admin is None:
+            raise ConfigError(
+                "database.admin_url is not set, and building a vector index needs an administrator; "
+                "set KOSMOS_DATABASE__ADMIN_URL=postgresql://postgres:…@host/database, or indexes.vector=none"
+            )
+        return self._addresses.admin
+
+    def attach(self, telemetry: Telemetry) -> None:
+        """Report the use of both pools as gauges."""
+        for pool in (self.app, self._worker):
+            if pool is not None:
+                pool.attach(telemetry)
+
+    def close(self) -> None:
+        """Close both pools, and those of nodes."""
+        for nodes in self._nodes:
+            nodes.close()
+        self.app.close()
+        if self._worker is not None:
+            self._worker.close()
