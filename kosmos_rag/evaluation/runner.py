@@ -183,7 +183,7 @@ def _uses_language_model(plan: Plan) -> bool:
 def _evaluate_question(tenant: EvaluatedTenant, question: Question, depth: int, *, answers: bool) -> QuestionResult:
     search_result = tenant.search(question.text, depth)
     places = (place for hit in search_result.hits for place in hit.places)
-    ranking = tuple(dict.fromkeys(name for place in places for name in question.names_of(place)))
+    ranking = tuple(dict.fromkeys(name for place in places for name in question.list_passage_names(place)))
     result = QuestionResult(
         question_id=question.id,
         question=question.text,

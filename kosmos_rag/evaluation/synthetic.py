@@ -17,7 +17,7 @@ from itertools import chain, pairwise, zip_longest
 from kosmos_rag.core.errors import ModelError, RequestError
 from kosmos_rag.core.protocols import LanguageModel, complete
 from kosmos_rag.core.text.sentences import sentences
-from kosmos_rag.core.types.questions import Location, Question, id_of
+from kosmos_rag.core.types.questions import Location, Question, hash_question
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -230,7 +230,7 @@ def _shuffle(chunks: Iterable[ChunkText]) -> list[ChunkText]:
 
 def _question(text: str, chunk: ChunkText) -> Question:
     location = Location(source=chunk.source, lines=(chunk.line_start, chunk.line_end))
-    return Question(id=id_of(text), text=text, locations=(location,))
+    return Question(id=hash_question(text), text=text, locations=(location,))
 
 
 def _without_near_duplicates(generated: Iterable[GeneratedQuestion], limit: int) -> list[GeneratedQuestion]:

@@ -55,9 +55,9 @@ def _select(values: dict[str, Any], key: str) -> dict[str, Any]:
     if selected:
         return selected
     from kosmos_rag.core.config import Settings
-    from kosmos_rag.core.config.keys import nearest_key, renamed_key
+    from kosmos_rag.core.config.keys import find_renamed_key, nearest_key
 
-    if (new := renamed_key(key)) is not None:
+    if (new := find_renamed_key(key)) is not None:
         remedy = f"it was renamed to {new}"
     elif (near := nearest_key(Settings, key)) is not None:
         remedy = f"did you mean {near}?"

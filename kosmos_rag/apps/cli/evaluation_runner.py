@@ -188,9 +188,9 @@ def base_file(config: Path | None, output: Path) -> str | None:
 
     None without one.
     """
-    from kosmos_rag.core.config.loading import used_file
+    from kosmos_rag.core.config.loading import find_config_file
 
-    config_file = used_file(config)
+    config_file = find_config_file(config)
     return None if config_file is None else os.path.relpath(config_file.absolute(), output.absolute().parent)
 
 

@@ -31,7 +31,7 @@ RENAMED: Mapping[str, str] = {
 """Keys and sections that were renamed, by their old name; used in the message about an unknown key only."""
 
 
-def section_of(field: FieldInfo) -> type[BaseModel] | None:
+def find_section_model(field: FieldInfo) -> type[BaseModel] | None:
     """Return the model of a section, or None for a plain key."""
     annotation = field.annotation
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
@@ -40,7 +40,7 @@ def section_of(field: FieldInfo) -> type[BaseModel] | None:
 def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Yield every dotted key with its field, in order of declaration."""
     for name, field in model.model_fields.items():
-        section = section_of(field)
+        section = find_section_model(field)
         if section is None:
             yield prefix + name, field
         else:
@@ -57,7 +57,7 @@ def nearest_key(model: type[BaseModel], key: str) -> str | None:
     return next(iter(get_close_matches(key.lower(), [*names, *sections], n=1)), None)
 
 
-def renamed_key(key: str) -> str | None:
+def find_renamed_key(key: str) -> str | None:
     """Return the new name of a renamed key or section; else None.
 
     A key of a renamed section counts as renamed.
@@ -65,7 +65,7 @@ def renamed_key(key: str) -> str | None:
     if key in RENAMED:
         return RENAMED[key]
     section, dot, name = key.rpartition(".")
-    new_section = renamed_key(section) if dot else None
+    new_section = find_renamed_key(section) if dot else None
     return None if new_section is None else f"{new_section}.{name}"
 
 

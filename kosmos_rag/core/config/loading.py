@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
 from kosmos_rag.core.config.display import mask_password, one_line, show
-from kosmos_rag.core.config.keys import keys_of, nearest_key, renamed_key, section_of
+from kosmos_rag.core.config.keys import find_renamed_key, find_section_model, keys_of, nearest_key
 from kosmos_rag.core.errors import ConfigError
 
 DEFAULT_FILE = Path("rag-config.yaml")
@@ -72,7 +72,7 @@ class _PlainLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def used_file(path: str | Path | None) -> Path | None:
+def find_config_file(path: str | Path | None) -> Path | None:
     """Return the path of the configuration file; None without one.
 
     `path`, else the value of KOSMOS_CONFIG, else `rag-config.yaml` if it exists.
@@ -91,7 +91,7 @@ def read_files(settings: type[BaseSettings], path: str | Path | None) -> list[La
     Raises ConfigError where a file cannot be read or is not a YAML mapping, and where files extend each other in a
     circle.
     """
-    used = used_file(path)
+    used = find_config_file(path)
     named_by = f" (named by {FILE_VARIABLE})" if path is None and FILE_VARIABLE in os.environ else ""
     return [] if used is None else _file_layers(settings, used, named_by, ())
 
@@ -227,7 +227,7 @@ def _collect(model: type[BaseModel], data: Mapping[Any, Any], layer: Layer, pref
     for name, value in data.items():
         key = f"{prefix}{name}"
         known = model.model_fields.get(name)
-        section = None if known is None else section_of(known)
+        section = None if known is None else find_section_model(known)
         if known is None:
             unknown = _unknown_names(str(name), prefix, value)
             layer.faults.extend(_unknown(model, key, layer.origin, prefix) for key in unknown)
@@ -246,13 +246,13 @@ def _unknown_names(name: str, prefix: str, value: Any) -> list[str]:
 
     Each key of a renamed section has its own new name.
     """
-    if isinstance(value, dict) and value and renamed_key(prefix + name) is not None:
+    if isinstance(value, dict) and value and find_renamed_key(prefix + name) is not None:
         return [f"{name}.{key}" for key in value]
     return [name]
 
 
 def _unknown(model: type[BaseModel], key: str, origin: Origin, prefix: str = "") -> str:
-    new = renamed_key(prefix + key.lower())
+    new = find_renamed_key(prefix + key.lower())
     near = nearest_key(model, key)
     if new is not None:
         remedy = f"it was renamed to {_format_key(new, origin)}"

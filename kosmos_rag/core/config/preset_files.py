@@ -23,7 +23,7 @@ PROCESS_KEYS = ("rag.retrieval.query_embedding_cache", "rag.retrieval.result_cac
 _NULL_REMOVES = (("rag", "signals"), ("rag", "intents"))
 
 
-def shipped() -> list[str]:
+def list_shipped() -> list[str]:
     """Return the names of the presets that come with the library."""
     return sorted(entry.name.removesuffix(".yaml") for entry in files(_FOLDER).iterdir() if _is_yaml(entry.name))
 
@@ -54,9 +54,10 @@ def _read(source: str, folder: Path, extended_by: tuple[str, ...]) -> tuple[str,
         name, identity = path.stem, str(path.resolve())
         data = read_yaml(path, f"preset {path}")
     else:
-        if source not in shipped():
+        if source not in list_shipped():
             raise ConfigError(
-                f"there is no preset {source!r}; use {', '.join(shipped())} or the path of a YAML file, ./mine.yaml"
+                f"there is no preset {source!r}; "
+                f"use {', '.join(list_shipped())} or the path of a YAML file, ./mine.yaml"
             )
         name = identity = source
         with as_file(files(_FOLDER) / f"{source}.yaml") as path:

@@ -99,8 +99,8 @@ class DatabaseSettings(Section):
     def _check_urls(self) -> Self:
         if self.url == EMBEDDED:
             remedy = "the embedded server makes its own roles: set database.url to your server, or drop this key"
-            given = (key for key in ("worker_url", "admin_url") if getattr(self, key) is not None)
-            refuse(self, [Conflict((key, "url"), remedy) for key in given])
+            keys = (key for key in ("worker_url", "admin_url") if getattr(self, key) is not None)
+            refuse(self, [Conflict((key, "url"), remedy) for key in keys])
         return self
 
 

@@ -138,7 +138,7 @@ class Settings(BaseSettings):
     def _explain(cls, error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> list[str]:
         fields = dict(keys_of(cls))
 
-        def stated(key: str) -> str:
+        def describe_value(key: str) -> str:
             value = values[key] if key in values else fields[key].default
             return f"{key} is {show(value)} ({origins[key]})"
 
@@ -148,13 +148,13 @@ class Settings(BaseSettings):
             if detail["type"] == CONFLICT:
                 conflicts: tuple[Conflict, ...] = detail["ctx"][CONFLICT]
                 faults += [
-                    f"{' and '.join(stated(f'{location}.{key}') for key in conflict.keys)}: {conflict.remedy}"
+                    f"{' and '.join(describe_value(f'{location}.{key}') for key in conflict.keys)}: {conflict.remedy}"
                     for conflict in conflicts
                 ]
             else:
                 # An item of a list has its number behind the key.
                 key = next(key for key in fields if location == key or location.startswith(f"{key}."))
-                faults.append(f"{stated(key)}: {_remedy(detail)}, the default is {show(fields[key].default)}")
+                faults.append(f"{describe_value(key)}: {_remedy(detail)}, the default is {show(fields[key].default)}")
         return faults
 
     @classmethod

@@ -162,9 +162,9 @@ def chat_usage(input_tokens: int | None, output_tokens: int | None) -> Attribute
 
 def input_messages(messages: Iterable[tuple[str, str]]) -> Attributes:
     """Return the texts of a conversation: role and text of each message."""
-    given = list(messages)
-    objects = [_message(role, text) for role, text in given]
-    return {"gen_ai.input.messages": json.dumps(objects, ensure_ascii=False)} | _messages("llm.input_messages", given)
+    pairs = list(messages)
+    objects = [_message(role, text) for role, text in pairs]
+    return {"gen_ai.input.messages": json.dumps(objects, ensure_ascii=False)} | _messages("llm.input_messages", pairs)
 
 
 def output_message(text: str, finish_reason: str) -> Attributes:

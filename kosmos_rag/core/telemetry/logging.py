@@ -82,7 +82,7 @@ class _TextFormatter(_Formatter):
         line = super().formatMessage(record)
         line += "".join(f" {name}={value}" for name, value in _fields(record).items())
         if self._texts:
-            line += "".join(f" {name}={text!r}" for name, text in _texts_of(record).items())
+            line += "".join(f" {name}={text!r}" for name, text in _get_texts(record).items())
         ids = [value for value in (REQUEST.get().get("request_id"), tracing.current_trace_id()) if value]
         return f"{line} [{' '.join(ids)}]" if ids else line
 
@@ -99,7 +99,7 @@ class _JsonFormatter(_Formatter):
             **fields,
             **({"trace_id": trace_id} if (trace_id := tracing.current_trace_id()) else {}),
             **REQUEST.get(),
-            **(_texts_of(record) if self._texts else {}),
+            **(_get_texts(record) if self._texts else {}),
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
@@ -110,6 +110,6 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
 
 
-def _texts_of(record: logging.LogRecord) -> Mapping[str, Any]:
+def _get_texts(record: logging.LogRecord) -> Mapping[str, Any]:
     texts: Mapping[str, Any] = getattr(record, "texts", {})
     return texts

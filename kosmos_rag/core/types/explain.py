@@ -34,19 +34,23 @@ def explanation(result: "SearchResult") -> str:
 
 def operator_lines(result: "SearchResult") -> Iterator[str]:
     """Yield a line for each kind of operator that the question has."""
-    found = result.operators
-    for name, terms in (("phrases", found.phrases), ("required", found.required), ("excluded", found.excluded)):
+    operators = result.operators
+    for name, terms in (
+        ("phrases", operators.phrases),
+        ("required", operators.required),
+        ("excluded", operators.excluded),
+    ):
         if terms:
             yield f"{name:<9} {', '.join(terms)}"
-    if found.signed_text:
-        yield f"text      {', '.join(found.signed_text)} (syntax=operators makes their signs operators)"
+    if operators.signed_text:
+        yield f"text      {', '.join(operators.signed_text)} (syntax=operators makes their signs operators)"
 
 
 def activity_lines(result: "SearchResult") -> Iterator[str]:
     """Yield a line for each of several questions, with what it gave."""
-    for asked in result.activity:
-        ranks = ", ".join(map(str, asked.ranks)) or "none"
-        yield f"question  {_strip_control(asked.question)} ({count(asked.returned, 'hit')}; ranks {ranks})"
+    for activity in result.activity:
+        ranks = ", ".join(map(str, activity.ranks)) or "none"
+        yield f"question  {_strip_control(activity.question)} ({count(activity.returned, 'hit')}; ranks {ranks})"
 
 
 def _expansion(result: "SearchResult") -> Iterator[str]:
@@ -65,8 +69,8 @@ def _stats(stats: "RetrieverStats") -> str:
     if stats.weight is not None and stats.coverage is not None:
         weight += f" for a coverage of {stats.coverage:.2f} of {stats.terms} terms"
         weight += " with an identifier" if stats.has_identifier else ""
-    found = f"{stats.returned} of {stats.requested} candidates by {stats.plan}"
-    return f"{found}{f' ({read})' if read else ''}{reason}{weight}"
+    summary = f"{stats.returned} of {stats.requested} candidates by {stats.plan}"
+    return f"{summary}{f' ({read})' if read else ''}{reason}{weight}"
 
 
 def _row(hit: "Passage") -> tuple[str, ...]:

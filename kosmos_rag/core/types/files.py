@@ -134,5 +134,5 @@ def file_of(source: str, document_id: uuid.UUID) -> tuple[uuid.UUID, str]:
 
     Of a document without a stored file, they are its own id and its source.
     """
-    found = _SOURCE.fullmatch(source)
-    return (document_id, source) if found is None else (uuid.UUID(found["id"]), found["folder"] + found["name"])
+    match = _SOURCE.fullmatch(source)
+    return (document_id, source) if match is None else (uuid.UUID(match["id"]), match["folder"] + match["name"])

@@ -40,7 +40,7 @@ class Place(Described):
 
         Empty for an anchor.
         """
-        cells = f"{_quoted(self.sheet)}!{self.cells}" if self.sheet and self.cells else self.cells or self.sheet
+        cells = f"{_quote_sheet(self.sheet)}!{self.cells}" if self.sheet and self.cells else self.cells or self.sheet
         return " | ".join(filter(None, (self.attachment, cells, self._paragraphs)))
 
     @property
@@ -128,7 +128,7 @@ def _join(place: Place, following: Place) -> Place | None:
     return replace(
         place,
         sheet=following.sheet,
-        cells=_around(place.cells, following.cells),
+        cells=_enclose_cells(place.cells, following.cells),
         paragraphs=paragraphs,
         anchor=place.anchor or following.anchor,
     )
@@ -147,7 +147,7 @@ def cell_range(top: int, left: int, bottom: int, right: int) -> str:
     return first if first == last else f"{first}:{last}"
 
 
-def _around(first: str | None, second: str | None) -> str | None:
+def _enclose_cells(first: str | None, second: str | None) -> str | None:
     if not first or not second:
         return first or second
     corners = [corner for cells in (first, second) for corner in _corners(cells)]
@@ -178,5 +178,5 @@ def _column(letters: str) -> int:
     return column
 
 
-def _quoted(sheet: str) -> str:
+def _quote_sheet(sheet: str) -> str:
     return sheet if _PLAIN_SHEET.fullmatch(sheet) else "'" + sheet.replace("'", "''") + "'"

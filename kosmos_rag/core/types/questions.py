@@ -59,7 +59,7 @@ class Location:
 
     def is_in(self, source: str) -> bool:
         """Return whether the location is in the document of this source."""
-        return any(f"/{name}".endswith(f"/{self.source}") for name in (source, _without_extension(source)))
+        return any(f"/{name}".endswith(f"/{self.source}") for name in (source, _strip_extension(source)))
 
     def covers(self, at: HasLocation) -> bool:
         """Return whether a passage or citation overlaps this location."""
@@ -70,7 +70,7 @@ class Location:
         )
 
 
-def _without_extension(source: str) -> str:
+def _strip_extension(source: str) -> str:
     stem, dot, extension = source.rpartition(".")
     return stem if dot and "/" not in extension else source
 
@@ -100,7 +100,7 @@ class Question:
         """Whether any judged name is relevant."""
         return any(grade > 0 for grade in self.grades.values())
 
-    def names_of(self, at: HasLocation) -> list[str]:
+    def list_passage_names(self, at: HasLocation) -> list[str]:
         """Return the names of a passage in a ranking.
 
         Those of the locations it overlaps, or else one of its own. Its own name is as specific as the most specific
@@ -119,7 +119,7 @@ class Question:
 
     def is_answered_at(self, at: HasLocation) -> bool:
         """Return whether a passage or citation overlaps a relevant location."""
-        return any(self.grades.get(name, 0) > 0 for name in self.names_of(at))
+        return any(self.grades.get(name, 0) > 0 for name in self.list_passage_names(at))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ class QuestionSet:
         return QuestionSet(name=name, questions=tuple(filter(predicate, self.questions)))
 
 
-def id_of(text: str) -> str:
+def hash_question(text: str) -> str:
     """Return an id for a question: a hash of its text."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -188,7 +188,7 @@ def _question(entry: Mapping[str, Any], subject: str) -> Question:
             f"{subject} ({text!r}) must either name the location of its answer or have none: "
             "write `source: handbook.md` below it, or `answerable: false`"
         )
-    return Question(id=str(entry.get("id", id_of(text))), text=text, locations=locations)
+    return Question(id=str(entry.get("id", hash_question(text))), text=text, locations=locations)
 
 
 def _location(fields: Any, subject: str) -> Location:

@@ -93,11 +93,11 @@ _SHAPES: dict[Any, _Shape] = {}
 def _shape(kind: type[Any]) -> _Shape:
     # Made on first use: an adapter takes milliseconds to build, and no lock is needed to build one twice.
     if kind not in _SHAPES:
-        _SHAPES[kind] = _Shape(adapter=TypeAdapter(kind), hidden=_hidden(kind))
+        _SHAPES[kind] = _Shape(adapter=TypeAdapter(kind), hidden=_list_hidden_fields(kind))
     return _SHAPES[kind]
 
 
-def _hidden(kind: type[Any], within: tuple[type[Any], ...] = ()) -> dict[str, Any]:
+def _list_hidden_fields(kind: type[Any], within: tuple[type[Any], ...] = ()) -> dict[str, Any]:
     """Return the hidden fields of a record and of those in it.
 
     A record that contains its own kind does so one level deep.
@@ -111,7 +111,7 @@ def _hidden(kind: type[Any], within: tuple[type[Any], ...] = ()) -> dict[str, An
         parts: dict[str, Any] = {}
         for nested in _records(hint):
             if within.count(nested) < 1:
-                parts |= _hidden(nested, (*within, kind))
+                parts |= _list_hidden_fields(nested, (*within, kind))
         parts |= dict.fromkeys(mark, True)
         if parts:
             hidden[name] = {"__all__": parts} if _is_sequence(hint) else parts

@@ -8,7 +8,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.config.presets import load, shipped
+from kosmos_rag.core.config.presets import list_shipped, load
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
@@ -33,7 +33,7 @@ def _policies(*departments: str) -> list[SourceDocument]:
 
 @pytest.mark.parametrize("name", ["adr", "analytics", "corporate", "keyword", "schema", "schema-classic"])
 def test_shipped__can_be_laid_over_the_defaults(name: str) -> None:
-    assert name in shipped()
+    assert name in list_shipped()
     assert load(name, Settings(), validate=build_signal_rules).apply_to(Settings()) != Settings()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types.questions import dump_questions, id_of
+from kosmos_rag.core.types.questions import dump_questions, hash_question
 from kosmos_rag.evaluation import Location, Question, read_questions
 
 
@@ -47,14 +47,16 @@ def test_place__covers(location: Location, at: At, covered: bool) -> None:
 def test_names__of_what_is_no_answer_are_as_fine_as_the_finest_place() -> None:
     at = At("/kb/b.md", ("B", "C"), 3, 4)
     locations = [Location(source="a.md"), Location(source="a.md", section="A"), Location(source="a.md", lines=(1, 2))]
-    names = [Question(id="q", text="?", locations=tuple(locations[:count])).names_of(at) for count in (1, 2, 3)]
+    names = [
+        Question(id="q", text="?", locations=tuple(locations[:count])).list_passage_names(at) for count in (1, 2, 3)
+    ]
     assert names == [["/kb/b.md"], ["/kb/b.md#B / C"], ["/kb/b.md:3-4"]]
 
 
 def test_names__are_those_of_all_places_that_a_passage_covers() -> None:
     first, second = Location(source="a.md", lines=(1, 4)), Location(source="a.md", lines=(5, 6), grade=2)
     question = Question(id="q", text="?", locations=(first, second))
-    assert question.names_of(At("/kb/a.md", (), 4, 5)) == ["a.md:1-4", "a.md:5-6"]
+    assert question.list_passage_names(At("/kb/a.md", (), 4, 5)) == ["a.md:1-4", "a.md:5-6"]
     assert question.grades == {"a.md:1-4": 1, "a.md:5-6": 2}
 
 
@@ -68,7 +70,12 @@ def test_file__in_all_its_forms(tmp_path: Path) -> None:
 - {question: 'Why?', answerable: false}
 """,
     )
-    assert [question.id for question in found] == [id_of("Who?"), "w", id_of("What?"), id_of("Why?")]
+    assert [question.id for question in found] == [
+        hash_question("Who?"),
+        "w",
+        hash_question("What?"),
+        hash_question("Why?"),
+    ]
     assert found[1].locations == (Location(source="a.md", section="Places", lines=(3, 4)),)
     assert found[2].grades == {"a.md": 2, "b.md:7-7": 1}
     assert [question.answerable for question in found] == [True, True, True, False]
@@ -96,7 +103,9 @@ def test_file__that_is_wrong_is_refused_by_name(text: str, message: str, tmp_pat
 
 
 def test_written__is_read_again(tmp_path: Path) -> None:
-    question = Question(id=id_of("Wie?"), text="Wie?", locations=(Location(source="/kb/ä: b.md", lines=(2, 9)),))
+    question = Question(
+        id=hash_question("Wie?"), text="Wie?", locations=(Location(source="/kb/ä: b.md", lines=(2, 9)),)
+    )
     assert _read(tmp_path, dump_questions([(question, "heading")])) == (question,)
 
 

@@ -26,7 +26,7 @@ from kosmos_rag.apps.http.schemas import (
     RectangleList,
 )
 from kosmos_rag.apps.http.uploads import StoredUpload, enqueue_once
-from kosmos_rag.core.config.presets import shipped
+from kosmos_rag.core.config.presets import list_shipped
 from kosmos_rag.core.errors import KosmosError, NotFound, RequestError
 from kosmos_rag.core.types import (
     DEFAULT_COLLECTION,
@@ -407,8 +407,8 @@ def _shipped_preset(name: str) -> str:
 
     Raises RequestError for a path: it would read the files of this machine.
     """
-    if name not in shipped():
-        raise RequestError(f"there is no preset {name[:60]!r}; use {', '.join(shipped())}")
+    if name not in list_shipped():
+        raise RequestError(f"there is no preset {name[:60]!r}; use {', '.join(list_shipped())}")
     return name
 
 

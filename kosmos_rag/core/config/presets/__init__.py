@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 from kosmos_rag.core.config import Settings, preset_keys
 from kosmos_rag.core.config.keys import nest
-from kosmos_rag.core.config.preset_files import PROCESS_KEYS, check_preset_keys, read_preset_file, shipped
+from kosmos_rag.core.config.preset_files import PROCESS_KEYS, check_preset_keys, list_shipped, read_preset_file
 from kosmos_rag.core.errors import ConfigError
 
-__all__ = ["Preset", "Validate", "changes", "load", "shipped"]
+__all__ = ["Preset", "Validate", "changes", "list_shipped", "load"]
 
 Validate: TypeAlias = Callable[[Settings], object]
 """Checks settings that this package does not know, such as signals. Raises ConfigError."""
