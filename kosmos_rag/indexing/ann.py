@@ -197,8 +197,8 @@ def physical_indexes(connection: psycopg.Connection, tenant_id: uuid.UUID) -> di
     if placement is None:
         rows = connection.execute(statement("physical_indexes"), values).fetchall()
         return {row[0]: PhysicalIndex(relation=row[0], valid=row[1], bytes=row[2]) for row in rows}
-    found = placement.fetch(connection, statement("physical_indexes"), values)
-    return {row["relation"]: PhysicalIndex(**row) for row in found}
+    records = placement.fetch(connection, statement("physical_indexes"), values)
+    return {row["relation"]: PhysicalIndex(**row) for row in records}
 
 
 def _index_expression(dimensions: int, precision: str) -> tuple[sql.Composed, str]:

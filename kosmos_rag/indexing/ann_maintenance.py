@@ -86,7 +86,7 @@ class VectorIndexMaintenance:
 
         None without one.
         """
-        return next((index for index in self._indexes_of(tenant, space) if index.state == READY), None)
+        return next((index for index in self._list_indexes(tenant, space) if index.state == READY), None)
 
     def clean_up(self, tenant: TenantRef, progress: Progress) -> None:
         """Drop indexes of an interrupted maintenance, and delete stale records."""
@@ -116,7 +116,7 @@ class VectorIndexMaintenance:
         with maintenance_transaction(self._database, tenant) as connection:
             rows = count_vectors(connection, {"tenant_id": tenant.id, "space_id": space.id})
             published = count_published(connection, tenant.id)
-        existing = self._indexes_of(tenant, space)
+        existing = self._list_indexes(tenant, space)
         current = next(iter(existing), None)
         needed = needs_vector_index(rows, self._settings, indexed=current is not None)
         threshold = f"indexes.vector_min_chunks is {self._settings.vector_min_chunks:,}"
@@ -185,7 +185,7 @@ class VectorIndexMaintenance:
 
     def drop_space(self, tenant: TenantRef, space: Space) -> None:
         """Drop all vector indexes of a space."""
-        self._drop(self._indexes_of(tenant, space), tenant)
+        self._drop(self._list_indexes(tenant, space), tenant)
 
     # --- repair ------------------------------------------------------------------------------------------------------
 
@@ -316,7 +316,7 @@ class VectorIndexMaintenance:
         counts = {"rows": build_input.rows, "published": build_input.published}
         return replace(tuned, health={**index.health, **tuned.health, **counts})
 
-    def _indexes_of(self, tenant: TenantRef, space: Space) -> list[IndexRecord]:
+    def _list_indexes(self, tenant: TenantRef, space: Space) -> list[IndexRecord]:
         with maintenance_transaction(self._database, tenant) as connection:
             return [index for index in list_indexes(connection, tenant.id) if index.space_id == space.id]
 

@@ -57,7 +57,7 @@ class IndexMaintenance:
         Raises IndexLocked while other maintenance of the tenant runs, ConfigError without `database.admin_url` if a
         vector index is due, EmbeddingSpaceMismatch and ModelUnavailable if it cannot be measured, DatabaseError.
         """
-        with self._locked(tenant):
+        with self._lock_indexes(tenant):
             self._vectors.clean_up(tenant, progress)
             self._segments.pack(tenant, progress)
             self._segments.merge(tenant, progress, everything=False)
@@ -75,7 +75,7 @@ class IndexMaintenance:
 
     def rebuild(self, tenant: TenantRef, progress: Progress) -> list[IndexInfo]:
         """Rebuild all indexes, due or not. Raises what `build` raises."""
-        with self._locked(tenant):
+        with self._lock_indexes(tenant):
             self._vectors.clean_up(tenant, progress)
             self._segments.pack(tenant, progress)
             self._segments.merge(tenant, progress, everything=True)
@@ -88,7 +88,7 @@ class IndexMaintenance:
 
         Raises what `build` raises.
         """
-        with self._locked(tenant):
+        with self._lock_indexes(tenant):
             if (space := self._live_space(tenant)) is not None:
                 self._vectors.tune(tenant, space, progress)
         return self.status(tenant)
@@ -123,7 +123,7 @@ class IndexMaintenance:
             reason: The measurement, for the log.
             progress: Called with one line for each step.
         """
-        with self._locked(tenant):
+        with self._lock_indexes(tenant):
             space = self._live_space(tenant)
             return None if space is None else self._vectors.repair(tenant, space, queries, reason, progress)
 
@@ -137,7 +137,7 @@ class IndexMaintenance:
             space: The embedding space.
             progress: Receives one line for each step.
         """
-        with self._locked(tenant):
+        with self._lock_indexes(tenant):
             self._vectors.clean_up(tenant, progress)
             before = self._vectors.ready_index(tenant, space)
             self._vectors.build(tenant, space, progress)
@@ -155,7 +155,7 @@ class IndexMaintenance:
             space: The embedding space.
             progress: Receives one line for each step.
         """
-        with self._locked(tenant):
+        with self._lock_indexes(tenant):
             self._vectors.clean_up(tenant, progress)
             self._vectors.drop_space(tenant, space)
 
@@ -164,7 +164,7 @@ class IndexMaintenance:
 
         Raises IndexLocked, DatabaseError, and ConfigError if there is one.
         """
-        with self._locked(tenant):
+        with self._lock_indexes(tenant):
             self._vectors.clean_up(tenant, lambda _: None)
             with maintenance_transaction(self._database, tenant) as connection:
                 spaces = spaces_of(connection, tenant.id)
@@ -172,7 +172,7 @@ class IndexMaintenance:
                 self._vectors.drop_space(tenant, stored.space)
 
     @contextmanager
-    def _locked(self, tenant: TenantRef) -> Iterator[None]:
+    def _lock_indexes(self, tenant: TenantRef) -> Iterator[None]:
         with self._database.worker.session() as session:
             row = session.execute(statement("try_maintenance_lock"), {"tenant_id": tenant.id}).fetchone()
             if row != (True,):

@@ -14,10 +14,10 @@ from kosmos_rag.indexing.catalog import IndexRecord, list_indexes
 from kosmos_rag.indexing.status import (
     MIN_LIVE_SHARE,
     count_unsegmented,
+    filter_segments,
     list_collections,
     live_share,
     segments_end,
-    segments_of,
 )
 from kosmos_rag.indexing.transactions import maintenance_transaction
 from kosmos_rag.storage.database import Database
@@ -36,14 +36,14 @@ class SegmentMaintenance:
 
         Raises IndexLocked.
         """
-        for collection, unsegmented in self._unsegmented_by_collection(tenant).items():
+        for collection, unsegmented in self._count_unsegmented(tenant).items():
             if unsegmented < self._settings.unsegmented_chunks:
                 continue
             remaining = unsegmented
             while remaining > 0:
                 progress(f"packing {remaining:,} chunks of {collection}")
                 with maintenance_transaction(self._database, tenant) as connection:
-                    existing = segments_of(list_indexes(connection, tenant.id), collection)
+                    existing = filter_segments(list_indexes(connection, tenant.id), collection)
                     packed = segments.pack_unsegmented(
                         connection, tenant.id, collection, first_sequence=segments_end(existing)
                     )
@@ -59,20 +59,20 @@ class SegmentMaintenance:
             progress: Receives one line for each step.
             everything: Merge all segments of a collection into one.
         """
-        for collection in self._unsegmented_by_collection(tenant):
+        for collection in self._count_unsegmented(tenant):
             with maintenance_transaction(self._database, tenant) as connection:
-                existing = segments_of(list_indexes(connection, tenant.id), collection)
+                existing = filter_segments(list_indexes(connection, tenant.id), collection)
                 due = (
                     existing
                     if everything
-                    else segments.mergeable(existing) or self._most_fragmented(connection, tenant, existing)
+                    else segments.mergeable(existing) or self._find_most_fragmented(connection, tenant, existing)
                 )
                 if due:
                     rows = sum(segment.rows for segment in due)
                     progress(f"merging {len(due)} segments of {collection}, {rows:,} chunks")
                     segments.merge_segments(connection, tenant.id, due)
 
-    def _most_fragmented(
+    def _find_most_fragmented(
         self, connection: psycopg.Connection, tenant: TenantRef, existing: list[IndexRecord]
     ) -> list[IndexRecord]:
         """Return the most fragmented segment below MIN_LIVE_SHARE."""
@@ -80,7 +80,7 @@ class SegmentMaintenance:
         worst = min(existing, key=lambda segment: live_shares[segment.id], default=None)
         return [worst] if worst is not None and live_shares[worst.id] < MIN_LIVE_SHARE else []
 
-    def _unsegmented_by_collection(self, tenant: TenantRef) -> dict[str, int]:
+    def _count_unsegmented(self, tenant: TenantRef) -> dict[str, int]:
         with maintenance_transaction(self._database, tenant) as connection:
             return {
                 collection: count_unsegmented(connection, tenant.id, collection)

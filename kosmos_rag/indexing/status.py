@@ -22,7 +22,7 @@ _KEEP_SHARE = 0.5
 """An existing vector index is kept down to this share of `indexes.vector_min_chunks`."""
 
 
-def segments_of(indexes: Sequence[IndexRecord], collection: str) -> list[IndexRecord]:
+def filter_segments(indexes: Sequence[IndexRecord], collection: str) -> list[IndexRecord]:
     """Return the segments of a collection by sequence number."""
     return [index for index in indexes if index.kind == SEGMENT and index.collection == collection]
 
@@ -115,7 +115,7 @@ def index_status(connection: psycopg.Connection, tenant: TenantRef, settings: In
     indexes = list_indexes(connection, tenant.id)
     status: list[IndexInfo] = []
     for collection in list_collections(connection, tenant.id):
-        status += _lexical_status(connection, tenant.id, collection, segments_of(indexes, collection), settings)
+        status += _lexical_status(connection, tenant.id, collection, filter_segments(indexes, collection), settings)
     values = {"tenant_id": tenant.id}
     live_space = connection.execute(statement("space_of_tenant"), values).fetchone()
     if live_space is not None:

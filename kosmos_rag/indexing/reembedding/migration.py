@@ -247,7 +247,7 @@ class Reembedding:
         Raises RequestError if there is none or it is incomplete, EmbeddingSpaceMismatch if its model is not configured.
         """
         previous = [
-            stored for stored in self._stored_spaces(tenant) if stored.state == READY and stored.live_until is not None
+            stored for stored in self._list_spaces(tenant) if stored.state == READY and stored.live_until is not None
         ]
         if not previous:
             raise RequestError(f"tenant {tenant.name!r} has no space that was live before; nothing was changed")
@@ -257,7 +257,7 @@ class Reembedding:
 
     def live_space(self, tenant: TenantRef) -> Space:
         """Return the live space. Raises RequestError for a tenant without documents, DatabaseError."""
-        live = next((stored.space for stored in self._stored_spaces(tenant) if stored.live), None)
+        live = next((stored.space for stored in self._list_spaces(tenant) if stored.live), None)
         if live is None:
             raise RequestError(
                 f"tenant {tenant.name!r} has no documents; ingest some, they are embedded by rag.embedding"
@@ -268,7 +268,7 @@ class Reembedding:
         """Return the model of a space. Raises EmbeddingSpaceMismatch, ModelUnavailable."""
         return self._embedders.get(space, tenant.name)
 
-    def _stored_spaces(self, tenant: TenantRef) -> list[StoredSpace]:
+    def _list_spaces(self, tenant: TenantRef) -> list[StoredSpace]:
         with maintenance_transaction(self._database, tenant) as connection:
             return spaces_of(connection, tenant.id)
 
@@ -286,7 +286,7 @@ class Reembedding:
                 f"rag.embedding and rag.next_embedding both name the model of tenant {tenant.name!r}, {live.model!r}; "
                 "name another one in rag.next_embedding"
             )
-        stored = next((one for one in self._stored_spaces(tenant) if one.space.id == space.id), None)
+        stored = next((one for one in self._list_spaces(tenant) if one.space.id == space.id), None)
         if stored is not None:
             check_compatible(stored.space, space, tenant.name)
         return space, stored

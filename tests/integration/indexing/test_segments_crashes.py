@@ -21,7 +21,7 @@ from kosmos_rag.core.errors import DatabaseError, IndexLocked
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.indexing import segments
 from kosmos_rag.indexing.catalog import list_indexes
-from kosmos_rag.indexing.status import segments_end, segments_of
+from kosmos_rag.indexing.status import filter_segments, segments_end
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import tenant
@@ -134,12 +134,12 @@ def _advisory_locks(admin: psycopg.Connection) -> int:
 
 
 def _pack(connection: psycopg.Connection) -> None:
-    held = segments_of(list_indexes(connection, ACME), "default")
+    held = filter_segments(list_indexes(connection, ACME), "default")
     assert segments.pack_unsegmented(connection, ACME, "default", first_sequence=segments_end(held)) is not None
 
 
 def _merge(connection: psycopg.Connection) -> None:
-    segments.merge_segments(connection, ACME, segments_of(list_indexes(connection, ACME), "default"))
+    segments.merge_segments(connection, ACME, filter_segments(list_indexes(connection, ACME), "default"))
 
 
 STEPS = pytest.mark.parametrize("step", [_pack, _merge])
