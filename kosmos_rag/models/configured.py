@@ -17,7 +17,7 @@ class ConfiguredModel:
     remedy: str
 
 
-def configured_models(rag: RagSettings) -> Iterator[ConfiguredModel]:
+def list_configured_models(rag: RagSettings) -> Iterator[ConfiguredModel]:
     """Yield the models that ingestion and questions load.
 
     Models behind a server are not among them.

@@ -49,7 +49,7 @@ class PulledModel:
         """Size of all files."""
         return sum((self.folder / name).stat().st_size for name in self.sha256 if (self.folder / name).is_file())
 
-    def changed_files(self) -> list[str]:
+    def list_changed_files(self) -> list[str]:
         """Return the files that are missing or have another SHA-256.
 
         All files are read.
@@ -101,14 +101,14 @@ def pull_from_folder(name: str, source: Path, models: ModelsSettings) -> PulledM
     if not source.is_dir():
         raise ModelUnavailable(f"there is no folder {str(source)!r}; give the folder of a model")
     files = [path.relative_to(source) for path in sorted(source.rglob("*")) if path.is_file()]
-    wanted = _select([file.as_posix() for file in files])
-    _check_complete(wanted, f"folder {str(source)!r}")
+    selected_files = _select([file.as_posix() for file in files])
+    _check_complete(selected_files, f"folder {str(source)!r}")
     with _new_folder(name, models) as folder:
-        for file in wanted:
+        for file in selected_files:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source / file, folder / file)
-        _seal(name, folder, wanted, {})
-    return _pulled(name, models)
+        _seal(name, folder, selected_files, {})
+    return _load_pulled(name, models)
 
 
 def pull_from_hub(name: str, models: ModelsSettings, on_progress: Progress | None = None) -> PulledModel:
@@ -131,20 +131,20 @@ def pull_from_hub(name: str, models: ModelsSettings, on_progress: Progress | Non
         raise ModelUnavailable(f"{name!r} is not downloaded: models.offline is true; {_remedy(name)}")
     try:
         revision, stated = _list_hub_files(name)
-        wanted = _select(list(stated))
-        _check_complete(wanted, f"{name!r} on the hub")
+        selected_files = _select(list(stated))
+        _check_complete(selected_files, f"{name!r} on the hub")
         with _new_folder(name, models) as folder:
-            for number, file in enumerate(wanted):
+            for number, file in enumerate(selected_files):
                 if on_progress is not None:
-                    on_progress(number, len(wanted), file)
+                    on_progress(number, len(selected_files), file)
                 _download(name, file, revision, folder)
-            _seal(name, folder, wanted, {file: digest for file, digest in stated.items() if digest})
+            _seal(name, folder, selected_files, {file: digest for file, digest in stated.items() if digest})
     except (OSError, ValueError) as error:
         reason = f"{type(error).__name__}: {first_line(error)[:160]}"
         raise ModelUnavailable(
             f"{name!r} cannot be downloaded from {endpoint()} ({reason}); {_remedy(name)}"
         ) from error
-    return _pulled(name, models)
+    return _load_pulled(name, models)
 
 
 def endpoint() -> str:
@@ -184,14 +184,14 @@ def _select(files: Sequence[str]) -> list[str]:
 
     Weights are left out that are for other runtimes, or a second copy.
     """
-    wanted = [
+    runtime_files = [
         file
         for file in files
         if not _METADATA & set(PurePosixPath(file).parts) and PurePosixPath(file).parts[0] not in _OTHER_RUNTIMES
     ]
-    if any(file.endswith(".safetensors") for file in wanted):
-        return [file for file in wanted if not file.endswith(_OTHER_WEIGHTS)]
-    return [file for file in wanted if file.endswith(".bin") or not file.endswith(_OTHER_WEIGHTS)]
+    if any(file.endswith(".safetensors") for file in runtime_files):
+        return [file for file in runtime_files if not file.endswith(_OTHER_WEIGHTS)]
+    return [file for file in runtime_files if file.endswith(".bin") or not file.endswith(_OTHER_WEIGHTS)]
 
 
 def _check_complete(files: Sequence[str], place: str) -> None:
@@ -245,7 +245,7 @@ def _check_name(name: str) -> None:
         raise ModelUnavailable(f"{name!r} is not the name of a model on the hub; write it as {MPNET}")
 
 
-def _pulled(name: str, models: ModelsSettings) -> PulledModel:
+def _load_pulled(name: str, models: ModelsSettings) -> PulledModel:
     model = find_pulled(name, models)
     assert model is not None, "it was written just now"
     return model

@@ -23,7 +23,7 @@ def locate(name: str) -> str:
     no model.
     """
     if name.startswith(PACKAGED):
-        return str(_packaged(name))
+        return str(_locate_packaged(name))
     folder = Path(name).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
@@ -86,7 +86,7 @@ def resolve(name: str, models: ModelsSettings) -> str:
     return name
 
 
-def _packaged(name: str) -> Path:
+def _locate_packaged(name: str) -> Path:
     if name != PACKAGED_MINILM:
         raise ModelUnavailable(f"no model is packaged as {name!r}; the one there is: {PACKAGED_MINILM}")
     try:

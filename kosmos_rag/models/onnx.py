@@ -137,7 +137,7 @@ def _export(kind: Kind, location: str, models: ModelsSettings, folder: Path, pre
 
     folder.parent.mkdir(parents=True, exist_ok=True)
     # An export takes seconds of all cores: processes that start together wait for the first.
-    with FileLock(folder.parent.with_suffix(".lock")), _silenced():
+    with FileLock(folder.parent.with_suffix(".lock")), _silence_export():
         if folder.is_dir():
             return
         model = _import(kind)(location, **_OPTIONS, model_kwargs={**_PROVIDER, "export": True}, **hub_options(models))
@@ -155,7 +155,7 @@ def _export(kind: Kind, location: str, models: ModelsSettings, folder: Path, pre
 
 
 @contextmanager
-def _silenced() -> Iterator[None]:
+def _silence_export() -> Iterator[None]:
     """Drop warnings of an export.
 
     Tracing warns about each shape that it treats as constant, and about an export that is not saved: the samples

@@ -175,9 +175,9 @@ def load_session(folder: Path) -> OnnxModel | None:
 
 def _count_threads() -> int:
     """Return OMP_NUM_THREADS, or the number of cores of this process."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    if given.isdecimal() and int(given):
-        return int(given)
+    value = os.environ.get("OMP_NUM_THREADS", "")
+    if value.isdecimal() and int(value):
+        return int(value)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from kosmos_rag.core.config import EMBEDDED, RagSettings, RerankingSettings, Settings
 from kosmos_rag.core.errors import DatabaseError, KosmosError, ModelUnavailable, ParseError
 from kosmos_rag.ingestion.sandbox.fork_server import probe_isolation
-from kosmos_rag.models.configured import ConfiguredModel, configured_models
+from kosmos_rag.models.configured import ConfiguredModel, list_configured_models
 from kosmos_rag.models.download import require_local_models
 from kosmos_rag.models.embedding.server import ServerEmbedder
 from kosmos_rag.models.hub import find_local, resolve
@@ -46,7 +46,7 @@ def diagnose(settings: Settings, tenant: str | None = None) -> list[Check]:
     """
     return [
         *_database(settings, tenant),
-        *(_run_check(one.use, partial(_model, one, settings)) for one in configured_models(settings.rag)),
+        *(_run_check(one.use, partial(_model, one, settings)) for one in list_configured_models(settings.rag)),
         *_servers(settings.rag),
         _run_check("backend", lambda: _backend(settings)),
         _run_check("parser", lambda: _parser(settings)),
@@ -149,7 +149,7 @@ def _reranking_server(settings: RerankingSettings) -> str:
 
 
 def _backend(settings: Settings) -> str:
-    if not any(configured_models(settings.rag)):
+    if not any(list_configured_models(settings.rag)):
         return "none: all models are behind servers"
     packages, backend = ["sentence-transformers", "torch"], choose_backend(settings.models)
     if backend == "onnx":

@@ -80,19 +80,19 @@ def list_models(
 
 def _configured_on_hub(settings: "Settings") -> list[str]:
     """Return the configured models that are neither folders nor packaged."""
-    from kosmos_rag.models.configured import configured_models
+    from kosmos_rag.models.configured import list_configured_models
     from kosmos_rag.models.hub import locate
 
-    models = configured_models(settings.rag)
+    models = list_configured_models(settings.rag)
     return list(dict.fromkeys(model.name for model in models if locate(model.name) == model.name))
 
 
 def _rows(settings: "Settings") -> list[dict[str, Any]]:
-    from kosmos_rag.models.configured import configured_models
+    from kosmos_rag.models.configured import list_configured_models
     from kosmos_rag.models.download import list_pulled
 
     uses: dict[str, list[str]] = {}
-    for model in configured_models(settings.rag):
+    for model in list_configured_models(settings.rag):
         uses.setdefault(model.name, []).append(model.use)
     pulled = {model.name: model for model in list_pulled(settings.models)}
     rows = []
@@ -104,7 +104,7 @@ def _rows(settings: "Settings") -> list[dict[str, Any]]:
 
 
 def _check(model: "PulledModel") -> tuple[str, str]:
-    return ("changed" if model.changed_files() else "checked"), str(model.folder)
+    return ("changed" if model.list_changed_files() else "checked"), str(model.folder)
 
 
 def _state(name: str, settings: "Settings") -> tuple[str, str | None]:

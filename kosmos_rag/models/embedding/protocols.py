@@ -49,13 +49,13 @@ class OpenAI:
 
     def build_request(self, texts: Sequence[str], purpose: Purpose, settings: EmbeddingSettings) -> dict[str, Any]:  # noqa: ARG002
         """Build the body of a request."""
-        return {"model": settings.model, "input": list(texts), "encoding_format": "float"} | _requested(
+        return {"model": settings.model, "input": list(texts), "encoding_format": "float"} | _build_dimension_field(
             "dimensions", settings
         )
 
     def read_vectors(self, response: Any) -> list[Any]:
         """Return the vectors by their `index`."""
-        return _by_index(response["data"])
+        return _sort_by_index(response["data"])
 
 
 class VLLM(OpenAI):
@@ -78,7 +78,7 @@ class TextEmbeddingsInference:
     def build_request(self, texts: Sequence[str], purpose: Purpose, settings: EmbeddingSettings) -> dict[str, Any]:  # noqa: ARG002
         """Build the body of a request."""
         body = {"inputs": list(texts), "normalize": settings.normalize, "truncate": True}
-        return body | _requested("dimensions", settings)
+        return body | _build_dimension_field("dimensions", settings)
 
     def read_vectors(self, response: Any) -> list[Any]:
         """Return the vectors as they come."""
@@ -94,7 +94,7 @@ class Ollama:
     def build_request(self, texts: Sequence[str], purpose: Purpose, settings: EmbeddingSettings) -> dict[str, Any]:  # noqa: ARG002
         """Build the body of a request."""
         body = {"model": settings.model, "input": list(texts), "truncate": True}
-        return body | _requested("dimensions", settings)
+        return body | _build_dimension_field("dimensions", settings)
 
     def read_vectors(self, response: Any) -> list[Any]:
         """Return the vectors as they come."""
@@ -115,7 +115,7 @@ class Cohere:
             "input_type": {"query": "search_query", "passage": "search_document"}[purpose],
             "embedding_types": ["float"],
             "truncate": "END",
-        } | _requested("output_dimension", settings)
+        } | _build_dimension_field("output_dimension", settings)
 
     def read_vectors(self, response: Any) -> list[Any]:
         """Return the vectors as they come."""
@@ -135,7 +135,7 @@ class Jina(OpenAI):
             "task": f"retrieval.{purpose}",
             "truncate": True,
             "embedding_type": "float",
-        } | _requested("dimensions", settings)
+        } | _build_dimension_field("dimensions", settings)
 
 
 class Voyage(OpenAI):
@@ -150,7 +150,7 @@ class Voyage(OpenAI):
             "input": list(texts),
             "input_type": {"query": "query", "passage": "document"}[purpose],
             "truncation": True,
-        } | _requested("output_dimension", settings)
+        } | _build_dimension_field("output_dimension", settings)
 
 
 PROTOCOLS: Mapping[str, EmbeddingProtocol] = {
@@ -164,7 +164,7 @@ PROTOCOLS: Mapping[str, EmbeddingProtocol] = {
 }
 
 
-def _requested(field: str, settings: EmbeddingSettings) -> dict[str, int]:
+def _build_dimension_field(field: str, settings: EmbeddingSettings) -> dict[str, int]:
     """Return the field that requests shorter vectors.
 
     Empty unless they are requested: servers of other models refuse the field.
@@ -172,7 +172,7 @@ def _requested(field: str, settings: EmbeddingSettings) -> dict[str, int]:
     return {field: settings.dimensions} if settings.matryoshka == "server" else {}
 
 
-def _by_index(items: list[dict[str, Any]]) -> list[Any]:
+def _sort_by_index(items: list[dict[str, Any]]) -> list[Any]:
     vectors = {item["index"]: item["embedding"] for item in items}
     if sorted(vectors) != list(range(len(items))):
         raise ValueError("the indexes are not those of the texts")

@@ -52,7 +52,7 @@ class _TorchModel:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        return FastTokenizer.copy_of(self._model.tokenizer)
+        return FastTokenizer.from_transformers(self._model.tokenizer)
 
     def encode(self, texts: list[str], *, batch_size: int, dimensions: int | None, normalize: bool) -> Vectors:
         vectors: Vectors = self._model.encode(

@@ -166,17 +166,19 @@ class ServerEmbedder:
         return normalized
 
     def _shorten(self, vectors: Vectors) -> Vectors:
-        actual, wanted = vectors.shape[1], self.dimensions
-        if actual == wanted:
+        actual, configured_size = vectors.shape[1], self.dimensions
+        if actual == configured_size:
             return vectors
-        if actual > wanted and self._settings.matryoshka == "client":
-            return np.ascontiguousarray(vectors[:, :wanted])
+        if actual > configured_size and self._settings.matryoshka == "client":
+            return np.ascontiguousarray(vectors[:, :configured_size])
         remedy = f"set {self._section}.dimensions to {actual}"
         if self._settings.matryoshka == "server":
             remedy = (
                 f"the server did not shorten them; set {self._section}.matryoshka to client, or dimensions to {actual}"
             )
-        raise ConfigError(f"{self._section}.dimensions = {wanted}, and model {self.name} has {actual}; {remedy}")
+        raise ConfigError(
+            f"{self._section}.dimensions = {configured_size}, and model {self.name} has {actual}; {remedy}"
+        )
 
     @contextmanager
     def _start_span(self, texts: list[str]) -> Iterator[None]:

@@ -28,7 +28,7 @@ class FastTokenizer:
         self._tokenizer.no_padding()
 
     @classmethod
-    def copy_of(cls, pretrained: Any) -> "FastTokenizer":
+    def from_transformers(cls, pretrained: Any) -> "FastTokenizer":
         """Copy the tokenizer of a loaded model.
 
         Raises ModelUnavailable where it is not a fast tokenizer.

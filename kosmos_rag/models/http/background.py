@@ -87,7 +87,7 @@ class BackgroundStream:
     def __init__(self, queue: SimpleQueue[object], task: "Future[bool]") -> None:
         self._queue = queue
         self._task = task
-        task.add_done_callback(lambda task_done: queue.put(_end_of(task_done)))
+        task.add_done_callback(lambda task_done: queue.put(_get_end_marker(task_done)))
 
     def __iter__(self) -> "BackgroundStream":
         return self
@@ -122,7 +122,7 @@ class BackgroundStream:
         self.close()
 
 
-def _end_of(task: "Future[bool]") -> object:
+def _get_end_marker(task: "Future[bool]") -> object:
     return ModelError(_CANCELLED) if task.cancelled() else task.exception() or _END
 
 
