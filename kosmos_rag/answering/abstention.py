@@ -58,7 +58,7 @@ def features(context: Context, evidence: Sequence[Evidence], embedder: Embedder)
         [frozenset(stems(_text_with_heading(of))) for of in context.passages],
     )
     meaning = max(item.meaning for item in evidence)
-    ablated = _ablated_questions(context.question)
+    ablated = _generate_ablations(context.question)
     return {
         "unrelated": max(0.0, RELATED - meaning),
         "missing": _max_similarity(embedder.embed(ablated), evidence) - meaning if ablated else 0.0,
@@ -72,7 +72,7 @@ def confidence(values: Mapping[str, float]) -> float:
     return 1 / (1 + math.exp(-INTERCEPT - sum(COEFFICIENTS[name] * value for name, value in values.items())))
 
 
-def _ablated_questions(question: str) -> list[str]:
+def _generate_ablations(question: str) -> list[str]:
     """Return the question without each content word or adjacent pair.
 
     No text occurs twice.

@@ -247,14 +247,14 @@ class _Checker:
         vector = self._embedder.embed([claim])[0]
         quotes = []
         for passage in cited:
-            texts, vectors = self._units_of(passage)
+            texts, vectors = self._get_units(passage)
             if texts:
                 similarities = cosines(vectors, vector)
                 best = int(similarities.argmax())
                 quotes.append(cite_unit(passage, texts[best], float(similarities[best])))
         return quotes
 
-    def _units_of(self, passage: ContextPassage) -> tuple[list[Unit], Vectors]:
+    def _get_units(self, passage: ContextPassage) -> tuple[list[Unit], Vectors]:
         index = passage.citation.index
         if index not in self._units:
             passage_units = list(units(passage.text))

@@ -115,12 +115,12 @@ def render(sentences: Sequence[AnswerSentence]) -> str:
         if last is not None:
             text += _separator(last, current)
         # A marker on the line of a closing fence would keep the code block open.
-        text += _rendered(current) + ("\n\n" if current.kind == "code" else " ") + current.citation.marker
+        text += _render_sentence(current) + ("\n\n" if current.kind == "code" else " ") + current.citation.marker
         last = current
     return text
 
 
-def _rendered(sentence: AnswerSentence) -> str:
+def _render_sentence(sentence: AnswerSentence) -> str:
     if not sentence.columns:
         return sentence.text
     named = zip(sentence.columns, cells(sentence.text), strict=False)

@@ -58,7 +58,7 @@ def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: 
         return []
     vectors = embedder.embed([_text_with_section(passage, unit) for passage, unit in candidates])
     meanings = cosines(vectors, embedder.embed_query(question))
-    weights = inverse_document_frequencies(stems(question), [_words_of(passage) for passage in passages])
+    weights = inverse_document_frequencies(stems(question), [_stem_passage(passage) for passage in passages])
     unit_stems = [frozenset(stems(unit.text)) for _, unit in candidates]
     fits = fit(question)
     evidence = []
@@ -101,7 +101,7 @@ def cosines(vectors: Vectors, vector: NDArray[np.float32]) -> NDArray[np.float32
     return (vectors @ vector / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def _words_of(passage: ContextPassage) -> frozenset[str]:
+def _stem_passage(passage: ContextPassage) -> frozenset[str]:
     return frozenset(stems(f"{heading(passage)} {passage.text}"))
 
 

@@ -138,7 +138,7 @@ class Answerer:
             report=report,
             context=context,
             closest=self._select_closest(scored, context) if refused else (),
-            warnings=sources.warnings + self._warnings(truncated=truncated) + _outdated_warnings(sentences),
+            warnings=sources.warnings + self._warnings(truncated=truncated) + _warn_outdated(sentences),
         )
 
     def _warnings(self, *, truncated: bool) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ def _require_model(model: LanguageModel | None, key: str) -> LanguageModel:
     return model
 
 
-def _outdated_warnings(sentences: Iterable[AnswerSentence]) -> tuple[str, ...]:
+def _warn_outdated(sentences: Iterable[AnswerSentence]) -> tuple[str, ...]:
     """Warn of each cited passage that is out of date."""
     reasons = {
         quoted.citation.marker: quoted.citation.outdated for quoted in sentences if quoted.citation.outdated is not None

@@ -69,8 +69,8 @@ def subject(question: str, units: Iterable[Unit]) -> str:
 
     They are removed only where a unit is of that kind: SQL seldom has the word "calculated", but is how.
     """
-    found = max((_calculation(unit) for unit in units), default=0.0)
-    removed = [_CALCULATION_WORDS] * (found > 0) + [_SQL_WORDS] * (found == 1.0)
+    calculation = max((_calculation(unit) for unit in units), default=0.0)
+    removed = [_CALCULATION_WORDS] * (calculation > 0) + [_SQL_WORDS] * (calculation == 1.0)
     if not removed:
         return question
     return " ".join(re.sub(rf"\b(?:{'|'.join(removed)})\b", " ", question, flags=re.IGNORECASE).split())

@@ -56,7 +56,7 @@ def sanitize(pieces: Iterable[str], *, evidence: str, link_hosts: Sequence[str])
         link_hosts: Hosts whose links may stay; `*.example.org` covers all subdomains.
     """
     buffer = ""
-    for piece in _without_reasoning(pieces):
+    for piece in _strip_reasoning(pieces):
         buffer += strip_invisible(piece)
         if match := _UP_TO_WORD_END.match(buffer):
             yield _clean(match[0], evidence, link_hosts)
@@ -82,13 +82,13 @@ def strip_invisible(text: str) -> str:
     )
 
 
-def _without_reasoning(pieces: Iterable[str]) -> Iterator[str]:
+def _strip_reasoning(pieces: Iterable[str]) -> Iterator[str]:
     iterator = iter(pieces)
     opening = ""
     for piece in iterator:
         opening = (opening + piece).lstrip()
         if opening.startswith(_THINK):
-            opening = _after_reasoning(opening, iterator)
+            opening = _skip_reasoning(opening, iterator)
             break
         if not _THINK.startswith(opening):
             break
@@ -96,7 +96,7 @@ def _without_reasoning(pieces: Iterable[str]) -> Iterator[str]:
     yield from iterator
 
 
-def _after_reasoning(buffer: str, iterator: Iterator[str]) -> str:
+def _skip_reasoning(buffer: str, iterator: Iterator[str]) -> str:
     """Skip to the end of the reasoning.
 
     Returns the remainder of its last piece.
