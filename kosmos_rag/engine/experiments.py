@@ -83,14 +83,14 @@ class TenantExperiments:
 
         Raises DatabaseError.
         """
-        return store.listed(self._database.worker, self._owner)
+        return store.list_experiments(self._database.worker, self._owner)
 
     def status(self, name: str) -> ExperimentReport:
         """Return how the two configurations compare so far.
 
         Raises RequestError where there is none, DatabaseError.
         """
-        experiment = self._named(name)
+        experiment = self._require_experiment(name)
         return report.report(experiment, store.results(self._database.worker, self._owner, experiment.id))
 
     def stop(self, name: str) -> ExperimentReport:
@@ -110,7 +110,7 @@ class TenantExperiments:
         """
         return store.prune(self._database.worker, self._owner, keep_days=keep_days)
 
-    def _named(self, name: str) -> ExperimentInfo:
+    def _require_experiment(self, name: str) -> ExperimentInfo:
         experiment = next((info for info in self.infos() if info.name == name), None)
         if experiment is None:
             raise RequestError(

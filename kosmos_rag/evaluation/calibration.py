@@ -75,11 +75,11 @@ def calibrate_evaluation(evaluation: Evaluation, wrongly_refused: float) -> Cali
     if not evaluation.answered:
         raise RequestError(f"{evaluation.name} has no answers; evaluate with `eval run --answers`")
     configured = float(evaluation.settings["answer"]["threshold"])
-    questions = answered_questions(evaluation)
+    questions = list_answered_questions(evaluation)
     return calibrate(questions, wrongly_refused, configured=configured, evaluation=evaluation.name)
 
 
-def answered_questions(evaluation: Evaluation) -> list[AnsweredQuestion]:
+def list_answered_questions(evaluation: Evaluation) -> list[AnsweredQuestion]:
     """Return the answered questions of an evaluation."""
     return [
         AnsweredQuestion(

@@ -48,7 +48,7 @@ def check_thresholds(
         settings: Targets and alerts.
         alerts_only: Whether to require alerts, whatever the targets are.
     """
-    names = _bounded_measures(settings.targets, settings.alerts)
+    names = _list_bounded_measures(settings.targets, settings.alerts)
     if not (settings.alerts if alerts_only else names):
         empty = "evaluation.alerts is" if alerts_only else "evaluation.targets and evaluation.alerts are"
         raise RequestError(f"{empty} empty; set a bound, such as R@10: 0.8")
@@ -68,5 +68,5 @@ def check_thresholds(
     ]
 
 
-def _bounded_measures(*bounds: Mapping[str, float]) -> list[str]:
+def _list_bounded_measures(*bounds: Mapping[str, float]) -> list[str]:
     return list(dict.fromkeys(name for mapping in bounds for name in mapping))

@@ -6,7 +6,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from kosmos_rag.core.errors import ConfigError
-from kosmos_rag.evaluation.calibration import answered_questions, reliability_bins
+from kosmos_rag.evaluation.calibration import list_answered_questions, reliability_bins
 from kosmos_rag.evaluation.significance import bootstrap_interval
 from kosmos_rag.evaluation.types import Evaluation, percentile
 
@@ -90,7 +90,7 @@ def reliability(evaluations: Sequence[Evaluation]) -> str:
     def draw(axes: "Axes") -> None:
         axes.plot([0, 1], [0, 1], color="#bbbbbb", linewidth=0.8)
         for number, evaluation in answered:
-            bins = reliability_bins(answered_questions(evaluation))
+            bins = reliability_bins(list_answered_questions(evaluation))
             confidences, shares = [one.confidence for one in bins], [one.answerable for one in bins]
             axes.plot(confidences, shares, color=colour(number), linewidth=1)
             sizes = [8 + 120 * one.questions / evaluation.questions for one in bins]

@@ -54,7 +54,7 @@ def report(evaluations: Sequence[Evaluation]) -> str:
         raise RequestError("nothing to report on; name an evaluation, latest")
     first, *others = evaluations
     differences = compare(first, others)
-    measures = _shown_measures(evaluations)
+    measures = _select_measures(evaluations)
     main = _main_measure(first.measures)
     page = files(__package__).joinpath("report.html").read_text(encoding="utf-8")
     # Autoescape: questions and sources are untrusted text. Only the plots, which are drawn here, are marked safe.
@@ -74,7 +74,7 @@ def report(evaluations: Sequence[Evaluation]) -> str:
     )
 
 
-def _shown_measures(evaluations: Sequence[Evaluation]) -> list[str]:
+def _select_measures(evaluations: Sequence[Evaluation]) -> list[str]:
     """Return the measures of any evaluation.
 
     DEGRADED only if it is not 0.

@@ -102,9 +102,9 @@ class Evaluations:
                 f"tenant {self._owner.name!r} has {matches} {reference!r}; "
                 f"`kosmos-rag eval list -t {self._owner.name}` lists them"
             )
-        return self._with_results(matching[0])
+        return self._load_results(matching[0])
 
-    def _with_results(self, evaluation: Evaluation) -> Evaluation:
+    def _load_results(self, evaluation: Evaluation) -> Evaluation:
         values = {"tenant_id": self._owner.id, "evaluation_id": evaluation.id}
         with (
             self._role.transaction(self._owner.id, ()) as connection,

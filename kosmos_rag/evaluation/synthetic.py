@@ -97,9 +97,9 @@ def generate_questions(chunks: Sequence[ChunkText], limit: int) -> list[Generate
     Alternately from headings, definitions and key phrases.
     """
     shuffled = _shuffle(chunks)
-    methods = (_from_headings(chunks), _from_definitions(shuffled), _from_phrases(shuffled))
+    methods = (_generate_from_headings(chunks), _generate_from_definitions(shuffled), _generate_from_phrases(shuffled))
     alternating = chain.from_iterable(zip_longest(*methods))
-    return _without_near_duplicates((generated for generated in alternating if generated is not None), limit)
+    return _drop_near_duplicates((generated for generated in alternating if generated is not None), limit)
 
 
 def generate_with_model(
@@ -126,10 +126,10 @@ def generate_with_model(
         for number, chunk in enumerate(passages):
             if on_progress is not None:
                 on_progress(min(number, limit), limit, f"asking {model.name}")
-            if (text := _question_in(complete(model, _prompt(chunk.text), max_tokens=100))) is not None:
+            if (text := _extract_question(complete(model, _prompt(chunk.text), max_tokens=100))) is not None:
                 yield _question(text, chunk), "model"
 
-    generated = _without_near_duplicates(generate(), limit)
+    generated = _drop_near_duplicates(generate(), limit)
     if not generated:
         raise ModelError(
             f"language model {model.name!r} wrote no question about any of {len(passages)} passages; "
@@ -143,7 +143,7 @@ def _prompt(passage: str) -> str:
     return _PROMPT.format(fence="`" * max(3, ticks + 1), passage=passage)
 
 
-def _question_in(answer: str) -> str | None:
+def _extract_question(answer: str) -> str | None:
     """Return the first line that is a self-contained question."""
     for line in answer.rpartition("</think>")[2].splitlines():
         text = " ".join(line.split()).strip(" \"'*`-")
@@ -152,7 +152,7 @@ def _question_in(answer: str) -> str | None:
     return None
 
 
-def _from_headings(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
+def _generate_from_headings(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
     """Generate a question from each heading that occurs once."""
     chunks_by_heading: dict[str, dict[tuple[str, tuple[str, ...]], list[ChunkText]]] = {}
     for chunk in chunks:
@@ -174,7 +174,7 @@ def _from_headings(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
             yield _question(f"What is there to know about {' '.join(section[-1].split())}?", section_chunk), "heading"
 
 
-def _from_definitions(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
+def _generate_from_definitions(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
     """Generate a question from each term that is defined once."""
     defined: dict[str, list[GeneratedQuestion]] = {}
     for chunk in chunks:
@@ -189,7 +189,7 @@ def _from_definitions(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion
     yield from (once[0] for once in defined.values() if len(once) == 1)
 
 
-def _from_phrases(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
+def _generate_from_phrases(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
     """Generate a question of two phrases that only one chunk contains.
 
     The words of the phrases are common otherwise.
@@ -233,7 +233,7 @@ def _question(text: str, chunk: ChunkText) -> Question:
     return Question(id=hash_question(text), text=text, locations=(location,))
 
 
-def _without_near_duplicates(generated: Iterable[GeneratedQuestion], limit: int) -> list[GeneratedQuestion]:
+def _drop_near_duplicates(generated: Iterable[GeneratedQuestion], limit: int) -> list[GeneratedQuestion]:
     distinct: list[GeneratedQuestion] = []
     word_sets: list[set[str]] = []
     for question, kind in generated:

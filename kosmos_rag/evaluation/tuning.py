@@ -108,12 +108,12 @@ def split_questions(question_set: QuestionSet) -> tuple[QuestionSet, QuestionSet
     )
     train = {key for _, key in ordered[::2]}
 
-    def in_train(question: Question) -> bool:
+    def is_in_train(question: Question) -> bool:
         return question.id in train
 
     return (
-        question_set.part(f"{question_set.name} (train)", in_train),
-        question_set.part(f"{question_set.name}{TEST}", lambda question: not in_train(question)),
+        question_set.part(f"{question_set.name} (train)", is_in_train),
+        question_set.part(f"{question_set.name}{TEST}", lambda question: not is_in_train(question)),
     )
 
 

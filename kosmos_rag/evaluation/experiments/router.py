@@ -175,7 +175,7 @@ class ExperimentRouter:
         """
         treatment = assignment.treatment
         if assignment.experiment.mode is ExperimentMode.SERVE or assignment.error is not None:
-            served = _served(result, assignment.arm)
+            served = _build_result(result, assignment.arm)
             self._store(query, assignment.experiment.id, replace(served, error=assignment.error))
         elif treatment is not None:
             self._compare(assignment, treatment, query, result)
@@ -208,7 +208,7 @@ class ExperimentRouter:
     @tracing.start_span("kosmos.experiment")
     def _compare(self, assignment: Assignment, treatment: Treatment, query: Query, result: SearchResult) -> None:
         """Run the treatment for the same query, and store the rank similarity."""
-        control = replace(_served(result, Arm.CONTROL), control_ms=_after_embedding(result))
+        control = replace(_build_result(result, Arm.CONTROL), control_ms=_subtract_embedding_ms(result))
         try:
             repeated = replace(query, k=result.requested)
             treated = treatment.shadow.search(repeated, assignment.routing).result
@@ -218,7 +218,7 @@ class ExperimentRouter:
             self._log_once(error)
             compared = replace(control, error=type(error).__name__)
         else:
-            compared = _compared(control, [hit.chunk_id for hit in result.hits], treated)
+            compared = _add_comparison(control, [hit.chunk_id for hit in result.hits], treated)
         self._store(query, assignment.experiment.id, compared)
 
     def _store(self, query: Query, experiment_id: uuid.UUID, result: Result) -> None:
@@ -246,7 +246,7 @@ class ExperimentRouter:
         self._telemetry.record(EXPERIMENT_QUESTIONS, 1.0, outcome)
 
 
-def _served(result: SearchResult, arm: Arm) -> Result:
+def _build_result(result: SearchResult, arm: Arm) -> Result:
     milliseconds = None if result.cached else result.timings_ms["total"]
     control = arm is Arm.CONTROL
     return Result(
@@ -261,16 +261,16 @@ def _served(result: SearchResult, arm: Arm) -> Result:
     )
 
 
-def _after_embedding(result: SearchResult) -> float:
+def _subtract_embedding_ms(result: SearchResult) -> float:
     """Return the milliseconds without embedding, which the treatment has cached."""
     return round(result.timings_ms["total"] - result.timings_ms.get("embed", 0.0), 3)
 
 
-def _compared(control: Result, control_ids: list[uuid.UUID], treated: SearchResult) -> Result:
+def _add_comparison(control: Result, control_ids: list[uuid.UUID], treated: SearchResult) -> Result:
     treated_ids = [hit.chunk_id for hit in treated.hits]
     return replace(
         control,
-        treatment_ms=_after_embedding(treated),
+        treatment_ms=_subtract_embedding_ms(treated),
         treatment_hits=treated.returned,
         overlap=overlap(control_ids, treated_ids),
         rbo=rank_biased_overlap(control_ids, treated_ids),

@@ -101,7 +101,7 @@ def stop(worker: ConnectionPool, owner: TenantRef, name: str, *, now: datetime) 
         return connection.execute(statement("stop_experiment"), values).rowcount == 1
 
 
-def listed(worker: ConnectionPool, owner: TenantRef) -> list[ExperimentInfo]:
+def list_experiments(worker: ConnectionPool, owner: TenantRef) -> list[ExperimentInfo]:
     """Return the tenant's experiments, those that run first, then the latest."""
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         rows = connection.execute(statement("list_experiments"), {"tenant_id": owner.id}).fetchall()

@@ -74,10 +74,10 @@ def _read(caller: Caller, experiment: str | None) -> _Stored:
     engine, name = caller.service.engine.sync_engine, caller.identity.tenant
     database, owner = engine.parts.database, tenant(name)
     runs = MonitorStore(database, owner)
-    listed = experiments.listed(database.worker, owner)
-    chosen = listed[0] if listed else None
+    infos = experiments.list_experiments(database.worker, owner)
+    chosen = infos[0] if infos else None
     if experiment:
-        chosen = next((one for one in listed if one.name == experiment), None)
+        chosen = next((one for one in infos if one.name == experiment), None)
         if chosen is None:
             raise RequestError(f"there is no experiment {experiment[:80]!r}; choose one from the page Monitor")
     shown = None
@@ -91,6 +91,6 @@ def _read(caller: Caller, experiment: str | None) -> _Stored:
         isolation=MonitorStore(database, tenant(TENANTS[0])).list_runs(MonitorKind.ISOLATION, limit=_MAX_RUNS),
         samples=recall_monitor(engine).count_samples(name),
         events=caller.tenant().indexes.log(_MAX_EVENTS),
-        experiments=listed,
+        experiments=infos,
         shown=shown,
     )
