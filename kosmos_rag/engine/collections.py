@@ -106,7 +106,7 @@ class Collections:
 
     def settings(self, owner: TenantRef, collection: str) -> dict[str, Any]:
         """Return the settings of the preset of a collection; empty without one."""
-        preset = preset_of(self._database.worker, owner, collection)
+        preset = find_preset(self._database.worker, owner, collection)
         return {} if preset is None else preset.values
 
     def delete(self, owner: TenantRef, collection: str) -> int:
@@ -183,7 +183,7 @@ class TenantCollections:
         return self._collections.delete(self._owner, validate_name("collection", name))
 
 
-def preset_of(role: ConnectionPool, owner: TenantRef, collection: str) -> Preset | None:
+def find_preset(role: ConnectionPool, owner: TenantRef, collection: str) -> Preset | None:
     """Return the stored preset of a collection; None without one."""
     with role.transaction(owner.id, [EVERYONE]) as connection:
         return load_preset(connection, owner.id, collection)
@@ -214,9 +214,9 @@ class PipelineCache:
 
         Raises ConfigError if the stored preset does not fit the settings of the process, DatabaseError.
         """
-        return self.for_preset(None if collection is None else preset_of(role, tenant, collection))
+        return self.get_pipelines(None if collection is None else find_preset(role, tenant, collection))
 
-    def for_preset(self, preset: Preset | None) -> CollectionPipelines:
+    def get_pipelines(self, preset: Preset | None) -> CollectionPipelines:
         """Return the pipelines of a preset; those of the process without one.
 
         Raises ConfigError.

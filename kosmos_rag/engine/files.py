@@ -209,7 +209,7 @@ class TenantVectorStores:
         """
         with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
             stores = list_vector_stores(connection, self._owner.id, ids=ids, page=page)
-        pending = self._pending([store.collection for store in stores])
+        pending = self._list_pending([store.collection for store in stores])
         return [replace(store, counts=_add_pending(store, pending)) for store in stores]
 
     def get(self, collection: str) -> VectorStoreInfo:
@@ -247,7 +247,7 @@ class TenantVectorStores:
             DatabaseError: Nothing is enqueued.
         """
         self.require(collection)
-        found = self.require_files(files)
+        infos = self.require_files(files)
         jobs = self._jobs(collection)
         with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             now = server_time(connection)
@@ -257,7 +257,7 @@ class TenantVectorStores:
             # Sorted, as the queue locks its rows: two batches with the same files do not deadlock.
             for file_id in sorted(files):
                 document = SourceDocument(
-                    source=found[file_id].source, data=b"", metadata=files[file_id], acl=found[file_id].readers
+                    source=infos[file_id].source, data=b"", metadata=files[file_id], acl=infos[file_id].readers
                 )
                 values = {
                     "tenant_id": self._owner.id,
@@ -274,10 +274,10 @@ class TenantVectorStores:
 
         Raises NotFound where the subject does not see one of them.
         """
-        found = {info.id: info for info in self._files.find(ids=file_ids)}
-        if missing := [file_id for file_id in file_ids if file_id not in found]:
+        infos = {info.id: info for info in self._files.find(ids=file_ids)}
+        if missing := [file_id for file_id in file_ids if file_id not in infos]:
             raise NotFound(f"there is no {file_name(missing[0])}, or none that you may see")
-        return found
+        return infos
 
     def files(
         self,
@@ -296,7 +296,7 @@ class TenantVectorStores:
             page: Order and position.
         """
         self.require(collection)
-        pending = self._pending([collection], ids)
+        pending = self._list_pending([collection], ids)
         with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
             return list_vector_store_files(
                 connection, self._owner.id, collection, pending, ids=ids, status=status, page=page
@@ -387,7 +387,7 @@ class TenantVectorStores:
         parts = self._parts
         return TenantJobs(parts.database, parts.settings, self._queue, self._owner, collection)
 
-    def _pending(self, collections: Sequence[str], ids: Collection[uuid.UUID] | None = None) -> list[PendingFile]:
+    def _list_pending(self, collections: Sequence[str], ids: Collection[uuid.UUID] | None = None) -> list[PendingFile]:
         """Return the attached files without a readable document."""
         if not collections:
             return []
@@ -399,14 +399,14 @@ class TenantVectorStores:
             return []
         jobs = {job.id: job for job in self._queue.jobs(self._owner, ids=[row[1] for row in rows], limit=len(rows))}
         known = [(document_id, jobs[job_id], replaces) for document_id, job_id, replaces in rows if job_id in jobs]
-        done = self._existing([document_id for document_id, job, _ in known if job.state is JobState.DONE])
+        done = self._list_existing([document_id for document_id, job, _ in known if job.state is JobState.DONE])
         return [
-            _pending_file(document_id, job, replaces=replaces)
+            _build_pending_file(document_id, job, replaces=replaces)
             for document_id, job, replaces in known
             if job.state is not JobState.DONE or document_id in done
         ]
 
-    def _existing(self, document_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
+    def _list_existing(self, document_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
         """Return which documents exist, readable or not.
 
         An uploader may not be among the readers.
@@ -423,7 +423,7 @@ def scalars(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if isinstance(value, str | int | float)}
 
 
-def _pending_file(document_id: uuid.UUID, job: JobInfo, *, replaces: bool) -> PendingFile:
+def _build_pending_file(document_id: uuid.UUID, job: JobInfo, *, replaces: bool) -> PendingFile:
     fields = job.payload["document"]
     return PendingFile(
         collection=job.collection,

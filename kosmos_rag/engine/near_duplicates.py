@@ -45,7 +45,7 @@ def find_near_duplicates(worker: ConnectionPool, tenant_id: uuid.UUID) -> list[N
         rows = connection.execute(statement("newest_texts"), values).fetchall()
     index = MinHashLSH(threshold=THRESHOLD, num_perm=_PERMUTATIONS)
     texts: dict[str, str] = {}
-    found = []
+    pairs = []
     for collection, source, text in rows:
         name, own = f"{collection}/{source}", shingles(text)
         hashed = MinHash(num_perm=_PERMUTATIONS, hashfunc=zlib.crc32)
@@ -53,7 +53,7 @@ def find_near_duplicates(worker: ConnectionPool, tenant_id: uuid.UUID) -> list[N
         for other in index.query(hashed):
             similarity = resemblance(own, shingles(texts[other]))
             if similarity >= THRESHOLD:
-                found.append(NearDuplicates(first=other, second=name, resemblance=similarity))
+                pairs.append(NearDuplicates(first=other, second=name, resemblance=similarity))
         index.insert(name, hashed)
         texts[name] = text
-    return sorted(found, key=lambda pair: (-pair.resemblance, pair.first, pair.second))
+    return sorted(pairs, key=lambda pair: (-pair.resemblance, pair.first, pair.second))

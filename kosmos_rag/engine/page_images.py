@@ -36,8 +36,8 @@ class PageImages:
             read: reads the file, where the picture is not kept.
         """
         with self._lock:
-            if (kept := self._cached.get(key)) is not None:
-                return kept
+            if (cached := self._cached.get(key)) is not None:
+                return cached
         data = read()
         if data is None:
             return None

@@ -354,7 +354,7 @@ class QueryHandler:
         preset = None if routing.preset is None else Preset(name=routing.preset[0], content=routing.preset[1])
         route = Route(
             routing=routing,
-            pipelines=self._pipelines.for_preset(preset),
+            pipelines=self._pipelines.get_pipelines(preset),
             audit=audit_policy(self._settings, routing.audit),
         )
         with self._lock:

@@ -413,16 +413,16 @@ class Tenant:
 
         If an audit log is kept, it records the lines of each. Raises DatabaseError.
         """
-        asked = list(ids)
+        document_ids = list(ids)
         if not self.audited:
-            return read_documents(self._parts.database.app, self._tenant.id, self._principals, asked)
+            return read_documents(self._parts.database.app, self._tenant.id, self._principals, document_ids)
         texts: dict[uuid.UUID, str] = {}
-        for one in asked:
+        for one in document_ids:
             parts = []
             first, last = 1, 1
-            while first <= last and (found := self.read_lines(one, first=first, count=_MAX_LINES)) is not None:
-                parts.append(found.text)
-                first, last = found.line_end + 1, found.total_lines
+            while first <= last and (lines := self.read_lines(one, first=first, count=_MAX_LINES)) is not None:
+                parts.append(lines.text)
+                first, last = lines.line_end + 1, lines.total_lines
             if parts:
                 texts[one] = "\n".join(parts)
         return texts
@@ -468,17 +468,17 @@ class Tenant:
                 f"{count} lines from line {first} requested; start at 1 or later and request 1 to {_MAX_LINES}"
             )
         app = self._parts.database.app
-        found = read_lines(
+        lines = read_lines(
             app, self._tenant.id, self._principals, self._collection, document_id, first=first, count=count
         )
-        if found is None:
+        if lines is None:
             return None
-        if first > found.total_lines:
-            raise RequestError(f"the document has {found.total_lines} lines and no line {first}; request earlier ones")
-        policy = self._audit_policy(found.document.collection)
+        if first > lines.total_lines:
+            raise RequestError(f"the document has {lines.total_lines} lines and no line {first}; request earlier ones")
+        policy = self._audit_policy(lines.document.collection)
         if policy.enabled:
-            record_event(app, self._reader, found, policy, self._pipelines().settings_hash)
-        return found
+            record_event(app, self._reader, lines, policy, self._pipelines().settings_hash)
+        return lines
 
     def sections(self, document_id: uuid.UUID) -> list[DocumentSection]:
         """List the sections of a document, in its order.
@@ -517,10 +517,10 @@ class Tenant:
         None where this reader finds no such document, or `ingestion.keep_originals` did not keep its file. The call is
         in the audit log, if one is kept. Raises DatabaseError.
         """
-        found = self._find_original(document_id)
-        if found is None:
+        original = self._find_original(document_id)
+        if original is None:
             return None
-        source, data = found
+        source, data = original
         self.record_access(AuditKind.SEARCH, f"file of {source}", AuditOutcome.HITS)
         return data
 
@@ -541,8 +541,8 @@ class Tenant:
             raise RequestError(f"page {page} is requested; pages count from 1")
 
         def read() -> bytes | None:
-            found = self._find_original(document_id)
-            return None if found is None else found[1]
+            original = self._find_original(document_id)
+            return None if original is None else original[1]
 
         picture = self._parts.page_images.render((self._tenant.id, document_id, info.version, page), read)
         if picture is not None:
@@ -709,10 +709,12 @@ class Tenant:
         The documents are read as this reader may read them now. Raises RequestError if a sentence differs from the
         cited quote, DatabaseError.
         """
-        asked = list(quotes)
-        ids = {quote.citation.document_id for quote in asked}
+        sentences = list(quotes)
+        ids = {quote.citation.document_id for quote in sentences}
         texts = read_documents(self._parts.database.app, self._tenant.id, self._principals, ids)
-        return [quote_status(quote.citation, quote.text, texts.get(quote.citation.document_id, "")) for quote in asked]
+        return [
+            quote_status(quote.citation, quote.text, texts.get(quote.citation.document_id, "")) for quote in sentences
+        ]
 
     def feedback(
         self,
