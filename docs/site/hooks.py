@@ -195,7 +195,7 @@ def write_mcp() -> str:
         "The descriptions are those that agents read. [MCP](../mcp.md) explains results, budgets",
     ]
     lines += ["and authentication.", ""]
-    for tool in Tools(cast("Service", None)).registered():  # only calls need the service
+    for tool in Tools(cast("Service", None)).build_tools():  # only calls need the service
         listed = tool.listed
         required = listed.input_schema.get("required", [])
         lines += [

@@ -60,7 +60,7 @@ def list_(
         raise RequestError(f"--outcome {unknown[0]!r} is not an outcome; use one of {', '.join(known)}")
     first, last, cursor = _time("--since", since), _time("--until", until), _id(before)
     with common.open_tenant() as owner:
-        found = owner.audit.find(
+        events = owner.audit.find(
             since=first,
             until=last,
             subject=subject,
@@ -68,7 +68,7 @@ def list_(
             before=cursor,
             limit=limit + 1,
         )
-    records, truncated = cut(found, limit)
+    records, truncated = cut(events, limit)
     if common.as_json:
         retrievals = [record.to_dict() for record in records]
         following = str(records[-1].id) if truncated else None

@@ -59,7 +59,7 @@ def run(set_name: SetArgument, *, grid: GridOption = None, options: EvaluationOp
     with progress(visible=not options.as_json) as runner.on_progress:
         evaluations = [runner.evaluate_configuration(dict(changes)) for changes in configurations]
     if options.as_json:
-        print_json({"evaluations": [_as_object(evaluation) for evaluation in evaluations]})
+        print_json({"evaluations": [_serialize_evaluation(evaluation) for evaluation in evaluations]})
     else:
         _print_evaluations(evaluations)
 
@@ -71,7 +71,7 @@ def list_(limit: LimitOption = 20, *, common: TenantOptions) -> None:
     with common.open_engine() as engine:
         evaluations, truncated = cut(_open_store(engine, common.tenant).recent(limit + 1), limit)
     if common.as_json:
-        values = [_as_object(evaluation) for evaluation in evaluations]
+        values = [_serialize_evaluation(evaluation) for evaluation in evaluations]
         print_json({"tenant": common.tenant, "evaluations": values, "truncated": truncated})
     elif evaluations:
         _print_evaluations(evaluations)
@@ -206,7 +206,7 @@ def _open_store(engine: "Engine", name: str) -> "Evaluations":
     return Evaluations(engine.parts.database, tenant(name))
 
 
-def _as_object(evaluation: "Evaluation") -> dict[str, Any]:
+def _serialize_evaluation(evaluation: "Evaluation") -> dict[str, Any]:
     from kosmos_rag.evaluation.types import percentile
 
     fields = to_plain(evaluation)

@@ -60,12 +60,12 @@ def tune(
         base = base_file(options.config, output)
         write(output, render_configuration(result, runner.describe_changes(result.changes), base))
     if options.as_json:
-        print_json(_as_object(result, output))
+        print_json(_serialize_result(result, output))
     else:
         _print(result, output)
 
 
-def _as_object(result: "TuningResult", output: Path) -> dict[str, Any]:
+def _serialize_result(result: "TuningResult", output: Path) -> dict[str, Any]:
     return {
         "changes": dict(result.changes),
         "written": str(output) if result.changes else None,

@@ -48,7 +48,7 @@ def ingest(
                 engine.observe(progress)
                 report = tenant.ingest(paths, prune=not keep_missing, root=root, on_progress=progress.advance)
         if common.as_json:
-            print_json(_as_json(report))
+            print_json(_serialize_report(report))
         else:
             _print(report)
             _print_due_indexes(tenant)
@@ -112,7 +112,7 @@ def _print_due_indexes(tenant: "Tenant") -> None:
             )
 
 
-def _as_json(report: "IngestReport") -> dict[str, object]:
+def _serialize_report(report: "IngestReport") -> dict[str, object]:
     return {
         "new": report.new,
         "changed": report.changed,

@@ -57,11 +57,11 @@ def init(
     )
 
 
-def _choose(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _choose(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the values to write and notes on some, by dotted key."""
     from kosmos_rag.core.config import EMBEDDED, Settings, flatten
 
-    settings, origins = Settings.load_with_origins(os.devnull, overrides=given)
+    settings, origins = Settings.load_with_origins(os.devnull, overrides=arguments)
     current = flatten(settings)
     values = {
         key: current[key]
@@ -70,7 +70,7 @@ def _choose(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     }
     notes = {"service.development.tenant": _TENANT_NOTE}
     if settings.rag.embedding.url is None:
-        if "rag.embedding.model" not in {*values, *given}:
+        if "rag.embedding.model" not in {*values, *arguments}:
             values |= _choose_embedding(settings)
         else:
             _require_local(settings.rag.embedding.model, settings)
@@ -81,7 +81,7 @@ def _choose(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     if settings.database.url == EMBEDDED:
         values["database.data_dir"] = str(_choose_data_dir(settings))
     values["service.development.tenant"] = _TENANT
-    return values | given, notes
+    return values | arguments, notes
 
 
 def _choose_embedding(settings: "Settings") -> dict[str, Any]:

@@ -117,7 +117,7 @@ def runs(
     seen = new + changed + unchanged + removed + failed + cancelled.
     """
     with common.open_tenant() as owner:
-        rows, truncated = cut(owner.jobs.runs(run_id=_run_id(run), limit=limit + 1), limit)
+        rows, truncated = cut(owner.jobs.runs(run_id=_parse_run_id(run), limit=limit + 1), limit)
     if run is not None and not rows:
         raise RequestError(
             f"tenant {common.tenant} has no run {run}; `kosmos-rag jobs runs -t {common.tenant}` lists them"
@@ -130,7 +130,7 @@ def runs(
         print_truncated(limit)
 
 
-def _run_id(text: str | None) -> uuid.UUID | None:
+def _parse_run_id(text: str | None) -> uuid.UUID | None:
     try:
         return None if text is None else uuid.UUID(text)
     except ValueError as error:

@@ -36,18 +36,18 @@ def pull(
     settings = common.load_settings()
     from kosmos_rag.models.download import pull_from_folder, pull_from_hub
 
-    wanted = names or _configured_on_hub(settings)
-    if folder is not None and len(wanted) != 1:
-        raise RequestError(f"--from FOLDER has one model, and {len(wanted)} are named; name only that model")
+    model_names = names or _list_hub_models(settings)
+    if folder is not None and len(model_names) != 1:
+        raise RequestError(f"--from FOLDER has one model, and {len(model_names)} are named; name only that model")
     pulled = []
-    for name in wanted:
+    for name in model_names:
         if folder is not None:
             pulled.append(pull_from_folder(name, folder, settings.models))
         else:
             with progress(visible=not common.as_json) as advance:
                 pulled.append(pull_from_hub(name, settings.models, advance))
     if common.as_json:
-        print_json({"models": [_as_json(model) for model in pulled]})
+        print_json({"models": [_serialize_model(model) for model in pulled]})
         return
     if not pulled:
         console().print("nothing to fetch: no configured model is on the hub")
@@ -78,7 +78,7 @@ def list_models(
         raise typer.Exit(1)
 
 
-def _configured_on_hub(settings: "Settings") -> list[str]:
+def _list_hub_models(settings: "Settings") -> list[str]:
     """Return the configured models that are neither folders nor packaged."""
     from kosmos_rag.models.configured import list_configured_models
     from kosmos_rag.models.hub import locate
@@ -97,8 +97,8 @@ def _rows(settings: "Settings") -> list[dict[str, Any]]:
     pulled = {model.name: model for model in list_pulled(settings.models)}
     rows = []
     for name in [*uses, *(name for name in pulled if name not in uses)]:
-        found = pulled.get(name)
-        state, folder = _state(name, settings) if found is None else _check(found)
+        pulled_model = pulled.get(name)
+        state, folder = _state(name, settings) if pulled_model is None else _check(pulled_model)
         rows.append({"name": name, "use": ", ".join(uses.get(name, [])) or None, "state": state, "folder": folder})
     return rows
 
@@ -120,7 +120,7 @@ def _state(name: str, settings: "Settings") -> tuple[str, str | None]:
     return ("present", location) if Path(location).is_dir() else ("cached", None)
 
 
-def _as_json(model: "PulledModel") -> dict[str, Any]:
+def _serialize_model(model: "PulledModel") -> dict[str, Any]:
     return {"name": model.name, "folder": str(model.folder), "bytes": model.bytes, "sha256": dict(model.sha256)}
 
 

@@ -73,8 +73,8 @@ class SearchOptions(ReadOptions):
             conditions.append(_conditions(self.where))
         if not self.source and not conditions:
             return None
-        given = require_not_blank(self.source, "--source")
-        names = tuple(dict.fromkeys(name for source in given for name in source_names(source)))
+        source_options = require_not_blank(self.source, "--source")
+        names = tuple(dict.fromkeys(name for source in source_options for name in source_names(source)))
         return Filter(sources=names, where={"$and": conditions} if len(conditions) > 1 else next(iter(conditions), {}))
 
 

@@ -38,8 +38,8 @@ def _body(**values: Any) -> dict[str, Any]:
 
 def _query(question: str | Sequence[str], k: int | None, filter: Filter | None, **options: Any) -> dict[str, Any]:  # noqa: A002
     conditions = {"sources": list(filter.sources), "where": dict(filter.where)} if filter else {}
-    asked = question if isinstance(question, str) else list(question)
-    return _body(question=asked, k=k, **conditions, **options)
+    value = question if isinstance(question, str) else list(question)
+    return _body(question=value, k=k, **conditions, **options)
 
 
 def search(

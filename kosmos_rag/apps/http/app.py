@@ -103,7 +103,7 @@ def create_app(service: Service) -> FastAPI:
     settings = service.settings
     # A development service needs no credentials, so web pages of other origins must not reach it.
     csrf = [Middleware(SameOriginOnly)] if settings.service.development.tenant is not None else []
-    app = _with_routes(
+    app = _build_app(
         Middleware(RequestMiddleware, metrics=service.metrics),
         *csrf,
         Middleware(BodyLimits, settings=settings),
@@ -119,10 +119,10 @@ def create_app(service: Service) -> FastAPI:
 
 def describe_api() -> JsonObject:
     """Return the OpenAPI document without a service."""
-    return openapi(_with_routes())
+    return openapi(_build_app())
 
 
-def _with_routes(*middleware: Middleware) -> FastAPI:
+def _build_app(*middleware: Middleware) -> FastAPI:
     app = FastAPI(
         title="kosmos_rag",
         version=__version__,

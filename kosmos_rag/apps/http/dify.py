@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.dependencies import Caller, Reader
-from kosmos_rag.apps.http.openai.access import stores_of
+from kosmos_rag.apps.http.openai.access import open_vector_stores
 from kosmos_rag.apps.http.openai.search import merge_hits
 from kosmos_rag.apps.http.schemas import QUESTION
 from kosmos_rag.core.errors import RequestError
@@ -83,12 +83,12 @@ async def retrieve(body: RetrievalRequest, caller: Reader) -> RetrievalResponse:
     """Find the best passages of a collection, for Dify."""
     setting = body.retrieval_setting
     hits = await caller.run_at_cost(question_cost(SEARCH, body.query), _search, caller, body)
-    found = merge_hits([hits], limit=setting.top_k, threshold=setting.score_threshold)
-    return RetrievalResponse(records=[RetrievalRecord.from_record(hit, score) for hit, score in found])
+    merged_hits = merge_hits([hits], limit=setting.top_k, threshold=setting.score_threshold)
+    return RetrievalResponse(records=[RetrievalRecord.from_record(hit, score) for hit, score in merged_hits])
 
 
 def _search(caller: Caller, body: RetrievalRequest) -> tuple[Passage, ...]:
-    stores_of(caller).require(body.knowledge_id)
+    open_vector_stores(caller).require(body.knowledge_id)
     conditions = [_condition(entry) for entry in body.metadata_condition.conditions] if body.metadata_condition else []
     operator = body.metadata_condition.logical_operator if body.metadata_condition else "and"
     chosen = Filter(where={f"${operator}": conditions}) if conditions else None

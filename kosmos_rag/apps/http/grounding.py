@@ -269,7 +269,7 @@ class GroundingCache:
         Raises:
             KosmosError: as `SchemaGrounding.ask`.
         """
-        return self._grounding(tenant, identity, query.collection).ask(
+        return self._get_grounding(tenant, identity, query.collection).ask(
             query.question, query.k, database=query.database, tables=query.tables, max_tokens=query.max_tokens
         )
 
@@ -286,7 +286,7 @@ class GroundingCache:
         """
         runner = QueryRunner(tenant, query.collection)
         runner.require(query.database)
-        schema = self._grounding(tenant, identity, query.collection).schema(query.database)
+        schema = self._get_grounding(tenant, identity, query.collection).schema(query.database)
         return runner.run(schema, query.sql, query.parameters)
 
     def answer(self, tenant: Tenant, identity: Identity, question: DatabaseQuestion) -> SqlAnswer:
@@ -300,7 +300,7 @@ class GroundingCache:
         Raises:
             KosmosError: as `answer_question`.
         """
-        grounding = self._grounding(tenant, identity, question.collection)
+        grounding = self._get_grounding(tenant, identity, question.collection)
         runner = QueryRunner(tenant, question.collection)
         return answer_question(tenant, grounding, runner, question.question, database=question.database)
 
@@ -315,7 +315,7 @@ class GroundingCache:
         Raises:
             KosmosError: as `SchemaGrounding.add_example`.
         """
-        stored = self._grounding(tenant, identity, example.collection).add_example(
+        stored = self._get_grounding(tenant, identity, example.collection).add_example(
             example.question, example.sql, database=example.database, acl=tuple(example.readers)
         )
         return ExampleView.model_validate(stored.to_dict())
@@ -331,10 +331,10 @@ class GroundingCache:
         Raises:
             DatabaseError: the database is unavailable.
         """
-        found = self._grounding(tenant, identity, collection).examples()
-        return ExamplesView(examples=[ExampleView.model_validate(example.to_dict()) for example in found])
+        examples = self._get_grounding(tenant, identity, collection).examples()
+        return ExamplesView(examples=[ExampleView.model_validate(example.to_dict()) for example in examples])
 
-    def _grounding(self, tenant: Tenant, identity: Identity, collection: str) -> SchemaGrounding:
+    def _get_grounding(self, tenant: Tenant, identity: Identity, collection: str) -> SchemaGrounding:
         # The subject is in the key because the audit log names it.
         key = (identity.tenant, identity.subject, collection, *identity.principals)
         with self._lock:

@@ -9,7 +9,7 @@ from copy import deepcopy
 from datetime import datetime
 from typing import Any, NoReturn, Self
 
-from kosmos_rag.apps.integrations.metadata import metadata_of
+from kosmos_rag.apps.integrations.metadata import build_metadata
 from kosmos_rag.apps.integrations.store import CollectionStore, StoredText
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.types import EVERYONE, Filter
@@ -79,7 +79,7 @@ class KosmosRetriever:
         result = self._tenant.search(query, self._k if k is None else k, self._filter)
         return {
             "documents": [
-                Document(id=str(hit.chunk_id), content=hit.text, meta=metadata_of(hit), score=hit.score)
+                Document(id=str(hit.chunk_id), content=hit.text, meta=build_metadata(hit), score=hit.score)
                 for hit in result.hits
             ]
         }
@@ -171,11 +171,11 @@ class KosmosDocumentStore:
 
     def count_documents_by_filter(self, filters: dict[str, Any]) -> int:
         """Count the readable documents that match. Raises FilterError."""
-        return self.store.tenant.count_documents(filter_of(filters))
+        return self.store.tenant.count_documents(convert_filters(filters))
 
     def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
         """Return the readable documents that match, by id. Raises FilterError."""
-        return [_document(one) for one in self.store.read(condition=filter_of(filters))]
+        return [_document(one) for one in self.store.read(condition=convert_filters(filters))]
 
     def write_documents(self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE) -> int:
         """Store documents, and return how many were written.
@@ -198,11 +198,11 @@ class KosmosDocumentStore:
         self.store.check_vectors(one.embedding for one in documents)
         written = documents
         if policy is not DuplicatePolicy.OVERWRITE:
-            written = self._without_existing(documents, skip=policy is DuplicatePolicy.SKIP)
+            written = self._drop_existing(documents, skip=policy is DuplicatePolicy.SKIP)
         self.store.write([StoredText(id=one.id, text=one.content or "", metadata=one.meta) for one in written])
         return len(written)
 
-    def _without_existing(self, documents: Sequence[Document], *, skip: bool) -> list[Document]:
+    def _drop_existing(self, documents: Sequence[Document], *, skip: bool) -> list[Document]:
         tenant = self.store.tenant
         ids = tenant.document_ids(one.id for one in documents)
         seen = {info.source for info in tenant.documents(ids=ids)}
@@ -221,7 +221,7 @@ class KosmosDocumentStore:
         Raises FilterError, RequestError.
         """
         tenant = self.store.tenant
-        sources = [info.source for info in tenant.documents(filter=filter_of(filters))]
+        sources = [info.source for info in tenant.documents(filter=convert_filters(filters))]
         tenant.update_metadata(sources, meta)
         return len(sources)
 
@@ -231,7 +231,7 @@ class KosmosDocumentStore:
 
     def delete_by_filter(self, filters: dict[str, Any]) -> int:
         """Delete the readable documents that match; return how many. Raises FilterError."""
-        return self.store.delete([info.source for info in self.store.tenant.documents(filter=filter_of(filters))])
+        return self.store.delete([info.source for info in self.store.tenant.documents(filter=convert_filters(filters))])
 
     def delete_all_documents(self) -> None:
         """Delete all documents of the collection."""
@@ -291,11 +291,11 @@ class _StoreRetriever:
     def _find(
         self, query: str, filters: dict[str, Any] | None, top_k: int | None, **retrieval: Any
     ) -> dict[str, list[Document]]:
-        condition = filter_of(self.filters if filters is None else filters)
-        found = self.document_store.store.search(
+        condition = convert_filters(self.filters if filters is None else filters)
+        hits = self.document_store.store.search(
             query, self.top_k if top_k is None else top_k, condition=condition, **retrieval
         )
-        return {"documents": [_document(one) for one in found]}
+        return {"documents": [_document(one) for one in hits]}
 
 
 @component
@@ -413,7 +413,7 @@ class KosmosTextEmbedder:
         return cls(KosmosDocumentStore.from_dict(data["init_parameters"]["document_store"]))
 
 
-def filter_of(filters: dict[str, Any] | None) -> Filter | None:
+def convert_filters(filters: dict[str, Any] | None) -> Filter | None:
     """Return Haystack's filters as a filter on documents. Raises FilterError."""
     return Filter(where=_where(filters)) if filters else None
 

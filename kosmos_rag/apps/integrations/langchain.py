@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from kosmos_rag.apps.integrations.metadata import metadata_of
+from kosmos_rag.apps.integrations.metadata import build_metadata
 from kosmos_rag.apps.integrations.store import CollectionStore, StoredText, metadata_filter
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.types import EVERYONE, Filter
@@ -44,7 +44,7 @@ class KosmosRetriever(BaseRetriever):
     ) -> list[Document]:
         del run_manager  # for callbacks of nested runs; there are none
         result = self.tenant.search(query, self.k if k is None else k, self.filter)
-        return [Document(id=str(hit.chunk_id), page_content=hit.text, metadata=metadata_of(hit)) for hit in result]
+        return [Document(id=str(hit.chunk_id), page_content=hit.text, metadata=build_metadata(hit)) for hit in result]
 
 
 class KosmosEmbeddings(Embeddings):
@@ -111,7 +111,7 @@ class KosmosVectorStore(VectorStore):
             kwargs: Ignored.
         """
         contents = list(texts)
-        named = [given or str(uuid.uuid4()) for given in ids or [None] * len(contents)]
+        named = [text_id or str(uuid.uuid4()) for text_id in ids or [None] * len(contents)]
         described = [dict(one) for one in metadatas or [{}] * len(contents)]
         if not len(contents) == len(named) == len(described):
             raise RequestError(
@@ -171,14 +171,14 @@ class KosmosVectorStore(VectorStore):
             semantic_weight: Weight of the dense retriever; None for the setting.
             keyword_weight: Weight of the lexical retriever; None for the setting.
         """
-        found = self._store.search(
+        hits = self._store.search(
             query,
             k,
             condition=metadata_filter(filter),
             semantic_weight=semantic_weight,
             keyword_weight=keyword_weight,
         )
-        return [(_document(one), one.score) for one in found]
+        return [(_document(one), one.score) for one in hits]
 
     def similarity_search_by_vector(
         self,
@@ -220,8 +220,8 @@ class KosmosVectorStore(VectorStore):
             filter: As in `similarity_search_with_score`.
             kwargs: Ignored.
         """
-        found = self._store.search(query, k, condition=metadata_filter(filter), mmr=lambda_mult)
-        return [_document(one) for one in found]
+        hits = self._store.search(query, k, condition=metadata_filter(filter), mmr=lambda_mult)
+        return [_document(one) for one in hits]
 
     def max_marginal_relevance_search_by_vector(
         self,
@@ -243,8 +243,8 @@ class KosmosVectorStore(VectorStore):
             filter: As in `similarity_search_with_score`.
             kwargs: Ignored.
         """
-        found = self._store.search("", k, condition=metadata_filter(filter), vector=embedding, mmr=lambda_mult)
-        return [_document(one) for one in found]
+        hits = self._store.search("", k, condition=metadata_filter(filter), vector=embedding, mmr=lambda_mult)
+        return [_document(one) for one in hits]
 
     @classmethod
     def from_texts(
@@ -280,14 +280,14 @@ class KosmosVectorStore(VectorStore):
 
         A cosine is comparable between questions, a fused score is not.
         """
-        found = self.similarity_search_with_score(query, k, **{**kwargs, "keyword_weight": 0.0})
-        return [(document, min(1.0, max(0.0, score))) for document, score in found]
+        scored_documents = self.similarity_search_with_score(query, k, **{**kwargs, "keyword_weight": 0.0})
+        return [(document, min(1.0, max(0.0, score))) for document, score in scored_documents]
 
     async def _asimilarity_search_with_relevance_scores(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        found = await self.asimilarity_search_with_score(query, k, **{**kwargs, "keyword_weight": 0.0})
-        return [(document, min(1.0, max(0.0, score))) for document, score in found]
+        scored_documents = await self.asimilarity_search_with_score(query, k, **{**kwargs, "keyword_weight": 0.0})
+        return [(document, min(1.0, max(0.0, score))) for document, score in scored_documents]
 
     def _require_same_model(self, embedding: Embeddings) -> None:
         theirs, ours = np.array(embedding.embed_query(_PROBE)), np.array(self._embeddings.embed_query(_PROBE))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kosmos_rag.apps.integrations.metadata import metadata_of
+from kosmos_rag.apps.integrations.metadata import build_metadata
 from kosmos_rag.apps.integrations.store import CollectionStore, StoredText
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.types import EVERYONE, Filter, Passage
@@ -209,7 +209,7 @@ class KosmosVectorStore(BasePydanticVectorStore):
             node_ids: Ids of nodes; None for all.
             filters: Conditions on metadata.
         """
-        return [_stored_node(one) for one in self._store.read(node_ids, _conditions(filters))]
+        return [_build_node(one) for one in self._store.read(node_ids, _conditions(filters))]
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Return the best nodes for a query.
@@ -222,16 +222,16 @@ class KosmosVectorStore(BasePydanticVectorStore):
             kwargs: Ignored.
         """
         del kwargs
-        found = self._store.search(
+        hits = self._store.search(
             query.query_str or "",
             _number_of_results(query),
             # An index passes empty lists for no restriction.
             condition=_conditions(query.filters, node_ids=query.node_ids or None, doc_ids=query.doc_ids or None),
             **_retrieval(query),
         )
-        nodes = [_stored_node(one) for one in found]
+        nodes = [_build_node(one) for one in hits]
         return VectorStoreQueryResult(
-            nodes=nodes, similarities=[one.score for one in found], ids=[one.id for one in found]
+            nodes=nodes, similarities=[one.score for one in hits], ids=[one.id for one in hits]
         )
 
     async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
@@ -331,7 +331,7 @@ def _condition(one: MetadataFilter) -> Mapping[str, Any]:
     return {field: {_OPERATORS[one.operator]: one.value}}
 
 
-def _stored_node(stored: StoredText) -> BaseNode:
+def _build_node(stored: StoredText) -> BaseNode:
     if "_node_content" in stored.metadata:
         return metadata_dict_to_node(dict(stored.metadata), text=stored.text)
     # A document that was not added as a node.
@@ -339,7 +339,7 @@ def _stored_node(stored: StoredText) -> BaseNode:
 
 
 def _node(hit: Passage) -> TextNode:
-    metadata = metadata_of(hit)
+    metadata = build_metadata(hit)
     excluded = [name for name in metadata if name != _LLM_FIELD]
     return TextNode(
         id_=str(hit.chunk_id),

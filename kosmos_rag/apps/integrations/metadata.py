@@ -7,7 +7,7 @@ from kosmos_rag.core.types import Passage
 _FIELDS = ("source", "title", "collection", "section", "lines", "pages", "location", "document_id", "version")
 
 
-def metadata_of(hit: Passage) -> dict[str, Any]:
+def build_metadata(hit: Passage) -> dict[str, Any]:
     """Return the metadata of a passage.
 
     The document's own metadata is overridden by the passage's location, rank and score.

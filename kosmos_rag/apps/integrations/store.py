@@ -132,9 +132,9 @@ class CollectionStore:
             group_size=1,
         )
         is_dense = keyword_weight == 0 or not question.strip()
-        return self._with_copies(result.hits, is_dense=is_dense)[:k]
+        return self._add_copies(result.hits, is_dense=is_dense)[:k]
 
-    def _with_copies(self, hits: Sequence[Passage], *, is_dense: bool) -> list[StoredText]:
+    def _add_copies(self, hits: Sequence[Passage], *, is_dense: bool) -> list[StoredText]:
         """Return the hits as texts, each followed by its copies.
 
         A search shows equal passages as one; here each has an id of its own.

@@ -48,7 +48,7 @@ def shorten_search(result: dict[str, Any]) -> list[Form]:
     """Drop the last hits of a search."""
 
     hits = result["hits"]
-    return [partial(dict, result, hits=hits[:kept], returned=kept) for kept in reversed(range(len(hits)))]
+    return [partial(dict, result, hits=hits[:count], returned=count) for count in reversed(range(len(hits)))]
 
 
 def shorten_context(result: dict[str, Any]) -> list[Form]:
@@ -56,15 +56,15 @@ def shorten_context(result: dict[str, Any]) -> list[Form]:
     passages, ends = result["passages"], _block_ends(result)
 
     def keep(count: int) -> Form:
-        kept = passages[:count]
+        shown_passages = passages[:count]
         omitted = dict(result["omitted"])
         omitted["budget"] = omitted.get("budget", 0) + sum(len(passage["chunk_ids"]) for passage in passages[count:])
         return lambda: (
             result
             | {
-                "passages": kept,
+                "passages": shown_passages,
                 "text": result["text"][: ends[count - 1]] if count else "",
-                "tokens": sum(passage["tokens"] for passage in kept),
+                "tokens": sum(passage["tokens"] for passage in shown_passages),
                 "omitted": omitted,
             }
         )
@@ -81,8 +81,12 @@ def shorten_answer(result: dict[str, Any]) -> list[Form]:
     cited = {sentence["citation"]["index"] for sentence in result["sentences"]}
     passages = context["passages"]
     others = [passage for passage in passages if passage["citation"]["index"] not in cited]
-    left = [[passage for passage in passages if passage not in others[kept:]] for kept in reversed(range(len(others)))]
-    forms: list[Form] = [partial(dict, result, context=context | {"passages": kept}) for kept in [*left, []]]
+    left = [
+        [passage for passage in passages if passage not in others[count:]] for count in reversed(range(len(others)))
+    ]
+    forms: list[Form] = [
+        partial(dict, result, context=context | {"passages": shown_passages}) for shown_passages in [*left, []]
+    ]
     bare = forms[-1]()
     return [*forms, partial(dict, bare, report=None), partial(dict, bare, report=None, sentences=[])]
 
@@ -132,7 +136,7 @@ def shorten_grounding(result: dict[str, Any]) -> list[Form]:
 def shorten_rows(result: dict[str, Any]) -> list[Form]:
     """Drop the last rows of a query."""
     rows = result["rows"]
-    return [partial(dict, result, rows=rows[:kept]) for kept in reversed(range(len(rows)))]
+    return [partial(dict, result, rows=rows[:count]) for count in reversed(range(len(rows)))]
 
 
 def shorten_database_answer(result: dict[str, Any]) -> list[Form]:

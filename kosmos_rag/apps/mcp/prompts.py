@@ -61,11 +61,11 @@ async def get_prompt(caller: Caller, name: str, arguments: dict[str, str], *, ma
     ]:
         raise RequestError(f"{wrong[0][:60]!r} is missing or is no argument of {name}; it takes {', '.join(known)}")
     if name == _CITED_ANSWER:
-        return await _cited_answer(caller, arguments["question"], arguments.get("collection"))
-    return await _summary(caller, arguments["document_id"], max_tokens)
+        return await _build_cited_answer(caller, arguments["question"], arguments.get("collection"))
+    return await _build_summary(caller, arguments["document_id"], max_tokens)
 
 
-async def _cited_answer(caller: Caller, question: str, collection: str | None) -> GetPromptResult:
+async def _build_cited_answer(caller: Caller, question: str, collection: str | None) -> GetPromptResult:
     evidence = await caller.run_at_cost(question_cost(SEARCH, question), caller.scope(collection).context, question)
     text = (
         f"Answer the question from the evidence alone, and put the marker of its passage after each statement. "
@@ -74,7 +74,7 @@ async def _cited_answer(caller: Caller, question: str, collection: str | None) -
     return GetPromptResult(messages=[PromptMessage(role="user", content=TextContent(type="text", text=text))])
 
 
-async def _summary(caller: Caller, document_id: str, max_tokens: int) -> GetPromptResult:
+async def _build_summary(caller: Caller, document_id: str, max_tokens: int) -> GetPromptResult:
     try:
         uri = document_uri(uuid.UUID(document_id))
     except ValueError:

@@ -103,7 +103,7 @@ class Tool:
         try:
             valid = self.definition.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
-            raise RequestError(f"invalid arguments of {self.name}: {faults_of(error)}") from None
+            raise RequestError(f"invalid arguments of {self.name}: {describe_faults(error)}") from None
         result = await self.call(caller, **valid)
         budget = valid["max_tokens"] or max_tokens
         fitted = await caller.run(fit, result, budget, caller.tenant().count_tokens, self.shorten)
@@ -111,7 +111,7 @@ class Tool:
         return CallToolResult(content=[text], structured_content=fitted)
 
 
-def faults_of(error: ValidationError) -> str:
+def describe_faults(error: ValidationError) -> str:
     """Return what is wrong with each value, in one line."""
     return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
 

@@ -84,14 +84,14 @@ async def read_resource(caller: Caller, uri: str, *, max_tokens: int) -> ReadRes
     document_id, sections, number, offset = _parse(uri)
     if not sections:
         return await _read_lines(caller, uri, document_id, offset, _MAX_LINES, max_tokens)
-    found = await caller.run(caller.tenant().sections, document_id)
-    if not found:
+    outline = await caller.run(caller.tenant().sections, document_id)
+    if not outline:
         raise NotFound(NOT_FOUND)
     if number is None:
-        return _result(uri, _JSON, json.dumps([_entry(document_id, n, one) for n, one in enumerate(found, start=1)]))
-    if not 1 <= number <= len(found):
-        raise RequestError(f"the document has {len(found)} sections, and none of number {number}")
-    section = found[number - 1]
+        return _result(uri, _JSON, json.dumps([_entry(document_id, n, one) for n, one in enumerate(outline, start=1)]))
+    if not 1 <= number <= len(outline):
+        raise RequestError(f"the document has {len(outline)} sections, and none of number {number}")
+    section = outline[number - 1]
     lines = section.line_end - section.line_start + 1
     return await _read_lines(caller, uri, document_id, section.line_start, min(lines, _MAX_LINES), max_tokens)
 

@@ -51,7 +51,7 @@ logger = logging.getLogger("kosmos_rag.apps.mcp")
 
 def create_server(service: Service, identify: Identify) -> Server[Any]:
     """Create the server of a service; `identify` returns who sent a request."""
-    handlers = Handlers(service, identify, Tools(service).registered())
+    handlers = Handlers(service, identify, Tools(service).build_tools())
     return Server(
         "kosmos-rag",
         version=__version__,

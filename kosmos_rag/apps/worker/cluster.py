@@ -55,7 +55,7 @@ class ClusterWatch:
                 )  # fmt: skip
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def run_in_background(self) -> Iterator[None]:
         """Look in the background."""
         ended = threading.Event()
 

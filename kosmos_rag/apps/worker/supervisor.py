@@ -144,7 +144,7 @@ class Supervisor:
                 )
             stack.callback(self._end_processes)
             stack.enter_context(self._leases())
-            stack.enter_context(self._cluster.running())
+            stack.enter_context(self._cluster.run_in_background())
             listener = stack.enter_context(_Listener(self._database.worker))
             while self._tick():
                 self._wait(listener)

@@ -12,9 +12,9 @@ from kosmos_rag.apps.http.console.markdown import (
     UNSUPPORTED,
     MarkerLink,
     complete_markdown,
+    extract_words,
     find_words,
     render_markdown,
-    words_of,
 )
 from kosmos_rag.apps.http.console.rendering import render
 from kosmos_rag.apps.http.errors import problem_document, public_detail
@@ -69,7 +69,7 @@ class Reply:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class QuestionContext:
     """What the page of an answer says around it."""
 
     collection: str | None
@@ -97,10 +97,10 @@ def build_reply(answer: Answer) -> Reply:
     links = _links(answer.context.passages, quotes)
     return Reply(
         answer=answer,
-        html=render_markdown(answer.text, links, spans=_unsupported(answer, links), highlight=UNSUPPORTED),
+        html=render_markdown(answer.text, links, spans=_find_unsupported_spans(answer, links), highlight=UNSUPPORTED),
         sources=tuple(first),
         others=tuple(others),
-        copied=_copied(answer.text, [] if answer.refused else first),
+        copied=_format_for_copying(answer.text, [] if answer.refused else first),
     )
 
 
@@ -122,7 +122,7 @@ def _sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[_
             marker=citation.marker,
             title=citation.title,
             source=citation.source,
-            place=_cited_places(citation, [quote for quote, _ in quotes.get(citation.index, ())]),
+            place=_format_cited_places(citation, [quote for quote, _ in quotes.get(citation.index, ())]),
             text=passage.text,
             href=_url(citation, quotes),
             web_address=_web_address(citation),
@@ -130,7 +130,7 @@ def _sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[_
         )
 
 
-def _cited_places(citation: Citation, quotes: Sequence[Citation]) -> str:
+def _format_cited_places(citation: Citation, quotes: Sequence[Citation]) -> str:
     """Return the places of cited sentences, else that of the passage."""
     places = dict.fromkeys(place(cited) for cited in quotes[:_SHOWN_PLACES] or [citation])
     return "; ".join(filter(None, places))
@@ -144,19 +144,21 @@ def _web_address(citation: Citation) -> str | None:
 
 
 def _url(citation: Citation, quotes: Mapping[int, Sequence[_Quote]]) -> str:
-    found = quotes.get(citation.index, ())
+    marked_quotes = quotes.get(citation.index, ())
     return source_url(
-        citation, [quote for quote, _ in found], uncertain=[quote for quote, certain in found if not certain]
+        citation,
+        [quote for quote, _ in marked_quotes],
+        uncertain=[quote for quote, certain in marked_quotes if not certain],
     )
 
 
 def place(citation: Citation) -> str:
     """Return the place of a citation in words."""
-    found = citation.place or Place()
-    named = (citation.title, found.sheet, found.attachment)
+    location = citation.place or Place()
+    named = (citation.title, location.sheet, location.attachment)
     section = f"section {citation.section[-1]}" if citation.section and citation.section[-1] not in named else ""
-    container = replace(found, cells=None, paragraphs=None).words
-    exact = replace(found, attachment=None, sheet=None).words
+    container = replace(location, cells=None, paragraphs=None).words
+    exact = replace(location, attachment=None, sheet=None).words
     page = ""
     if citation.page_start is not None:
         last = citation.page_end or citation.page_start
@@ -164,16 +166,16 @@ def place(citation: Citation) -> str:
     return ", ".join(filter(None, (page, container, section, exact)))
 
 
-def _unsupported(answer: Answer, markers: Iterable[str]) -> list[Span]:
+def _find_unsupported_spans(answer: Answer, markers: Iterable[str]) -> list[Span]:
     """Return where the sentences are that the sources do not support."""
     if answer.report is None or answer.refused:
         return []
     names = list(markers)
-    found = (find_words(answer.text, words_of(problem.text), without=names) for problem in answer.report.problems)
-    return [_without_heading(answer.text, span) for span in found if span is not None]
+    spans = (find_words(answer.text, extract_words(problem.text), without=names) for problem in answer.report.problems)
+    return [_strip_heading(answer.text, span) for span in spans if span is not None]
 
 
-def _without_heading(text: str, span: Span) -> Span:
+def _strip_heading(text: str, span: Span) -> Span:
     """Return a span without a leading heading: it states nothing."""
     start, end = span
     if not text.startswith("#", text.rfind("\n", 0, start) + 1):
@@ -182,7 +184,7 @@ def _without_heading(text: str, span: Span) -> Span:
     return (end if line_end < 0 else line_end, end)
 
 
-def _copied(text: str, sources: Sequence[Source]) -> str:
+def _format_for_copying(text: str, sources: Sequence[Source]) -> str:
     lines = [", ".join(filter(None, (f"{it.marker} {it.title}", it.place, it.source))) for it in sources]
     return "\n".join([text, *(["", "Sources:", *lines] if lines else [])])
 
@@ -195,8 +197,8 @@ class AnswerPageEvents:
     Only the service renders and escapes: scripts put these parts into the page.
     """
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+    def __init__(self, question_context: QuestionContext) -> None:
+        self._question_context = question_context
         self._links: dict[str, MarkerLink] = {}
         self._text = ""
         self._updated_at = 0.0
@@ -218,5 +220,12 @@ class AnswerPageEvents:
             self._updated_at = time.monotonic()
             return [format_event("text", {"html": render_markdown(complete_markdown(self._text), self._links)})]
         return [
-            format_event("page", {"html": render("answer.html", reply=build_reply(item.answer), asked=self._asked)})
+            format_event(
+                "page",
+                {
+                    "html": render(
+                        "answer.html", reply=build_reply(item.answer), question_context=self._question_context
+                    )
+                },
+            )
         ]

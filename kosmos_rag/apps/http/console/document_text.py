@@ -89,8 +89,8 @@ class _Writer:
 
     def __init__(self, marks: Marks, text: str, start: int) -> None:
         self.source = text
-        self._exact = merge_spans(_shifted(marks.exact, start))
-        self._near = merge_spans(_shifted(marks.near, start))
+        self._exact = merge_spans(_shift_spans(marks.exact, start))
+        self._near = merge_spans(_shift_spans(marks.near, start))
         self._chunks = [(max(0, offset - start), number) for offset, number in sorted(marks.chunks, reverse=True)]
         self._is_first = True
 
@@ -106,27 +106,27 @@ class _Writer:
         offsets = offsets or []
         bounds = [(bisect_left(offsets, first), bisect_left(offsets, last)) for first, last in self._exact]
         bounds = [(0, len(text))] if whole else bounds
-        labels = dict(self._begun(offsets))
+        labels = dict(self._label_chunk_starts(offsets))
         cuts = sorted({0, len(text), *chain.from_iterable(bounds), *labels})
         parts = []
         for begin, end in pairwise(cuts):
             parts.append(labels.get(begin, ""))
             piece = escape(text[begin:end])
-            parts.append(self._marked(piece) if any(a <= begin and end <= b for a, b in bounds) else piece)
+            parts.append(self._highlight(piece) if any(a <= begin and end <= b for a, b in bounds) else piece)
         return "".join(parts)
 
-    def _marked(self, html: str) -> str:
+    def _highlight(self, html: str) -> str:
         anchor = ' id="cited"' if self._is_first else ""
         self._is_first = False
         return f"<mark{anchor}>{html}</mark>"
 
-    def _begun(self, offsets: Sequence[int]) -> Iterator[tuple[int, str]]:
+    def _label_chunk_starts(self, offsets: Sequence[int]) -> Iterator[tuple[int, str]]:
         """Yield where chunks begin, with their labels."""
-        begun: dict[int, list[int]] = {}
+        numbers_by_index: dict[int, list[int]] = {}
         while self._chunks and offsets and self._chunks[-1][0] <= offsets[-1]:
             offset, number = self._chunks.pop()
-            begun.setdefault(bisect_left(offsets, offset), []).append(number)
-        for index, numbers in begun.items():
+            numbers_by_index.setdefault(bisect_left(offsets, offset), []).append(number)
+        for index, numbers in numbers_by_index.items():
             yield index, "".join(f'<span class="chunk-start"><b>chunk {number}</b></span>' for number in numbers)
 
 
@@ -134,7 +134,7 @@ def _overlaps(spans: Iterable[Span], block: Span) -> bool:
     return any(first < block[1] and block[0] < last for first, last in spans)
 
 
-def _shifted(spans: Iterable[Span], start: int) -> list[Span]:
+def _shift_spans(spans: Iterable[Span], start: int) -> list[Span]:
     return [(max(0, first - start), last - start) for first, last in spans if last > start]
 
 
@@ -182,10 +182,10 @@ def _line_offsets(
     of lists and quotes.
     """
     offsets: list[int] = []
-    wanted = content.split("\n")
-    if len(wanted) > len(lines):
+    content_lines = content.split("\n")
+    if len(content_lines) > len(lines):
         return None
-    for row, line in enumerate(wanted):
+    for row, line in enumerate(content_lines):
         body, source = line.strip(), lines[row]
         if heading:
             mark = _HEADING_MARK.match(source)
@@ -212,10 +212,10 @@ def _cell_offsets(line: str, start: int, number: int, content: str) -> list[int]
         return None
     first, last = edges[number] + 1, edges[number + 1]
     raw = line[first:last].rstrip()
-    kept = [index for index in range(len(raw)) if not raw.startswith("\\|", index)]
-    cell = "".join(raw[index] for index in kept)
+    indexes = [index for index in range(len(raw)) if not raw.startswith("\\|", index)]
+    cell = "".join(raw[index] for index in indexes)
     at = len(cell) - len(content)
-    return [start + first + index for index in kept[at:]] if at >= 0 and cell.endswith(content) else None
+    return [start + first + index for index in indexes[at:]] if at >= 0 and cell.endswith(content) else None
 
 
 def _inline(token: Token, offsets: Sequence[int] | None, block: Span, writer: _Writer) -> str:
@@ -247,10 +247,10 @@ def _places(children: Sequence[Token], content: str) -> list[Sequence[int]] | No
     """
     places, at = [], 0
     for child in children:
-        found = _place(child, content, at)
-        if found is None:
+        result = _place(child, content, at)
+        if result is None:
             return None
-        shown, at = found
+        shown, at = result
         places.append(shown)
     return places
 
@@ -324,7 +324,7 @@ def _blocks(text: str, writer: _Writer, levels: Mapping[int, int]) -> Iterator[s
         elif table := _find_table(block):
             yield _table(table, writer)
         elif any(line.text.startswith(("  ", "\t")) for line in block):
-            yield _pre(*_joined(block), writer)
+            yield _pre(*_join_lines(block), writer)
         else:
             yield f"<p>{_write(block, writer)}</p>\n"
     if opened:
@@ -350,13 +350,13 @@ def _split(text: str, levels: Mapping[int, int]) -> Iterator[tuple[list[_Line], 
         yield block, 0
 
 
-def _joined(block: Sequence[_Line]) -> tuple[str, Sequence[int], Span]:
+def _join_lines(block: Sequence[_Line]) -> tuple[str, Sequence[int], Span]:
     span = block[0].start, block[-1].span[1]
     return "\n".join(line.text for line in block), range(*span), span
 
 
 def _write(block: Sequence[_Line], writer: _Writer) -> str:
-    return writer.write(*_joined(block))
+    return writer.write(*_join_lines(block))
 
 
 def _pre(text: str, offsets: Sequence[int] | None, block: Span, writer: _Writer) -> str:
@@ -400,7 +400,7 @@ def _find_table(block: Sequence[_Line]) -> _Table | None:
         head = _pipe_cells(block[index])
         if 1 < len(head) <= _MAX_COLUMNS:
             names = [cell.text[:_MAX_NAME_CHARS] for cell in head]
-            rows = [(line.span, cells) for line in block[index + 1 :] if (cells := _named_cells(line, names))]
+            rows = [(line.span, cells) for line in block[index + 1 :] if (cells := _parse_named_cells(line, names))]
             if len(rows) == len(block) - index - 1:
                 return _Table(captions=block[:index], head=head, rows=rows)
     plain = [(line.span, _pipe_cells(line)) for line in block]
@@ -415,7 +415,7 @@ def _pipe_cells(line: _Line) -> Sequence[_Line]:
     return cells
 
 
-def _named_cells(line: _Line, names: Sequence[str]) -> Sequence[_Line | None] | None:
+def _parse_named_cells(line: _Line, names: Sequence[str]) -> Sequence[_Line | None] | None:
     """Return the cells of a row below names.
 
     None if it is no such row.

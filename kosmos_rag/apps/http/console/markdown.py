@@ -63,7 +63,7 @@ def render_markdown(
         spans: characters of the text to highlight.
         highlight: how they look.
     """
-    source = _with_signs(text.translate(_RESERVED), spans, without=links)
+    source = _insert_highlight_signs(text.translate(_RESERVED), spans, without=links)
     signs = "|".join(map(re.escape, [*links, _OPEN, _CLOSE]))
     env: dict[str, Any] = {"links": links, "signs": re.compile(f"({signs})"), "highlight": highlight, "open": False}
     tokens = _parser().parse(source)
@@ -102,12 +102,12 @@ def find_words(text: str, words: Sequence[str], *, without: Iterable[str] = ()) 
         words: the words.
         without: parts of the text to skip, such as markers.
     """
-    found = list(_WORD.finditer(_blank(text, without)))
-    names = [match.group() for match in found]
-    wanted = list(words)
-    for first in range(len(names) - len(wanted) + 1):
-        if wanted and names[first : first + len(wanted)] == wanted:
-            return found[first].start(), found[first + len(wanted) - 1].end()
+    matches = list(_WORD.finditer(_blank(text, without)))
+    names = [match.group() for match in matches]
+    phrase = list(words)
+    for first in range(len(names) - len(phrase) + 1):
+        if phrase and names[first : first + len(phrase)] == phrase:
+            return matches[first].start(), matches[first + len(phrase) - 1].end()
     return None
 
 
@@ -118,12 +118,12 @@ def _blank(text: str, parts: Iterable[str]) -> str:
     return text
 
 
-def words_of(text: str) -> list[str]:
+def extract_words(text: str) -> list[str]:
     """Return the words of a text without its Markdown."""
     return _WORD.findall(text)
 
 
-def _with_signs(text: str, spans: Iterable[Span], *, without: Iterable[str]) -> str:
+def _insert_highlight_signs(text: str, spans: Iterable[Span], *, without: Iterable[str]) -> str:
     """Put signs around each highlighted part of each line.
 
     They are next to words, so that headings, items, tables and emphasis are still recognized, and never in a marker.
@@ -131,13 +131,13 @@ def _with_signs(text: str, spans: Iterable[Span], *, without: Iterable[str]) -> 
     searched = _blank(text, without)
     places: list[tuple[int, str]] = []
     start, fenced = 0, False
-    wanted = merge_spans(spans)
+    merged_spans = merge_spans(spans)
     for line in text.split("\n"):
         is_fence = _FENCE.match(line) is not None
         fenced ^= is_fence
         prefix = _BLOCK_PREFIX.match(line)
         body = start if fenced or prefix is None else start + prefix.end()
-        for first, last in [] if is_fence else wanted:
+        for first, last in [] if is_fence else merged_spans:
             words = list(_WORD.finditer(searched, max(first, body), max(body, min(last, start + len(line)))))
             if words:
                 places += [(words[0].start(), _OPEN), (words[-1].end(), _CLOSE)]

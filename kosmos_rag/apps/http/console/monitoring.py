@@ -144,7 +144,7 @@ def build_answer_measures(runs: Sequence[MonitorRun], alerts: Mapping[str, float
                 high=1.0,
             ),
         )
-        for label, series in _by_question_set(runs).items()
+        for label, series in _group_by_question_set(runs).items()
         for title, figure, measure, meaning in (
             ("Recall@10", "recall_at_10", "R@10", "The share of known answers among the first ten passages."),
             ("Mean reciprocal rank", "mrr", "RR@10", "1 if a known answer comes first, 1/2 if it comes second."),
@@ -237,7 +237,7 @@ def list_alerts(
                 command=f"kosmos-rag index tune --tenant {tenant}",
             )
         )
-    for label, series in _by_question_set(questions).items():
+    for label, series in _group_by_question_set(questions).items():
         if series[0].state is not MonitorState.OK:
             below = series[0].state is MonitorState.ALARM
             alerts.append(
@@ -275,7 +275,7 @@ def _since(runs: Sequence[MonitorRun]) -> datetime:
     return runs[series - 1].at
 
 
-def _by_question_set(runs: Sequence[MonitorRun]) -> dict[str, list[MonitorRun]]:
+def _group_by_question_set(runs: Sequence[MonitorRun]) -> dict[str, list[MonitorRun]]:
     """Group runs, newest first, by question set and collection."""
     groups: dict[str, list[MonitorRun]] = {}
     for run in runs:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST
 from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
-from kosmos_rag.apps.http.console.answers import AnswerPageEvents, Asked, build_reply
+from kosmos_rag.apps.http.console.answers import AnswerPageEvents, QuestionContext, build_reply
 from kosmos_rag.apps.http.console.api_reference import build_reference
 from kosmos_rag.apps.http.console.document_text import Marks
 from kosmos_rag.apps.http.console.examples import example_questions
@@ -109,7 +109,7 @@ async def ask(request: Request, caller: ConsoleReader) -> Response:
     question, collection = _question(fields), fields.get("collection")
     history = _history(fields)
     scope = caller.scope(collection)
-    asked = Asked(
+    question_context = QuestionContext(
         collection=collection,
         history=tuple(history),
         history_turns=await caller.run(lambda: scope.history_turns),
@@ -117,13 +117,19 @@ async def ask(request: Request, caller: ConsoleReader) -> Response:
     )
     events = await start_answer(caller, collection, question, {"history": history})
     if MEDIA_TYPE in request.headers.get("accept", ""):
-        return EventStreamResponse(events, encode_item=AnswerPageEvents(asked))
+        return EventStreamResponse(events, encode_item=AnswerPageEvents(question_context))
     complete = await events.answer(request.receive)
     if complete is None:
         return Response(status_code=_CLIENT_CLOSED_REQUEST)
     options = await _collection_options(caller, collection)
     return render_page(
-        request, "ask.html", reply=build_reply(complete), asked=asked, question="", examples=(), **options
+        request,
+        "ask.html",
+        reply=build_reply(complete),
+        question_context=question_context,
+        question="",
+        examples=(),
+        **options,
     )
 
 

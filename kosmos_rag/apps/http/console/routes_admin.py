@@ -97,8 +97,13 @@ async def documents(
 
 def _documents_url(words: str, collection: str | None, sort: DocumentSort, cursor: str | None = None) -> str:
     """Return the URL of a page of these documents."""
-    given = {"words": words, "collection": collection, "sort": sort if sort != "source" else None, "cursor": cursor}
-    query = urlencode({name: value for name, value in given.items() if value})
+    parameters = {
+        "words": words,
+        "collection": collection,
+        "sort": sort if sort != "source" else None,
+        "cursor": cursor,
+    }
+    query = urlencode({name: value for name, value in parameters.items() if value})
     return f"/documents?{query}" if query else "/documents"
 
 
@@ -245,7 +250,7 @@ async def health(request: Request, caller: ConsoleReader) -> Response:
     is_administrator = caller.identity.has(ADMIN)
 
     def read() -> asyncio.Future[tuple[Stats, _Indexes | None]]:
-        reading = asyncio.gather(resources.stats(caller), _read_indexes(caller) if is_administrator else _nothing())
+        reading = asyncio.gather(resources.stats(caller), _read_indexes(caller) if is_administrator else _return_none())
         reading.add_done_callback(lambda done: done.cancelled() or done.exception())
         return reading
 
@@ -258,7 +263,7 @@ async def health(request: Request, caller: ConsoleReader) -> Response:
     return render_page(request, "health.html", ready=ready, stats=stats, details=details)
 
 
-async def _nothing() -> None:
+async def _return_none() -> None:
     """Return None."""
 
 

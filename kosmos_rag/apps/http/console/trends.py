@@ -89,12 +89,12 @@ def build_trend(
     if not measurements:
         return None
     merged = math.ceil(len(measurements) / _MAX_POINTS)
-    kept = list(_worst(measurements, merged, higher_is_better=higher_is_better))
-    goals = [one.goal for one in kept if one.goal is not None]
-    low = min(low, math.floor(10 * min([one.value - one.error for one in kept] + goals)) / 10)
+    shown = list(_worst(measurements, merged, higher_is_better=higher_is_better))
+    goals = [one.goal for one in shown if one.goal is not None]
+    low = min(low, math.floor(10 * min([one.value - one.error for one in shown] + goals)) / 10)
     low = max(0.0, low)
-    high = max(high, math.ceil(10 * max([one.value for one in kept] + goals)) / 10)
-    since, duration = kept[0].at, kept[-1].at - kept[0].at
+    high = max(high, math.ceil(10 * max([one.value for one in shown] + goals)) / 10)
+    since, duration = shown[0].at, shown[-1].at - shown[0].at
 
     def x(at: datetime) -> float:
         return round(100 * (at - since) / duration, 2) if duration else 50.0
@@ -113,9 +113,9 @@ def build_trend(
             text=f"{one.value:{form}} ± {one.error:{form}}" if one.error else f"{one.value:{form}}",
             goal="" if one.goal is None else f"{one.goal:{form}}",
         )
-        for one in kept
+        for one in shown
     )
-    goal_points = [(x(one.at), y(one.goal)) for one in kept if one.goal is not None]
+    goal_points = [(x(one.at), y(one.goal)) for one in shown if one.goal is not None]
     if len(goal_points) == 1:  # of one measurement: a line over the whole chart
         goal_points = [(0.0, goal_points[0][1]), (100.0, goal_points[0][1])]
     return Trend(

@@ -5,11 +5,11 @@ from kosmos_rag.apps.http.dependencies import Caller
 from kosmos_rag.engine.files import TenantFiles, TenantVectorStores
 
 
-def files_of(caller: Caller) -> TenantFiles:
+def open_files(caller: Caller) -> TenantFiles:
     """Return the files that a caller sees; all for the scope admin."""
     return caller.tenant().files(administrator=caller.identity.has(ADMIN))
 
 
-def stores_of(caller: Caller) -> TenantVectorStores:
+def open_vector_stores(caller: Caller) -> TenantVectorStores:
     """Return the vector stores with the files that a caller sees."""
     return caller.tenant().vector_stores(administrator=caller.identity.has(ADMIN))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from kosmos_rag.apps.http.dependencies import Caller
-from kosmos_rag.apps.http.openai.access import stores_of
+from kosmos_rag.apps.http.openai.access import open_vector_stores
 from kosmos_rag.apps.http.openai.filters import Filters, to_filter
 from kosmos_rag.apps.http.openai.search import MaxResults
 from kosmos_rag.apps.http.routes.search import stream_answer
@@ -120,7 +120,7 @@ async def start(
     for tool in tools:
         stores = tool.vector_store_ids
         for name in stores:
-            await caller.run(stores_of(caller).require, name)
+            await caller.run(open_vector_stores(caller).require, name)
         tenant = caller.tenant(stores[0] if len(stores) == 1 else None)
         options["filter"] = to_filter(tool.filters, None if len(stores) == 1 else stores)
         options["k"] = tool.max_num_results
@@ -146,9 +146,9 @@ def cite(answer: Answer) -> list[FileCitation]:
     cited = {sentence.citation.marker: sentence.citation for sentence in answer.sentences}
     if not cited:
         return []
-    found = re.finditer("|".join(re.escape(marker) for marker in sorted(cited, key=len, reverse=True)), answer.text)
+    matches = re.finditer("|".join(re.escape(marker) for marker in sorted(cited, key=len, reverse=True)), answer.text)
     citations = []
-    for match in found:
+    for match in matches:
         citation = cited[match[0]]
         file_id, filename = file_of(citation.source, citation.document_id)
         citations.append(FileCitation(index=match.start(), file_id=file_name(file_id), filename=filename))

@@ -24,7 +24,7 @@ from kosmos_rag.apps.http.openai.shapes import (
     TextContent,
     VectorStore,
     VectorStoreFile,
-    listing,
+    build_list,
 )
 from kosmos_rag.apps.http.schemas import QUESTION
 from kosmos_rag.core.types import (
@@ -100,7 +100,7 @@ _VECTOR = [0.6, 0.8]
 
 
 def _page(shape: Any, record: object) -> dict[str, Any]:
-    page = listing(shape, [record], has_more=False)
+    page = build_list(shape, [record], has_more=False)
     return {**page, "data": [entry.model_dump(mode="json") for entry in page["data"]]}
 
 

@@ -50,6 +50,6 @@ def read_page(
             raise RequestError(f"there is no entry {cursor[:60]!r} in the list; start at its first page")
         position = (entries[0].created_at, identify(entries[0]))
     page = Page(limit=limit + 1, descending=order == "desc", position=position)
-    found = list(find(page=page if before is None else page.backward()))
-    has_more = len(found) > limit
-    return (found[:limit] if before is None else found[:limit][::-1]), has_more
+    page_entries = list(find(page=page if before is None else page.backward()))
+    has_more = len(page_entries) > limit
+    return (page_entries[:limit] if before is None else page_entries[:limit][::-1]), has_more

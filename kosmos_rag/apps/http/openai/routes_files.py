@@ -10,10 +10,10 @@ from fastapi.responses import StreamingResponse
 
 from kosmos_rag.apps.http.dependencies import Caller, Reader, Writer
 from kosmos_rag.apps.http.multipart import FileForm
-from kosmos_rag.apps.http.openai.access import files_of
+from kosmos_rag.apps.http.openai.access import open_files
 from kosmos_rag.apps.http.openai.paging import read_page
 from kosmos_rag.apps.http.openai.schemas import Cursor, Order, parse_id
-from kosmos_rag.apps.http.openai.shapes import Deleted, FileObject, Listing, listing
+from kosmos_rag.apps.http.openai.shapes import Deleted, FileObject, Listing, build_list
 from kosmos_rag.apps.http.uploads import StoredUpload
 from kosmos_rag.core.errors import KosmosError, RequestError
 from kosmos_rag.core.types import AuditKind, AuditOutcome
@@ -66,7 +66,7 @@ async def upload(request: Request, caller: Writer) -> FileObject:
     with uploads.reserve(caller.identity.tenant):
         stored = await uploads.store(tenant, form.file())
         try:
-            return FileObject.from_record(await uploads.run(_create, files_of(caller), form, stored))
+            return FileObject.from_record(await uploads.run(_create, open_files(caller), form, stored))
         except KosmosError:
             await uploads.discard(tenant, stored.id)
             raise
@@ -90,17 +90,17 @@ async def list_files(
     order: Order = "desc",
 ) -> Listing[FileObject]:
     """List the files that you see."""
-    find = partial(files_of(caller).find, purpose=purpose)
+    find = partial(open_files(caller).find, purpose=purpose)
     page, has_more = await caller.run(
         read_page, find, lambda info: info.id, parse_id, after=after, before=None, limit=limit, order=order
     )
-    return Listing[FileObject](**listing(FileObject.from_record, page, has_more=has_more))
+    return Listing[FileObject](**build_list(FileObject.from_record, page, has_more=has_more))
 
 
 @router.get("/files/{file_id}")
 async def retrieve(file_id: str, caller: Reader) -> FileObject:
     """Return a file."""
-    return FileObject.from_record(await caller.run(files_of(caller).get, parse_id(file_id)))
+    return FileObject.from_record(await caller.run(open_files(caller).get, parse_id(file_id)))
 
 
 @router.get("/files/{file_id}/content", responses=_CONTENT, response_class=Response)
@@ -109,7 +109,7 @@ async def content(file_id: str, caller: Reader) -> StreamingResponse:
 
     The call is in the audit log, if one is kept.
     """
-    info = await caller.run(files_of(caller).get, parse_id(file_id))
+    info = await caller.run(open_files(caller).get, parse_id(file_id))
     text = f"content of {info.filename} ({file_name(info.id)})"
     await caller.run(caller.tenant().record_access, AuditKind.SEARCH, text, AuditOutcome.HITS)
     headers = {"content-length": str(info.bytes), "content-disposition": "attachment"}
@@ -117,7 +117,7 @@ async def content(file_id: str, caller: Reader) -> StreamingResponse:
 
 
 async def _chunks(caller: Caller, file_id: uuid.UUID) -> AsyncIterator[bytes]:
-    files, number = files_of(caller), 0
+    files, number = open_files(caller), 0
     while chunk := await caller.service.uploads.run(files.read_chunk, file_id, number):
         yield chunk
         number += 1
@@ -127,5 +127,5 @@ async def _chunks(caller: Caller, file_id: uuid.UUID) -> AsyncIterator[bytes]:
 async def delete(file_id: str, caller: Writer) -> Deleted:
     """Delete a file, and remove it from all vector stores."""
     key = parse_id(file_id)
-    await caller.run(files_of(caller).delete, key)
+    await caller.run(open_files(caller).delete, key)
     return Deleted(id=file_name(key), object="file")

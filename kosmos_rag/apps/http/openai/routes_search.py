@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.dependencies import Caller, Reader
-from kosmos_rag.apps.http.openai.access import stores_of
+from kosmos_rag.apps.http.openai.access import open_vector_stores
 from kosmos_rag.apps.http.openai.filters import to_filter
 from kosmos_rag.apps.http.openai.search import SearchPage, SearchResultObject, SearchStoreRequest, merge_hits
 from kosmos_rag.apps.http.schemas import RequestBody
@@ -34,7 +34,7 @@ async def search(vector_store_id: str, body: SearchStoreRequest, caller: Reader)
 
 
 def _search(caller: Caller, collection: str, body: SearchStoreRequest) -> list[tuple[Passage, ...]]:
-    stores_of(caller).require(collection)
+    open_vector_stores(caller).require(collection)
     tenant, conditions = caller.tenant(collection), to_filter(body.filters)
     hybrid = body.ranking_options.hybrid_search if body.ranking_options else None
     dense, lexical = (hybrid.embedding_weight, hybrid.text_weight) if hybrid else (None, None)
@@ -88,9 +88,9 @@ async def embeddings(body: EmbeddingRequest, caller: Reader) -> EmbeddingList:
         raise NotFound(f"the embedding model {body.model[:100]!r} is not served here; use {embedder.name}")
     if body.dimensions not in (None, embedder.dimensions):
         raise RequestError(f"dimensions: {embedder.name} has {embedder.dimensions}; leave dimensions out")
-    given = [body.input] if isinstance(body.input, str) else body.input
-    texts = [text for text in given if isinstance(text, str) and text]
-    if len(texts) < len(given):
+    inputs = [body.input] if isinstance(body.input, str) else body.input
+    texts = [text for text in inputs if isinstance(text, str) and text]
+    if len(texts) < len(inputs):
         raise RequestError("input: token numbers and empty texts cannot be embedded; send texts")
     cost = question_cost(SEARCH, "".join(texts)) + len(texts) // _TEXTS_OF_ONE_SLOT
     vectors, tokens = await caller.run_at_cost(cost, _embed, embedder, texts)

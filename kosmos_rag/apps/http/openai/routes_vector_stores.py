@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from kosmos_rag.apps.http.dependencies import Administrator, Caller, Reader, Writer
-from kosmos_rag.apps.http.openai.access import stores_of
+from kosmos_rag.apps.http.openai.access import open_vector_stores
 from kosmos_rag.apps.http.openai.paging import read_page
 from kosmos_rag.apps.http.openai.schemas import (
     Attachment,
@@ -29,7 +29,7 @@ from kosmos_rag.apps.http.openai.shapes import (
     TextContent,
     VectorStore,
     VectorStoreFile,
-    listing,
+    build_list,
 )
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.types import FileBatchInfo, FileStatus, VectorStoreFileInfo, VectorStoreInfo
@@ -51,7 +51,7 @@ _LINES = 10_000
 async def create(body: VectorStoreRequest, caller: Writer) -> VectorStore:
     """Create a vector store: an empty collection, or one of stored files."""
     attachments = _attachments([Attachment(file_id=file_id) for file_id in body.file_ids or ()])
-    return VectorStore.from_record(await caller.run(_create, stores_of(caller), body, attachments))
+    return VectorStore.from_record(await caller.run(_create, open_vector_stores(caller), body, attachments))
 
 
 def _create(
@@ -74,16 +74,16 @@ async def list_stores(
     They are collections with readable documents, a preset, or a name.
     """
     page, has_more = await caller.run(
-        read_page, stores_of(caller).find, lambda info: info.collection, str,
+        read_page, open_vector_stores(caller).find, lambda info: info.collection, str,
         after=after, before=before, limit=limit, order=order,
     )  # fmt: skip
-    return Listing[VectorStore](**listing(VectorStore.from_record, page, has_more=has_more))
+    return Listing[VectorStore](**build_list(VectorStore.from_record, page, has_more=has_more))
 
 
 @router.get("/{vector_store_id}")
 async def retrieve(vector_store_id: str, caller: Reader) -> VectorStore:
     """Return a vector store."""
-    return VectorStore.from_record(await caller.run(stores_of(caller).get, vector_store_id))
+    return VectorStore.from_record(await caller.run(open_vector_stores(caller).get, vector_store_id))
 
 
 @router.post("/{vector_store_id}")
@@ -91,13 +91,15 @@ async def modify(vector_store_id: str, body: VectorStoreChanges, caller: Writer)
     """Change name, description or metadata of a vector store."""
     changes = {name: value for name, value in body.model_dump(exclude_unset=True).items() if value is not None}
     changes.pop("expires_after", None)
-    return VectorStore.from_record(await caller.run(partial(stores_of(caller).update, vector_store_id, **changes)))
+    return VectorStore.from_record(
+        await caller.run(partial(open_vector_stores(caller).update, vector_store_id, **changes))
+    )
 
 
 @router.delete("/{vector_store_id}")
 async def delete(vector_store_id: str, caller: Administrator) -> Deleted:
     """Delete a vector store with all its documents; stored files stay."""
-    await caller.run(stores_of(caller).delete, vector_store_id)
+    await caller.run(open_vector_stores(caller).delete, vector_store_id)
     return Deleted(id=vector_store_id, object="vector_store.deleted")
 
 
@@ -106,7 +108,7 @@ async def attach(vector_store_id: str, body: Attachment, caller: Writer, respons
     """Make a document of a stored file; a worker ingests it."""
     attachments = _attachments([body])
     (file_id,) = attachments
-    stores = stores_of(caller)
+    stores = open_vector_stores(caller)
     await caller.run(stores.attach, vector_store_id, attachments)
     return await _file(vector_store_id, file_id, caller, response)
 
@@ -125,7 +127,7 @@ async def list_store_files(
 
     They are the documents that you may read, and your files that have none yet.
     """
-    stores = stores_of(caller)
+    stores = open_vector_stores(caller)
 
     def find(ids: Sequence[uuid.UUID] | None = None, **options: Any) -> Sequence[VectorStoreFileInfo]:
         # The file of a cursor may have another state by now.
@@ -146,7 +148,7 @@ async def _list_files(
     page, has_more = await caller.run(
         read_page, find, lambda info: info.id, parse_id, after=after, before=before, limit=limit, order=order
     )
-    return Listing[VectorStoreFile](**listing(VectorStoreFile.from_record, page, has_more=has_more))
+    return Listing[VectorStoreFile](**build_list(VectorStoreFile.from_record, page, has_more=has_more))
 
 
 @router.get("/{vector_store_id}/files/{file_id}")
@@ -156,7 +158,7 @@ async def retrieve_file(vector_store_id: str, file_id: str, caller: Reader, resp
 
 
 async def _file(collection: str, file_id: uuid.UUID, caller: Caller, response: Response) -> VectorStoreFile:
-    info = await caller.run(stores_of(caller).file, collection, file_id)
+    info = await caller.run(open_vector_stores(caller).file, collection, file_id)
     if info.status is FileStatus.IN_PROGRESS:
         response.headers[_POLL_HEADER] = _POLL_AFTER_MS
     return VectorStoreFile.from_record(info)
@@ -167,7 +169,9 @@ async def set_attributes(
     vector_store_id: str, file_id: str, body: AttributesRequest, caller: Writer
 ) -> VectorStoreFile:
     """Replace the attributes of a file."""
-    info = await caller.run(stores_of(caller).set_attributes, vector_store_id, parse_id(file_id), body.attributes or {})
+    info = await caller.run(
+        open_vector_stores(caller).set_attributes, vector_store_id, parse_id(file_id), body.attributes or {}
+    )
     return VectorStoreFile.from_record(info)
 
 
@@ -175,14 +179,14 @@ async def set_attributes(
 async def detach(vector_store_id: str, file_id: str, caller: Writer) -> Deleted:
     """Remove a file from a vector store; the stored file stays."""
     key = parse_id(file_id)
-    await caller.run(stores_of(caller).detach, vector_store_id, key)
+    await caller.run(open_vector_stores(caller).detach, vector_store_id, key)
     return Deleted(id=file_name(key), object="vector_store.file.deleted")
 
 
 @router.get("/{vector_store_id}/files/{file_id}/content")
 async def content(vector_store_id: str, file_id: str, caller: Reader) -> FileContent:
     """Return the text of a file, as it was parsed."""
-    info = await caller.run(stores_of(caller).file, vector_store_id, parse_id(file_id))
+    info = await caller.run(open_vector_stores(caller).file, vector_store_id, parse_id(file_id))
     texts = await caller.run(_read_text, caller.tenant(), info)
     return FileContent(data=[TextContent(text=text) for text in texts])
 
@@ -202,19 +206,21 @@ def _read_text(tenant: Tenant, info: VectorStoreFileInfo) -> Sequence[str]:
 async def create_batch(vector_store_id: str, body: FileBatchRequest, caller: Writer, response: Response) -> FileBatch:
     """Make documents of several stored files; workers ingest them."""
     attachments = _attachments(body.attachments())
-    return _batch(await caller.run(stores_of(caller).create_batch, vector_store_id, attachments), response)
+    return _batch(await caller.run(open_vector_stores(caller).create_batch, vector_store_id, attachments), response)
 
 
 @router.get("/{vector_store_id}/file_batches/{batch_id}")
 async def retrieve_batch(vector_store_id: str, batch_id: str, caller: Reader, response: Response) -> FileBatch:
     """Return a batch of files with their states."""
-    return _batch(await caller.run(stores_of(caller).batch, vector_store_id, parse_id(batch_id)), response)
+    return _batch(await caller.run(open_vector_stores(caller).batch, vector_store_id, parse_id(batch_id)), response)
 
 
 @router.post("/{vector_store_id}/file_batches/{batch_id}/cancel")
 async def cancel_batch(vector_store_id: str, batch_id: str, caller: Writer, response: Response) -> FileBatch:
     """Cancel the files of a batch that are in progress."""
-    return _batch(await caller.run(stores_of(caller).cancel_batch, vector_store_id, parse_id(batch_id)), response)
+    return _batch(
+        await caller.run(open_vector_stores(caller).cancel_batch, vector_store_id, parse_id(batch_id)), response
+    )
 
 
 @router.get("/{vector_store_id}/file_batches/{batch_id}/files")
@@ -229,7 +235,7 @@ async def list_batch_files(
     order: Order = "desc",
 ) -> Listing[VectorStoreFile]:
     """List the files of a batch."""
-    stores = stores_of(caller)
+    stores = open_vector_stores(caller)
     batch = await caller.run(stores.batch, vector_store_id, parse_id(batch_id))
 
     def find(ids: Sequence[uuid.UUID] | None = None, **options: Any) -> Sequence[VectorStoreFileInfo]:
@@ -251,7 +257,7 @@ def _attachments(attachments: Sequence[Attachment]) -> dict[uuid.UUID, dict[str,
 
     Raises NotFound, and RequestError for a file that comes twice.
     """
-    found = {parse_id(entry.file_id): dict(entry.attributes or {}) for entry in attachments}
-    if len(found) < len(attachments):
+    attributes = {parse_id(entry.file_id): dict(entry.attributes or {}) for entry in attachments}
+    if len(attributes) < len(attachments):
         raise RequestError("a file comes more than once; attach it once")
-    return found
+    return attributes

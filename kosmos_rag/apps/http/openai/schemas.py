@@ -116,6 +116,6 @@ def parse_id(text: str) -> uuid.UUID:
 
     Raises NotFound for a text that is none.
     """
-    if found := _ID.fullmatch(text):
-        return uuid.UUID(found[1])
+    if match := _ID.fullmatch(text):
+        return uuid.UUID(match[1])
     raise NotFound(f"there is no {text[:60]!r}, or none that you may see")

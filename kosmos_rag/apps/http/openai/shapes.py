@@ -191,7 +191,7 @@ class FileContent(BaseModel):
     next_page: None = None
 
 
-def listing(shape: Callable[[R], Any], records: Sequence[R], *, has_more: bool) -> dict[str, Any]:
+def build_list(shape: Callable[[R], Any], records: Sequence[R], *, has_more: bool) -> dict[str, Any]:
     """Return a page of a list.
 
     Args:

@@ -105,7 +105,7 @@ class _UploadFields:
     reader: Sequence[str] = ()
     metadata: str | None = None
 
-    def with_form(self, form: FileForm) -> Self:
+    def merge_form(self, form: FileForm) -> Self:
         """Add the fields of a form.
 
         Raises RequestError where one is given twice.
@@ -116,8 +116,10 @@ class _UploadFields:
                 raise RequestError(f"{name} is given in the query and in the form; give it once")
             if name != "reader" and len(values) > 1:
                 raise RequestError(f"the form has the field {name} twice; give it once")
-        given: dict[str, Any] = {name: values if name == "reader" else values[0] for name, values in fields.items()}
-        return replace(self, **({"source": self.source or form.filename} | given))
+        form_values: dict[str, Any] = {
+            name: values if name == "reader" else values[0] for name, values in fields.items()
+        }
+        return replace(self, **({"source": self.source or form.filename} | form_values))
 
     def document(self) -> SourceDocument:
         """Return the document without its bytes. Raises RequestError."""
@@ -153,7 +155,7 @@ async def upload(
 
     A worker ingests it, and the job has its state.
     """
-    given = _UploadFields(
+    query_fields = _UploadFields(
         source=source, collection=collection, title=title, language=language, reader=reader or (), metadata=metadata
     )
     form = _form(request)
@@ -161,13 +163,13 @@ async def upload(
         # Faults are found before the body is read.
         if source is None:
             raise RequestValidationError([{"loc": ("query", "source"), "msg": "Field required", "type": "missing"}])
-        given.document()
+        query_fields.document()
         caller.scope(collection)
     uploads = caller.service.uploads
     with uploads.reserve(caller.identity.tenant):
         stored = await uploads.store(caller.tenant(), request.stream() if form is None else form.file())
         try:
-            fields = given if form is None else given.with_form(form)
+            fields = query_fields if form is None else query_fields.merge_form(form)
             info = await uploads.run(_enqueue_upload, caller, fields, stored, idempotency_key)
         except KosmosError:
             await uploads.discard(caller.tenant(), stored.id)
@@ -286,8 +288,10 @@ async def rectangles(
     A line or a table each. Empty for formats without pages, and for another version than the current one.
     """
     info = await _get_document(document_id, caller)
-    found = await caller.run(caller.tenant(info.collection).rectangles, document_id, start, end, version=version)
-    return RectangleList(rectangles=found)
+    page_rectangles = await caller.run(
+        caller.tenant(info.collection).rectangles, document_id, start, end, version=version
+    )
+    return RectangleList(rectangles=page_rectangles)
 
 
 @router.get("/v1/documents/{document_id}/original", tags=["documents"], responses=_ORIGINAL, response_class=Response)
@@ -388,7 +392,7 @@ async def collection(name: str, caller: Reader) -> CollectionInfo:
 async def create(body: CollectionRequest, caller: Administrator) -> CollectionInfo:
     """Create a collection with a preset that comes with the library."""
     collections = caller.tenant().collections
-    return await caller.run(collections.create, body.name, preset=_shipped_preset(body.preset))
+    return await caller.run(collections.create, body.name, preset=_require_shipped_preset(body.preset))
 
 
 @router.put("/v1/collections/{name}/preset", tags=["collections"])
@@ -397,12 +401,12 @@ async def set_preset(name: str, body: PresetRequest, caller: Administrator) -> C
 
     Its jobs use the new one. Documents keep their chunks and readers until they are ingested again.
     """
-    preset = _shipped_preset(body.preset)
+    preset = _require_shipped_preset(body.preset)
     await collection(name, caller)
     return await caller.run(caller.tenant().collections.set_preset, name, preset=preset)
 
 
-def _shipped_preset(name: str) -> str:
+def _require_shipped_preset(name: str) -> str:
     """Return the name of a shipped preset.
 
     Raises RequestError for a path: it would read the files of this machine.

@@ -182,7 +182,7 @@ def test_store__refuses_what_it_cannot_keep(store: "KosmosDocumentStore", engine
     from haystack.dataclasses import ByteStream, SparseEmbedding
     from haystack.errors import FilterError
 
-    from kosmos_rag.apps.integrations.haystack import KosmosDocumentStore, filter_of
+    from kosmos_rag.apps.integrations.haystack import KosmosDocumentStore, convert_filters
 
     for document in (
         Document(),
@@ -202,7 +202,7 @@ def test_store__refuses_what_it_cannot_keep(store: "KosmosDocumentStore", engine
         {"operator": "AND", "conditions": ["a"]},
     ):
         with pytest.raises(FilterError):
-            filter_of(filters)
+            convert_filters(filters)
     assert Tenant is type(store.store.tenant)
     with pytest.raises(RequestError, match="tenant"):
         KosmosDocumentStore(engine=engine, tenant="not a name!", collection="a").count_documents()

@@ -32,7 +32,7 @@ def _encoding(monkeypatch: pytest.MonkeyPatch) -> tiktoken.Encoding:
 
 def test_surface__is_small(engine: Engine, tenant_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     encoding = _encoding(monkeypatch)
-    tools = Tools(create_service(AsyncEngine(engine))).registered()
+    tools = Tools(create_service(AsyncEngine(engine))).build_tools()
     texts = {tool.name: tool.listed.model_dump_json(by_alias=True, exclude_none=True) for tool in tools}
     tokens = {name: len(encoding.encode(text)) for name, text in {**texts, "instructions": INSTRUCTIONS}.items()}
     assert sum(tokens.values()) <= MAX_SURFACE, f"{sum(tokens.values())} tokens: {tokens}"

@@ -6,9 +6,9 @@ from kosmos_rag.apps.http.console.markdown import (
     UNSUPPORTED,
     MarkerLink,
     complete_markdown,
+    extract_words,
     find_words,
     render_markdown,
-    words_of,
 )
 
 LINKS = {"[1]": MarkerLink(href='/documents/1?a=1&b="2"', title="Leave <b>")}
@@ -69,7 +69,7 @@ def test_render__says_to_screen_readers_what_is_unsupported() -> None:
 
 def test_find_words__ignores_markdown_and_markers() -> None:
     text = "First. The **per diem** is 28 [1] EUR [2]. Last."
-    span = find_words(text, words_of("The per diem is 28 EUR."), without=["[1]", "[2]"])
+    span = find_words(text, extract_words("The per diem is 28 EUR."), without=["[1]", "[2]"])
     assert span is not None
     assert text[slice(*span)] == "The **per diem** is 28 [1] EUR"
     assert find_words(text, ["absent"]) is None
