@@ -32,12 +32,12 @@ def _policies(*departments: str) -> list[SourceDocument]:
 
 
 @pytest.mark.parametrize("name", ["adr", "analytics", "corporate", "keyword", "schema", "schema-classic"])
-def test_shipped__can_be_laid_over_the_defaults(name: str) -> None:
+def test_list_shipped__can_be_laid_over_the_defaults(name: str) -> None:
     assert name in list_shipped()
     assert load(name, Settings(), validate=build_signal_rules).apply_to(Settings()) != Settings()
 
 
-def test_shipped__say_what_the_documents_of_their_systems_say() -> None:
+def test_list_shipped__say_what_the_documents_of_their_systems_say() -> None:
     analytics = load("analytics", Settings(), validate=build_signal_rules).apply_to(Settings()).rag
     assert 500 <= analytics.chunking.max_size <= 900
     assert 80 <= analytics.chunking.overlap <= 120
