@@ -48,10 +48,10 @@ def main() -> None:
     out = Console()
     settings = Settings.load(HERE / "minilm.yaml", overrides={"database.data_dir": str(arguments.data_dir)})
     with Engine.open(settings) as engine:
-        scope = engine.tenant("demo")
+        tenant = engine.tenant("demo")
         with Progress(console=out, transient=True) as progress:
             task = progress.add_task("loading the model", total=None)
-            report = scope.ingest(
+            report = tenant.ingest(
                 [HERE / "knowledge_base"],
                 on_progress=lambda done, total, source: progress.update(
                     task, completed=done, total=total, description=Path(source).name
@@ -63,7 +63,7 @@ def main() -> None:
         )
         engine.warm_up()
         for question in QUESTIONS:
-            show(out, scope.context(question, k=3))
+            show(out, tenant.context(question, k=3))
 
 
 if __name__ == "__main__":

@@ -124,22 +124,22 @@ def _sections(
     dice: random.Random, about: str, own: dict[str, str], paragraphs: int
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Put general sections around the document's own, as many as the number of paragraphs asks for."""
-    kept = set(dice.sample([*_BEFORE, *_AFTER], k=paragraphs - 2 * len(own)))
+    headings = set(dice.sample([*_BEFORE, *_AFTER], k=paragraphs - 2 * len(own)))
 
     def general(texts: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
         for heading, variants in texts.items():
-            if heading in kept:
-                yield heading, (_filled(dice, dice.choice(variants), about=about),)
+            if heading in headings:
+                yield heading, (_fill(dice, dice.choice(variants), about=about),)
 
     more = dice.sample(_MORE, k=len(own))
     mine = [
-        (heading, (fact, _filled(dice, text, heading=heading.lower())))
+        (heading, (fact, _fill(dice, text, heading=heading.lower())))
         for (heading, fact), text in zip(own.items(), more, strict=True)
     ]
     return [*general(_BEFORE), *mine, *general(_AFTER)]
 
 
-def _filled(dice: random.Random, template: str, **given: str) -> str:
+def _fill(dice: random.Random, template: str, **fields: str) -> str:
     def code() -> str:
         return f"{dice.choice('ABDFKMPRT')}{dice.choice('CELNSW')}-{dice.randint(100, 999)}"
 
@@ -156,11 +156,11 @@ def _filled(dice: random.Random, template: str, **given: str) -> str:
         "code": code(),
         "code2": code(),
     }
-    text = template.format(**values, **given)
+    text = template.format(**values, **fields)
     return text[0].upper() + text[1:]
 
 
-def as_text(document: Document) -> bytes:
+def write_text(document: Document) -> bytes:
     """Write a document as plain text, its headings in one of three styles."""
     style = random.Random(document.name).choice(["capitals", "title case", "numbered"])  # noqa: S311 — a sample, no secret
     blocks = [document.title.upper() if style == "capitals" else document.title]
@@ -170,7 +170,7 @@ def as_text(document: Document) -> bytes:
     return ("\n\n".join(blocks) + "\n").encode()
 
 
-def as_pdf(document: Document) -> bytes:
+def write_pdf(document: Document) -> bytes:
     """Write a document as PDF: headings by their letters, and in every other one as an outline too."""
     try:
         import fpdf
@@ -201,7 +201,7 @@ def write(folder: Path) -> list[Path]:
     """Write all documents below a folder, a folder for each department; half of them are PDF. Returns their paths."""
     paths = []
     for number, document in enumerate(documents()):
-        suffix, render = (".pdf", as_pdf) if number % 2 else (".txt", as_text)
+        suffix, render = (".pdf", write_pdf) if number % 2 else (".txt", write_text)
         path = folder / document.department / f"{document.name}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(render(document))

@@ -20,10 +20,10 @@ INSTRUCTIONS = (
 
 async def list_tools(client: Client) -> list[StructuredTool]:
     """Return the tools of the server as tools of LangChain."""
-    return [_as_tool(client, tool) for tool in (await client.list_tools()).tools]
+    return [_create_tool(client, tool) for tool in (await client.list_tools()).tools]
 
 
-def _as_tool(client: Client, tool: Any) -> StructuredTool:
+def _create_tool(client: Client, tool: Any) -> StructuredTool:
     async def call(**arguments: Any) -> str:
         result = await client.call_tool(tool.name, arguments)
         return "\n".join(part.text for part in result.content if part.type == "text")

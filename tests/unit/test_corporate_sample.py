@@ -46,7 +46,7 @@ def test_sample__is_the_same_each_time(generate: ModuleType, tmp_path: Path) -> 
 def test_sample__all_sections_are_found_in_both_formats(generate: ModuleType) -> None:
     for document in list(generate.documents())[:20]:
         wanted = [heading.casefold() for heading, _ in document.sections]
-        for name, data in (("a.pdf", generate.as_pdf(document)), ("a.txt", generate.as_text(document))):
+        for name, data in (("a.pdf", generate.write_pdf(document)), ("a.txt", generate.write_text(document))):
             parsed = parse(SourceDocument(source=name, data=data))
             headings = parsed.headings or plain_headings(parsed.text)
             found = [heading.title.lstrip("0123456789. ").casefold() for heading in headings]
