@@ -58,12 +58,12 @@ def questions(path: Path) -> list[Question]:
     ]
 
 
-def place(found: SearchResult, wanted: Question) -> int | None:
+def find_rank(result: SearchResult, question: Question) -> int | None:
     """Return the rank of the first hit from the right file and section; None where there is none."""
     ranks = (
         hit.rank
-        for hit in found.hits
-        if PurePath(hit.source).name == wanted.source and hit.section[-1:] == (wanted.section,)
+        for hit in result.hits
+        if PurePath(hit.source).name == question.source and hit.section[-1:] == (question.section,)
     )
     return next(ranks, None)
 
@@ -73,7 +73,7 @@ def share(ranks: Sequence[int | None], within: int) -> float:
     return sum(rank is not None and rank <= within for rank in ranks) / len(ranks)
 
 
-def variants(folder: Path, settings: Settings) -> dict[str, str | Path]:
+def write_presets(folder: Path, settings: Settings) -> dict[str, str | Path]:
     """Return the measured preset, and it without some of its rules or with other chunks, by name."""
     rag = load(PRESET, settings, validate=build_signal_rules).values["rag"]
     without = {part: dict.fromkeys(rag[part]) for part in ("signals", "intents")}
@@ -84,37 +84,37 @@ def variants(folder: Path, settings: Settings) -> dict[str, str | Path]:
         "markdown": {"chunking": markdown},
         "markdown-no-signals": {"chunking": markdown, **without},
     }
-    found: dict[str, str | Path] = {"signals": PRESET}
+    presets: dict[str, str | Path] = {"signals": PRESET}
     for name, changed in changes.items():
-        found[name] = path = folder / f"{name}.yaml"
+        presets[name] = path = folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump({"extends": PRESET, "rag": changed}), encoding="utf-8")
-    return found
+    return presets
 
 
-def measure(scope: Tenant, asked: Sequence[Question], *, misses: bool) -> dict[str, dict[str, float]]:
+def measure(tenant: Tenant, question_set: Sequence[Question], *, misses: bool) -> dict[str, dict[str, float]]:
     """Ask everything, and return the shares by part of the questions."""
-    results = [(question, scope.search(question.text, 10)) for question in asked]
+    results = [(question, tenant.search(question.text, 10)) for question in question_set]
     table = {}
     parts = {"tuned on": False, "held out": True}
     for name, apart in parts.items():
-        ranks = [place(found, question) for question, found in results if question.kept_apart is apart]
+        ranks = [find_rank(result, question) for question, result in results if question.kept_apart is apart]
         table[name] = {"questions": len(ranks), "rank 1": share(ranks, 1), "top 3": share(ranks, 3)}
-    every = [place(found, question) for question, found in results]
+    every = [find_rank(result, question) for question, result in results]
     table["all"] = {"questions": len(every), "rank 1": share(every, 1), "top 3": share(every, 3)}
-    for question, found in results if misses else ():
-        rank = place(found, question)
+    for question, result in results if misses else ():
+        rank = find_rank(result, question)
         if rank != 1 and not question.kept_apart:
-            print(f"{rank} {question.intent} ({found.intent}): {question.text}\n   -> {question.section}")
-            for hit in found.hits[:3]:
+            print(f"{rank} {question.intent} ({result.intent}): {question.text}\n   -> {question.section}")
+            for hit in result.hits[:3]:
                 changes = {name: round(change, 2) for name, change in hit.signals.items()}
                 print(f"      {hit.score:.2f} {PurePath(hit.source).name} | {hit.location} {changes}")
     return table
 
 
-def sql_answers(scope: Tenant, text: str) -> dict[str, int]:
+def count_sql_answers(tenant: Tenant, text: str) -> dict[str, int]:
     """Return of how many sections the SQL is in the context, in the answer, and how many questions are refused."""
-    sections = [(found["title"], found["sql"].strip()) for found in _SQL_SECTION.finditer(text)]
-    answers = [(scope.answer(f"How is {title} calculated?"), sql) for title, sql in sections]
+    sections = [(match["title"], match["sql"].strip()) for match in _SQL_SECTION.finditer(text)]
+    answers = [(tenant.answer(f"How is {title} calculated?"), sql) for title, sql in sections]
     return {
         "sections": len(answers),
         "in context": sum(sql in answer.context.text for answer, sql in answers),
@@ -123,17 +123,22 @@ def sql_answers(scope: Tenant, text: str) -> dict[str, int]:
     }
 
 
-def timing(found: SearchResult, settings: Settings) -> dict[str, float]:
+def measure_signals(result: SearchResult, settings: Settings) -> dict[str, float]:
     """Return milliseconds that the signals of the preset take of 20 candidates: the first time, and after."""
     rag = load(PRESET, settings, validate=build_signal_rules).apply_to(settings).rag
     signals = Signals(rag.signals, rag.intents)
-    asked = QueryContext(text=found.question, principals=("everyone",), today=date(2026, 1, 1))
+    query = QueryContext(text=result.question, principals=("everyone",), today=date(2026, 1, 1))
     took = []
     for _ in range(_ROUNDS):
         began = time.perf_counter()
-        signals.apply(asked, found.hits, ahead=lambda _: False)
+        signals.apply(query, result.hits, ahead=lambda _: False)
         took.append((time.perf_counter() - began) * 1000)
-    return {"candidates": len(found.hits), "first": took[0], "p50": statistics.median(took), "max after": max(took[1:])}
+    return {
+        "candidates": len(result.hits),
+        "first": took[0],
+        "p50": statistics.median(took),
+        "max after": max(took[1:]),
+    }
 
 
 def main() -> None:
@@ -142,26 +147,28 @@ def main() -> None:
     parser.add_argument("--misses", action="store_true")
     parser.add_argument("--timing", action="store_true")
     arguments = parse(parser)
-    asked = questions(EXAMPLES / "questions.yaml")[:: 10 if arguments.quick else 1]
+    question_set = questions(EXAMPLES / "questions.yaml")[:: 10 if arguments.quick else 1]
     report: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings.load(overrides={**MODEL, "database.data_dir": str(Path(folder) / "database")})
         with Engine(settings, embedder=embedder(settings, quick=arguments.quick)) as engine:
             tenant = engine.tenant("analytics")
-            for name, preset in variants(Path(folder), settings).items():
+            for name, preset in write_presets(Path(folder), settings).items():
                 tenant.collections.create(name, preset=preset)
-                scope = engine.tenant("analytics", collection=name)
-                scope.ingest([EXAMPLES / "knowledge_base"])
-                report[name] = table = measure(scope, asked, misses=arguments.misses and name == "signals")
+                variant_tenant = engine.tenant("analytics", collection=name)
+                variant_tenant.ingest([EXAMPLES / "knowledge_base"])
+                report[name] = table = measure(
+                    variant_tenant, question_set, misses=arguments.misses and name == "signals"
+                )
                 for part, row in table.items():
                     count, first, three = row["questions"], row["rank 1"], row["top 3"]
                     print(f"{name:<23}  {part:<10}  {count:3} questions  rank 1 {first:.3f}  top 3 {three:.3f}")
             text = (EXAMPLES / "knowledge_base" / "example_sql.md").read_text(encoding="utf-8")
-            report["sql"] = sql_answers(engine.tenant("analytics", collection="signals"), text)
+            report["sql"] = count_sql_answers(engine.tenant("analytics", collection="signals"), text)
             print(report["sql"])
             if arguments.timing:
-                plain = engine.tenant("analytics", collection="no-signals").search(asked[0].text, _CANDIDATES)
-                report["milliseconds"] = timing(plain, settings)
+                plain = engine.tenant("analytics", collection="no-signals").search(question_set[0].text, _CANDIDATES)
+                report["milliseconds"] = measure_signals(plain, settings)
                 print(report["milliseconds"])
     write_results(arguments.json, report)
 

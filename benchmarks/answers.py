@@ -75,7 +75,7 @@ class Remembering:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class QuestionFeatures:
     """A question of a field, with what its evidence is worth."""
 
     field: str
@@ -117,30 +117,30 @@ class Field:
     """Documents with questions."""
 
     name: str
-    scope: Tenant
+    tenant: Tenant
     questions: Mapping[str, bool]
     """Whether the documents answer it, by question."""
     halved: bool
 
 
-def sample(name: str, scope: Tenant, questions: Path, *, step: int = 1) -> Field:
+def sample(name: str, tenant: Tenant, questions: Path, *, step: int = 1) -> Field:
     """Return a field with the questions of a file; every `step`th."""
     entries = yaml.safe_load(questions.read_text(encoding="utf-8"))[::step]
     answerable = {entry["question"]: entry.get("answerable", True) for entry in entries}
-    return Field(name=name, scope=scope, questions=answerable, halved=True)
+    return Field(name=name, tenant=tenant, questions=answerable, halved=True)
 
 
 def documentation(engine: Engine, tree: Tree) -> Field:
     """Ingest a documentation tree and return it as a field."""
-    scope = engine.tenant(tree.name)
-    scope.ingest(SourceDocument(source=path, data=data) for path, data in tree.files.items())
+    tenant = engine.tenant(tree.name)
+    tenant.ingest(SourceDocument(source=path, data=data) for path, data in tree.files.items())
     questions = {question.text: question.kind != "unanswerable" for question in tree.questions}
-    return Field(name=tree.name, scope=scope, questions=questions, halved=False)
+    return Field(name=tree.name, tenant=tenant, questions=questions, halved=False)
 
 
-def asked(fields: Sequence[Field], embedder: Embedder, passages: int) -> list[Asked]:
+def collect_features(fields: Sequence[Field], embedder: Embedder, passages: int) -> list[QuestionFeatures]:
     """Ask each field its questions, and some of each other field."""
-    found = []
+    rows = []
     for field in fields:
         foreign = [
             (question, False, True)
@@ -151,11 +151,11 @@ def asked(fields: Sequence[Field], embedder: Embedder, passages: int) -> list[As
         ]
         own = [(question, answerable, False) for question, answerable in field.questions.items()]
         for question, answerable, is_foreign in own + foreign:
-            context = field.scope.context(question)
+            context = field.tenant.context(question)
             evidence = score_evidence(question, context.passages[:passages], embedder)
             if evidence:
-                found.append(
-                    Asked(
+                rows.append(
+                    QuestionFeatures(
                         field=field.name,
                         question=question,
                         answerable=answerable,
@@ -164,10 +164,10 @@ def asked(fields: Sequence[Field], embedder: Embedder, passages: int) -> list[As
                         halved=field.halved,
                     )
                 )
-    return found
+    return rows
 
 
-def fitted(rows: Sequence[Asked]) -> Fit:
+def fit_model(rows: Sequence[QuestionFeatures]) -> Fit:
     """Fit by Newton's method, each kind of question of a field with the weight of the kind."""
     x = np.array([list(row.features.values()) for row in rows])
     y = np.array([row.answerable for row in rows], dtype=float)
@@ -178,20 +178,20 @@ def fitted(rows: Sequence[Asked]) -> Fit:
     mean, deviation = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
     z = np.column_stack([np.ones(len(x)), (x - mean) / deviation])
     penalty = PENALTY * np.diag([0.0, *np.ones(x.shape[1])])
-    found = np.zeros(z.shape[1])
+    parameters = np.zeros(z.shape[1])
     for _ in range(50):
-        p = 1 / (1 + np.exp(-z @ found))
+        p = 1 / (1 + np.exp(-z @ parameters))
         hessian = (z * (weights * p * (1 - p))[:, None]).T @ z + penalty
-        found += np.linalg.solve(hessian, z.T @ (weights * (y - p)) - penalty @ found)
-    slopes = found[1:] / deviation
+        parameters += np.linalg.solve(hessian, z.T @ (weights * (y - p)) - penalty @ parameters)
+    slopes = parameters[1:] / deviation
     names = rows[0].features
     return Fit(
-        intercept=round(float(found[0] - slopes @ mean), 3),
+        intercept=round(float(parameters[0] - slopes @ mean), 3),
         coefficients={name: round(float(slope), 3) for name, slope in zip(names, slopes, strict=True)},
     )
 
 
-def figures(rows: Sequence[Asked], confidences: Sequence[float], bound: float) -> dict[str, float]:
+def figures(rows: Sequence[QuestionFeatures], confidences: Sequence[float], bound: float) -> dict[str, float]:
     """Return how refusing below a bound did: recall, precision, the share of answerable questions that it refused.
 
     `auc` is the probability that an answerable question has more confidence than another one, whatever the bound.
@@ -209,9 +209,9 @@ def figures(rows: Sequence[Asked], confidences: Sequence[float], bound: float) -
     }
 
 
-def abstaining(rows: Sequence[Asked], threshold: float) -> dict[str, Any]:
+def measure_abstention(rows: Sequence[QuestionFeatures], threshold: float) -> dict[str, Any]:
     """Fit, print the coefficients, and measure those in use and those of the other field alone."""
-    fit = fitted([row for row in rows if not row.held_out])
+    fit = fit_model([row for row in rows if not row.held_out])
     print(f"INTERCEPT = {fit.intercept}\nCOEFFICIENTS = {fit.coefficients}")
     result: dict[str, Any] = {}
     for field in dict.fromkeys(row.field for row in rows):
@@ -226,7 +226,7 @@ def abstaining(rows: Sequence[Asked], threshold: float) -> dict[str, Any]:
             confidences = [confidence(row.features) for row in chosen]
             for bound in sorted({*BOUNDS, threshold}):
                 result[f"{field}, {part}, threshold {bound}"] = figures(chosen, confidences, bound)
-        other = fitted([row for row in rows if row.field != field and not row.held_out])
+        other = fit_model([row for row in rows if row.field != field and not row.held_out])
         confidences = [other.confidence(row.features) for row in unseen]
         result[f"{field}, fitted elsewhere, threshold {threshold}"] = figures(unseen, confidences, threshold)
     print(*(f"{name}: {row}" for name, row in result.items()), sep="\n")
@@ -235,7 +235,7 @@ def abstaining(rows: Sequence[Asked], threshold: float) -> dict[str, Any]:
     return result
 
 
-def errors(rows: Sequence[Asked], threshold: float) -> list[str]:
+def errors(rows: Sequence[QuestionFeatures], threshold: float) -> list[str]:
     """Name the questions that are refused and have an answer, or the other way round."""
     refused = [confidence(row.features) < threshold for row in rows]
     return [
@@ -245,25 +245,25 @@ def errors(rows: Sequence[Asked], threshold: float) -> list[str]:
     ]
 
 
-def checking(scope: Tenant, embedder: Embedder, citation_format: str) -> dict[str, Any]:
+def measure_checker(tenant: Tenant, embedder: Embedder, citation_format: str) -> dict[str, Any]:
     """Measure how the checker judges claims against the passages of their question."""
     claims = yaml.safe_load((ROOT / "benchmarks" / "claims.yaml").read_text(encoding="utf-8"))
-    found: dict[bool, list[bool]] = {True: [], False: []}
+    verdicts: dict[bool, list[bool]] = {True: [], False: []}
     errors = []
     for entry in claims:
-        context = scope.context(entry["question"], k=5)
+        context = tenant.context(entry["question"], k=5)
         for claim, true in [(entry["true"], True), *((false, False) for false in entry["false"])]:
             marked = f"{claim} " + "".join(passage.citation.marker for passage in context.passages)
             report = check_citations(marked, context.passages, embedder=embedder, citation_format=citation_format)
-            found[true].append(report.supported)
+            verdicts[true].append(report.supported)
             if report.supported is not true:
                 said = report.sentences[0]
                 errors.append(f"{said.verdict} ({said.overlap:.2f}, {said.similarity:.2f}, {said.reason}): {claim}")
     result = {
-        "true": len(found[True]),
-        "true_supported": sum(found[True]),
-        "altered": len(found[False]),
-        "altered_refused": found[False].count(False),
+        "true": len(verdicts[True]),
+        "true_supported": sum(verdicts[True]),
+        "altered": len(verdicts[False]),
+        "altered_refused": verdicts[False].count(False),
         "errors": errors,
     }
     print("checker", {key: value for key, value in result.items() if key != "errors"})
@@ -279,8 +279,8 @@ def main() -> None:
     )
     model = Remembering(embedder(settings, quick=arguments.quick))
     with Engine(settings, embedder=model) as engine:
-        scope = engine.tenant("analytics")
-        scope.ingest([EXAMPLES / "knowledge_base"])
+        tenant = engine.tenant("analytics")
+        tenant.ingest([EXAMPLES / "knowledge_base"])
         engine.tenant("corporate").collections.create("sample", preset="corporate")
         corporate = engine.tenant("corporate", collection="sample")
         with tempfile.TemporaryDirectory() as folder:
@@ -289,14 +289,14 @@ def main() -> None:
         passages, step = settings.rag.answer.max_passages, 10 if arguments.quick else 1
         trees = [quick_tree()] if arguments.quick else load_trees(TREES)
         fields = [
-            sample("analytics", scope, EXAMPLES / "questions.yaml", step=step),
+            sample("analytics", tenant, EXAMPLES / "questions.yaml", step=step),
             sample("corporate", corporate, QUESTIONS, step=step),
             *(documentation(engine, tree) for tree in trees),
         ]
-        rows = asked(fields, model, passages)
+        rows = collect_features(fields, model, passages)
         result = {
-            "abstaining": abstaining(rows, settings.rag.answer.threshold),
-            "checking": checking(scope, model, settings.rag.context.citation_format),
+            "abstaining": measure_abstention(rows, settings.rag.answer.threshold),
+            "checking": measure_checker(tenant, model, settings.rag.context.citation_format),
         }
     write_results(arguments.json, result)
 

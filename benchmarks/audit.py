@@ -61,29 +61,29 @@ def cost(plain: Tenant, audited: Tenant, questions: list[str], rounds: int) -> d
     for turn in range(rounds):
         for question in questions:
             order = [("without", plain), ("with", audited)]
-            for name, scope in order if turn % 2 else reversed(order):
-                times[name].append(_ms(partial(scope.search, question)))
+            for name, tenant in order if turn % 2 else reversed(order):
+                times[name].append(_ms(partial(tenant.search, question)))
     added = [after - before for before, after in zip(times["without"], times["with"], strict=True)]
     return {name: _summary(taken) for name, taken in (times | {"added": added}).items()}
 
 
-def reading(admin: str, scope: Tenant, records: int) -> dict[str, float]:
+def measure_reading(admin: str, tenant: Tenant, records: int) -> dict[str, float]:
     """Fill a tenant's log, and return how long looking into it takes."""
-    values = {"tenant_id": scope.id, "records": records, "documents": DOCUMENTS, "passages": PASSAGES}
+    values = {"tenant_id": tenant.id, "records": records, "documents": DOCUMENTS, "passages": PASSAGES}
     with psycopg.connect(admin, autocommit=True) as connection:
         connection.execute(RECORDS, values)
         connection.execute(PASSAGES_OF_RECORDS, values)
         connection.execute("ANALYZE kosmos.audit_events, kosmos.audit_passages")
-    sealing = _ms(scope.audit.seal)
+    sealing = _ms(tenant.audit.seal)
     return {
         "records": records,
         "who_saw_p50_ms": _summary(
-            [_ms(partial(scope.audit.list_document_access, f"/documents/{n}")) for n in range(50)]
+            [_ms(partial(tenant.audit.list_document_access, f"/documents/{n}")) for n in range(50)]
         )["p50_ms"],
-        "find_ms": round(_ms(scope.audit.find), 1),
-        "failed_ms": round(_ms(scope.audit.list_failed_questions), 1),
+        "find_ms": round(_ms(tenant.audit.find), 1),
+        "failed_ms": round(_ms(tenant.audit.list_failed_questions), 1),
         "sealed_records_per_s": round(records / sealing * 1000),
-        "verified_records_per_s": round(records / _ms(scope.audit.verify) * 1000),
+        "verified_records_per_s": round(records / _ms(tenant.audit.verify) * 1000),
     }
 
 
@@ -101,16 +101,16 @@ def main() -> None:
         audited = Settings.load(overrides={**MODEL, "database.data_dir": folder, "rag.audit.enabled": True})
         model = embedder(plain, quick=arguments.quick)
         with Engine(plain, embedder=model) as without, Engine(audited, embedder=model) as within:
-            scope = without.tenant("acme")
-            scope.ingest(EXAMPLES / "knowledge_base")
-            cost(scope, within.tenant("acme", subject="bench"), questions, 1)
-            found: dict[str, object] = dict(
-                cost(scope, within.tenant("acme", subject="bench"), questions, arguments.rounds)
+            tenant = without.tenant("acme")
+            tenant.ingest(EXAMPLES / "knowledge_base")
+            cost(tenant, within.tenant("acme", subject="bench"), questions, 1)
+            report: dict[str, object] = dict(
+                cost(tenant, within.tenant("acme", subject="bench"), questions, arguments.rounds)
             )
             admin = within.parts.database.admin_conninfo
-            found["reading"] = reading(admin, within.tenant("many"), arguments.records)
-    print(json.dumps(found, indent=2))
-    write_results(arguments.json, found)
+            report["reading"] = measure_reading(admin, within.tenant("many"), arguments.records)
+    print(json.dumps(report, indent=2))
+    write_results(arguments.json, report)
 
 
 if __name__ == "__main__":

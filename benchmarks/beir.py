@@ -26,10 +26,10 @@ def load(folder: Path) -> EvaluationSet:
         documents = {one.source: (one.title or "", one.data.decode()) for one in beir.documents()}
     except RequestError as error:
         raise SystemExit(str(error)) from error
-    asked = beir.questions.questions
+    questions = beir.questions.questions
     return EvaluationSet(
         name=folder.name,
         documents=documents,
-        queries={question.id: question.text for question in asked},
-        qrels={question.id: dict(question.documents) for question in asked},
+        queries={question.id: question.text for question in questions},
+        qrels={question.id: dict(question.documents) for question in questions},
     )

@@ -99,13 +99,13 @@ def table(figures: Mapping[str, Mapping[str, float]]) -> Sequence[str]:
 
 def settings(folder: Path) -> Settings:
     """Return the settings of a service without a sign-in."""
-    wanted: dict[str, Any] = {
+    overrides: dict[str, Any] = {
         **MODEL,
         "database.data_dir": str(folder),
         "service.development.tenant": "acme",
         "service.rates.subject_per_minute": 0,
     }
-    return Settings.load(overrides=wanted)
+    return Settings.load(overrides=overrides)
 
 
 def main() -> None:

@@ -54,13 +54,13 @@ def questions(path: Path = QUESTIONS) -> list[Question]:
     ]
 
 
-def rank_of(found: SearchResult, wanted: Question, *, section: bool) -> int | None:
+def find_rank(result: SearchResult, question: Question, *, section: bool) -> int | None:
     """Return the rank of the first hit from the right document, and section where that is asked; None without one."""
-    for hit in found.hits:
+    for hit in result.hits:
         path = PurePath(hit.source)
         heading = _NUMBER.sub("", hit.section[-1]).casefold() if hit.section else None
-        of_document = f"{path.parent.name}/{path.stem}" == wanted.source
-        if of_document and (not section or heading == (wanted.section or "").casefold()):
+        of_document = f"{path.parent.name}/{path.stem}" == question.source
+        if of_document and (not section or heading == (question.section or "").casefold()):
             return hit.rank
     return None
 
@@ -71,23 +71,23 @@ def share(ranks: Sequence[int | None], within: int) -> float:
 
 
 def measure(
-    engine: Engine, collection: str, asked: Sequence[Question], readers: str, *, misses: bool
+    engine: Engine, collection: str, question_set: Sequence[Question], readers: str, *, misses: bool
 ) -> dict[str, Any]:
     """Ask what has an answer, and return shares and milliseconds. `readers` is the reader: nobody, own, manager."""
-    answerable = [question for question in asked if question.source]
+    answerable = [question for question in question_set if question.source]
     results = []
     took = []
     for question in answerable:
         held = {"nobody": [], "own": [f"department:{question.department}"], "manager": ["role:Manager"]}[readers]
-        scope = engine.tenant("sample", collection=collection, principals=(EVERYONE, *held))
-        results.append((question, scope.search(question.text, 5)))
-        took.append(scope.search(f"{question.text} ", 5).timings_ms["total"])
-    documents = [rank_of(found, question, section=False) for question, found in results]
-    sections = [rank_of(found, question, section=True) for question, found in results]
-    for (question, found), rank in zip(results, documents, strict=True) if misses else ():
+        tenant = engine.tenant("sample", collection=collection, principals=(EVERYONE, *held))
+        results.append((question, tenant.search(question.text, 5)))
+        took.append(tenant.search(f"{question.text} ", 5).timings_ms["total"])
+    documents = [find_rank(result, question, section=False) for question, result in results]
+    sections = [find_rank(result, question, section=True) for question, result in results]
+    for (question, result), rank in zip(results, documents, strict=True) if misses else ():
         if rank is None:
             print(f"{question.text}\n   -> {question.source} | {question.section}")
-            for hit in found.hits:
+            for hit in result.hits:
                 print(f"      {hit.score:.2f} {hit.source} | {hit.location}")
     return {
         "recall@1": share(documents, 1),
@@ -97,13 +97,13 @@ def measure(
     }
 
 
-def refused(engine: Engine, collection: str, asked: Sequence[Question]) -> dict[str, float]:
+def measure_refusals(engine: Engine, collection: str, question_set: Sequence[Question]) -> dict[str, float]:
     """Return the shares of questions without an answer, and of those with one, that are refused."""
-    scope = engine.tenant("sample", collection=collection)
-    done = [(question.source is None, scope.answer(question.text, 5).refused) for question in asked]
+    tenant = engine.tenant("sample", collection=collection)
+    done = [(question.source is None, tenant.answer(question.text, 5).refused) for question in question_set]
     return {
-        name: round(statistics.mean(no for without, no in done if without is wanted), 3)
-        for name, wanted in (("without an answer", True), ("with an answer", False))
+        name: round(statistics.mean(no for without, no in done if without is unanswerable), 3)
+        for name, unanswerable in (("without an answer", True), ("with an answer", False))
     }
 
 
@@ -120,7 +120,7 @@ def run(folder: Path, *, misses: bool, quick: bool = False) -> dict[str, Any]:
     plain = folder / "plain.yaml"
     plain.write_text("extends: corporate\nrag:\n  signals: {department_match: null, role_preference: null}\n")
     write_sample(folder / "kb", quick=quick)
-    asked = questions()[:: 12 if quick else 1]
+    question_set = questions()[:: 12 if quick else 1]
     settings = Settings.load(overrides={**MODEL, "database.data_dir": str(folder / "data")})
     table: dict[str, Any] = {}
     with Engine(settings, embedder=embedder(settings, quick=quick)) as engine:
@@ -140,8 +140,8 @@ def run(folder: Path, *, misses: bool, quick: bool = False) -> dict[str, Any]:
             "enforced": ["own", "manager"],
         }.items():
             for who in readers:
-                table[f"{collection}, {who}"] = measure(engine, collection, asked, who, misses=misses)
-        table["refused"] = refused(engine, "corporate", asked)
+                table[f"{collection}, {who}"] = measure(engine, collection, question_set, who, misses=misses)
+        table["refused"] = measure_refusals(engine, "corporate", question_set)
     return table
 
 

@@ -94,36 +94,36 @@ class Series:
 def _quantile(share: float, bounds: Sequence[float], upto: Sequence[float]) -> float:
     if upto[-1] <= 0:
         return math.nan
-    wanted = share * upto[-1]
-    place = next(number for number, count in enumerate(upto) if count >= wanted)
+    target = share * upto[-1]
+    place = next(number for number, count in enumerate(upto) if count >= target)
     low, below = (bounds[place - 1], upto[place - 1]) if place else (0.0, 0.0)
     if math.isinf(bounds[place]):
         return low
-    return low + (bounds[place] - low) * (wanted - below) / max(upto[place] - below, 1e-12)
+    return low + (bounds[place] - low) * (target - below) / max(upto[place] - below, 1e-12)
 
 
 def _ratio(above: Sequence[float], below: Sequence[float]) -> list[float]:
     return [one / other if other else math.nan for one, other in zip(above, below, strict=True)]
 
 
-def _asking(scope: Tenant, questions: Sequence[str], ended: threading.Event) -> None:
+def _ask_until(tenant: Tenant, questions: Sequence[str], ended: threading.Event) -> None:
     for number, question in enumerate(itertools.cycle(questions)):
         if ended.wait(0.02 + 0.1 * (1 + math.sin(time.monotonic() / 6))):
             return
         # Some are asked for the first time: their vectors are not kept.
         text = question if number % 3 else f"{question} {number}"
         if number % 4:
-            scope.search(text)
+            tenant.search(text)
         else:
-            scope.answer(text)
+            tenant.answer(text)
 
 
-def _ingesting(scope: Tenant, texts: Sequence[bytes], ended: threading.Event) -> None:
+def _ingest_until(tenant: Tenant, texts: Sequence[bytes], ended: threading.Event) -> None:
     for number, text in enumerate(itertools.cycle(texts)):
         if ended.wait(1.0):
             return
         copy = SourceDocument(source=f"copy-{number}", data=text + f"\n\nCopy {number}.".encode())
-        if failed := scope.ingest(copy).failed:
+        if failed := tenant.ingest(copy).failed:
             raise RuntimeError(str(failed[0]))
 
 
@@ -135,12 +135,12 @@ def record(seconds: float) -> Series:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings.load(overrides={"database.data_dir": folder, "rag.reranking.enabled": False})
         with Engine(settings, embedder=HashingEmbedder()) as engine:
-            scope = engine.tenant("acme")
-            scope.ingest(EXAMPLES / "knowledge_base")
+            tenant = engine.tenant("acme")
+            tenant.ingest(EXAMPLES / "knowledge_base")
             engine.observe(observer)
             with ThreadPoolExecutor(4) as pool:
-                working = [pool.submit(_asking, scope, questions, ended) for _ in range(3)]
-                working.append(pool.submit(_ingesting, engine.tenant("other"), texts, ended))
+                working = [pool.submit(_ask_until, tenant, questions, ended) for _ in range(3)]
+                working.append(pool.submit(_ingest_until, engine.tenant("other"), texts, ended))
                 began, scrapes = time.monotonic(), []
                 try:
                     while time.monotonic() - began < seconds and not any(one.done() for one in working):

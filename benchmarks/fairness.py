@@ -116,7 +116,7 @@ def _attack(name: str, clients: int, url: str, key: str) -> None:
 
 
 @contextmanager
-def attacked(name: str, clients: int, url: str, key: str) -> Iterator[None]:
+def run_attack(name: str, clients: int, url: str, key: str) -> Iterator[None]:
     """Attack the service until the block ends."""
     process = multiprocessing.get_context("spawn").Process(target=_attack, args=(name, clients, url, key))
     process.start()
@@ -182,7 +182,7 @@ def measure_attacks(folder: str, keys: dict[str, str], questions: list[str], *, 
         measure(url, health_url, keys["victim"], questions, min(_SETTLE_S, seconds))  # to warm up
         results["quiet"] = measure(url, health_url, keys["victim"], questions, seconds)
         for name, (_, clients, _) in ATTACKS.items():
-            with attacked(name, max(2, clients // 50) if quick else clients, url, keys["attacker"]):
+            with run_attack(name, max(2, clients // 50) if quick else clients, url, keys["attacker"]):
                 time.sleep(min(_SETTLE_S, seconds))
                 results[name] = measure(url, health_url, keys["victim"], questions, seconds)
         time.sleep(min(_SETTLE_S, seconds))
@@ -206,20 +206,20 @@ def main() -> None:
     """Measure, and print the figures."""
     parser = command(__doc__)
     parser.add_argument("--seconds", type=float, default=30.0)
-    given = parse(parser, seconds=0.3)
+    arguments = parse(parser, seconds=0.3)
     entries = yaml.safe_load((EXAMPLES / "questions.yaml").read_text(encoding="utf-8"))
     questions = [entry["question"] for entry in entries]
     folder = str(temporary_folder() / "data")
     settings = Settings.load(overrides={**MODEL, "database.data_dir": folder})
-    with Engine(settings, embedder=embedder(settings, quick=given.quick)) as engine:
+    with Engine(settings, embedder=embedder(settings, quick=arguments.quick)) as engine:
         api_keys, keys = ApiKeys(engine.parts.database), {}
         for name in ("victim", "attacker"):
             engine.tenant(name).ingest(EXAMPLES / "knowledge_base")
             keys[name] = api_keys.create(tenant(name), name, scopes=["read"])
-        results = measure_attacks(folder, keys, questions, seconds=given.seconds, quick=given.quick)
+        results = measure_attacks(folder, keys, questions, seconds=arguments.seconds, quick=arguments.quick)
     results["targets"] = check_targets(results)
     print(json.dumps(results, indent=2))
-    write_results(given.json, results)
+    write_results(arguments.json, results)
 
 
 if __name__ == "__main__":

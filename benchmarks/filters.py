@@ -119,8 +119,8 @@ def main() -> None:
     data = load_data(arguments.data, model, say)
     prepared = Prepared({**data.questions, PROBE: model.embed_query(PROBE)}, data.dimensions)
     questions = list(data.questions)[: 12 if arguments.quick else None]
-    asked = {**ONLY[DENSE], "rag.retrieval.top_k": K}
-    configured = settings(scratch, data.dimensions, asked)
+    overrides = {**ONLY[DENSE], "rag.retrieval.top_k": K}
+    configured = settings(scratch, data.dimensions, overrides)
     with (
         closing(Database(configured.database)) as database,
         Engine(configured, embedder=model) as builder,
@@ -137,7 +137,9 @@ def main() -> None:
         engines = {
             (way, candidates): stack.enter_context(
                 Engine(
-                    settings(scratch, data.dimensions, {**asked, "rag.retrieval.candidates": candidates, CACHE: cache}),
+                    settings(
+                        scratch, data.dimensions, {**overrides, "rag.retrieval.candidates": candidates, CACHE: cache}
+                    ),
                     embedder=prepared,
                 )
             )
@@ -168,30 +170,30 @@ def measure(
         vectors: Of the questions.
         say: Shows progress.
     """
-    warm, asked = questions[: len(questions) // 5], questions[len(questions) // 5 :]
-    asked_vectors = [vectors[question] for question in asked]
+    warm, test_questions = questions[: len(questions) // 5], questions[len(questions) // 5 :]
+    test_vectors = [vectors[question] for question in test_questions]
     with connect(admin) as connection:
-        pgvector = _PgVector(connection, len(asked_vectors[0]), say)
+        pgvector = _PgVector(connection, len(test_vectors[0]), say)
         for condition in CONDITIONS:
             say(f"asking for {condition.percent:g} %")
-            truth = pgvector.nearest(condition.key, condition.value, asked_vectors[:_COMPARED])
+            truth = pgvector.nearest(condition.key, condition.value, test_vectors[:_COMPARED])
             where = Filter(where={f"metadata.{condition.key}": condition.value})
             ways = (
                 (f"filter on a {condition.key}", STAFF, where),
                 (f"reader of a {condition.key}", f"group:{condition.value}", Filter()),
             )
             for (name, principal, own), ((way, candidates), engine) in product(ways, engines.items()):
-                scope = engine.tenant(LARGE, principals=[principal])
+                reader_tenant = engine.tenant(LARGE, principals=[principal])
 
-                def ask(question: str, scope: Tenant = scope, own: Filter = own) -> SearchResult:
-                    return scope.search(question, K, filter=own)
+                def ask(question: str, reader_tenant: Tenant = reader_tenant, own: Filter = own) -> SearchResult:
+                    return reader_tenant.search(question, K, filter=own)
 
                 time_all(ask, warm)
-                if way == IN_MEMORY and len(asked) >= _COMPARED:
-                    time_all(ask, list(islice(cycle(asked), _FIRST)))
+                if way == IN_MEMORY and len(test_questions) >= _COMPARED:
+                    time_all(ask, list(islice(cycle(test_questions), _FIRST)))
                     time.sleep(_LOAD_S)
-                results, times = time_all(ask, asked)
-                found = [[hit.chunk_id for hit in result.hits] for result in results[:_COMPARED]]
+                results, times = time_all(ask, test_questions)
+                rankings = [[hit.chunk_id for hit in result.hits] for result in results[:_COMPARED]]
                 yield Row(
                     condition=name,
                     percent=condition.percent,
@@ -202,9 +204,9 @@ def measure(
                     in_retriever=percentiles(
                         [sum(map(result.timings_ms.get, STAGES, (0.0, 0.0))) for result in results]
                     ),
-                    recall_10=recall(found, truth, K),
+                    recall_10=recall(rankings, truth, K),
                 )
-            yield from pgvector.rows(condition, asked_vectors, truth)
+            yield from pgvector.rows(condition, test_vectors, truth)
 
 
 class _PgVector:
@@ -261,7 +263,7 @@ class _PgVector:
                 values = [share.value, HalfVector(vector.astype(np.float16)), candidates]
                 return [row[0] for row in self._connection.execute(query, values)]
 
-            found, times = time_all(ask, vectors)
+            rankings, times = time_all(ask, vectors)
             yield Row(
                 condition=f"filter on a {share.key}",
                 percent=share.percent,
@@ -269,7 +271,7 @@ class _PgVector:
                 candidates=candidates,
                 plan="hnsw, ef_search 40",
                 **percentiles(times),
-                recall_10=recall(found[: len(truth)], truth, K),
+                recall_10=recall(rankings[: len(truth)], truth, K),
             )
 
 

@@ -53,7 +53,7 @@ def read_questions() -> list[Question]:
     return [Question(**entry) for entry in yaml.safe_load(QUESTIONS.read_text(encoding="utf-8"))]
 
 
-def right_at(context: KeywordContext, question: Question) -> int | None:
+def find_rank(context: KeywordContext, question: Question) -> int | None:
     """Return the rank of the right paragraph, from 1; None where it is not found."""
     heads = [match.text.partition("\n")[0] for match in context.search(question.question, k=len(context.paragraphs))]
     return heads.index(question.paragraph) + 1 if question.paragraph in heads else None
@@ -61,7 +61,7 @@ def right_at(context: KeywordContext, question: Question) -> int | None:
 
 def _quality(ranking: Ranking, questions: Sequence[Question]) -> dict[str, float]:
     context = KeywordContext.from_file(SCHEMA_DOCS, ranking=ranking)
-    ranks = [right_at(context, question) for question in questions]
+    ranks = [find_rank(context, question) for question in questions]
     return {
         "questions": len(ranks),
         **{f"right_at_{k}": sum(rank is not None and rank <= k for rank in ranks) for k in (1, 3, 5)},
@@ -96,7 +96,7 @@ def _example(ranking: Ranking, questions: Sequence[Question]) -> dict[str, float
     loads = _times(lambda: KeywordContext.from_file(SCHEMA_DOCS, ranking=ranking), LOADS)
     tracemalloc.start()
     context = KeywordContext.from_file(SCHEMA_DOCS, ranking=ranking)
-    kept = tracemalloc.get_traced_memory()[0]
+    memory = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     searches = sorted(
         took for question in questions for took in _times(partial(context.search, question.question), ROUNDS)
@@ -105,7 +105,7 @@ def _example(ranking: Ranking, questions: Sequence[Question]) -> dict[str, float
         "load_ms": round(statistics.median(loads), 3),
         "search_p50_ms": round(statistics.median(searches), 3),
         "search_p95_ms": round(searches[int(len(searches) * 0.95)], 3),
-        "memory_kb": round(kept / 1024, 1),
+        "memory_kb": round(memory / 1024, 1),
     }
 
 

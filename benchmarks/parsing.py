@@ -33,13 +33,18 @@ def main() -> None:
     parser = command(__doc__, "parsing.json")
     parser.add_argument("--held-out", action="store_true", help="the held-out part; look at it at the end only")
     arguments = parse(parser)
-    found = cases(held_out=arguments.held_out, copies=1 if arguments.quick else _COPIES)
-    files = {(case.name, format_): WRITERS[format_](case) for case in found for format_ in sorted(case.formats)}
+    documents = cases(held_out=arguments.held_out, copies=1 if arguments.quick else _COPIES)
+    files = {(case.name, format_): WRITERS[format_](case) for case in documents for format_ in sorted(case.formats)}
     texts = {"kosmos_rag": {key: _read(data, key[1]) for key, data in files.items()}}
     if not arguments.quick:
         texts |= _read_by_peers(files)
-    scores = {name: {key: _score(text, _case(found, key[0])) for key, text in of.items()} for name, of in texts.items()}
-    print(f"{len(found)} documents, {sum(len(case.tables) for case in found)} tables, {len(files)} files: F1 of facts")
+    scores = {
+        name: {key: _score(text, _case(documents, key[0])) for key, text in of.items()} for name, of in texts.items()
+    }
+    print(
+        f"{len(documents)} documents, {sum(len(case.tables) for case in documents)} tables, "
+        f"{len(files)} files: F1 of facts"
+    )
     print(f"{'':12}" + "".join(f"{name:>14}" for name in scores))
     summary = {format_: {name: _mean(of, format_) for name, of in scores.items()} for format_ in WRITERS}
     for format_, row in summary.items():
@@ -73,8 +78,8 @@ def _read_by_peers(files: Mapping[tuple[str, str], bytes]) -> dict[str, dict[tup
     return {"markitdown": {key: (folder / f"{name}.txt").read_text(encoding="utf-8") for key, name in names.items()}}
 
 
-def _case(found: Sequence[Case], name: str) -> Case:
-    return next(case for case in found if case.name == name)
+def _case(documents: Sequence[Case], name: str) -> Case:
+    return next(case for case in documents if case.name == name)
 
 
 def _mean(scores: Mapping[tuple[str, str], float], format_: str) -> float:
@@ -87,9 +92,9 @@ def _score(text: str, case: Case) -> float:
     return max(f1(Counter(map(_normalise, facts)), expected) for facts in readings(text))
 
 
-def f1(found: Counter[Fact], expected: Counter[Fact]) -> float:
+def f1(actual: Counter[Fact], expected: Counter[Fact]) -> float:
     """Return the harmonic mean of precision and recall."""
-    return 2 * (found & expected).total() / max(1, found.total() + expected.total())
+    return 2 * (actual & expected).total() / max(1, actual.total() + expected.total())
 
 
 def _normalise(fact: Fact) -> Fact:

@@ -115,19 +115,19 @@ def measure_tables(read: Reader, *, held_out: bool, seeds: int = 4, library_seed
     return [(name, f1(facts_of(read(data)), Counter(facts))) for name, data, facts in documents]
 
 
-def f1(found: Counter[Fact], expected: Counter[Fact]) -> float:
+def f1(actual: Counter[Fact], expected: Counter[Fact]) -> float:
     """Return the harmonic mean of precision and recall."""
-    return 2 * (found & expected).total() / max(1, found.total() + expected.total())
+    return 2 * (actual & expected).total() / max(1, actual.total() + expected.total())
 
 
 def _sum(results: Iterable[Breaks]) -> Breaks:
-    found = list(results)
+    parts = list(results)
     return Breaks(
-        breaks=sum(each.breaks for each in found),
-        false=sum(each.false for each in found),
-        whole=sum(each.whole for each in found),
-        paragraphs=sum(each.paragraphs for each in found),
-        merged=sum(each.merged for each in found),
+        breaks=sum(each.breaks for each in parts),
+        false=sum(each.false for each in parts),
+        whole=sum(each.whole for each in parts),
+        paragraphs=sum(each.paragraphs for each in parts),
+        merged=sum(each.merged for each in parts),
     )
 
 

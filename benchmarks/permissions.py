@@ -117,14 +117,14 @@ def _cpu_s(admin: str) -> float:
 
 
 @contextmanager
-def _measured(admin: str, figures: dict[str, Any]) -> Iterator[None]:
+def _measure_pass(admin: str, figures: dict[str, Any]) -> Iterator[None]:
     cpu_s, began = _cpu_s(admin), time.perf_counter()
     yield
     figures["seconds"] = round(time.perf_counter() - began, 1)
     figures["cpu_s"] = round(_cpu_s(admin) - cpu_s, 1)
 
 
-def _passes(scope: Tenant, admin: str, path: Path, documents: int, containers: int) -> dict[str, dict[str, Any]]:
+def _passes(tenant: Tenant, admin: str, path: Path, documents: int, containers: int) -> dict[str, dict[str, Any]]:
     feeds: Mapping[str, Callable[[int], Sequence[str]]] = {
         "every container changes": lambda container: _groups(container, 1),
         "one container changes": lambda container: _groups(container, 1 if container else 2),
@@ -134,16 +134,16 @@ def _passes(scope: Tenant, admin: str, path: Path, documents: int, containers: i
     figures: dict[str, dict[str, Any]] = {}
     for name, groups in feeds.items():
         figures[name] = {}
-        with _measured(admin, figures[name]):
-            figures[name]["changed"] = _sync(scope, path, documents, containers, groups)
+        with _measure_pass(admin, figures[name]):
+            figures[name]["changed"] = _sync(tenant, path, documents, containers, groups)
         print(f"{name:<28}{figures[name]['changed']:>9,} documents {figures[name]['seconds']:>8.1f} s"
               f"{figures[name]['cpu_s']:>8.1f} CPU s", flush=True)  # fmt: skip
     return figures
 
 
-def _sync(scope: Tenant, path: Path, documents: int, containers: int, groups: Callable[[int], Sequence[str]]) -> int:
+def _sync(tenant: Tenant, path: Path, documents: int, containers: int, groups: Callable[[int], Sequence[str]]) -> int:
     write_feed(path, documents, containers, groups)
-    return scope.sync_permissions({"kind": "json_lines", "name": "bench", "path": str(path)}).changed
+    return tenant.sync_permissions({"kind": "json_lines", "name": "bench", "path": str(path)}).changed
 
 
 def main() -> None:
@@ -162,18 +162,18 @@ def main() -> None:
     )
     embedder = Counter(dimensions=arguments.dimensions)
     with Engine(settings, embedder=embedder) as engine:
-        scope = engine.tenant("bench")
+        tenant = engine.tenant("bench")
         began = time.perf_counter()
         feed = (folder / "feed.jsonl", arguments.documents, arguments.containers)
-        _sync(scope, *feed, lambda container: _groups(container, 0))
-        _publish(engine, TenantRef(id=scope.id, name=scope.name), arguments.documents)
+        _sync(tenant, *feed, lambda container: _groups(container, 0))
+        _publish(engine, TenantRef(id=tenant.id, name=tenant.name), arguments.documents)
         print(f"published in {time.perf_counter() - began:.0f} s", flush=True)
-        scope.indexes.build()
-        built = [f"{info.kind} {info.rows:,}" for info in scope.indexes.status()]
+        tenant.indexes.build()
+        built = [f"{info.kind} {info.rows:,}" for info in tenant.indexes.status()]
         print(f"indexes: {', '.join(built)} after {time.perf_counter() - began:.0f} s", flush=True)
         embedded = embedder.texts
         admin = engine.parts.database.admin_conninfo
-        passes = _passes(scope, admin, *feed)
+        passes = _passes(tenant, admin, *feed)
         assert embedder.texts == embedded, "a permission sync embeds nothing"
     keys = ("documents", "containers", "dimensions", "vector")
     write_results(arguments.json, {**{key: getattr(arguments, key) for key in keys}, "passes": passes})

@@ -38,12 +38,12 @@ def write_evaluation_set(folder: Path, *, questions: int = 8) -> Path:
 
     Returns the folder.
     """
-    asked = [entry for entry in yaml.safe_load((EXAMPLES / "questions.yaml").read_text()) if "source" in entry]
-    asked = asked[:: max(1, len(asked) // questions)][:questions]
+    entries = [entry for entry in yaml.safe_load((EXAMPLES / "questions.yaml").read_text()) if "source" in entry]
+    entries = entries[:: max(1, len(entries) // questions)][:questions]
     (folder / "qrels").mkdir(parents=True)
     sections = [{"_id": key, "title": title, "text": text} for key, title, text in _sections()]
-    queries = [{"_id": f"q{number}", "text": entry["question"]} for number, entry in enumerate(asked)]
-    judged = [f"q{number}\t{entry['source']}#{entry['section']}\t1" for number, entry in enumerate(asked)]
+    queries = [{"_id": f"q{number}", "text": entry["question"]} for number, entry in enumerate(entries)]
+    judged = [f"q{number}\t{entry['source']}#{entry['section']}\t1" for number, entry in enumerate(entries)]
     (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, sections)))
     (folder / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
     (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))

@@ -49,7 +49,7 @@ _TO_COME_AGAIN = {429, 503}
 _STARTED_WITHIN_S = 600
 _WARM_S = 5.0
 
-Told = dict[str, Any]
+Figures = dict[str, Any]
 Running = tuple[str, "subprocess.Popen[bytes]"]
 """Address and process of a server."""
 
@@ -120,12 +120,12 @@ def peer(python: Path, folder: str, texts: list[str]) -> Iterator[Running]:
         yield running
 
 
-def in_turns(engine: Engine, servers: Mapping[str, str], questions: list[str], rounds: int) -> Told:
+def measure_in_turn(engine: Engine, servers: Mapping[str, str], questions: list[str], rounds: int) -> Figures:
     """Return the times of all, and of what each server's are longer than the library's, pair by pair."""
-    scope = engine.tenant("acme")
-    clients = {name: _connected(url) for name, url in servers.items()}
+    tenant = engine.tenant("acme")
+    clients = {name: _connect(url) for name, url in servers.items()}
     ways: dict[str, Callable[[str], object]] = {
-        "library": scope.search,
+        "library": tenant.search,
         **{name: partial(_search, client) for name, client in clients.items()},
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
@@ -144,7 +144,7 @@ def in_turns(engine: Engine, servers: Mapping[str, str], questions: list[str], r
     return {name: summarize(taken) for name, taken in (times | added).items()}
 
 
-def _connected(url: str) -> http.client.HTTPConnection:
+def _connect(url: str) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
 
 
@@ -162,7 +162,7 @@ def _search(client: http.client.HTTPConnection, question: str) -> None:
         raise SystemExit(f"a search was answered with status {status}")
 
 
-def _ask(clients: int, seconds: float, once: Callable[[int, int], int]) -> Told:
+def _ask(clients: int, seconds: float, once: Callable[[int, int], int]) -> Figures:
     """Have so many ask in a loop; `once` is given the client and the turn, and returns a status, 0 for none."""
     until = time.monotonic() + seconds
     times: list[float] = []
@@ -190,12 +190,12 @@ def _ask(clients: int, seconds: float, once: Callable[[int, int], int]) -> Told:
     return {"per_s": round(len(times) / seconds, 1), **summarize(times), "statuses": dict(statuses), "errors": errors}
 
 
-def by_http(servers: list[Running], questions: list[str], clients: int, seconds: float) -> Told:
+def measure_http(servers: list[Running], questions: list[str], clients: int, seconds: float) -> Figures:
     """Return what many clients get of servers in equal parts, and what these hold in memory before and after."""
     seen = [psutil.Process(process.pid) for _, process in servers]
-    connected = [_connected(servers[number % len(servers)][0]) for number in range(clients)]
+    connected = [_connect(servers[number % len(servers)][0]) for number in range(clients)]
 
-    def used() -> tuple[float, float]:
+    def measure_use() -> tuple[float, float]:
         memory_mb = sum(process.memory_info().rss for process in seen) / (1 << 20)
         return memory_mb, sum(sum(process.cpu_times()[:2]) for process in seen)
 
@@ -208,42 +208,44 @@ def by_http(servers: list[Running], questions: list[str], clients: int, seconds:
             return 0
 
     _ask(clients, min(_WARM_S, seconds), once)
-    begun_mb, begun_s = used()
-    found = _ask(clients, seconds, once)
-    ended_mb, ended_s = used()
-    answers = max(1, round(found["per_s"] * seconds))
+    begun_mb, begun_s = measure_use()
+    figures = _ask(clients, seconds, once)
+    ended_mb, ended_s = measure_use()
+    answers = max(1, round(figures["per_s"] * seconds))
     for client in connected:
         client.close()
     cpu_ms = round(1000 * (ended_s - begun_s) / answers, 2)
-    return {"clients": clients, **found, "cpu_ms": cpu_ms, "memory_mb": [round(begun_mb), round(ended_mb)]}
+    return {"clients": clients, **figures, "cpu_ms": cpu_ms, "memory_mb": [round(begun_mb), round(ended_mb)]}
 
 
-def by_library(engine: Engine, questions: list[str], seconds: float) -> Told:
+def measure_library(engine: Engine, questions: list[str], seconds: float) -> Figures:
     """Return what as many threads get of the library as it has connections."""
-    scope, threads = engine.tenant("acme"), engine.settings.database.pool_size
+    tenant, threads = engine.tenant("acme"), engine.settings.database.pool_size
 
     def once(number: int, turn: int) -> int:
-        scope.search(questions[(number * 7 + turn) % len(questions)])
+        tenant.search(questions[(number * 7 + turn) % len(questions)])
         return 200
 
     return {"threads": threads, **_ask(threads, seconds, once)}
 
 
-def measured(engine: Engine, folder: str, questions: list[str], given: argparse.Namespace) -> Told:
+def measure(engine: Engine, folder: str, questions: list[str], arguments: argparse.Namespace) -> Figures:
     """Measure one question at a time, then many at once, of one system after the other."""
     names = ["service"]
     with ExitStack() as stack:
-        servers = {"service": stack.enter_context(ours(folder, quick=given.quick))}
-        if not given.quick and (python := _interpreter_of_peers()) is not None:
+        servers = {"service": stack.enter_context(ours(folder, quick=arguments.quick))}
+        if not arguments.quick and (python := _interpreter_of_peers()) is not None:
             servers["langchain"] = stack.enter_context(peer(python, folder, _texts(engine)))
             names.append("langchain")
-        found = in_turns(engine, {name: url for name, (url, _) in servers.items()}, questions, given.rounds)
-        many = {name: by_http([servers[name]], questions, given.clients, given.seconds) for name in names}
-        if given.processes > 1:
-            others = [stack.enter_context(ours(folder, quick=given.quick)) for _ in range(given.processes - 1)]
-            several = by_http([servers["service"], *others], questions, given.clients, given.seconds)
-            many[f"{given.processes} services"] = several
-        return found | {"at_once": {"library": by_library(engine, questions, given.seconds), **many}}
+        figures = measure_in_turn(
+            engine, {name: url for name, (url, _) in servers.items()}, questions, arguments.rounds
+        )
+        many = {name: measure_http([servers[name]], questions, arguments.clients, arguments.seconds) for name in names}
+        if arguments.processes > 1:
+            others = [stack.enter_context(ours(folder, quick=arguments.quick)) for _ in range(arguments.processes - 1)]
+            several = measure_http([servers["service"], *others], questions, arguments.clients, arguments.seconds)
+            many[f"{arguments.processes} services"] = several
+        return figures | {"at_once": {"library": measure_library(engine, questions, arguments.seconds), **many}}
 
 
 def _interpreter_of_peers() -> Path | None:
@@ -263,12 +265,12 @@ def _texts(engine: Engine) -> list[str]:
         return [text for (text,) in connection.execute("SELECT text FROM kosmos.chunks ORDER BY id")]
 
 
-def verdicts(found: Told) -> dict[str, bool]:
+def verdicts(figures: Figures) -> dict[str, bool]:
     """Return which targets are met."""
-    many = found["at_once"]["service"]
+    many = figures["at_once"]["service"]
     return {
         f"p50 of /v1/search is at most {ADDED_P50_MS:g} ms above the library's": (
-            found["service"]["p50_ms"] <= found["library"]["p50_ms"] + ADDED_P50_MS
+            figures["service"]["p50_ms"] <= figures["library"]["p50_ms"] + ADDED_P50_MS
         ),
         "many clients: no error but 429 and 503": many["errors"] == 0,
         f"many clients: p99 below {SPREAD:g} times the p50": many["p99_ms"] < SPREAD * many["p50_ms"],
@@ -282,18 +284,18 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--processes", type=int, default=2)
-    given = parse(parser, rounds=1, clients=4, seconds=0.3, processes=1)
+    arguments = parse(parser, rounds=1, clients=4, seconds=0.3, processes=1)
     questions = [
         entry["question"] for entry in yaml.safe_load((EXAMPLES / "questions.yaml").read_text(encoding="utf-8"))
-    ][:: 10 if given.quick else 1]
+    ][:: 10 if arguments.quick else 1]
     folder = str(temporary_folder() / "data")
     settings = Settings.load(overrides={**MODEL, "database.data_dir": folder})
-    with Engine(settings, embedder=embedder(settings, quick=given.quick)) as engine:
+    with Engine(settings, embedder=embedder(settings, quick=arguments.quick)) as engine:
         engine.tenant("acme").ingest(EXAMPLES / "knowledge_base")
-        found = measured(engine, folder, questions, given)
-    results = found | {"targets": verdicts(found)}
+        figures = measure(engine, folder, questions, arguments)
+    results = figures | {"targets": verdicts(figures)}
     print(json.dumps(results, indent=2))
-    write_results(given.json, results)
+    write_results(arguments.json, results)
 
 
 if __name__ == "__main__":

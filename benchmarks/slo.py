@@ -80,18 +80,20 @@ def _settings(scratch: Path, arguments: argparse.Namespace, **changes: Any) -> S
     return Settings.load(overrides={**MODEL, **fixed, **overrides(arguments.set), **changes})
 
 
-def found_by(scope: Tenant, question: str) -> None:
+def require_hits(tenant: Tenant, question: str) -> None:
     """Retrieve, and end the benchmark where that is not what is to be timed: nothing is found quickly."""
-    found = scope.search(question)
-    if not found.hits or found.degraded_stages or found.cached:
-        raise SystemExit(f"{question!r}: {found.returned} hits, skipped {found.degraded_stages}, cached {found.cached}")
+    result = tenant.search(question)
+    if not result.hits or result.degraded_stages or result.cached:
+        raise SystemExit(
+            f"{question!r}: {result.returned} hits, skipped {result.degraded_stages}, cached {result.cached}"
+        )
 
 
-def retrieval(scope: Tenant, questions: Sequence[str], rounds: int, warm: int) -> list[float]:
+def retrieval(tenant: Tenant, questions: Sequence[str], rounds: int, warm: int) -> list[float]:
     """Return the milliseconds of each retrieval, some to warm up left out."""
     for question in questions[:warm]:
-        found_by(scope, question)
-    return [_ms(partial(found_by, scope, question)) for _ in range(rounds) for question in questions[warm:]]
+        require_hits(tenant, question)
+    return [_ms(partial(require_hits, tenant, question)) for _ in range(rounds) for question in questions[warm:]]
 
 
 def quality(settings: Settings, embedder: Embedder, data: EvaluationSet, documents: int | None) -> dict[str, float]:
@@ -100,8 +102,8 @@ def quality(settings: Settings, embedder: Embedder, data: EvaluationSet, documen
     ingested = dict(islice(data.documents.items(), documents))
     with Engine(settings, embedder=embedder) as engine:
         engine.observe(observer)
-        scope = engine.tenant("quality")
-        report = scope.ingest(
+        tenant = engine.tenant("quality")
+        report = tenant.ingest(
             SourceDocument(source=key, title=title or None, data=text.encode())
             for key, (title, text) in ingested.items()
         )
@@ -109,7 +111,7 @@ def quality(settings: Settings, embedder: Embedder, data: EvaluationSet, documen
             raise SystemExit(f"{len(report.failed)} documents were not ingested, the first: {report.failed[0]}")
         run = []
         for query_id, question in data.queries.items():
-            sources = dict.fromkeys(hit.source for hit in scope.search(question, 30).hits)
+            sources = dict.fromkeys(hit.source for hit in tenant.search(question, 30).hits)
             run += [ir_measures.ScoredDoc(query_id, source, -rank) for rank, source in enumerate(sources)]
     qrels = [ir_measures.Qrel(q, d, grade) for q, judged in data.qrels.items() for d, grade in judged.items()]
     figures = ir_measures.calc_aggregate([R @ 10, MRR @ 10, Success @ 10], qrels, run)
@@ -126,7 +128,7 @@ def quality(settings: Settings, embedder: Embedder, data: EvaluationSet, documen
     }
 
 
-def reranking(settings: Settings, scratch: Path, texts: list[str], rounds: int, *, quick: bool) -> float:
+def measure_reranking(settings: Settings, scratch: Path, texts: list[str], rounds: int, *, quick: bool) -> float:
     """Return the median milliseconds to rerank twenty passages."""
     reranker: Reranker = WordReranker()
     if not quick:
@@ -138,16 +140,16 @@ def reranking(settings: Settings, scratch: Path, texts: list[str], rounds: int, 
     return statistics.median(times[3:])
 
 
-def observing(plain: Tenant, observed: Tenant, questions: Sequence[str], rounds: int) -> dict[str, float]:
+def measure_observation(plain: Tenant, observed: Tenant, questions: Sequence[str], rounds: int) -> dict[str, float]:
     """Return the medians without and with an observer, and the median of what each pair differs by."""
     times: dict[str, list[float]] = {"without": [], "with": []}
     order = [("without", plain), ("with", observed)]
     for turn in range(rounds + 1):
         for number, question in enumerate(questions):
-            for name, scope in order if (turn + number) % 2 else reversed(order):
+            for name, tenant in order if (turn + number) % 2 else reversed(order):
                 # As within the service: each request has a trace, which samples carry along.
                 with tracing.start_entry_span("request", []):
-                    took = _ms(partial(found_by, scope, question))
+                    took = _ms(partial(require_hits, tenant, question))
                 if turn:  # the first one warms up
                     times[name].append(took)
     added = statistics.median(after - before for before, after in zip(times["without"], times["with"], strict=True))
@@ -179,7 +181,7 @@ def large(scratch: Path, arguments: argparse.Namespace, data: NaturalData, embed
             raise SystemExit(f"there is no vector index to be asked: {scanned[0].due}")
         observed.observe(PrometheusObserver())
         times = retrieval(whole.tenant(LARGEST), questions, arguments.rounds, warm)
-        cost = observing(plain.tenant(LARGEST), observed.tenant(LARGEST), questions[warm:], arguments.rounds)
+        cost = measure_observation(plain.tenant(LARGEST), observed.tenant(LARGEST), questions[warm:], arguments.rounds)
     return {
         "p50_ms": statistics.median(times),
         "p99_ms": float(np.percentile(times, 99)),
@@ -189,14 +191,14 @@ def large(scratch: Path, arguments: argparse.Namespace, data: NaturalData, embed
     }
 
 
-def show(objectives: Sequence[Objective], found: dict[str, Any]) -> None:
+def show(objectives: Sequence[Objective], figures: dict[str, Any]) -> None:
     """Print the table."""
     print(f"\n{'':<34}{'measured':>12}{'target':>10}{'alerts':>10}  verdict")
     for one in objectives:
         alerts = f"{'>' if one.alert > one.target else '<'} {one.alert:g}"
         print(f"{one.name:<34}{f'{one.measured:.3g} {one.unit}':>12}{one.target:>10g}{alerts:>10}  {one.verdict}")
-    print(f"Success@10, for comparison: {found['success_10']:.3f}")
-    cost = found["observing"]
+    print(f"Success@10, for comparison: {figures['success_10']:.3f}")
+    cost = figures["observing"]
     print(f"\nobserved: P50 {cost['with_p50_ms']:.2f} ms, not observed {cost['without_p50_ms']:.2f} ms; a pair differs")
     print(f"by {cost['added_ms'] * 1000:.0f} µs at the median, {cost['added_percent']:.2f} % (at most 2)")
 
@@ -217,24 +219,26 @@ def main() -> None:
     settings = _settings(scratch, arguments)
     model = embedder(settings, quick=arguments.quick)
     labelled = load(arguments.data)
-    found: dict[str, Any] = {"cpus": os.cpu_count(), "load": os.getloadavg()[0], "chunks": arguments.chunks}
-    found |= {"backend": arguments.backend, "set": labelled.name}
-    found["model"] = settings.rag.embedding.model
-    found |= quality(settings, model, labelled, arguments.documents)
+    figures: dict[str, Any] = {"cpus": os.cpu_count(), "load": os.getloadavg()[0], "chunks": arguments.chunks}
+    figures |= {"backend": arguments.backend, "set": labelled.name}
+    figures["model"] = settings.rag.embedding.model
+    figures |= quality(settings, model, labelled, arguments.documents)
     texts = [text for _, text in labelled.documents.values()]
-    found["reranking_ms"] = reranking(settings, scratch, texts, 5 * arguments.rounds, quick=arguments.quick)
-    found |= large(scratch, arguments, natural([arguments.data], model, scratch), model)
+    figures["reranking_ms"] = measure_reranking(settings, scratch, texts, 5 * arguments.rounds, quick=arguments.quick)
+    figures |= large(scratch, arguments, natural([arguments.data], model, scratch), model)
     objectives = [
-        Objective(name="retrieval, P50", measured=found["p50_ms"], target=100, alert=200, unit="ms"),
-        Objective(name="retrieval, P99", measured=found["p99_ms"], target=500, alert=1000, unit="ms"),
-        Objective(name="embedding a document, mean", measured=found["embedding_ms"], target=50, alert=100, unit="ms"),
-        Objective(name="reranking 20 passages, P50", measured=found["reranking_ms"], target=100, alert=200, unit="ms"),
-        Objective(name=f"Recall@10, {labelled.name}", measured=found["recall_10"], target=0.8, alert=0.7),
-        Objective(name=f"MRR@10, {labelled.name}", measured=found["mrr"], target=0.6, alert=0.5),
+        Objective(name="retrieval, P50", measured=figures["p50_ms"], target=100, alert=200, unit="ms"),
+        Objective(name="retrieval, P99", measured=figures["p99_ms"], target=500, alert=1000, unit="ms"),
+        Objective(name="embedding a document, mean", measured=figures["embedding_ms"], target=50, alert=100, unit="ms"),
+        Objective(
+            name="reranking 20 passages, P50", measured=figures["reranking_ms"], target=100, alert=200, unit="ms"
+        ),
+        Objective(name=f"Recall@10, {labelled.name}", measured=figures["recall_10"], target=0.8, alert=0.7),
+        Objective(name=f"MRR@10, {labelled.name}", measured=figures["mrr"], target=0.6, alert=0.5),
     ]
-    show(objectives, found)
+    show(objectives, figures)
     rows = [asdict(one) | {"verdict": one.verdict} for one in objectives]
-    write_results(arguments.json, {**found, "objectives": rows}, default=str)
+    write_results(arguments.json, {**figures, "objectives": rows}, default=str)
 
 
 if __name__ == "__main__":

@@ -52,9 +52,9 @@ def ask(folder: Path, questions: Sequence[str], *, warm: bool, quick: bool) -> d
         ready = time.perf_counter() - began
         times = []
         for question in questions:
-            asked = time.perf_counter()
+            started = time.perf_counter()
             tenant.search(question, 10)
-            times.append((time.perf_counter() - asked) * 1000)
+            times.append((time.perf_counter() - started) * 1000)
     return {
         "ready_s": round(ready, 2),
         "first_ms": round(times[0], 1),
@@ -106,7 +106,8 @@ def measure(data: Path, folder: Path, rounds: int, *, quick: bool) -> dict[str, 
             if not quick and _empty_file_cache():
                 rows.setdefault(kind, []).append(_run("--ask", str(folder), *options, quick=quick))
     medians = {
-        kind: {name: statistics.median(row[name] for row in found) for name in found[0]} for kind, found in rows.items()
+        kind: {name: statistics.median(row[name] for row in samples) for name in samples[0]}
+        for kind, samples in rows.items()
     }
     return {**ingested, "rounds": rounds, "medians": medians}
 

@@ -54,7 +54,7 @@ def write_xlsx(case: Case) -> bytes:
         if item.columns * item.rows > 1:
             last = f"{get_column_letter(column + item.columns)}{row + item.rows}"
             sheet.merge_cells(f"{cell.coordinate}:{last}")
-    return _saved(workbook)
+    return _save(workbook)
 
 
 def write_csv(case: Case) -> bytes:
@@ -116,7 +116,7 @@ def write_docx(case: Case) -> bytes:
         _fill(table, document.add_table)
         for text in table.notes or [""]:
             document.add_paragraph(text)
-    return _saved(document)
+    return _save(document)
 
 
 def write_pptx(case: Case) -> bytes:
@@ -126,7 +126,7 @@ def write_pptx(case: Case) -> bytes:
         shapes: Any = deck.slides.add_slide(deck.slide_layouts[5]).shapes
         shapes.title.text = " ".join(table.titles) or "Table"
         _fill(table, partial(_add_table, shapes))
-    return _saved(deck)
+    return _save(deck)
 
 
 def _add_table(shapes: Any, rows: int, columns: int) -> Any:
@@ -144,7 +144,7 @@ def write_md(case: Case) -> bytes:
     return "\n\n".join(parts).encode()
 
 
-def _saved(document: Any) -> bytes:
+def _save(document: Any) -> bytes:
     out = io.BytesIO()
     document.save(out)
     return out.getvalue()

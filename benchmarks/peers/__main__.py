@@ -25,7 +25,7 @@ from benchmarks.peers import children
 from benchmarks.peers.kosmos import BACKENDS, Ours, embedder, settings
 from benchmarks.peers.remembering import Remembering
 from benchmarks.peers.report import Measured, markdown, show
-from benchmarks.peers.result import System, judged, summaries
+from benchmarks.peers.result import System, judge, summaries
 from benchmarks.peers.server import Server, size
 from benchmarks.peers.sets import PreparedSet, prepare
 from benchmarks.quick import write_evaluation_set
@@ -44,7 +44,7 @@ def main() -> None:
         children.require_environment()
     scratch = temporary_folder()
     server = Server(scratch / "server")
-    sets = [_measured(server, folder, arguments, scratch) for folder in arguments.sets]
+    sets = [_measure_set(server, folder, arguments, scratch) for folder in arguments.sets]
     machine = _machine() | server.versions()
     show(sets)
     if arguments.markdown is not None:
@@ -82,7 +82,7 @@ def _systems(text: str) -> list[str]:
     return chosen
 
 
-def _measured(server: Server, folder: Path, arguments: argparse.Namespace, scratch: Path) -> Measured:
+def _measure_set(server: Server, folder: Path, arguments: argparse.Namespace, scratch: Path) -> Measured:
     """Measure the systems on one set, one after the other."""
     began = time.perf_counter()
 
@@ -91,8 +91,8 @@ def _measured(server: Server, folder: Path, arguments: argparse.Namespace, scrat
 
     say("chunking and embedding, once for all systems: minutes in a first run, then remembered")
     models = {backend: embedder(backend, quick=arguments.quick) for backend in BACKENDS}
-    kept = scratch if arguments.quick else _CACHE
-    model = Remembering(models["torch"], kept / f"{folder.name}-minilm.pickle")
+    cache = scratch if arguments.quick else _CACHE
+    model = Remembering(models["torch"], cache / f"{folder.name}-minilm.pickle")
     data = prepare(load(folder), settings(), model)
     model.save()
     data.corpus.write(scratch)
@@ -122,7 +122,7 @@ def _system(
                 outcome = children.measure(key, scratch, url, ROUNDS)
         except children.PeerFailed as error:
             return System(name=NAMES[key], rows=[], versions={}, failure=str(error))
-        return judged(NAMES[key], data, outcome, size(url) if outcome.seconds else None)
+        return judge(NAMES[key], data, outcome, size(url) if outcome.seconds else None)
 
 
 def _machine() -> dict[str, str]:

@@ -26,18 +26,18 @@ class Statement:
 
 
 @contextmanager
-def recorded() -> Iterator[list[Statement]]:
+def record_statements() -> Iterator[list[Statement]]:
     """Collect the statements that this process executes meanwhile, in order."""
     execute = psycopg.Cursor.execute
     statements: list[Statement] = []
 
-    def recording(cursor: psycopg.Cursor[Any], query: Any, values: Any = None, **options: Any) -> psycopg.Cursor[Any]:
+    def record(cursor: psycopg.Cursor[Any], query: Any, values: Any = None, **options: Any) -> psycopg.Cursor[Any]:
         # A pool tests a connection that it lends with an empty statement. `replay` commits by itself.
         if query and query != statement("commit"):
             statements.append(Statement(query=query, values=values, binary=cursor.format == Format.BINARY))
         return execute(cursor, query, values, **options)
 
-    with patch.object(psycopg.Cursor, "execute", recording):
+    with patch.object(psycopg.Cursor, "execute", record):
         yield statements
 
 

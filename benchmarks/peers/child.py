@@ -59,15 +59,15 @@ class Task:
     embed: Callable[[str], NDArray[np.float32]] = field(default_factory=_embedder)
 
     @classmethod
-    def given(cls) -> "Task":
+    def from_arguments(cls) -> "Task":
         """Read the task from the command line."""
         parser = argparse.ArgumentParser()
         parser.add_argument("--folder", type=Path, required=True)
         parser.add_argument("--url", required=True)
         parser.add_argument("--rounds", type=int, required=True)
         parser.add_argument("--out", type=Path, required=True)
-        given = parser.parse_args()
-        return cls(corpus=Corpus.read(given.folder), url=given.url, rounds=given.rounds, out=given.out)
+        arguments = parser.parse_args()
+        return cls(corpus=Corpus.read(arguments.folder), url=arguments.url, rounds=arguments.rounds, out=arguments.out)
 
     def sqlalchemy_url(self, driver: str) -> str:
         """Return the database's address as SQLAlchemy has it."""

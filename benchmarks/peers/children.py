@@ -35,8 +35,8 @@ def require_environment() -> None:
 def measure(script: str, folder: Path, url: str, rounds: int) -> Outcome:
     """Let a peer store and answer what is in the folder. Raises PeerFailed."""
     out = folder / f"{script}.json"
-    given = {"--folder": folder, "--url": url, "--rounds": rounds, "--out": out}
-    options = [str(part) for pair in given.items() for part in pair]
+    arguments = {"--folder": folder, "--url": url, "--rounds": rounds, "--out": out}
+    options = [str(part) for pair in arguments.items() for part in pair]
     try:
         done = subprocess.run(
             [_PYTHON, "-m", f"benchmarks.peers.{script}", *options],

@@ -36,7 +36,7 @@ def _vectors(corpus: Corpus) -> Search:
 
 def main() -> None:
     """Measure."""
-    task = Task.given()
+    task = Task.from_arguments()
     words = _words(task.corpus)
     lexical = measure(
         task.corpus,

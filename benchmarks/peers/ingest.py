@@ -69,9 +69,9 @@ class Ours:
         self._create_runner = create_runner
         self._settings = settings(**changes)
         self.engine = Engine(self._settings, embedder=model)
-        self.documents = self._chunked(tenant("chunks"))
+        self.documents = self._process_documents(tenant("chunks"))
 
-    def _chunked(self, owner: TenantRef) -> list[ChunkedDocument]:
+    def _process_documents(self, owner: TenantRef) -> list[ChunkedDocument]:
         documents = []
         for file in sorted(self._folder.iterdir()):
             document = SourceDocument(source=str(file), data=file.read_bytes())
@@ -107,19 +107,19 @@ class Ours:
 
     def files(self, number: int) -> float:
         """Ingest the files by the pipeline."""
-        scope = self.engine.tenant(f"files-{number}")
+        files_tenant = self.engine.tenant(f"files-{number}")
         began = time.perf_counter()
-        report = scope.ingest([self._folder])
+        report = files_tenant.ingest([self._folder])
         seconds = time.perf_counter() - began
         assert report.new == len(self.documents), report
         return seconds
 
     def worker(self, number: int) -> float:
         """Ingest the files by a worker, from the first job that is taken to the last that is finished."""
-        scope = self.engine.tenant(f"worker-{number}")
-        scope.jobs.enqueue(self._folder)
+        worker_tenant = self.engine.tenant(f"worker-{number}")
+        worker_tenant.jobs.enqueue(self._folder)
         work_until_idle(self._settings, self._create_runner)
-        return seconds_of_documents(scope, self.engine)
+        return seconds_of_documents(worker_tenant, self.engine)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ class Model(Embeddings):
 
 def main() -> None:
     """Measure."""
-    task = Task.given()
+    task = Task.from_arguments()
     model = Model()
     dimensions = len(model.embed_query("warm"))
     engine = PGEngine.from_connection_string(task.sqlalchemy_url("psycopg"))

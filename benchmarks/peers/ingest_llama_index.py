@@ -36,7 +36,7 @@ class _Model(BaseEmbedding):
 
 def main() -> None:
     """Measure."""
-    task = Task.given()
+    task = Task.from_arguments()
     model = _Model()
     dimensions = len(model.get_query_embedding("warm"))
     nodes = [TextNode(id_=key, text=text) for key, text in zip(task.corpus.ids, task.corpus.texts, strict=True)]

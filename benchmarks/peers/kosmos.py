@@ -14,7 +14,7 @@ from benchmarks.peers.exchange import Outcome, Row
 from benchmarks.peers.remembering import Remembering
 from benchmarks.peers.server import Server
 from benchmarks.peers.sets import TENANT, PreparedSet
-from benchmarks.peers.timing import K, measure, timed_in_turn
+from benchmarks.peers.timing import K, measure, time_in_turn
 from benchmarks.quick import embedder as model_of
 from kosmos_rag import Engine, SearchResult, Settings, Tenant
 from kosmos_rag.core.protocols import Embedder
@@ -149,14 +149,18 @@ class Ours:
             calls: dict[str, list[Callable[[], object]]] = {
                 "whole": [partial(whole.search, question, K) for question in questions],
                 "search": [partial(search.search, question, K) for question in questions],
-                "bare": [partial(bare.replay, connection, told) for told in statements],
+                "bare": [partial(bare.replay, connection, group) for group in statements],
                 "embedding": [partial(model.embed_query, question) for question in questions],
             }
-            times = timed_in_turn(calls, _ROUNDS_IN_TURN)
-        found = {key: _ids(account) for key, account in zip(self._data.corpus.questions, accounts, strict=True)}
+            times = time_in_turn(calls, _ROUNDS_IN_TURN)
+        rankings = {key: _ids(account) for key, account in zip(self._data.corpus.questions, accounts, strict=True)}
         return [
             Row(
-                way=default(backend), plan=_plan(accounts[0]), found=found, whole=times["whole"], search=times["search"]
+                way=default(backend),
+                plan=_plan(accounts[0]),
+                found=rankings,
+                whole=times["whole"],
+                search=times["search"],
             ),
             Row(way=floor(backend), plan=f"{len(statements[0])} statements", search=times["bare"]),
             Row(way=embedding(backend), plan="", whole=times["embedding"]),
@@ -175,9 +179,9 @@ class Ours:
             )
 
 
-def _statements(scope: Tenant, question: str) -> list[bare.Statement]:
-    with bare.recorded() as statements:
-        scope.search(question, K)
+def _statements(tenant: Tenant, question: str) -> list[bare.Statement]:
+    with bare.record_statements() as statements:
+        tenant.search(question, K)
     return statements
 
 

@@ -28,7 +28,7 @@ class _Given(Embeddings):
         raise NotImplementedError("vectors are given")
 
 
-def _stored(task: Task) -> tuple[PGVectorStore, float]:
+def _store_corpus(task: Task) -> tuple[PGVectorStore, float]:
     """Store and index the corpus as the documentation says; returns the seconds too."""
     corpus, vectors = task.corpus, task.corpus.vectors.tolist()
     engine = PGEngine.from_connection_string(task.sqlalchemy_url("psycopg"))
@@ -45,16 +45,16 @@ def _search(store: PGVectorStore, settings: Callable[[], dict[str, Any]]) -> Sea
     def search(question: str, vector: NDArray[np.float32]) -> list[str]:
         # A configuration of its own for each question: the store keeps the first question's words in it.
         config = HybridSearchConfig(tsv_column=COLUMN, fts_query=question, **settings())
-        found = store.similarity_search_with_score_by_vector(vector.tolist(), k=K, hybrid_search_config=config)
-        return [str(document.id) for document, _ in found]
+        hits = store.similarity_search_with_score_by_vector(vector.tolist(), k=K, hybrid_search_config=config)
+        return [str(document.id) for document, _ in hits]
 
     return search
 
 
 def main() -> None:
     """Measure."""
-    task = Task.given()
-    store, seconds = _stored(task)
+    task = Task.from_arguments()
+    store, seconds = _store_corpus(task)
     task.vacuum()
     wide = {"fusion_function": reciprocal_rank_fusion, "primary_top_k": DEPTH, "secondary_top_k": DEPTH}
     rows = [

@@ -20,13 +20,13 @@ from benchmarks.peers.ingest_langchain import Model
 K = 20
 
 
-class Asked(BaseModel):
+class SearchRequest(BaseModel):
     """A question."""
 
     question: str
 
 
-class Found(BaseModel):
+class SearchResponse(BaseModel):
     """Texts, best first."""
 
     texts: list[str]
@@ -51,8 +51,8 @@ def create_app(store: PGVectorStore) -> FastAPI:
         return "ok"
 
     @app.post("/v1/search")
-    def search(asked: Asked) -> Found:
-        return Found(texts=[document.page_content for document in retriever.invoke(asked.question)])
+    def search(query: SearchRequest) -> SearchResponse:
+        return SearchResponse(texts=[document.page_content for document in retriever.invoke(query.question)])
 
     return app
 
@@ -63,9 +63,9 @@ def main() -> None:
     parser.add_argument("--url", required=True)
     parser.add_argument("--texts", type=Path, required=True)
     parser.add_argument("--port", type=int, required=True)
-    given = parser.parse_args()
-    texts: list[str] = json.loads(given.texts.read_text(encoding="utf-8"))
-    uvicorn.run(create_app(_store(given.url, texts)), port=given.port, log_level="warning")
+    arguments = parser.parse_args()
+    texts: list[str] = json.loads(arguments.texts.read_text(encoding="utf-8"))
+    uvicorn.run(create_app(_store(arguments.url, texts)), port=arguments.port, log_level="warning")
 
 
 if __name__ == "__main__":

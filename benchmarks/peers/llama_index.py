@@ -31,11 +31,11 @@ def empty_store(task: Task, dimensions: int) -> PGVectorStore:
     )
 
 
-def _stored(task: Task) -> tuple[PGVectorStore, float]:
+def _store_corpus(task: Task) -> tuple[PGVectorStore, float]:
     """Store the corpus; returns the seconds too."""
     corpus, dimensions = task.corpus, task.corpus.vectors.shape[1]
-    given = zip(corpus.ids, corpus.texts, corpus.vectors.tolist(), strict=True)
-    nodes = [TextNode(id_=key, text=text, embedding=vector) for key, text, vector in given]
+    rows = zip(corpus.ids, corpus.texts, corpus.vectors.tolist(), strict=True)
+    nodes = [TextNode(id_=key, text=text, embedding=vector) for key, text, vector in rows]
     began = time.perf_counter()
     store = empty_store(task, dimensions)
     store.add(nodes)
@@ -58,7 +58,7 @@ def _hybrid(store: PGVectorStore) -> Search:
     return search
 
 
-def _fused(store: PGVectorStore, dimensions: int) -> Search:
+def _create_fusion_search(store: PGVectorStore, dimensions: int) -> Search:
     """Return the retriever that the store's documentation recommends over its hybrid mode, by relative score."""
     index = VectorStoreIndex.from_vector_store(store, embed_model=MockEmbedding(embed_dim=dimensions))
     retrievers = [
@@ -78,12 +78,16 @@ def _fused(store: PGVectorStore, dimensions: int) -> Search:
 
 def main() -> None:
     """Measure."""
-    task = Task.given()
-    store, seconds = _stored(task)
+    task = Task.from_arguments()
+    store, seconds = _store_corpus(task)
     task.vacuum()
     rows = [
         task.row(f"hybrid mode, {DEPTH} + {DEPTH}", PLAN, _hybrid(store)),
-        task.row(f"QueryFusionRetriever of {DEPTH} + {DEPTH}", PLAN, _fused(store, task.corpus.vectors.shape[1])),
+        task.row(
+            f"QueryFusionRetriever of {DEPTH} + {DEPTH}",
+            PLAN,
+            _create_fusion_search(store, task.corpus.vectors.shape[1]),
+        ),
     ]
     packages = ["llama-index-vector-stores-postgres", "llama-index-core"]
     task.done(rows, packages=packages, seconds=seconds)

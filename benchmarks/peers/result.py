@@ -51,7 +51,7 @@ class Summary:
     fastest_peer: str | None
 
 
-def judged(name: str, data: PreparedSet, outcome: Outcome, size: int | None) -> System:
+def judge(name: str, data: PreparedSet, outcome: Outcome, size: int | None) -> System:
     """Judge what a system found, and sum up its times."""
     chunks = len(data.corpus.ids)
     rows = [
@@ -82,11 +82,11 @@ def summaries(ours: System | None, peers: Sequence[System]) -> list[Summary]:
     full = [(peer.name, row) for peer in peers for row in peer.rows if row.chunks == K]
     others = [(_p50(row.whole), f"{name}, {row.way}") for name, row in full]
     fastest, name = min(others, default=(None, None))
-    found = []
+    rows = []
     for backend in BACKENDS:
         whole = _p50(by_way[default(backend)].whole)
         least = _p50(by_way[embedding(backend)].whole) + _p50(by_way[floor(backend)].search)
-        found.append(
+        rows.append(
             Summary(
                 backend=backend,
                 overhead=round(whole / least, 2),
@@ -94,7 +94,7 @@ def summaries(ours: System | None, peers: Sequence[System]) -> list[Summary]:
                 fastest_peer=name,
             )
         )
-    return found
+    return rows
 
 
 def _p50(times: Times | None) -> float:

@@ -38,9 +38,9 @@ class PreparedSet:
     document_of: Mapping[str, str]
     """The document of each chunk."""
 
-    def quality(self, found: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    def quality(self, rankings: Mapping[str, Sequence[str]]) -> dict[str, float]:
         """Judge the chunks found for each question; a document's rank is that of its best chunk."""
-        ranked = {key: dict.fromkeys(self.document_of[chunk] for chunk in chunks) for key, chunks in found.items()}
+        ranked = {key: dict.fromkeys(self.document_of[chunk] for chunk in chunks) for key, chunks in rankings.items()}
         run = [
             ir_measures.ScoredDoc(key, document, -rank)
             for key, documents in ranked.items()
@@ -54,7 +54,7 @@ class PreparedSet:
 
 def prepare(evaluation: EvaluationSet, settings: Settings, embedder: Embedder) -> PreparedSet:
     """Chunk and embed a set as ingestion would. Raises IngestionError, ModelUnavailable."""
-    documents = _chunked(evaluation, settings, embedder)
+    documents = _process_documents(evaluation, settings, embedder)
     texts = [text for document in documents for text in document.embedded]
     chunks = {
         # As publishing names them: questions are answered with these ids.
@@ -72,7 +72,7 @@ def prepare(evaluation: EvaluationSet, settings: Settings, embedder: Embedder) -
     return PreparedSet(evaluation=evaluation, documents=documents, corpus=corpus, document_of=chunks)
 
 
-def _chunked(evaluation: EvaluationSet, settings: Settings, embedder: Embedder) -> list[ChunkedDocument]:
+def _process_documents(evaluation: EvaluationSet, settings: Settings, embedder: Embedder) -> list[ChunkedDocument]:
     budget = embedder.max_tokens - HEADER_TOKENS
     chunker = build_chunker(settings.rag.chunking, embedder=embedder, max_tokens=budget)
     key, language = pipeline_key(settings, embedder.name), settings.ingestion.language

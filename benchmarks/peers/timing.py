@@ -26,17 +26,17 @@ _WARM = 20
 
 def measure(corpus: Corpus, *, way: str, plan: str, whole: Whole, search: Search, rounds: int) -> Row:
     """Ask all questions `rounds` times, with and without embedding them."""
-    asked = [(question,) for question in corpus.questions.values()]
+    calls = [(question,) for question in corpus.questions.values()]
     return Row(
         way=way,
         plan=plan,
         found={key: whole(question) for key, question in corpus.questions.items()},
-        whole=timed(whole, asked, rounds),
-        search=timed(search, list(zip(corpus.questions.values(), corpus.question_vectors, strict=True)), rounds),
+        whole=time_calls(whole, calls, rounds),
+        search=time_calls(search, list(zip(corpus.questions.values(), corpus.question_vectors, strict=True)), rounds),
     )
 
 
-def timed_in_turn(answers: Mapping[str, Sequence[Callable[[], object]]], rounds: int) -> dict[str, list[float]]:
+def time_in_turn(answers: Mapping[str, Sequence[Callable[[], object]]], rounds: int) -> dict[str, list[float]]:
     """Return the milliseconds of each call: question by question in turn, after a warm-up.
 
     What is compared meets the machine in the same moments, whose speed may vary by half from minute to minute.
@@ -54,12 +54,12 @@ def timed_in_turn(answers: Mapping[str, Sequence[Callable[[], object]]], rounds:
     return times
 
 
-def timed(answer: Callable[..., object], asked: Sequence[tuple[Any, ...]], rounds: int) -> list[float]:
+def time_calls(answer: Callable[..., object], calls: Sequence[tuple[Any, ...]], rounds: int) -> list[float]:
     """Return the milliseconds of each call: `rounds` for each of the arguments, after a warm-up."""
-    for arguments in asked[:_WARM]:
+    for arguments in calls[:_WARM]:
         answer(*arguments)
     times = []
-    for arguments in [*asked] * rounds:
+    for arguments in [*calls] * rounds:
         began = time.perf_counter()
         answer(*arguments)
         times.append((time.perf_counter() - began) * 1000)

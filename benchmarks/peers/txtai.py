@@ -16,7 +16,7 @@ PLAN = "HNSW where the planner takes it; all rows ranked by words, without the G
 
 def main() -> None:
     """Measure."""
-    task = Task.given()
+    task = Task.from_arguments()
     url = task.sqlalchemy_url("psycopg2")
     known = dict(zip(task.corpus.texts, task.corpus.vectors, strict=True))
 

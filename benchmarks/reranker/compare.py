@@ -35,7 +35,7 @@ class Comparison:
         return {name: round(value, 4) for name, value in asdict(self).items()}
 
 
-def per_query(run: Run, qrels: Qrels) -> dict[str, NDArray[np.float64]]:
+def measure_queries(run: Run, qrels: Qrels) -> dict[str, NDArray[np.float64]]:
     """Return each measure's value for each query of the run, in the run's order."""
     judged = [ir_measures.Qrel(query, document, grade) for query in run for document, grade in qrels[query].items()]
     scored = [
@@ -51,8 +51,8 @@ def per_query(run: Run, qrels: Qrels) -> dict[str, NDArray[np.float64]]:
 
 def compare(run: Run, base: Run, qrels: Qrels) -> Comparison:
     """Return the run's means, and its gain over `base`, which answers the same queries."""
-    ours = per_query(run, qrels)
-    theirs = per_query({query: base[query] for query in run}, qrels)
+    ours = measure_queries(run, qrels)
+    theirs = measure_queries({query: base[query] for query in run}, qrels)
     ndcg, recall, mrr = (ours[str(measure)] for measure in MEASURES)
     differences = ndcg - theirs[str(MEASURES[0])]
     return Comparison(

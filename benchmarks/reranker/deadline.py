@@ -46,14 +46,14 @@ def main() -> None:
     )
     times = []
     with Engine(settings, embedder=HashingEmbedder(), reranker=Hanging()) as engine:
-        scope = engine.tenant("bench")
-        scope.ingest(EXAMPLES / "knowledge_base")
+        tenant = engine.tenant("bench")
+        tenant.ingest(EXAMPLES / "knowledge_base")
         for number in range(arguments.questions):
             started = time.perf_counter()
-            found = scope.search(_QUESTIONS[number % len(_QUESTIONS)])
+            result = tenant.search(_QUESTIONS[number % len(_QUESTIONS)])
             times.append((time.perf_counter() - started) * 1000)
-            if found.degraded_stages != ("rerank",) or not found.hits:
-                raise SystemExit(f"the response does not say that it was cut: {found}")
+            if result.degraded_stages != ("rerank",) or not result.hits:
+                raise SystemExit(f"the response does not say that it was cut: {result}")
     p50, p99, slowest = np.percentile(times, [50, 99, 100])
     verdict = "met" if p99 <= arguments.deadline + ALLOWED_MS else "missed"
     print(f"deadline {arguments.deadline} ms, {arguments.questions} questions, each said to be cut:")

@@ -27,7 +27,9 @@ class Ranking:
     target: NDArray[np.float64]
 
 
-def made(title: str, hits: Sequence[Passage], own: str, length: int, draw: np.random.Generator) -> Ranking | None:
+def rank_for_title(
+    title: str, hits: Sequence[Passage], own: str, length: int, draw: np.random.Generator
+) -> Ranking | None:
     """Return a ranking for the title of the document `own`; None where too few passages of others were found.
 
     Two passages come from the best six and the rest from those after them: else nearly all would be irrelevant.
@@ -41,7 +43,7 @@ def made(title: str, hits: Sequence[Passage], own: str, length: int, draw: np.ra
     return Ranking(question=title, passages=[hit.text for hit in chosen], target=_first_stage(chosen))
 
 
-def judged(
+def rank_judged(
     question: str, hits: Sequence[Passage], grades: Mapping[str, int], length: int, draw: np.random.Generator
 ) -> Ranking | None:
     """Return a ranking of relevant hits and of others, the better placed ones sooner; None where all are of one kind.

@@ -25,7 +25,7 @@ _QUESTIONS = ("how is churn calculated", "net revenue of a region", "what counts
 
 
 @contextmanager
-def waiting_server() -> Iterator[ThreadingHTTPServer]:
+def serve_scores() -> Iterator[ThreadingHTTPServer]:
     """Serve scores after `latency_s` seconds, an attribute of the server."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -62,22 +62,22 @@ def measure(arguments: argparse.Namespace, deadline_ms: int, server: ThreadingHT
         }
     )
     with Engine(settings, embedder=HashingEmbedder()) as engine:
-        scope = engine.tenant("bench")
-        scope.ingest(EXAMPLES / "knowledge_base")
+        tenant = engine.tenant("bench")
+        tenant.ingest(EXAMPLES / "knowledge_base")
 
         def ask(number: int) -> tuple[bool, float]:
             started = time.perf_counter()
-            found = scope.search(_QUESTIONS[number % len(_QUESTIONS)])
-            return "rerank" not in found.degraded_stages, (time.perf_counter() - started) * 1000
+            result = tenant.search(_QUESTIONS[number % len(_QUESTIONS)])
+            return "rerank" not in result.degraded_stages, (time.perf_counter() - started) * 1000
 
         for latency_ms in arguments.latencies:
             for clients in arguments.clients:
                 server.latency_s = latency_ms / 1000  # type: ignore[attr-defined]
                 with ThreadPoolExecutor(clients) as pool:
-                    asked = list(pool.map(ask, range(arguments.questions)))
+                    calls = list(pool.map(ask, range(arguments.questions)))
                 time.sleep(server.latency_s)  # type: ignore[attr-defined]  # late calls end
-                share = np.mean([done for done, _ in asked])
-                p50 = np.percentile([ms for _, ms in asked], 50)
+                share = np.mean([done for done, _ in calls])
+                p50 = np.percentile([ms for _, ms in calls], 50)
                 print(f"{deadline_ms:>8} {latency_ms:>8} {clients:>8} {share:>8.0%} {p50:>8.0f}")
 
 
@@ -91,7 +91,7 @@ def main() -> None:
     arguments = parse(parser, questions=2, latencies=[50], deadlines=[500], clients=[1])
     arguments.folder = temporary_folder()
     print("deadline  latency  clients   scored   p50 ms")
-    with waiting_server() as server:
+    with serve_scores() as server:
         for deadline_ms in arguments.deadlines:
             measure(arguments, deadline_ms, server)
 

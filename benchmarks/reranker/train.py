@@ -22,7 +22,7 @@ from benchmarks.command import DATASETS, command, parse, temporary_folder, write
 from benchmarks.command import MODEL as MINILM
 from benchmarks.quick import embedder, write_evaluation_set
 from benchmarks.reranker.compare import Run, compare
-from benchmarks.reranker.examples import Ranking, judged, made
+from benchmarks.reranker.examples import Ranking, rank_for_title, rank_judged
 from benchmarks.reranker.model import build, learn, save
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.core.protocols import Embedder
@@ -49,36 +49,36 @@ Hits = Mapping[str, Sequence[Passage]]
 
 
 def _ingest(engine: Engine, data: EvaluationSet) -> Tenant:
-    scope = engine.tenant(data.name)
-    report = scope.ingest(
+    tenant = engine.tenant(data.name)
+    report = tenant.ingest(
         SourceDocument(source=key, title=title or None, data=text.encode())
         for key, (title, text) in data.documents.items()
     )
     if report.failed:
         raise SystemExit(f"{len(report.failed)} documents failed, the first: {report.failed[0]}")
-    return scope
+    return tenant
 
 
-def _hits(scope: Tenant, questions: Mapping[str, str], k: int, label: str) -> dict[str, tuple[Passage, ...]]:
-    return {key: scope.search(question, k).hits for key, question in track(questions.items(), description=label)}
+def _hits(tenant: Tenant, questions: Mapping[str, str], k: int, label: str) -> dict[str, tuple[Passage, ...]]:
+    return {key: tenant.search(question, k).hits for key, question in track(questions.items(), description=label)}
 
 
 def _run(hits: Hits) -> Run:
     """Return documents by their best chunk."""
-    return {query: list(dict.fromkeys(hit.source for hit in found)) for query, found in hits.items()}
+    return {query: list(dict.fromkeys(hit.source for hit in passages)) for query, passages in hits.items()}
 
 
 def _blend(hits: Hits, weight: float) -> Run:
     blended: dict[str, list[Passage]] = {}
-    for query, found in hits.items():
-        relevance = np.array([hit.rerank_score for hit in found])
-        fused = np.array([hit.fused_score for hit in found])
-        scores = weight * _scaled(relevance) + (1 - weight) * _scaled(fused)
-        blended[query] = [found[at] for at in np.argsort(-scores, kind="stable")]
+    for query, passages in hits.items():
+        relevance = np.array([hit.rerank_score for hit in passages])
+        fused = np.array([hit.fused_score for hit in passages])
+        scores = weight * _scale(relevance) + (1 - weight) * _scale(fused)
+        blended[query] = [passages[at] for at in np.argsort(-scores, kind="stable")]
     return _run(blended)
 
 
-def _scaled(scores: np.ndarray) -> np.ndarray:
+def _scale(scores: np.ndarray) -> np.ndarray:
     scaled: np.ndarray = (scores - scores.min()) / max(float(np.ptp(scores)), 1e-9)
     return scaled
 
@@ -89,29 +89,29 @@ def halves(queries: Sequence[str]) -> tuple[list[str], list[str]]:
     return [queries[at] for at in order[::2]], [queries[at] for at in order[1::2]]
 
 
-def _titles(data: EvaluationSet, scope: Tenant, count: int) -> list[Ranking]:
+def _titles(data: EvaluationSet, tenant: Tenant, count: int) -> list[Ranking]:
     draw = np.random.default_rng(SEED)
     chosen = draw.permutation([key for key, (title, _) in data.documents.items() if title])[:count]
     questions = {str(key): data.documents[str(key)][0] for key in chosen}
-    found = _hits(scope, questions, FIRST_STAGE_CHUNKS, "titles asked")
-    rankings = [made(questions[key], hits, key, TITLE_LENGTH, draw) for key, hits in found.items()]
+    hits_by_title = _hits(tenant, questions, FIRST_STAGE_CHUNKS, "titles asked")
+    rankings = [rank_for_title(questions[key], hits, key, TITLE_LENGTH, draw) for key, hits in hits_by_title.items()]
     return [ranking for ranking in rankings if ranking]
 
 
-def _judged(data: EvaluationSet, hits: Hits, queries: Sequence[str]) -> list[Ranking]:
+def _rank_judged(data: EvaluationSet, hits: Hits, queries: Sequence[str]) -> list[Ranking]:
     draw = np.random.default_rng(SEED)
     rankings = [
-        judged(data.queries[query], hits[query], data.qrels[query], JUDGED_LENGTH, draw)
+        rank_judged(data.queries[query], hits[query], data.qrels[query], JUDGED_LENGTH, draw)
         for _ in range(EPOCHS)
         for query in draw.permutation(queries).tolist()
     ]
     return [ranking for ranking in rankings if ranking]
 
 
-def train(data: EvaluationSet, scope: Tenant, hits: Hits, folder: Path, *, titles: int) -> dict[str, float]:
+def train(data: EvaluationSet, tenant: Tenant, hits: Hits, folder: Path, *, titles: int) -> dict[str, float]:
     """Write a model for each half of the queries, trained on that half; return what it took."""
     torch.manual_seed(SEED)
-    made_of_titles = _titles(data, scope, titles)
+    made_of_titles = _titles(data, tenant, titles)
     started = time.perf_counter()
     model = build()
     learn(model, made_of_titles, rate=RATE, max_tokens=TITLE_TOKENS, label="training on titles")
@@ -120,7 +120,7 @@ def train(data: EvaluationSet, scope: Tenant, hits: Hits, folder: Path, *, title
     save(model, folder / "titles", max_tokens=READ_TOKENS)
     for number, half in enumerate(halves(list(data.queries))):
         model.load_state_dict(common)
-        rankings = _judged(data, hits, half)
+        rankings = _rank_judged(data, hits, half)
         learn(model, rankings, rate=RATE, max_tokens=JUDGED_TOKENS, label=f"training on half {number}")
         save(model, folder / f"half-{number}", max_tokens=READ_TOKENS)
         pairs += sum(len(ranking.passages) for ranking in rankings)
@@ -159,10 +159,12 @@ class Reranked:
         questions = {query: data.queries[query] for query in queries}
         changed = self._settings.model_copy(update={"rag": rag})
         with Engine(changed, embedder=self._model, reranker=reranker) as engine:
-            found = _hits(engine.tenant(data.name), questions, RERANKED, f"reranked by {model.name}, {precision}")
-        if any(hit.rerank_score is None for hits in found.values() for hit in hits):
+            hits_by_query = _hits(
+                engine.tenant(data.name), questions, RERANKED, f"reranked by {model.name}, {precision}"
+            )
+        if any(hit.rerank_score is None for hits in hits_by_query.values() for hit in hits):
             raise SystemExit("the rerank stage was skipped for a question: there is nothing to compare")
-        return found
+        return hits_by_query
 
 
 def _rows(hits: Hits, base: Run, data: EvaluationSet) -> dict[str, dict[str, float]]:
@@ -175,9 +177,9 @@ def _rows(hits: Hits, base: Run, data: EvaluationSet) -> dict[str, dict[str, flo
 def _agreement(hits: Hits, other: Hits) -> float:
     """Return the mean rank correlation of two models' scores of the same chunks (Spearman)."""
     correlations = []
-    for query, found in hits.items():
+    for query, passages in hits.items():
         place = {hit.chunk_id: rank for rank, hit in enumerate(other[query])}
-        ranks = np.array([place[hit.chunk_id] for hit in found])
+        ranks = np.array([place[hit.chunk_id] for hit in passages])
         correlations.append(np.corrcoef(np.arange(len(ranks)), ranks)[0, 1])
     return round(float(np.mean(correlations)), 4)
 
@@ -217,10 +219,10 @@ def run(settings: Settings, folder: Path, sets: Path, *, quick: bool = False) ->
     reranked = Reranked(settings, model)
     cranfield, cacm = load(sets / "cranfield"), load(sets / "cacm")
     with Engine(settings, embedder=model) as engine:
-        scope = _ingest(engine, cranfield)
-        hits = _hits(scope, cranfield.queries, TRAINING_CHUNKS, "first stage")
-        took = train(cranfield, scope, hits, folder, titles=2 if quick else TITLES)
-        base = _run({query: found[:FIRST_STAGE_CHUNKS] for query, found in hits.items()})
+        tenant = _ingest(engine, cranfield)
+        hits = _hits(tenant, cranfield.queries, TRAINING_CHUNKS, "first stage")
+        took = train(cranfield, tenant, hits, folder, titles=2 if quick else TITLES)
+        base = _run({query: passages[:FIRST_STAGE_CHUNKS] for query, passages in hits.items()})
         results = [measure(cranfield, base, reranked, folder)]
         _print(results[0])
         other = _ingest(engine, cacm)

@@ -37,12 +37,12 @@ from benchmarks.scale.measure import (
     Row,
     embedder,
     measure_tenant,
-    opened,
+    open_engines,
     settings,
     throughput,
 )
 from benchmarks.scale.plot import plot
-from benchmarks.scale.report import as_json, show
+from benchmarks.scale.report import show, to_dict
 from kosmos_rag.models.embedding.space import PROBE
 from kosmos_rag.storage.database import Database, resolve_addresses
 
@@ -87,7 +87,7 @@ def _save(file: Path | None, rows: Sequence[Row], result: dict[str, Any]) -> Non
     if file is None:
         return
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({**result, "rows": [as_json(row) for row in rows]}, indent=2, default=str))
+    file.write_text(json.dumps({**result, "rows": [to_dict(row) for row in rows]}, indent=2, default=str))
 
 
 def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[str, Any]]:
@@ -98,11 +98,16 @@ def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[
     known = {text: whole.embed_query(text) for text in (PROBE, NEW_WORD)}
     prepared = Prepared({**data.questions, **known}, data.dimensions)
     questions = list(data.questions)
-    warm, asked = questions[: effort.warm], questions[effort.warm : effort.warm + effort.questions]
+    warm, test_questions = questions[: effort.warm], questions[effort.warm : effort.warm + effort.questions]
     configured = settings(scratch, data.dimensions, {}).database
-    with closing(Database(configured)) as database, opened(scratch, prepared, whole) as engines:
+    with closing(Database(configured)) as database, open_engines(scratch, prepared, whole) as engines:
         admin, tenants = resolve_addresses(configured).admin or "", shares(arguments.chunks)
-        result = {"chunks": arguments.chunks, "data": data.name, "questions": len(asked), "machine": _machine(admin)}
+        result = {
+            "chunks": arguments.chunks,
+            "data": data.name,
+            "questions": len(test_questions),
+            "machine": _machine(admin),
+        }
         result["load"] = publish_all(database, data, tenants, prepared, say)
         vacuum(admin)
         result["indexes"] = build_indexes(engines[BOTH], tenants, say)
@@ -111,26 +116,26 @@ def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[
         measured = []
         for share in tenants:
             say(f"asking tenant {share.tenant}, {share.chunks:,} chunks")
-            measured.append(measure_tenant(engines, share, warm, asked))
+            measured.append(measure_tenant(engines, share, warm, test_questions))
         result["throughput"] = []
         for clients in CLIENTS:
             say(f"{clients} clients at once")
             largest = engines[BOTH].tenant(LARGEST)
-            result["throughput"].append(throughput(largest, asked, clients, effort.seconds))
+            result["throughput"].append(throughput(largest, test_questions, clients, effort.seconds))
         _save(arguments.json, [row for tenant in measured for row in tenant.rows], result)
-        vectors = [data.questions[question] for question in asked]
-        rows, result["notes"] = _with_peers(admin, measured, asked, vectors, say)
+        vectors = [data.questions[question] for question in test_questions]
+        rows, result["notes"] = _measure_peers(admin, measured, test_questions, vectors, say)
         _save(arguments.json, rows, result)
         say("writing")
-        result["publishing"] = writes.publishing(database, data, prepared, effort.written)
-        result["found"] = writes.found_at_once(database, scratch, prepared)
+        result["publishing"] = writes.measure_publishing(database, data, prepared, effort.written)
+        result["found"] = writes.check_visibility(database, scratch, prepared)
         say("asking during maintenance")
-        result["maintenance"] = writes.maintenance(scratch, data, engines[BOTH], asked)
+        result["maintenance"] = writes.maintenance(scratch, data, engines[BOTH], test_questions)
     return rows, result
 
 
-def _with_peers(
-    admin: str, measured: Sequence[Measured], asked: Sequence[str], vectors: Sequence[NDArray[np.float32]], say: Say
+def _measure_peers(
+    admin: str, measured: Sequence[Measured], questions: Sequence[str], vectors: Sequence[NDArray[np.float32]], say: Say
 ) -> tuple[list[Row], list[str]]:
     """Measure the alternatives on copies, and add them to our rows; returns words on those that are missing too."""
     rows: list[Row] = []
@@ -139,13 +144,13 @@ def _with_peers(
         for tenant in measured:
             share = tenant.rows[0].share
             say(f"asking the alternatives for tenant {share.tenant}")
-            in_memory, references = peers.bm25_in_memory(connection, share, asked)
+            in_memory, references = peers.bm25_in_memory(connection, share, questions)
             off = peers.difference(tenant.scores, references)
             rows += [
                 replace(row, difference=off) if (row.retriever, row.way) == (LEXICAL, OURS) else row
                 for row in tenant.rows
             ]
-            rows += [in_memory, *peers.lexical(connection, share, asked)]
+            rows += [in_memory, *peers.lexical(connection, share, questions)]
             rows += peers.dense(connection, share, vectors, tenant.exact)
         missing = [] if peers.has_textsearch(connection) else [f"{peers.TEXTSEARCH} is not loaded on this server"]
         connection.execute("DROP SCHEMA bench CASCADE")

@@ -88,7 +88,7 @@ class NaturalData:
         chosen = self._near[of_topic, np.arange(6) * sixth + dice.integers(sixth, size=(size, 6))]
         used = np.arange(6) < dice.integers(3, 7, size=size)[:, None]
         texts = [" ".join(row[mask]) for row, mask in zip(self._sentences[chosen], used, strict=True)]
-        return texts, normalised(np.einsum("ijk,ij->ik", self._vectors[chosen], used.astype(np.float32)))
+        return texts, normalise(np.einsum("ijk,ij->ik", self._vectors[chosen], used.astype(np.float32)))
 
 
 class ZipfData:
@@ -101,10 +101,10 @@ class ZipfData:
 
     def __init__(self, *, words: int = 50_000, dimensions: int = 768, clusters: int = 1_000) -> None:
         dice = np.random.default_rng(_SEED)
-        self._words = np.array(_made_words(words, dice), dtype=object)
+        self._words = np.array(_make_words(words, dice), dtype=object)
         weights = 1 / (np.arange(words) + 2.7)
         self._cumulated = np.cumsum(weights / weights.sum())
-        self._centres = normalised(dice.standard_normal((clusters, dimensions), dtype=np.float32))
+        self._centres = normalise(dice.standard_normal((clusters, dimensions), dtype=np.float32))
         texts, vectors = self._block(QUESTIONS, (8, 12), dice)
         self.questions: Mapping[str, NDArray[np.float32]] = dict(zip(texts, vectors, strict=True))
 
@@ -133,7 +133,7 @@ class ZipfData:
         texts = [" ".join(text) for text in np.split(words, ends[:-1])]
         noise = dice.standard_normal((size, self.dimensions), dtype=np.float32) / np.sqrt(np.float32(self.dimensions))
         # 0.8 of noise: two members of a cluster have a cosine of about 0.6, as related passages have.
-        return texts, normalised(self._centres[dice.integers(len(self._centres), size=size)] + 0.8 * noise)
+        return texts, normalise(self._centres[dice.integers(len(self._centres), size=size)] + 0.8 * noise)
 
 
 class SmallZipfData(ZipfData):
@@ -154,10 +154,10 @@ def natural(folders: Sequence[Path], embedder: Embedder, cache: Path) -> Natural
 
     One sentence of twenty is held out of the chunks: the questions are cut from these.
     """
-    kept, held_out = split_sentences(sentences_of(folders))
+    texts, held_out = split_sentences(list_sentences(folders))
     questions = windows(held_out, QUESTIONS)
     vectors = embedder.embed(questions)
-    return NaturalData(kept, embedded(kept, embedder, cache), dict(zip(questions, vectors, strict=True)))
+    return NaturalData(texts, embed_cached(texts, embedder, cache), dict(zip(questions, vectors, strict=True)))
 
 
 def load_data(name: str, model: Embedder, say: Callable[[str], None]) -> Data:
@@ -173,16 +173,16 @@ def load_data(name: str, model: Embedder, say: Callable[[str], None]) -> Data:
     return natural(folders, model, platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "bench")
 
 
-def sentences_of(folders: Sequence[Path]) -> list[str]:
+def list_sentences(folders: Sequence[Path]) -> list[str]:
     """List the different sentences of 5 to 60 words of evaluation sets, in order."""
-    found: dict[str, None] = {}
+    unique: dict[str, None] = {}
     for folder in folders:
         for _, text in load(folder).documents.values():
             for sentence in re.split(r"(?<=[.!?])\s+|\n\n", text):
                 words = sentence.split()
                 if 5 <= len(words) <= 60:
-                    found[" ".join(words)] = None
-    return list(found)
+                    unique[" ".join(words)] = None
+    return list(unique)
 
 
 def split_sentences(sentences: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -197,24 +197,24 @@ def split_sentences(sentences: Sequence[str]) -> tuple[list[str], list[str]]:
 def windows(sentences: Sequence[str], count: int) -> list[str]:
     """Cut up to `count` different questions of 8 to 12 neighbouring words, one a sentence."""
     dice = np.random.default_rng(_SEED)
-    found: dict[str, None] = {}
+    questions: dict[str, None] = {}
     for index in dice.permutation(len(sentences)):
         # Words only: a quote or a leading minus would be an operator in a question.
         words = re.findall(r"\w+(?:[-']\w+)*", sentences[index])
-        if len(words) >= 8 and len(found) < count:
+        if len(words) >= 8 and len(questions) < count:
             length = int(dice.integers(8, min(12, len(words)) + 1))
             start = int(dice.integers(len(words) - length + 1))
-            found[" ".join(words[start : start + length])] = None
-    return list(found)
+            questions[" ".join(words[start : start + length])] = None
+    return list(questions)
 
 
-def embedded(texts: Sequence[str], embedder: Embedder, cache: Path) -> Vectors:
+def embed_cached(texts: Sequence[str], embedder: Embedder, cache: Path) -> Vectors:
     """Embed texts, or read their vectors where this model has embedded these texts before."""
     key = hashlib.sha256("\0".join([embedder.name, *texts]).encode()).hexdigest()[:16]
     file = cache / f"sentences-{key}.npz"
     if file.is_file():
-        with np.load(file) as kept:
-            vectors: Vectors = kept["vectors"]
+        with np.load(file) as archive:
+            vectors: Vectors = archive["vectors"]
             return vectors
     made = embedder.embed(texts)
     cache.mkdir(parents=True, exist_ok=True)
@@ -224,23 +224,23 @@ def embedded(texts: Sequence[str], embedder: Embedder, cache: Path) -> Vectors:
 
 def nearest(vectors: Vectors, count: int) -> NDArray[np.int32]:
     """Return the indices of the `count` nearest of each vector, itself among them, in no order."""
-    found = np.empty((len(vectors), count), dtype=np.int32)
+    neighbours = np.empty((len(vectors), count), dtype=np.int32)
     for start in range(0, len(vectors), 1000):
         closeness = vectors[start : start + 1000] @ vectors.T
-        found[start : start + 1000] = np.argpartition(closeness, -count, axis=1)[:, -count:]
-    return found
+        neighbours[start : start + 1000] = np.argpartition(closeness, -count, axis=1)[:, -count:]
+    return neighbours
 
 
-def normalised(vectors: Vectors) -> Vectors:
+def normalise(vectors: Vectors) -> Vectors:
     """Scale each row to length one."""
     scaled: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return scaled
 
 
-def _made_words(count: int, dice: np.random.Generator) -> list[str]:
+def _make_words(count: int, dice: np.random.Generator) -> list[str]:
     """Make different words of 4 to 10 letters."""
-    found: dict[str, None] = {}
-    while len(found) < count:
+    words: dict[str, None] = {}
+    while len(words) < count:
         letters = "".join(map(chr, dice.integers(ord("a"), ord("z") + 1, size=10)))
-        found[letters[: int(dice.integers(4, 11))]] = None
-    return list(found)
+        words[letters[: int(dice.integers(4, 11))]] = None
+    return list(words)

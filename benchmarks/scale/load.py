@@ -83,7 +83,7 @@ def publish_all(
 
     def write(own: Sequence[Share]) -> list[float]:
         total, done, times = sum(share.chunks for share in own), 0, []
-        for share, block in interleaved(data, own):
+        for share, block in interleave(data, own):
             times.append(publish_block(database, share.tenant, block, embedder, describe))
             done += len(block[0])
             if done * 10 // total > (done - len(block[0])) * 10 // total:
@@ -105,17 +105,17 @@ def publish_all(
     }
 
 
-def interleaved(data: Data, tenants: Sequence[Share]) -> Iterator[tuple[Share, Block]]:
+def interleave(data: Data, tenants: Sequence[Share]) -> Iterator[tuple[Share, Block]]:
     """Make the blocks of several tenants, each tenant's spread evenly over the whole."""
 
-    def placed(share: Share, seed: int) -> Iterator[tuple[float, int, Share, Block]]:
+    def place_blocks(share: Share, seed: int) -> Iterator[tuple[float, int, Share, Block]]:
         # At least eight blocks, so that the rows of small tenants lie apart too.
         documents = min(DOCUMENTS_A_BATCH, max(1, share.chunks // (8 * CHUNKS_A_DOCUMENT)))
         size = documents * CHUNKS_A_DOCUMENT
         for number, block in enumerate(data.blocks(share.chunks, size=size, seed=seed)):
             yield (number + 0.5) * size / share.chunks, seed, share, block
 
-    streams = [placed(share, sum(share.tenant.encode())) for share in tenants]
+    streams = [place_blocks(share, sum(share.tenant.encode())) for share in tenants]
     for _, _, share, block in heapq.merge(*streams, key=lambda entry: entry[:2]):
         yield share, block
 

@@ -143,7 +143,7 @@ def settings(data_dir: Path, dimensions: int, changes: Mapping[str, Any]) -> Set
 
 
 @contextmanager
-def opened(data_dir: Path, prepared: Prepared, whole: Embedder) -> Iterator[dict[str, Engine]]:
+def open_engines(data_dir: Path, prepared: Prepared, whole: Embedder) -> Iterator[dict[str, Engine]]:
     """Open an engine for each retriever alone, for the exact scan of the vectors, and for both retrievers.
 
     The engine for both retrievers embeds its questions with `whole`; the others have their vectors prepared.
@@ -169,27 +169,31 @@ class Measured:
     """Lexical scores of each question's hits, best first."""
 
 
-def measure_tenant(engines: Mapping[str, Engine], share: Share, warm: Sequence[str], asked: Sequence[str]) -> Measured:
+def measure_tenant(
+    engines: Mapping[str, Engine], share: Share, warm: Sequence[str], questions: Sequence[str]
+) -> Measured:
     """Ask a tenant `asked` in every way, after `warm`: questions of their own, so that none is asked twice."""
     rows, answers = [], {}
     for name, engine in engines.items():
-        scope = engine.tenant(share.tenant)
-        ask(scope, warm)
-        answers[name], times = ask(scope, asked)
+        tenant = engine.tenant(share.tenant)
+        ask(tenant, warm)
+        answers[name], times = ask(tenant, questions)
         rows.append(_row(name, share, answers[name], times))
     exact = [[hit.chunk_id for hit in answer.hits] for answer in answers[EXACT]]
-    found = [[hit.chunk_id for hit in answer.hits] for answer in answers[DENSE]]
-    rows = [replace(row, **recalls(found, exact)) if (row.retriever, row.way) == (DENSE, OURS) else row for row in rows]
+    rankings = [[hit.chunk_id for hit in answer.hits] for answer in answers[DENSE]]
+    rows = [
+        replace(row, **recalls(rankings, exact)) if (row.retriever, row.way) == (DENSE, OURS) else row for row in rows
+    ]
     scores = [[hit.lexical_score for hit in a.hits if hit.lexical_score is not None] for a in answers[LEXICAL]]
     return Measured(rows=rows, exact=exact, scores=scores)
 
 
-def ask(scope: Tenant, questions: Sequence[str]) -> tuple[list[SearchResult], list[float]]:
+def ask(tenant: Tenant, questions: Sequence[str]) -> tuple[list[SearchResult], list[float]]:
     """Ask questions one after the other; returns the answers and the milliseconds of each."""
     answers, times = [], []
     for question in questions:
         began = time.perf_counter()
-        answers.append(scope.search(question, DEPTH))
+        answers.append(tenant.search(question, DEPTH))
         times.append((time.perf_counter() - began) * 1000)
     return answers, times
 
@@ -236,18 +240,18 @@ def percentiles(times: Sequence[float]) -> Times:
     return Times(p50=p50, p95=p95, p99=p99)
 
 
-def recalls(found: Sequence[Sequence[UUID]], exact: Sequence[Sequence[UUID]]) -> Recalls:
+def recalls(rankings: Sequence[Sequence[UUID]], exact: Sequence[Sequence[UUID]]) -> Recalls:
     """Return the share of the true best 10 and 100 that was found among as many, over all questions."""
-    return Recalls(recall_10=recall(found, exact, 10), recall_100=recall(found, exact, 100))
+    return Recalls(recall_10=recall(rankings, exact, 10), recall_100=recall(rankings, exact, 100))
 
 
-def recall(found: Sequence[Sequence[UUID]], exact: Sequence[Sequence[UUID]], depth: int) -> float:
+def recall(rankings: Sequence[Sequence[UUID]], exact: Sequence[Sequence[UUID]], depth: int) -> float:
     """Return the mean share of the true best that was found among as many, over the questions that have any."""
-    pairs = [(set(ours[:depth]), set(best[:depth])) for ours, best in zip(found, exact, strict=True) if best]
+    pairs = [(set(ours[:depth]), set(best[:depth])) for ours, best in zip(rankings, exact, strict=True) if best]
     return round(statistics.mean(len(ours & best) / len(best) for ours, best in pairs), 4) if pairs else math.nan
 
 
-def throughput(scope: Tenant, questions: Sequence[str], clients: int, seconds: float) -> dict[str, Any]:
+def throughput(tenant: Tenant, questions: Sequence[str], clients: int, seconds: float) -> dict[str, Any]:
     """Let clients ask without pause for a time. `fairness` is the slowest client's count by the fastest's."""
     times: list[list[float]] = [[] for _ in range(clients)]
     errors: list[Counter[str]] = [Counter() for _ in range(clients)]
@@ -257,7 +261,7 @@ def throughput(scope: Tenant, questions: Sequence[str], clients: int, seconds: f
         at = number * len(questions) // clients
         while (began := time.perf_counter()) < end:
             try:
-                scope.search(questions[at % len(questions)], DEPTH)
+                tenant.search(questions[at % len(questions)], DEPTH)
             except KosmosError as error:
                 errors[number][type(error).__name__] += 1
             else:

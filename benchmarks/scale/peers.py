@@ -97,7 +97,7 @@ def lexical(connection: psycopg.Connection, share: Share, questions: Sequence[st
         for text in questions[:SLOW_QUESTIONS]
     ]
     plan = _plan(connection, _RANKED, values[0])
-    times, _, note = _timed(connection, sql.SQL(_RANKED), values)
+    times, _, note = _time_queries(connection, sql.SQL(_RANKED), values)
     yield Row(retriever=LEXICAL, way="ts_rank_cd", share=share, plan=plan, note=note, **percentiles(times))
     if has_textsearch(connection):
         yield _textsearch(connection, share, questions)
@@ -116,8 +116,8 @@ def _textsearch(connection: psycopg.Connection, share: Share, questions: Sequenc
     query = """
         SELECT id FROM bench.lexical WHERE tenant_id = {}
          ORDER BY text <@> to_bm25query(%(text)s, {}) LIMIT %(depth)s"""
-    asked = sql.SQL(query).format(tenant_id, sql.Literal(f"bench.{name}"))
-    times, _, note = _timed(connection, asked, [{"text": text, "depth": DEPTH} for text in questions])
+    statement = sql.SQL(query).format(tenant_id, sql.Literal(f"bench.{name}"))
+    times, _, note = _time_queries(connection, statement, [{"text": text, "depth": DEPTH} for text in questions])
     return Row(retriever=LEXICAL, way=TEXTSEARCH, share=share, plan="Block-Max WAND", note=note, **percentiles(times))
 
 
@@ -142,14 +142,14 @@ def bm25_in_memory(
         "SELECT array_agg(t.lexeme) "
         "FROM unnest(to_tsvector('english', %s)) t, generate_series(1, cardinality(t.positions))"
     )
-    asked = [(connection.execute(terms, [query_text(text).text]).fetchone() or ([],))[0] for text in questions]
+    queries = [(connection.execute(terms, [query_text(text).text]).fetchone() or ([],))[0] for text in questions]
 
     def best(words: list[str]) -> NDArray[np.float32]:
         scores: NDArray[np.float32] = index.get_scores(words)
         return scores[_best(scores)]
 
-    found, times = time_all(best, asked)
-    references = [[float(score) * (bm25.K1 + 1) for score in scores if score > 0] for scores in found]
+    score_lists, times = time_all(best, queries)
+    references = [[float(score) * (bm25.K1 + 1) for score in scores if score > 0] for scores in score_lists]
     return Row(
         retriever=LEXICAL, way="bm25s in memory", share=share, plan="all scores", **percentiles(times)
     ), references
@@ -165,12 +165,12 @@ def dense(
     ]
     connection.execute("SET ivfflat.probes = 10")
     plan = _plan(connection, _NEAREST, values[0])
-    times, found, note = _timed(connection, sql.SQL(_NEAREST), values)
+    times, rankings, note = _time_queries(connection, sql.SQL(_NEAREST), values)
     # PostgreSQL may find a scan of all rows cheaper, while they are few.
     used = f"{plan}, lists 100, probes 10" if plan == "index scan" else plan
     yield Row(
         retriever=DENSE, way="shared ivfflat", share=share, plan=used, note=note,
-        **percentiles(times), **recalls(found, exact),
+        **percentiles(times), **recalls(rankings, exact),
     )  # fmt: skip
     matrix = _matrix(connection, share)
     ranked, times = time_all(lambda vector: _best(matrix @ vector), vectors)
@@ -221,7 +221,7 @@ def time_all(answer: Callable[[Any], Any], questions: Sequence[Any]) -> tuple[li
     return answers, times
 
 
-def _timed(
+def _time_queries(
     connection: psycopg.Connection, query: sql.SQL | sql.Composed, values: Sequence[dict[str, Any]]
 ) -> tuple[list[float], list[list[UUID]], str]:
     """Ask for each set of values, once the first has warmed up; returns milliseconds, ids, a word on the stopped."""

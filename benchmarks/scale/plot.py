@@ -48,18 +48,18 @@ def plot(rows: Sequence[Row], title: str, file: Path) -> None:
 
 def curves(rows: Sequence[Row], retriever: str) -> dict[str, list[tuple[int, float]]]:
     """Return the points of each way of a retriever by size, ours first: the whole answer, and the search in it."""
-    found: dict[str, list[tuple[int, float]]] = {OURS: [], SEARCH: []}
+    points_by_way: dict[str, list[tuple[int, float]]] = {OURS: [], SEARCH: []}
     for row in sorted(rows, key=lambda row: (row.way, row.share.chunks)):
         if row.retriever == retriever:
-            found.setdefault(row.way, []).append((row.share.chunks, row.p50))
+            points_by_way.setdefault(row.way, []).append((row.share.chunks, row.p50))
             if row.way == OURS and row.in_retriever is not None:
-                found[SEARCH].append((row.share.chunks, row.in_retriever))
-    return {way: points for way, points in found.items() if points}
+                points_by_way[SEARCH].append((row.share.chunks, row.in_retriever))
+    return {way: points for way, points in points_by_way.items() if points}
 
 
 def label(rows: Sequence[Row], retriever: str, way: str) -> str:
     """Name a way; one that is quick because it misses hits has its recall in the name."""
-    found = [
+    recalls = [
         row.recall_10 for row in rows if (row.retriever, row.way) == (retriever, way) and row.recall_10 is not None
     ]
-    return f"{way} (recall@10 {min(found):.2f} to {max(found):.2f})" if found else way
+    return f"{way} (recall@10 {min(recalls):.2f} to {max(recalls):.2f})" if recalls else way

@@ -27,7 +27,7 @@ class Goal:
     recall_100: float | None = None
     difference: float | None = None
 
-    def met_by(self, row: Row) -> bool:
+    def is_met_by(self, row: Row) -> bool:
         """Whether the row reaches all of it."""
         took = row.p50 if row.in_retriever is None else row.in_retriever
         highest = ((took, self.p50), (row.p99, self.p99), (row.difference, self.difference))
@@ -61,10 +61,14 @@ def _limit(chunks: int, limits: Mapping[int, float]) -> float | None:
     return next((limit for size, limit in sorted(limits.items()) if chunks <= size), None)
 
 
-def as_json(row: Row) -> dict[str, Any]:
+def to_dict(row: Row) -> dict[str, Any]:
     """Return a row with its goal, and whether it is met."""
-    wanted = goal(row)
-    return {**asdict(row), "goal": str(wanted) if wanted else None, "met": wanted.met_by(row) if wanted else None}
+    row_goal = goal(row)
+    return {
+        **asdict(row),
+        "goal": str(row_goal) if row_goal else None,
+        "met": row_goal.is_met_by(row) if row_goal else None,
+    }
 
 
 def show(result: Mapping[str, Any], rows: Sequence[Row], console: Console) -> None:
@@ -75,7 +79,7 @@ def show(result: Mapping[str, Any], rows: Sequence[Row], console: Console) -> No
         Group(
             _ways(ordered, f"{result['chunks']:,} chunks, {result['data']}, {result['questions']} questions a row"),
             _throughput(result["throughput"]),
-            _writing(result),
+            _show_writing(result),
             _storage(result["storage"]),
         )
     )
@@ -101,7 +105,7 @@ def _ways(rows: Sequence[Row], title: str) -> RenderableType:
         "met",
     )
     for row in rows:
-        wanted = goal(row)
+        row_goal = goal(row)
         recall = [_share(row.recall_10), _share(row.recall_100)]
         if row.difference is not None:
             recall = ["= bm25s", ""] if row.difference <= EQUAL else [f"off {row.difference:.1g}", ""]
@@ -114,8 +118,8 @@ def _ways(rows: Sequence[Row], title: str) -> RenderableType:
             *(f"{value:.1f}" for value in (row.p50, row.p95, row.p99)),
             "" if row.in_retriever is None else f"{row.in_retriever:.1f}",
             *recall,
-            str(wanted or ""),
-            _met(wanted.met_by(row)) if wanted else "",
+            str(row_goal or ""),
+            _show_verdict(row_goal.is_met_by(row)) if row_goal else "",
         )
     return table
 
@@ -132,16 +136,23 @@ def _throughput(measured: Sequence[Mapping[str, Any]]) -> RenderableType:
     return table
 
 
-def _writing(result: Mapping[str, Any]) -> RenderableType:
+def _show_writing(result: Mapping[str, Any]) -> RenderableType:
     table = _table("writing, and asking meanwhile", "what", ">figure", "goal", "met")
-    load, publishing, found, maintenance = (result[name] for name in ("load", "publishing", "found", "maintenance"))
+    load, publishing, visibility, maintenance = (
+        result[name] for name in ("load", "publishing", "found", "maintenance")
+    )
     table.add_row("chunks published a second, 2 writers", f"{load['chunks_per_s']:,}", "", "")
     for index in result["indexes"]:
         table.add_row(f"indexes of tenant {index['tenant']} built, s", f"{index['seconds']:.1f}", "", "")
     what = f"{publishing['chunks']:,} chunks into the largest tenant, by an empty one"
     table.add_row(what, *_ratio(publishing["ratio"], PUBLISHING_RATIO))
-    for retriever, at_once in found.items():
-        table.add_row(f"a new chunk is found by the {retriever} retriever", _met(at_once), "at once", _met(at_once))
+    for retriever, at_once in visibility.items():
+        table.add_row(
+            f"a new chunk is found by the {retriever} retriever",
+            _show_verdict(at_once),
+            "at once",
+            _show_verdict(at_once),
+        )
     for work in ("index_build", "index_rebuild"):
         during = maintenance[work]
         what = f"p50 during {work}, by quiet p50 ({during['queries']} queries in {during['seconds']:g} s)"
@@ -174,10 +185,10 @@ def _table(title: str, *columns: str) -> Table:
 def _ratio(ratio: float | None, limit: float) -> tuple[str, str, str]:
     if ratio is None:
         return "too quick to ask", f"≤ {limit:g}", ""
-    return f"{ratio:.2f}", f"≤ {limit:g}", _met(ratio <= limit)
+    return f"{ratio:.2f}", f"≤ {limit:g}", _show_verdict(ratio <= limit)
 
 
-def _met(met: bool) -> str:
+def _show_verdict(met: bool) -> str:
     return "yes" if met else "no"
 
 

@@ -19,7 +19,7 @@ from kosmos_rag.storage.database import Database
 REPEATS = 5
 
 
-def publishing(database: Database, data: Data, prepared: Prepared, chunks: int) -> dict[str, Any]:
+def measure_publishing(database: Database, data: Data, prepared: Prepared, chunks: int) -> dict[str, Any]:
     """Publish so many chunks into the largest tenant and into an empty one, in turn; medians of five."""
     seconds: dict[str, list[float]] = {"largest": [], "empty": []}
     blocks = data.blocks(2 * REPEATS * chunks, size=chunks, seed=1)
@@ -36,7 +36,7 @@ def publishing(database: Database, data: Data, prepared: Prepared, chunks: int) 
     }
 
 
-def found_at_once(database: Database, data_dir: Path, prepared: Prepared) -> dict[str, bool]:
+def check_visibility(database: Database, data_dir: Path, prepared: Prepared) -> dict[str, bool]:
     """Publish one chunk of a word that no other has, and ask for it: whether each retriever has it first."""
     publish_block(database, LARGEST, ([NEW_WORD], prepared.embed([NEW_WORD])), prepared)
     with Engine(settings(data_dir, prepared.dimensions, {}), embedder=prepared) as engine:
@@ -52,13 +52,13 @@ def maintenance(data_dir: Path, data: Data, engine: Engine, questions: Sequence[
 
     `build` takes in what was published since, `rebuild` starts from nothing.
     """
-    scope = engine.tenant(LARGEST)
-    ask(scope, questions)
-    _, quiet = ask(scope, questions)
+    tenant = engine.tenant(LARGEST)
+    ask(tenant, questions)
+    _, quiet = ask(tenant, questions)
     result: dict[str, Any] = {"quiet_p50_ms": round(statistics.median(quiet), 2)}
     for work in ("build", "rebuild"):
         began = time.perf_counter()
-        busy = _during(data_dir, data.name, work, scope, questions)
+        busy = _ask_during(data_dir, data.name, work, tenant, questions)
         result[f"index_{work}"] = {
             "seconds": round(time.perf_counter() - began, 1),
             "queries": len(busy),
@@ -68,27 +68,27 @@ def maintenance(data_dir: Path, data: Data, engine: Engine, questions: Sequence[
     return result
 
 
-def _during(data_dir: Path, data: str, work: str, scope: Tenant, questions: Sequence[str]) -> list[float]:
+def _ask_during(data_dir: Path, data: str, work: str, tenant: Tenant, questions: Sequence[str]) -> list[float]:
     """Ask for as long as a process of its own works; the time of its start does not count."""
     context = multiprocessing.get_context("spawn")
     started = context.Event()
-    process = context.Process(target=_work, args=(data_dir, data, work, scope.name, started))
+    process = context.Process(target=_work, args=(data_dir, data, work, tenant.name, started))
     process.start()
     times: list[float] = []
     while process.is_alive() and not started.wait(0.1):
         pass
     while process.is_alive():
-        _, more = ask(scope, [questions[len(times) % len(questions)]])
+        _, more = ask(tenant, [questions[len(times) % len(questions)]])
         times += more
     process.join()
     if process.exitcode:
-        raise SystemExit(f"{work} of tenant {scope.name} failed in its process, with exit code {process.exitcode}")
+        raise SystemExit(f"{work} of tenant {tenant.name} failed in its process, with exit code {process.exitcode}")
     return times
 
 
-def _work(data_dir: Path, data: str, work: str, tenant: str, started: Any) -> None:
+def _work(data_dir: Path, data: str, work: str, name: str, started: Any) -> None:
     model = embedder(data)
     with Engine(settings(data_dir, model.dimensions, {}), embedder=model) as engine:
-        scope = engine.tenant(tenant)
+        tenant = engine.tenant(name)
         started.set()
-        getattr(scope.indexes, work)()
+        getattr(tenant.indexes, work)()

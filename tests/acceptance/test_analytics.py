@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.analytics import place, questions, share
+from benchmarks.analytics import find_rank, questions, share
 from kosmos_rag import Engine, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
@@ -62,7 +62,9 @@ def test_knowledge_base__is_answered_as_documented(analyst: Engine) -> None:
 @pytest.mark.slow
 def test_questions__find_file_and_section(analyst: Engine) -> None:
     scope = _scope(analyst)
-    ranks = [place(scope.search(asked.text, 10), asked) for asked in questions(ROOT / "examples" / "questions.yaml")]
+    ranks = [
+        find_rank(scope.search(asked.text, 10), asked) for asked in questions(ROOT / "examples" / "questions.yaml")
+    ]
     assert share(ranks, 1) >= 0.7
     assert share(ranks, 3) >= 0.75
 

@@ -15,18 +15,18 @@ from rich.console import Console
 from benchmarks.scale.data import (
     NaturalData,
     ZipfData,
-    embedded,
+    embed_cached,
+    list_sentences,
     nearest,
-    normalised,
-    sentences_of,
+    normalise,
     split_sentences,
     windows,
 )
-from benchmarks.scale.load import Share, interleaved, shares
+from benchmarks.scale.load import Share, interleave, shares
 from benchmarks.scale.measure import OURS, Prepared, Row, percentiles, recalls
 from benchmarks.scale.peers import difference
 from benchmarks.scale.plot import SEARCH, curves, label, plot
-from benchmarks.scale.report import as_json, goal, show
+from benchmarks.scale.report import goal, show, to_dict
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
@@ -39,7 +39,7 @@ def vectors() -> Vectors:
     """Sentences of one topic are near each other, and far from all others."""
     dice = np.random.default_rng(1)
     centres = np.eye(TOPICS, 32, dtype=np.float32).repeat(OF_TOPIC, axis=0)
-    return normalised(centres + 0.05 * dice.standard_normal(centres.shape, dtype=np.float32))
+    return normalise(centres + 0.05 * dice.standard_normal(centres.shape, dtype=np.float32))
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ class TestSentences:
         text = "One is too short. The second has quite  enough words!\nThe second has quite enough words! " + "so " * 61
         documents = [{"_id": "1", "title": "A title of just five", "text": text}, {"_id": "2", "text": text}]
         (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, documents)))
-        assert sentences_of([tmp_path]) == ["A title of just five", "The second has quite enough words!"]
+        assert list_sentences([tmp_path]) == ["A title of just five", "The second has quite enough words!"]
 
     def test_split__holds_one_of_twenty_out(self) -> None:
         kept, held_out = split_sentences(SENTENCES)
@@ -138,7 +138,7 @@ class TestSentences:
             assert 8 <= len(question.split()) <= 12
             assert any(question in sentence for sentence in sentences) or question == "a b c d e f g h"
 
-    def test_embedded__asks_the_model_once_for_the_same_texts(self, tmp_path: Path) -> None:
+    def test_embed_cached__asks_the_model_once_for_the_same_texts(self, tmp_path: Path) -> None:
         class Counting(HashingEmbedder):
             calls = 0
 
@@ -147,10 +147,10 @@ class TestSentences:
                 return super().embed(texts)
 
         model = Counting()
-        first = embedded(["one", "two"], model, tmp_path)
-        np.testing.assert_array_equal(embedded(["one", "two"], model, tmp_path), first)
+        first = embed_cached(["one", "two"], model, tmp_path)
+        np.testing.assert_array_equal(embed_cached(["one", "two"], model, tmp_path), first)
         assert model.calls == 1
-        embedded(["one", "three"], model, tmp_path)
+        embed_cached(["one", "three"], model, tmp_path)
         assert model.calls == 2
 
     def test_nearest__is_the_true_neighbourhood(self, vectors: Vectors) -> None:
@@ -165,9 +165,9 @@ class TestTenants:
         assert sum(share.chunks for share in tenants) == chunks
         assert [share.chunks / chunks for share in tenants] == [0.001, 0.01, 0.1, 0.5, 0.389]
 
-    def test_interleaved__spreads_each_tenant_over_the_whole(self, natural: NaturalData) -> None:
+    def test_interleave__spreads_each_tenant_over_the_whole(self, natural: NaturalData) -> None:
         tenants = [Share(tenant="small", chunks=100, percent=2), Share(tenant="large", chunks=5_005, percent=98)]
-        order = [(share.tenant, len(texts)) for share, (texts, _) in interleaved(natural, tenants)]
+        order = [(share.tenant, len(texts)) for share, (texts, _) in interleave(natural, tenants)]
         assert {size for name, size in order if name == "small"} == {10}
         assert sum(size for name, size in order if name == "large") == 5_005
         places = [place / len(order) for place, (name, _) in enumerate(order) if name == "small"]
@@ -244,7 +244,7 @@ class TestGoals:
         ],
     )
     def test_met__asks_for_all_of_it(self, row: Row, *, met: bool) -> None:
-        assert as_json(row)["met"] is met
+        assert to_dict(row)["met"] is met
 
 
 class TestTable:
