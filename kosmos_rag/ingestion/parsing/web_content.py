@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,11 +21,10 @@ _FRAME_NAMES = (
     "newsletter outbrain pagination paywall popup promo recirc recommend related rss share sharing sidebar signup "
     "skip social sponsor subscri taboola teaser toolbar widget"
 )
-_FRAME_TAGS = (
-    "nav, aside, footer, dialog, menu, button, form, [role=navigation], [role=search], [role=banner], "
-    "[role=contentinfo], [role=complementary], [role=dialog], [role=alertdialog], [role=menu], [role=toolbar]"
+_FRAME_TAGS = "nav, aside, footer, dialog, menu, button, form"
+_FRAME_ROLES = frozenset(
+    {"navigation", "search", "banner", "contentinfo", "complementary", "dialog", "alertdialog", "menu", "toolbar"}
 )
-_NAMED = ", ".join(f'[class*="{name}" i], [id*="{name}" i]' for name in _FRAME_NAMES.split())
 _FRAME_NAME = re.compile(rf"(?<![a-z])(?:{_FRAME_NAMES.replace(' ', '|')})", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W_]+")
 _MAIN = ("[itemprop=articleBody]", "article", "main, [role=main]")
@@ -40,8 +39,6 @@ _INLINE = _names(
     "a abbr b bdi bdo cite code data del dfn em font i img ins kbd label mark q s samp small span strong sub sup time "
     "tt u var wbr"
 )
-_UNCOUNTED = _INLINE - {"a"}
-"""Elements whose end changes nothing."""
 _NO_TEXT = _names("audio canvas head iframe noscript object script style svg template video")
 _HEADINGS = _names("h1 h2 h3 h4 h5 h6")
 _LEAVES = _HEADINGS | _names("blockquote dl figure ol p pre table ul")
@@ -100,9 +97,24 @@ class _Block:
     own_text: int = 0
     own_links: int = 0
     has_title: bool = False
-    """Whether it has a heading of level 1."""
+    """Whether it has a heading of level 1, dropped or not."""
     dropped: bool = False
     children: "list[_Block]" = field(default_factory=list)
+
+    def add_child(self, node: int, tag: str) -> "_Block":
+        """Return a new last child."""
+        child = _Block(node, tag, self)
+        self.children.append(child)
+        if tag == "h1":
+            child.mark_title()
+        return child
+
+    def mark_title(self) -> None:
+        """Note a heading of level 1 in the block."""
+        block: _Block | None = self
+        while block is not None and not block.has_title:
+            block.has_title = True
+            block = block.parent
 
     def ancestors(self) -> "Iterator[_Block]":
         """Give the enclosing blocks, the nearest first."""
@@ -155,49 +167,47 @@ def find_boilerplate(tree: "LexborHTMLParser", hidden: Collection[int]) -> set[i
 
 
 def _blocks(body: "LexborNode", hidden: Collection[int]) -> _Block:
-    root = block = _Block(node=body.mem_id, tag="body")
-    links = 0
-    pending: list[tuple[LexborNode, bool]] = [] if body.first_child is None else [(body.first_child, False)]
-    while pending:
-        node, visited = pending.pop()
-        tag = node.tag or ""
-        if visited:
-            links -= tag == "a"
-            if block.node == node.mem_id and block.parent is not None:
-                block = block.parent
+    """Return the block of a body, with those inside it."""
+    root = _Block(body.mem_id, "body", own_text=_own_text(body))
+    blocks = {root.node: root}
+    """Innermost block of each element that is shown."""
+    linked: set[int] = set()
+    """Elements in links."""
+    for node in islice(body.traverse(), 1, None):
+        outer, element, tag = node.parent, node.mem_id, node.tag or ""
+        if outer is None or outer.mem_id not in blocks:
             continue
-        if node.next is not None:
-            pending.append((node.next, False))
-        if node.is_text_node:
-            length = len((node.text_content or "").strip())
-            block.own_text += length
-            block.own_links += length if links else 0
-        elif node.is_element_node and tag not in _NO_TEXT and node.mem_id not in hidden:
-            links += tag == "a"
-            if tag not in _INLINE:
-                parent = block
-                block = _Block(node=node.mem_id, tag=tag, parent=parent)
-                parent.children.append(block)
-            if tag not in _UNCOUNTED:
-                pending.append((node, True))
-            if node.first_child is not None:
-                pending.append((node.first_child, False))
+        if not node.is_element_node or tag in _NO_TEXT or element in hidden:
+            continue
+        block = blocks[outer.mem_id]
+        if tag not in _INLINE:
+            block = block.add_child(element, tag)
+        blocks[element] = block
+        length = _own_text(node)
+        block.own_text += length
+        if tag == "a" or outer.mem_id in linked:
+            linked.add(element)
+            block.own_links += length
     return root
+
+
+def _own_text(node: "LexborNode") -> int:
+    return len(node.text(deep=False, strip=True))
 
 
 def _count(root: _Block) -> None:
     """Count text, links and prose of each kept block."""
     kept = root.kept()
     for block in kept:
-        block.text, block.links, block.has_title = block.own_text, block.own_links, block.tag == "h1"
-        words = block.own_text - block.own_links
-        block.prose = words if words >= max(_SHORTEST_PROSE, block.own_links) else 0
+        block.text, block.links = block.own_text, block.own_links
+        words = block.text - block.links
+        block.prose = words if words >= _SHORTEST_PROSE and words >= block.links else 0
     for block in reversed(kept):
-        if block.parent is not None:
-            block.parent.text += block.text
-            block.parent.links += block.links
-            block.parent.prose += block.prose
-            block.parent.has_title |= block.has_title
+        parent = block.parent
+        if parent is not None and block.text:
+            parent.text += block.text
+            parent.links += block.links
+            parent.prose += block.prose
 
 
 def _dropped(root: _Block) -> set[int]:
@@ -233,8 +243,8 @@ def _drop_teasers(root: _Block) -> bool:
 
     They are teasers of other pages. They are kept if little prose is left. Returns whether any was dropped.
     """
-    lists = [block for block in root.kept() if block.tag in _LISTS and _is_teasers(block)]
-    outer = [block for block in lists if not any(other in lists for other in block.ancestors())]
+    lists = {block.node for block in root.kept() if block.tag in _LISTS and _is_teasers(block)}
+    outer = _outermost(root, lists)
     if not outer or root.prose - _prose(outer) < _SHORTEST_ARTICLE:
         return False
     for block in outer:
@@ -244,8 +254,13 @@ def _drop_teasers(root: _Block) -> bool:
 
 def _is_teasers(block: _Block) -> bool:
     items = [child for child in block.children if child.text]
-    linked = sum(any(inner.tag in _HEADINGS and inner.links for inner in item.kept()) for item in items)
-    return len(items) >= _FEWEST_TEASERS and linked >= _SHARE_OF_TEASERS * len(items)
+    if len(items) < _FEWEST_TEASERS:
+        return False
+    return sum(map(_has_linked_heading, items)) >= _SHARE_OF_TEASERS * len(items)
+
+
+def _has_linked_heading(item: _Block) -> bool:
+    return item.links > 0 and any(inner.links and inner.tag in _HEADINGS for inner in item.kept())
 
 
 def _most_prose(name: str, total: int) -> float:
@@ -261,7 +276,8 @@ def _prose(blocks: Iterable[_Block]) -> int:
 
 def _frame_names(tree: "LexborHTMLParser") -> dict[int, str]:
     names = {node.mem_id: node.tag or "" for node in tree.css(_FRAME_TAGS)}
-    for node in tree.css(_NAMED):
+    names |= {node.mem_id: node.tag or "" for node in tree.css("[role]") if node.attributes.get("role") in _FRAME_ROLES}
+    for node in _named(tree):
         attributes = node.attributes
         identifier = attributes.get("id") or ""
         if _FRAME_NAME.search(identifier) and _names_heading(identifier, node):
@@ -269,6 +285,14 @@ def _frame_names(tree: "LexborHTMLParser") -> dict[int, str]:
         if match := _FRAME_NAME.search(f"{attributes.get('class')} {identifier}"):
             names[node.mem_id] = match[0].lower()
     return names
+
+
+def _named(tree: "LexborHTMLParser") -> "list[LexborNode]":
+    """Return the elements whose class or identifier may name no content."""
+    attributes = [node.attributes for node in tree.css("[class], [id]")]
+    found = " ".join(f"{each.get('class')} {each.get('id')}" for each in attributes).lower()
+    names = [name for name in _FRAME_NAMES.split() if name in found]
+    return tree.css(", ".join(f'[class*="{name}" i], [id*="{name}" i]' for name in names)) if names else []
 
 
 def _names_heading(identifier: str, node: "LexborNode") -> bool:
@@ -338,14 +362,17 @@ def _is_content(block: _Block, prose: int) -> bool:
 
 def _drop_menus(root: _Block) -> None:
     for block in root.kept():
+        if not block.links or block.prose or block.tag in _HEADINGS or block.text > _LARGEST_MENU * root.text:
+            continue
         most = _MOST_LINKS_OF_PARAGRAPH if block.tag in _LEAVES else _MOST_LINKS
-        is_menu = block.text and not block.prose and block.links > most * block.text
-        block.dropped |= bool(is_menu) and block.tag not in _HEADINGS and block.text <= _LARGEST_MENU * root.text
+        block.dropped |= block.links > most * block.text
 
 
 def _drop_lone_headings(root: _Block) -> None:
     """Drop the headings of what was dropped."""
     for block in root.kept():
+        if not block.children:
+            continue
         heading: _Block | None = None
         emptied = False
         for child in [*block.children, None]:
@@ -379,7 +406,7 @@ def _keep_title(root: _Block) -> None:
 def _title(root: _Block) -> _Block | None:
     """Return the last heading of level 1 before the content's text."""
     title: _Block | None = None
-    pending = [(root, False)]
+    pending = [(root, False)] if root.has_title else []
     while pending:
         block, dropped = pending.pop()
         dropped |= block.dropped

@@ -217,5 +217,22 @@ def test_section__named_by_its_heading_is_content() -> None:
     assert "Tweet" not in text
 
 
+@pytest.mark.parametrize(
+    ("attribute", "is_content"),
+    [
+        ("class='box'", True),
+        ("class='box MENU'", False),
+        ("class='m&#101;nu'", False),
+        ("id=menu", False),
+        ("role=navigation", False),
+        ("role=main", True),
+    ],
+)
+def test_block__is_content_unless_its_attributes_say_else(attribute: str, *, is_content: bool) -> None:
+    text = content_of(f"<div {attribute}>{prose('block')}</div>{prose('bridge', 'tower', 'garden')}")
+    assert "bridge" in text
+    assert ("block" in text) is is_content
+
+
 def content_of(body: str) -> str:
     return parse(SourceDocument(source="a.html", data=f"<html><body>{body}</body></html>".encode())).text
