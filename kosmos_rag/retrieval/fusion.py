@@ -4,8 +4,8 @@ import math
 import statistics
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.text.counts import count
@@ -69,10 +69,7 @@ def rank_candidates(
     if weights is not None:
         coverage, terms = -ordered[0][0] / weights.total if ordered and weights.total else 0.0, weights.terms
     return CandidateList(
-        candidates=tuple(
-            Candidate(chunk_id=chunk_id, score=-negated, rank=rank)
-            for rank, (negated, _, chunk_id) in enumerate(ordered, start=1)
-        ),
+        candidates=tuple([Candidate(entry[2], -entry[0], rank) for rank, entry in enumerate(ordered, start=1)]),
         explain=RetrieverStats(
             requested=limit,
             returned=len(ordered),
@@ -85,8 +82,7 @@ def rank_candidates(
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FusedCandidate:
+class FusedCandidate(NamedTuple):
     """A chunk with its fused score and its candidate in each list."""
 
     chunk_id: uuid.UUID
@@ -123,7 +119,8 @@ def adapt_weights(
     adapted = {
         name: 2 * weight * (share if name.startswith(LEXICAL) else 1 - share) for name, weight in weights.items()
     }
-    if len({candidate.score for candidate in lists[LEXICAL].candidates}) == 1:
+    candidates = lists[LEXICAL].candidates
+    if candidates and candidates[0].score == candidates[-1].score:
         # Equal scores are fused as 0.5, but the only chunk with a code is as certain as the code is covered.
         adapted[LEXICAL] *= 2 * min(1.0, coverage)
     return adapted
@@ -189,8 +186,8 @@ def _scale(scores: Sequence[float], weight: float) -> list[float]:
     mean = statistics.fmean(scores)
     # `statistics.pstdev` computes in fractions, which takes seventeen times as long.
     reach = _SPREAD * math.dist(scores, [mean] * len(scores)) / math.sqrt(len(scores))
-    low = mean - reach
-    return [weight * max(0.0, (score - low) / (2 * reach)) for score in scores]
+    low, width = mean - reach, 2 * reach
+    return [weight * ((score - low) / width) if score > low else 0.0 for score in scores]
 
 
 def _validate(lists: Lists, weights: Mapping[str, float]) -> None:
@@ -208,20 +205,27 @@ def _fuse(lists: Lists, contributions: Mapping[str, Sequence[float]], limit: int
     Contributions are parallel to the candidates of each list.
     """
     # By number, which hashes and compares in C, where an id does so in Python: there are hundreds of them.
-    by_chunk: dict[int, list[tuple[str, Candidate, float]]] = {}
-    for name, candidates in lists.items():
-        for candidate, contribution in zip(candidates, contributions[name], strict=True):
-            by_chunk.setdefault(candidate.chunk_id.int, []).append((name, candidate, contribution))
-    scored = sorted([(-math.fsum([entry[2] for entry in found]), number) for number, found in by_chunk.items()])
-    return [
-        FusedCandidate(
-            chunk_id=by_chunk[number][0][1].chunk_id,
-            score=-negated,
-            by_list={name: candidate for name, candidate, _ in by_chunk[number]},
-            score_contributions={name: contribution for name, _, contribution in by_chunk[number]},
-        )
-        for negated, number in scored[:limit]
-    ]
+    by_list = {
+        name: {candidate.chunk_id.int: at for at, candidate in enumerate(candidates)}
+        for name, candidates in lists.items()
+    }
+    added: dict[int, list[float]] = {}
+    for name, positions in by_list.items():
+        for number, contribution in zip(positions, contributions[name], strict=True):
+            added.setdefault(number, []).append(contribution)
+    ordered = sorted([(-math.fsum(parts), number) for number, parts in added.items()])
+    fused: list[FusedCandidate] = []
+    # Records of the best only: most candidates are in no result.
+    for negated, number in ordered[:limit]:
+        found: dict[str, Candidate] = {}
+        shares: dict[str, float] = {}
+        for name, positions in by_list.items():
+            at = positions.get(number)
+            if at is not None:
+                found[name], shares[name] = lists[name][at], contributions[name][at]
+        chunk_id = next(iter(found.values())).chunk_id
+        fused.append(FusedCandidate(chunk_id=chunk_id, score=-negated, by_list=found, score_contributions=shares))
+    return fused
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -249,7 +253,7 @@ def backfill_phrase_results(strict: Ranking, relaxed: Ranking, phrases: Sequence
         return strict, None
     bonus = others[0].score
     first = [
-        replace(entry, score=entry.score + bonus, score_contributions={**entry.score_contributions, PHRASE: bonus})
+        entry._replace(score=entry.score + bonus, score_contributions={**entry.score_contributions, PHRASE: bonus})
         for entry in strict.fused
     ]
     quoted = ", ".join(f'"{phrase}"' for phrase in phrases)

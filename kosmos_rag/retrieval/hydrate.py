@@ -1,7 +1,8 @@
 """Load the passages of fused candidates, equal texts as one."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,11 +18,41 @@ from kosmos_rag.storage.sql import statement
 
 _SPARE = 5
 """Candidates to load beyond the limit: most texts with copies have few, and all of them come in one round trip."""
+_OPENING = 8
+"""Texts are compared only if their first words are equal: all words take as long as the rest of a passage."""
 _PLACE = tuple(Occurrence.__dataclass_fields__)
 
 
 class CandidateMissing(Exception):
     """Row-level security shows no chunk for a candidate."""
+
+
+@dataclass(kw_only=True, slots=True)
+class _Hit:
+    """A row that becomes a passage, and the places of its copies."""
+
+    row: dict[str, Any]
+    entry: FusedCandidate
+    fused_rank: int
+    copies: list[Occurrence] = field(default_factory=list)
+
+    def to_passage(self, rank: int) -> Passage:
+        row, entry = self.row, self.entry
+        dense, lexical = entry.by_list.get(DENSE), entry.by_list.get(LEXICAL)
+        return Passage(
+            **row,
+            rank=rank,
+            score=entry.score,
+            dense_rank=dense.rank if dense else None,
+            dense_score=dense.score if dense else None,
+            lexical_rank=lexical.rank if lexical else None,
+            lexical_score=lexical.score if lexical else None,
+            fused_rank=self.fused_rank,
+            fused_score=entry.score,
+            score_contributions=entry.score_contributions,
+            rerank_score=None,
+            also_in=tuple(self.copies),
+        )
 
 
 def hydrate(
@@ -51,65 +82,60 @@ def hydrate(
 
     Raises CandidateMissing for a candidate that the reader may not read.
     """
-    passages: dict[tuple[str, ...], Passage] = {}
-    copies: dict[tuple[str, ...], list[Occurrence]] = {}
+    hits: list[_Hit] = []
+    by_opening: defaultdict[tuple[str, ...], list[_Hit]] = defaultdict(list)
     start = 0
-    while start < len(fused) and len(passages) < limit:
-        batch = fused[start : start + limit - len(passages) + _SPARE]
+    while start < len(fused) and len(hits) < limit:
+        batch = fused[start : start + limit - len(hits) + _SPARE]
         # As text: psycopg's adapter of lists asks for the type of each value.
         values = {**scope, "chunk_ids": "{" + ",".join([entry.chunk_id.hex for entry in batch]) + "}"}
         cursor = connection.cursor(row_factory=dict_row).execute(statement("passages"), values)
-        rows = {row["chunk_id"]: row for row in cursor.fetchall()}
+        rows = {row["chunk_id"].int: row for row in cursor.fetchall()}
         if len(rows) < len(batch):
             raise CandidateMissing
-        for rank, entry in enumerate(batch, start=start + 1):
-            row = rows[entry.chunk_id]
-            parent = row.pop("parent_start"), row.pop("parent_end")
-            principals, rule = row.pop("principals"), departments.get(row["collection"])
-            row |= {
-                "section": tuple(row["section"]),
-                "table_context": tuple(row["table_context"]),
-                "place_spans": tuple([PlaceSpan(*span) for span in row["place_spans"]]),
-                "department": rule.department(row["metadata"], row["source"], principals) if rule else None,
-            }
-            # A department's own copy is a hit of its own: signals prefer the department of the reader.
-            same = (" ".join(row["text"].split()), row["department"] or "", *row["section"][-1:])
-            key = same if fold else (str(entry.chunk_id),)
-            known = passages.get(key)
-            if known is not None and not _replaces(row, entry.score, known, copies.setdefault(key, [])):
-                continue
-            dense, lexical = entry.by_list.get(DENSE), entry.by_list.get(LEXICAL)
-            passages[key] = Passage(
-                **row | {"notes": notes_of(row["notes"]) if row["notes"] else ()},
-                rank=len(passages) + 1 if known is None else known.rank,
-                score=entry.score,
-                dense_rank=dense.rank if dense else None,
-                dense_score=dense.score if dense else None,
-                lexical_rank=lexical.rank if lexical else None,
-                lexical_score=lexical.score if lexical else None,
-                fused_rank=rank,
-                fused_score=entry.score,
-                score_contributions=entry.score_contributions,
-                rerank_score=None,
-                parent_span=None if parent[0] is None else parent,
-            )
+        for fused_rank, entry in enumerate(batch, start=start + 1):
+            row = rows[entry.chunk_id.int]
+            _convert(row, departments)
+            hit = _Hit(row=row, entry=entry, fused_rank=fused_rank)
+            if fold:
+                # A department's own copy is a hit of its own: signals prefer the department of the reader.
+                words = row["text"].split(None, _OPENING)[:_OPENING]
+                alike = by_opening[(row["department"] or "", *row["section"][-1:], *words)]
+                known = next((one for one in alike if one.row["text"].split() == row["text"].split()), None)
+                if known is not None:
+                    _add_copy(known, hit)
+                    continue
+                alike.append(hit)
+            hits.append(hit)
         start += len(batch)
-        if any(not VALIDITY_KEYS.isdisjoint(passage.metadata) for passage in passages.values()):
+        if any(not VALIDITY_KEYS.isdisjoint(hit.row["metadata"]) for hit in hits):
             limit = max(limit, reach)
-    kept = list(passages.items())[:limit]
-    return [replace(one, also_in=tuple(copies[key])) if key in copies else one for key, one in kept]
+    return [hit.to_passage(rank) for rank, hit in enumerate(hits[:limit], start=1)]
 
 
-def _replaces(row: Mapping[str, Any], score: float, known: Passage, places: list[Occurrence]) -> bool:
-    """Return whether a copy replaces a hit.
+def _convert(row: dict[str, Any], departments: Mapping[str, DepartmentRule]) -> None:
+    """Convert the columns of a row to the fields of a passage."""
+    parent = row.pop("parent_start"), row.pop("parent_end")
+    principals, rule = row.pop("principals"), departments.get(row["collection"])
+    row["parent_span"] = None if parent[0] is None else parent
+    row["section"] = tuple(row["section"])
+    row["table_context"] = tuple(row["table_context"])
+    row["place_spans"] = tuple([PlaceSpan(*span) for span in row["place_spans"]])
+    row["notes"] = notes_of(row["notes"]) if row["notes"] else ()
+    row["department"] = rule.department(row["metadata"], row["source"], principals) if rule else None
 
-    It does if only the hit is out of date, or if both have one score and its source is the first by name: the hits of
-    two equal documents are then of one of them. The other one of both is added to the places.
+
+def _add_copy(hit: _Hit, copy: _Hit) -> None:
+    """Add a copy to a hit, or replace the hit.
+
+    It replaces the hit if only the hit is out of date, or if both have one score and its source is the first by name:
+    the hits of two equal documents are then of one of them. The other one of both is added to the places.
     """
     today = datetime.now(UTC).date()
-    hit_outdated, copy_outdated = (bool(outdated_reason(found, today)) for found in (known.metadata, row["metadata"]))
-    tied = hit_outdated == copy_outdated and score == known.score
-    replaces = (hit_outdated and not copy_outdated) or (tied and row["source"] < known.source)
-    place = {name: getattr(known, name) for name in _PLACE} if replaces else {name: row[name] for name in _PLACE}
-    places.append(Occurrence(**place))
-    return replaces
+    hit_outdated, copy_outdated = (bool(outdated_reason(one.row["metadata"], today)) for one in (hit, copy))
+    tied = hit_outdated == copy_outdated and copy.entry.score == hit.entry.score
+    other = copy.row
+    if (hit_outdated and not copy_outdated) or (tied and copy.row["source"] < hit.row["source"]):
+        other = hit.row
+        hit.row, hit.entry, hit.fused_rank = copy.row, copy.entry, copy.fused_rank
+    hit.copies.append(Occurrence(**{name: other[name] for name in _PLACE}))

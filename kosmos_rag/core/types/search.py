@@ -8,7 +8,7 @@ import math
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, GetJsonSchemaHandler, computed_field, model_validator
 from pydantic_core import CoreSchema
@@ -90,8 +90,7 @@ class FacetValue(Serializable):
     count: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A chunk with its raw score and rank from one retriever."""
 
     chunk_id: uuid.UUID

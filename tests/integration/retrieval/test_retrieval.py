@@ -293,6 +293,17 @@ def test_equal_chunks__are_a_hit_of_the_first_source_and_its_copies(engine: Engi
     assert {place.source for place in hit.also_in} == {f"s{n:02}" for n in range(1, 20)}
 
 
+def test_chunks__that_differ_after_their_first_words_are_no_copies(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
+    opening = b"the notice period of an employment contract in the trade is "
+    scope.ingest(
+        SourceDocument(source=name, title="same", data=opening + end)
+        for name, end in [("one", b"four weeks"), ("other", b"two months"), ("copy", b"four  weeks")]
+    )
+    found = {hit.source: [place.source for place in hit.also_in] for hit in scope.search("notice period", 20).hits}
+    assert found == {"copy": ["one"], "other": []}
+
+
 def test_similarity_threshold__drops_dense_candidates(settings: Settings, engine: Engine, tenant_name: str) -> None:
     engine.tenant(tenant_name).ingest(
         [SourceDocument(source="a", data=b"alpha"), SourceDocument(source="b", data=b"beta")]
