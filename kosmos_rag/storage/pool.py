@@ -37,9 +37,10 @@ def _configure(connection: psycopg.Connection) -> None:
 
 def _configure_reader(connection: psycopg.Connection) -> None:
     _configure(connection)
-    # One snapshot for the whole search: a document published between its two rounds changes nothing in it.
+    # For `Connection.transaction`; a transaction in a pipeline begins with a statement of its own (tenant.sql).
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
     connection.read_only = True
+    connection.autocommit = True
 
 
 _RECONNECT_TIMEOUT_S = 2.0
@@ -138,16 +139,16 @@ class ConnectionPool:
         if not self._ready:
             self._open()
         # A read is a few statements known beforehand; a write needs each result for the next one, and sends megabytes.
-        # psycopg begins a transaction with the first statement. `Connection.transaction` in a pipeline would wait for
-        # BEGIN, before COMMIT and after it.
+        # psycopg itself waits in a pipeline for BEGIN, and in `Connection.transaction` before COMMIT and after it.
         pipelined = self.role != WORKER
         opened = psycopg.Connection.pipeline if pipelined else psycopg.Connection.transaction
         # The coordinator numbers the events of the audit log.
         route = self.route if not append_only and (on_node or self.role == APP) else None
         checkout = self.checkout() if route is None else route(tenant_id)
         with translate_errors(), checkout as connection, opened(connection):
+            if pipelined:
+                connection.execute(statement("begin_append") if append_only else statement("begin_read"))
             if append_only:
-                connection.execute(statement("set_append_transaction"))
                 connection.execute(statement("set_synchronous_commit"))
             connection.execute(
                 statement("set_tenant_context"), {"tenant_id": tenant_id, "principals": list(principals)}
@@ -180,12 +181,12 @@ class ConnectionPool:
         if not self._ready:
             self._open()
         with translate_errors(), self.checkout() as connection:
-            connection.autocommit = True
+            before, connection.autocommit = connection.autocommit, True
             try:
                 yield connection
             finally:
                 if not connection.closed:
-                    connection.autocommit = False
+                    connection.autocommit = before
 
     @contextmanager
     def checkout(self) -> Iterator[psycopg.Connection]:

@@ -1,6 +1,6 @@
--- name: set_append_transaction
+-- name: begin_append
 -- First in an append-only transaction of the app role; its other transactions are read-only on one snapshot.
-SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE
 
 -- name: set_synchronous_commit
 -- Independent of the server's default: a delivered answer is in the log even after a crash.

@@ -1,6 +1,11 @@
 -- name: set_tenant_context
--- First in every transaction: sets tenant and principals for row-level security until the transaction ends.
+-- First in every transaction, after BEGIN: sets tenant and principals for row-level security until the transaction ends.
 SELECT kosmos.set_tenant_context(%(tenant_id)s, %(principals)s::text[])
+
+-- name: begin_read
+-- First in a transaction in a pipeline, read-only: a document published between the two rounds of a search changes
+-- nothing in it. It travels with the statements after it.
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
 
 -- name: commit
 -- Last in a transaction in a pipeline: it travels with the statements before it.

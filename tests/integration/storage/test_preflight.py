@@ -455,8 +455,8 @@ def test_a_server_that_goes_away_under_an_open_engine_is_named(
         name = conninfo_to_dict(database.url)["dbname"]
         with psycopg.connect(server.admin, autocommit=True) as connection:
             connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
-            connection.execute(
-                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s", (name,)
-            )
+            # The milliseconds to wait: a backend may take a statement before it ends.
+            end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s"
+            connection.execute(end, (name,))
         with pytest.raises(DatabaseUnavailable, match="not currently accepting connections"):
             engine.tenant("acme").search("x")

@@ -1,0 +1,63 @@
+"""Transactions of the reading role: what they are, and how often they wait for the server."""
+
+import uuid
+from collections.abc import Generator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.waiting import Ready, Wait
+
+from kosmos_rag import Engine
+from kosmos_rag.core.errors import StatementFailed
+
+
+def _count_waits(monkeypatch: pytest.MonkeyPatch) -> list[Wait]:
+    """Record each wait that is only for the server to answer."""
+    waits: list[Wait] = []
+    wait = psycopg.Connection.wait
+
+    def counted(steps: Generator[Wait, Ready, Any]) -> Generator[Wait, Ready, Any]:
+        ready: Any = None
+        try:
+            while True:
+                asked = steps.send(ready)
+                if asked == Wait.R:
+                    waits.append(asked)
+                ready = yield asked
+        except StopIteration as stop:
+            return stop.value
+
+    def waiting(connection: Any, steps: Any, *args: Any, **kwargs: Any) -> Any:
+        return wait(connection, counted(steps), *args, **kwargs)
+
+    monkeypatch.setattr(psycopg.Connection, "wait", waiting)
+    return waits
+
+
+@pytest.mark.parametrize(
+    ("append_only", "expected"), [(False, ("repeatable read", "on")), (True, ("read committed", "off"))]
+)
+def test_transaction__sends_its_first_statements_without_waiting(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, append_only: bool, expected: tuple[str, str]
+) -> None:
+    pool = engine.parts.database.app
+    with pool.transaction(uuid.uuid4(), []):
+        pass
+    waits = _count_waits(monkeypatch)
+    with pool.transaction(uuid.uuid4(), [], append_only=append_only) as connection:
+        cursor = connection.execute(
+            "SELECT current_setting('transaction_isolation'), current_setting('transaction_read_only')"
+        )
+        assert waits == []
+        assert cursor.fetchall() == [expected]
+        assert waits
+
+
+def test_transaction__that_fails_leaves_a_connection_that_works(engine: Engine) -> None:
+    tenant_id = uuid.uuid4()
+    for _ in range(2 * engine.settings.database.pool_size):
+        with pytest.raises(StatementFailed), engine.parts.database.app.transaction(tenant_id, []) as connection:
+            connection.execute("SELECT 1 / 0").fetchall()
+        with engine.parts.database.app.transaction(tenant_id, []) as connection:
+            assert connection.execute("SELECT count(*) FROM kosmos.chunks").fetchall() == [(0,)]
