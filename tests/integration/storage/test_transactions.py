@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.waiting import Ready, Wait
+from psycopg.waiting import Wait
 
 from kosmos_rag import Engine
 from kosmos_rag.core.errors import StatementFailed
@@ -17,7 +17,7 @@ def _count_waits(monkeypatch: pytest.MonkeyPatch) -> list[Wait]:
     waits: list[Wait] = []
     wait = psycopg.Connection.wait
 
-    def counted(steps: Generator[Wait, Ready, Any]) -> Generator[Wait, Ready, Any]:
+    def counted(steps: Generator[Wait, Any, Any]) -> Generator[Wait, Any, Any]:
         ready: Any = None
         try:
             while True:
