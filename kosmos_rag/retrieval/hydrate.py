@@ -36,24 +36,6 @@ class _Hit:
     fused_rank: int
     copies: list[Occurrence] = field(default_factory=list)
 
-    def to_passage(self, rank: int) -> Passage:
-        row, entry = self.row, self.entry
-        dense, lexical = entry.by_list.get(DENSE), entry.by_list.get(LEXICAL)
-        return Passage(
-            **row,
-            rank=rank,
-            score=entry.score,
-            dense_rank=dense.rank if dense else None,
-            dense_score=dense.score if dense else None,
-            lexical_rank=lexical.rank if lexical else None,
-            lexical_score=lexical.score if lexical else None,
-            fused_rank=self.fused_rank,
-            fused_score=entry.score,
-            score_contributions=entry.score_contributions,
-            rerank_score=None,
-            also_in=tuple(self.copies),
-        )
-
 
 def hydrate(
     connection: psycopg.Connection,
@@ -95,7 +77,16 @@ def hydrate(
             raise CandidateMissing
         for fused_rank, entry in enumerate(batch, start=start + 1):
             row = rows[entry.chunk_id.int]
-            _convert(row, departments)
+            parent = row.pop("parent_start"), row.pop("parent_end")
+            principals, rule = row.pop("principals"), departments.get(row["collection"])
+            row |= {
+                "parent_span": None if parent[0] is None else parent,
+                "section": tuple(row["section"]),
+                "table_context": tuple(row["table_context"]),
+                "place_spans": tuple([PlaceSpan(*span) for span in row["place_spans"]]),
+                "notes": notes_of(row["notes"]) if row["notes"] else (),
+                "department": rule.department(row["metadata"], row["source"], principals) if rule else None,
+            }
             hit = _Hit(row=row, entry=entry, fused_rank=fused_rank)
             if fold:
                 # A department's own copy is a hit of its own: signals prefer the department of the reader.
@@ -110,19 +101,26 @@ def hydrate(
         start += len(batch)
         if any(not VALIDITY_KEYS.isdisjoint(hit.row["metadata"]) for hit in hits):
             limit = max(limit, reach)
-    return [hit.to_passage(rank) for rank, hit in enumerate(hits[:limit], start=1)]
-
-
-def _convert(row: dict[str, Any], departments: Mapping[str, DepartmentRule]) -> None:
-    """Convert the columns of a row to the fields of a passage."""
-    parent = row.pop("parent_start"), row.pop("parent_end")
-    principals, rule = row.pop("principals"), departments.get(row["collection"])
-    row["parent_span"] = None if parent[0] is None else parent
-    row["section"] = tuple(row["section"])
-    row["table_context"] = tuple(row["table_context"])
-    row["place_spans"] = tuple([PlaceSpan(*span) for span in row["place_spans"]])
-    row["notes"] = notes_of(row["notes"]) if row["notes"] else ()
-    row["department"] = rule.department(row["metadata"], row["source"], principals) if rule else None
+    passages = []
+    for rank, hit in enumerate(hits[:limit], start=1):
+        dense, lexical = hit.entry.by_list.get(DENSE), hit.entry.by_list.get(LEXICAL)
+        passages.append(
+            Passage(
+                **hit.row,
+                rank=rank,
+                score=hit.entry.score,
+                dense_rank=dense.rank if dense else None,
+                dense_score=dense.score if dense else None,
+                lexical_rank=lexical.rank if lexical else None,
+                lexical_score=lexical.score if lexical else None,
+                fused_rank=hit.fused_rank,
+                fused_score=hit.entry.score,
+                score_contributions=hit.entry.score_contributions,
+                rerank_score=None,
+                also_in=tuple(hit.copies),
+            )
+        )
+    return passages
 
 
 def _add_copy(hit: _Hit, copy: _Hit) -> None:

@@ -1,5 +1,6 @@
 """Transactions of the reading role: what they are, and how often they wait for the server."""
 
+import threading
 import uuid
 from collections.abc import Generator
 from typing import Any
@@ -13,8 +14,9 @@ from kosmos_rag.core.errors import StatementFailed
 
 
 def _count_waits(monkeypatch: pytest.MonkeyPatch) -> list[Wait]:
-    """Record each wait that is only for the server to answer."""
+    """Record each wait of this thread that is only for the server to answer; the pool opens connections in others."""
     waits: list[Wait] = []
+    thread = threading.get_ident()
     wait = psycopg.Connection.wait
 
     def counted(steps: Generator[Wait, Any, Any]) -> Generator[Wait, Any, Any]:
@@ -22,7 +24,7 @@ def _count_waits(monkeypatch: pytest.MonkeyPatch) -> list[Wait]:
         try:
             while True:
                 asked = steps.send(ready)
-                if asked == Wait.R:
+                if asked == Wait.R and threading.get_ident() == thread:
                     waits.append(asked)
                 ready = yield asked
         except StopIteration as stop:
