@@ -1,4 +1,4 @@
-"""The database of an engine: its addresses, and a connection pool for each role."""
+"""The database of an engine: addresses, and a pool for each role."""
 
 from dataclasses import dataclass
 

@@ -30,7 +30,7 @@ def serve(
     settings = common.load_settings(*changes)
     from kosmos_rag.core.extras import require_extra
 
-    require_extra("service", "fastapi", "uvicorn", "limits")
+    require_extra("service", "fastapi", "uvicorn")
     from kosmos_rag.apps.http.server import serve as serve_until_stopped
     from kosmos_rag.apps.worker.background import run_in_background
 

@@ -1,18 +1,20 @@
 """RateLimiter of those who are not known yet: by the address that they come from."""
 
+import random
+
 import pytest
 
 from kosmos_rag import Settings
 from kosmos_rag.apps.auth.identity import Identity
-from kosmos_rag.apps.http.rate_limit import RateLimiter
+from kosmos_rag.apps.http.rate_limit import RateLimiter, SlidingWindowCounter
 from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import ConfigError, NotAuthenticated, TooManyRequests
-from tests.rate_clock import stop_rate_clock
+from tests.rate_clock import RateClock, stop_rate_clock
 
 
 @pytest.fixture(autouse=True)
-def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    stop_rate_clock(monkeypatch)
+def clock(monkeypatch: pytest.MonkeyPatch) -> RateClock:
+    return stop_rate_clock(monkeypatch)
 
 
 def _settings(**service: object) -> ServiceSettings:
@@ -103,3 +105,44 @@ def test_address__without_credentials_is_refused_unseen_and_shuts_out_nobody_wit
 def test_proxies__are_addresses(wrong: str) -> None:
     with pytest.raises(ConfigError, match=r"service\.trusted_proxies"):
         _settings(trusted_proxies=(wrong,))
+
+
+def test_count__has_the_share_of_the_window_before_that_the_last_minute_covers(clock: RateClock) -> None:
+    counter, key = SlidingWindowCounter(), ("tenant", "acme")
+    clock.advance(60 - clock.monotonic() % 60)
+    for _ in range(8):
+        counter.add(key)
+    clock.advance(75)  # three quarters of the window before are in the last minute
+    assert counter.wait_s(key, 7) is None
+    assert counter.wait_s(key, 6) == 0
+    assert counter.wait_s(key, 4) == pytest.approx(15)
+    counter.add(key)
+    assert counter.wait_s(key, 4) == pytest.approx(22.5)
+    clock.advance(120)
+    assert counter.wait_s(key, 1) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_wait__ends_when_the_count_is_below_the_amount_and_not_a_second_before(clock: RateClock, seed: int) -> None:
+    dice, counter, key, amount = random.Random(seed), SlidingWindowCounter(), ("subject", "acme", "anna"), 10
+    waits = 0
+    for _ in range(300):
+        clock.advance(dice.uniform(0, 6))
+        if (wait_s := counter.wait_s(key, amount)) is None:
+            counter.add(key)
+            continue
+        waits += 1
+        if wait_s > 1:
+            clock.advance(wait_s - 1)
+            assert counter.wait_s(key, amount) is not None
+        clock.advance(min(wait_s, 1) + 1e-6)
+        assert counter.wait_s(key, amount) is None
+    assert waits > 10
+
+
+def test_keys__of_two_windows_are_kept_and_no_more(clock: RateClock) -> None:
+    counter = SlidingWindowCounter()
+    for number in range(1_000):
+        clock.advance(1)
+        counter.add(("address", str(number)))
+    assert len(counter._current) + len(counter._previous) <= 120
