@@ -34,7 +34,7 @@ TABLES = {
     "quality": r"fused by default +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+",
     "question": r"\| now \|( [\d.]+ \|){5}",
     "reranker.deadline": r"p50 [\d.]+ ms, p99 [\d.]+ ms, slowest [\d.]+ ms",
-    "reranker.server": r" +500 +50 +1 +100% +\d+",
+    "reranker.server": r" +30000 +50 +1 +100% +\d+",
     "scale": r"lexical +kosmos +50 % +\S.* +500 +[\d.]+",
     "schema.curve": r"10 tables, budget 900: \d+ tokens on average, recall [\d.]+",
     "schema.databases": r"\d+ questions  database_first [\d.]+",
