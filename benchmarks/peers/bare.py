@@ -8,7 +8,6 @@ from unittest.mock import patch
 
 import psycopg
 from pgvector.psycopg import register_vector
-from psycopg import IsolationLevel
 from psycopg.pq import Format
 
 from kosmos_rag.storage.binary import register_arrays
@@ -32,8 +31,8 @@ def record_statements() -> Iterator[list[Statement]]:
     statements: list[Statement] = []
 
     def record(cursor: psycopg.Cursor[Any], query: Any, values: Any = None, **options: Any) -> psycopg.Cursor[Any]:
-        # A pool tests a connection that it lends with an empty statement. `replay` commits by itself.
-        if query and query != statement("commit"):
+        # A pool tests a connection that it lends with an empty statement. `replay` begins and commits by itself.
+        if query and query not in (statement("begin_read"), statement("commit")):
             statements.append(Statement(query=query, values=values, binary=cursor.format == Format.BINARY))
         return execute(cursor, query, values, **options)
 
@@ -48,13 +47,14 @@ def reader(url: str) -> Iterator[psycopg.Connection]:
         register_vector(connection)
         register_arrays(connection)
         connection.rollback()
-        connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
+        connection.autocommit = True
         yield connection
 
 
 def replay(connection: psycopg.Connection, statements: Sequence[Statement]) -> None:
     """Execute the statements in one transaction and one round trip, and fetch all rows."""
     with connection.pipeline():
+        connection.execute(statement("begin_read"))
         cursors = [connection.cursor(binary=one.binary).execute(one.query, one.values) for one in statements]
         connection.execute(statement("commit"))
         for cursor in cursors:

@@ -130,8 +130,9 @@ def test_process_threads__wait_for_one_that_is_slow(limit_s: float, both_slow: b
         time.sleep(0.4)
         assert not second.done()
         may_end.set()
-        second.result(10)
-    assert first.done()
+        following = second.result(10)
+    # Two slow ones end at the same time, and the second waits for either.
+    assert first.done() or (both_slow and following.done())
     threads.close()
 
 
