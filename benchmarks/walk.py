@@ -19,10 +19,12 @@ import kosmos_rag
 from benchmarks.command import EXAMPLES, MODEL, command, parse, temporary_folder, write_results
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.sql import statement
 
 PACKAGE = str(Path(kosmos_rag.__file__).parent)
 _BEGIN = "_get_tx_start_command"
 """Function of psycopg that returns how a transaction starts, which may travel with its first statement."""
+_BEGIN_STATEMENTS = (statement("begin_read"), statement("begin_append"))
 _ANONYMOUS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<lambda>", "<module>")
 
 
@@ -59,6 +61,7 @@ class Walk:
         elif code.co_name == _BEGIN:
             self.transactions += 1
         elif _is_driver_call(code):
+            self.transactions += frame.f_locals["query"] in _BEGIN_STATEMENTS
             self.driver_frames = max(self.driver_frames, _package_frames(frame))
 
 
