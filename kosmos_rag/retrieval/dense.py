@@ -14,10 +14,10 @@ from pgvector import HalfVector
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
+from kosmos_rag.retrieval.block_cache import VectorBlock
 from kosmos_rag.retrieval.fusion import CandidateList, rank_candidates
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot
-from kosmos_rag.retrieval.vector_cache import VectorBlock
 from kosmos_rag.storage.sql import statement
 
 PREFILTER_SELECTIVITY = 1 / 10

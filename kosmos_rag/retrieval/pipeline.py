@@ -32,6 +32,7 @@ from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.retrieval.arrange import Vectors, arrange, load_vectors
+from kosmos_rag.retrieval.block_cache import LEAST_CHUNKS, BlockCache, load_block
 from kosmos_rag.retrieval.cache import QueryEmbeddingCache, ResultCache, result_key
 from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.expansion.expander import NOT_EXPANDED, ExpandedQuery, Expander, create_expander
@@ -58,7 +59,6 @@ from kosmos_rag.retrieval.sampling import IndexedSearch
 from kosmos_rag.retrieval.signals.apply import SignalResult, Signals, build_signal_rules
 from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Routing, Snapshot, load_snapshot
-from kosmos_rag.retrieval.vector_cache import LEAST_CHUNKS, VectorCache, load_block
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.tenants import TenantRef, live_space
 
@@ -121,7 +121,7 @@ class SearchResources:
     """None if the settings expand nothing."""
     results: ResultCache
     postings: PostingsCache
-    vectors: VectorCache
+    blocks: BlockCache
     rerank: RerankStage | None
     telemetry: Telemetry
 
@@ -157,15 +157,15 @@ class SearchResources:
             expander=create_expander(settings.rag, language_model),
             results=ResultCache(size=retrieval.result_cache),
             postings=PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024),
-            vectors=VectorCache(settings.indexes.vector_cache_mb * 1024 * 1024),
+            blocks=BlockCache(settings.indexes.vector_cache_mb * 1024 * 1024),
             rerank=RerankStage(reranker, settings.rag.reranking, telemetry) if reranker else None,
             telemetry=telemetry,
         )
-        caches: list[tuple[str, ResultCache | PostingsCache | VectorCache | QueryEmbeddingCache]] = [
+        caches: list[tuple[str, ResultCache | PostingsCache | BlockCache | QueryEmbeddingCache]] = [
             *(("question_vectors", cache) for cache in resources.embeddings.values()),
             ("results", resources.results),
             ("postings", resources.postings),
-            ("vectors", resources.vectors),
+            ("vectors", resources.blocks),
         ]
         for name, cache in caches:
             telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "hits"), name, "hit")
@@ -288,7 +288,7 @@ class SearchPipeline:
                     genai.record_retrieval(span, query.collection, embedder.name, cached)
                 return SearchOutcome(result=cached, may_explain=may_explain, indexed_search=None)
             try:
-                fetched = self._fetch(connection, query, requested, wordings, snapshot, resources.vectors, timer)
+                fetched = self._fetch(connection, query, requested, wordings, snapshot, resources.blocks, timer)
             except CandidateMissing:
                 log.error(
                     "chunks in memory are not those that the reader may read; the database is searched",
@@ -307,7 +307,7 @@ class SearchPipeline:
             may_explain=may_explain,
             indexed_search=indexed_search,
             due=wordings[0]
-            if snapshot.chunks >= LEAST_CHUNKS and resources.vectors.is_due(wordings[0], snapshot)
+            if snapshot.chunks >= LEAST_CHUNKS and resources.blocks.is_due(wordings[0], snapshot)
             else None,
         )
 
@@ -320,7 +320,7 @@ class SearchPipeline:
 
         Raises DatabaseError.
         """
-        load_block(pool, query, self._resources.vectors)
+        load_block(pool, query, self._resources.blocks)
 
     def _expand(self, query: Query, timer: StageTimer) -> ExpandedQuery:
         assert self._resources.expander is not None, "compared by the caller"
@@ -425,7 +425,7 @@ class SearchPipeline:
         requested: int,
         wordings: Sequence[RetrieverQuery],
         snapshot: Snapshot,
-        memory: VectorCache | None,
+        blocks: BlockCache | None,
         timer: StageTimer,
     ) -> FetchedPassages:
         """Run the retrievers, fuse their candidates, and load the best passages."""
@@ -434,7 +434,7 @@ class SearchPipeline:
         reach = max(limit, self._settings.rag.retrieval.top_k)
         # Where later steps reorder, what is below the first hits may come up.
         limit = reach if query.options is not None or ASKS_CURRENT.search(query.parsed.text) else limit
-        lists = run_retrievers(connection, wordings, snapshot, postings, timer, memory)
+        lists = run_retrievers(connection, wordings, snapshot, postings, timer, blocks)
         # A text with copies takes more candidates than one.
         fused = None if query.options is not None else 2 * reach
         ranking = self._fuse(connection, query, snapshot, lists, fused, timer)
@@ -445,7 +445,7 @@ class SearchPipeline:
             relaxed = [replace(one, parsed=without) for one in wordings]
             without_phrases = load_snapshot(connection, relaxed[0])
             if without_phrases.required != snapshot.required:
-                lists = run_retrievers(connection, relaxed, without_phrases, postings, timer, memory)
+                lists = run_retrievers(connection, relaxed, without_phrases, postings, timer, blocks)
                 others = self._fuse(connection, query, without_phrases, lists, fused, timer)
                 ranking, warning = backfill_phrase_results(ranking, others, query.parsed.operators.phrases)
                 warnings += [warning] if warning else []

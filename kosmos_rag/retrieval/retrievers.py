@@ -9,13 +9,13 @@ from datetime import datetime
 import psycopg
 
 from kosmos_rag.core.telemetry.tracing import StageTimer
+from kosmos_rag.retrieval.block_cache import LEAST_CHUNKS, BlockCache
 from kosmos_rag.retrieval.dense import DenseSearch, materialise_small_filter, plan_dense
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, CandidateList
 from kosmos_rag.retrieval.lexical import LexicalSearch
 from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot, load_snapshot
-from kosmos_rag.retrieval.vector_cache import LEAST_CHUNKS, VectorCache
 from kosmos_rag.storage.sql import statement
 
 
@@ -25,7 +25,7 @@ def run_retrievers(
     snapshot: Snapshot,
     postings: PostingsCache,
     timer: StageTimer,
-    vectors: VectorCache | None = None,
+    blocks: BlockCache | None = None,
 ) -> dict[str, CandidateList]:
     """Return the candidates of each retriever for each wording.
 
@@ -37,13 +37,13 @@ def run_retrievers(
         snapshot: State of the tenant, with the terms of the first wording.
         postings: Cache of packed postings.
         timer: Timer of the search.
-        vectors: Cache of vectors and postings; None searches the database alone.
+        blocks: Cache of vectors and postings; None searches the database alone.
     """
     lists: dict[str, CandidateList] = {}
     for number, query in enumerate(wordings, start=1):
         # Terms differ from wording to wording; the rest of the snapshot is the same.
         state = snapshot if number == 1 else load_snapshot(connection, query)
-        block = vectors.find(query, state) if vectors is not None and state.chunks >= LEAST_CHUNKS else None
+        block = blocks.find(query, state) if blocks is not None and state.chunks >= LEAST_CHUNKS else None
         in_memory = block is not None and not (query.lexical and block.postings is None)
         filtered = None if in_memory else materialise_small_filter(connection, query, state)
         dense = None

@@ -29,7 +29,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.text.analysis import index_text, query_text
 from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval import pipeline, retrievers, vector_cache
+from kosmos_rag.retrieval import block_cache, pipeline, retrievers
 from kosmos_rag.storage.tenants import tenant
 
 LANGUAGES = {"prose": "english", "code": "simple"}
@@ -219,7 +219,7 @@ def test_answers__are_the_oracles_after_every_step(
 ) -> None:
     for module in (retrievers, pipeline):
         monkeypatch.setattr(module, "LEAST_CHUNKS", 1 if in_memory else 1_000)
-    monkeypatch.setattr(vector_cache, "MISSES", 1)
+    monkeypatch.setattr(block_cache, "MISSES", 1)
     with ExitStack() as stack:
         engines = [
             stack.enter_context(Engine(_changed(settings, tail=tail), embedder=_embedder())) for tail in (1, 3, 8)

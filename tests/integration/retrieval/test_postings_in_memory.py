@@ -10,7 +10,7 @@ import pytest
 from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval import pipeline, retrievers, vector_cache
+from kosmos_rag.retrieval import block_cache, pipeline, retrievers
 from tests.integration.variants import changed
 
 IN_MEMORY = "exact, in memory"
@@ -34,8 +34,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenant of a few chunks is large, and the second search of a state loads it."""
     for module in (retrievers, pipeline):
         monkeypatch.setattr(module, "LEAST_CHUNKS", 1)
-    monkeypatch.setattr(vector_cache, "MISSES", 1)
-    monkeypatch.setattr(vector_cache, "MISSES_OF_FILTER", 1)
+    monkeypatch.setattr(block_cache, "MISSES", 1)
+    monkeypatch.setattr(block_cache, "MISSES_OF_FILTER", 1)
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_results__are_those_of_the_database_after_every_change(
         where = None if conditions is None else Filter(where=conditions)
         cached, plain = (e.tenant(tenant_name, collection=searched, principals=principals) for e in engines)
         _load(cached, where)
-        cache = engines[0]._search._resources.vectors
+        cache = engines[0]._search._resources.blocks
         for _ in range(6):
             hits = cache.hits
             question = _words(dice, 5)
@@ -164,7 +164,7 @@ def test_one_retriever__has_a_block_of_its_own(settings: Settings, tenant_name: 
             found, expected = (scope.search(question) for scope in scopes)
             assert _result(found) == _result(expected)
             assert _plans(found) == {IN_MEMORY}
-        [block] = cached._search._resources.vectors._blocks.values()
+        [block] = cached._search._resources.blocks._blocks.values()
         assert (block.vectors is None) == (weight == "rag.retrieval.semantic_weight")
         assert (block.postings is None) == (weight == "rag.retrieval.keyword_weight")
 
@@ -179,7 +179,7 @@ def test_postings__of_a_tenant_that_is_too_large_stay_in_the_database(
     engines[0].tenant(tenant_name).ingest(one_chunk_each)
     cached, plain = (engine.tenant(tenant_name, principals=READERS[3]) for engine in engines)
     where = Filter(where={"metadata.kind": "a"})
-    cache = engines[0]._search._resources.vectors
+    cache = engines[0]._search._resources.blocks
     cache._max_bytes = 2 * 50 * (4 * HashingEmbedder().dimensions + 500)
     _load(cached, where)
     found, expected = (scope.search("margin of cars", filter=where) for scope in (cached, plain))
@@ -197,7 +197,7 @@ def test_postings__know_no_chunk_that_the_reader_may_not_read(engines: tuple[Eng
             scope.indexes.build()
     for principals in (READERS[3], ("ben",)):
         _load(engines[0].tenant(tenant_name, principals=principals), None)
-    whole, block = engines[0]._search._resources.vectors._blocks.values()
+    whole, block = engines[0]._search._resources.blocks._blocks.values()
     assert whole.postings is not None
     assert block.postings is not None
     assert block.vectors is not None

@@ -16,7 +16,7 @@ from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, T
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval import pipeline, retrievers, vector_cache
+from kosmos_rag.retrieval import block_cache, pipeline, retrievers
 from tests.integration.variants import changed
 
 IN_MEMORY = "exact, in memory"
@@ -36,8 +36,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenant of a few chunks is large, and the second search of a state loads its vectors."""
     for module in (retrievers, pipeline):
         monkeypatch.setattr(module, "LEAST_CHUNKS", 10)
-    monkeypatch.setattr(vector_cache, "MISSES", 1)
-    monkeypatch.setattr(vector_cache, "MISSES_OF_FILTER", 1)
+    monkeypatch.setattr(block_cache, "MISSES", 1)
+    monkeypatch.setattr(block_cache, "MISSES_OF_FILTER", 1)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_readers_of_the_same_lists__share_vectors(engines: tuple[Engine, Engine]
     # Who may read as much finds the vectors that are there, whatever else they hold.
     found = engines[0].tenant(tenant_name, principals=("ann", "cay")).search(QUESTIONS[0])
     assert found.timings_ms["dense"] >= 0
-    cache = engines[0]._search._resources.vectors
+    cache = engines[0]._search._resources.blocks
     assert (len(cache._blocks), cache.hits) == (1, len(QUESTIONS) + 1)
     assert {int(source[1:]) % 2 for source in _require_equal(engines, tenant_name, "ben")} == {0, 1}
     assert engines[0].tenant(tenant_name, principals=("dan",)).search(QUESTIONS[0]).hits == ()
@@ -120,7 +120,7 @@ def test_block__gives_no_chunk_that_row_level_security_hides(
     engines[0].tenant(tenant_name).ingest([_document(number, (("ann",), ("ben",))[number % 2]) for number in range(60)])
     _require_equal(engines, tenant_name, "ann")
     _require_equal(engines, tenant_name, "ben")
-    cache = engines[0]._search._resources.vectors
+    cache = engines[0]._search._resources.blocks
     (first, block), (second, other) = cache._blocks.items()
     cache._blocks[first], cache._blocks[second] = other, block
     for name, parity in (("ann", 0), ("ben", 1)):
@@ -146,13 +146,13 @@ def _require_filtered(engines: tuple[Engine, Engine], name: str, where: dict[str
     cached, plain = (engine.tenant(name, principals=principals or (EVERYONE,)) for engine in engines)
     cached.search("load", filter=Filter(where=where))
     assert cached._parts.background.drain(10)
-    hits = engines[0]._search._resources.vectors.hits
+    hits = engines[0]._search._resources.blocks.hits
     sources: set[str] = set()
     for question in QUESTIONS:
         found = cached.search(question, filter=Filter(where=where))
         assert _hits(found) == _hits(plain.search(question, filter=Filter(where=where)))
         sources |= {hit.source for hit in found.hits}
-    assert engines[0]._search._resources.vectors.hits == hits + len(QUESTIONS)
+    assert engines[0]._search._resources.blocks.hits == hits + len(QUESTIONS)
     return sources
 
 
@@ -179,7 +179,7 @@ def test_filter_on_the_acl__is_of_its_reader(engines: tuple[Engine, Engine], ten
 def test_filter__that_leaves_too_many_is_not_loaded(engines: tuple[Engine, Engine], tenant_name: str) -> None:
     scope = engines[0].tenant(tenant_name)
     scope.ingest([_document(number) for number in range(40)])
-    cache = engines[0]._search._resources.vectors
+    cache = engines[0]._search._resources.blocks
     cache._max_bytes = 2 * 30 * (4 * HashingEmbedder().dimensions + 100)
     for where, blocks in (({"metadata.parity": {"$exists": True}}, 0), ({"metadata.parity": 1}, 1)):
         scope.search("load", filter=Filter(where=where))
@@ -191,7 +191,7 @@ def test_nearest__are_the_largest_inner_products() -> None:
     dice = np.random.default_rng(5)
     vectors = dice.normal(size=(500, 16)).astype(np.float32)
     ids = [UUID(int=number) for number in range(500)]
-    block = vector_cache.VectorBlock(chunk_ids=ids, vectors=vectors)
+    block = block_cache.VectorBlock(chunk_ids=ids, vectors=vectors)
     query = vectors[3].astype(np.float16)
     best = np.argsort(vectors @ query.astype(np.float32))[::-1]
     assert {each.int for each, _ in block.nearest(query, 10)} == set(best[:10].tolist())
@@ -201,7 +201,7 @@ def test_nearest__are_the_largest_inner_products() -> None:
 def test_nearest__are_with_what_is_equal_to_the_last() -> None:
     vectors = np.repeat(np.array([[1.0], [0.5], [0.1]], dtype=np.float32), [3, 8, 400], axis=0)
     ids = [UUID(int=number) for number in range(len(vectors))]
-    block = vector_cache.VectorBlock(chunk_ids=ids, vectors=vectors)
+    block = block_cache.VectorBlock(chunk_ids=ids, vectors=vectors)
     assert {each.int for each, _ in block.nearest(np.ones(1, dtype=np.float16), 5)} == set(range(11))
     assert {each.int for each, _ in block.nearest(np.ones(1, dtype=np.float16), 12)} == set(range(411))
 
@@ -218,17 +218,17 @@ def test_inner_products__are_those_of_the_server(database: DatabaseSettings, dim
         ]
         products = [cursor.fetchall()[0][0] for cursor in expected]
     single = vectors.astype(np.float32)
-    assert vector_cache.inner_products(single, single[0]).tolist() == products
+    assert block_cache.inner_products(single, single[0]).tolist() == products
 
 
 def test_cache__keeps_to_its_limit() -> None:
     vectors = np.ones((10, 100), dtype=np.float32)
     ids = [UUID(int=n) for n in range(10)]
-    block = vector_cache.Block(vectors=vector_cache.VectorBlock(chunk_ids=ids, vectors=vectors), postings=None)
-    cache = vector_cache.VectorCache(3 * block.bytes)
+    block = block_cache.Block(vectors=block_cache.VectorBlock(chunk_ids=ids, vectors=vectors), postings=None)
+    cache = block_cache.BlockCache(3 * block.bytes)
     for key in "abcd":
         cache.put(key, block)
     assert list(cache._blocks) == ["b", "c", "d"]
-    large = vector_cache.VectorBlock(chunk_ids=[], vectors=np.ones((20, 100), dtype=np.float32))
-    cache.put("large", vector_cache.Block(vectors=large, postings=None))
+    large = block_cache.VectorBlock(chunk_ids=[], vectors=np.ones((20, 100), dtype=np.float32))
+    cache.put("large", block_cache.Block(vectors=large, postings=None))
     assert list(cache._blocks) == ["b", "c", "d"]

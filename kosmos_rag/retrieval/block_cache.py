@@ -121,7 +121,7 @@ class Block:
         return vectors + sum(postings.bytes for postings in (self.postings or {}).values())
 
 
-class VectorCache:
+class BlockCache:
     """LRU cache of blocks with a limit in bytes. Thread-safe."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -220,7 +220,7 @@ def state_key(query: RetrieverQuery, snapshot: Snapshot) -> Hashable:
     return *key, conditions, principals
 
 
-def load_block(pool: ConnectionPool, query: RetrieverQuery, cache: VectorCache) -> None:
+def load_block(pool: ConnectionPool, query: RetrieverQuery, cache: BlockCache) -> None:
     """Load and cache what the reader of a search sees.
 
     Args:
