@@ -63,10 +63,10 @@ def arrange(
     groups = (
         _group(ranking, options.group_size or GROUP_SIZE) if options.group_by else [(passage,) for passage in ranking]
     )
-    keyed = [(parsed.key_of(group[0]), group) for group in groups]
-    left = [(key, group) for key, group in keyed if key not in parsed.seen]
-    page = left[:requested]
-    more = options.cursor is not None and len(left) > len(page)
+    keyed = [(parsed.compute_key(group[0]), group) for group in groups]
+    remaining = [(key, group) for key, group in keyed if key not in parsed.previous_keys]
+    page = remaining[:requested]
+    more = options.cursor is not None and len(remaining) > len(page)
     hits = tuple(
         replace(
             hit,
@@ -78,7 +78,7 @@ def arrange(
     reason = result.incomplete_reason
     if len(hits) < requested and ranking:
         kind = "documents" if options.group_by else "passages"
-        reason = f"the ranking ends here: {len(groups)} {kind}, {len(groups) - len(left)} of them on pages before"
+        reason = f"the ranking ends here: {len(groups)} {kind}, {len(groups) - len(remaining)} of them on pages before"
     return replace(
         result,
         hits=hits,
@@ -110,7 +110,7 @@ def diversify(passages: Sequence[Passage], vectors: Vectors, weight: float) -> l
     ahead = np.array([PHRASE in passage.score_contributions for passage in passages])
     nearest = np.zeros(len(passages))
     open_ = np.ones(len(passages), dtype=bool)
-    ordered = []
+    selection = []
     for _ in passages:
         choice = open_ & ahead if (open_ & ahead).any() else open_
         value = weight * relevance - (1 - weight) * nearest
@@ -118,9 +118,9 @@ def diversify(passages: Sequence[Passage], vectors: Vectors, weight: float) -> l
         open_[at] = False
         score = float(value[at])
         signals = {**passages[at].signals, _MMR: score - float(relevance[at])}
-        ordered.append(replace(passages[at], score=score, signals=signals))
+        selection.append(replace(passages[at], score=score, signals=signals))
         nearest = np.maximum(nearest, similarity[at])
-    return ordered
+    return selection
 
 
 def _similarities(passages: Sequence[Passage], vectors: Vectors) -> NDArray[np.float64]:
@@ -159,11 +159,11 @@ def _count_facets(
             for document in documents.values()
             for value in {(isinstance(value, bool), value) for value in _values(document, field)}
         )
-        ordered = sorted(counts.items(), key=lambda entry: (-entry[1], str(entry[0][1])))
-        if len(ordered) > _MAX_FACET_VALUES:
-            warnings.append(f"{field} has {len(ordered)} values; its facet shows the first {_MAX_FACET_VALUES}")
+        entries = sorted(counts.items(), key=lambda entry: (-entry[1], str(entry[0][1])))
+        if len(entries) > _MAX_FACET_VALUES:
+            warnings.append(f"{field} has {len(entries)} values; its facet shows the first {_MAX_FACET_VALUES}")
         facets[field] = tuple(
-            FacetValue(value=_plain(value), count=count) for (_, value), count in ordered[:_MAX_FACET_VALUES]
+            FacetValue(value=_plain(value), count=count) for (_, value), count in entries[:_MAX_FACET_VALUES]
         )
     return facets, warnings
 
@@ -180,10 +180,10 @@ def _values(place: Passage | Occurrence, field: str) -> Iterator[str | bool | in
     A filter compares the same values.
     """
     first, *keys = field.split(".")
-    found: list[Any] = [getattr(place, first)]
+    values: list[Any] = [getattr(place, first)]
     for key in keys:
-        found = [one[key] for one in _elements(found) if isinstance(one, Mapping) and key in one]
-    yield from (one for one in _elements(found) if isinstance(one, str | bool | int | float))
+        values = [element[key] for element in _elements(values) if isinstance(element, Mapping) and key in element]
+    yield from (element for element in _elements(values) if isinstance(element, str | bool | int | float))
 
 
 def _elements(values: Sequence[Any]) -> Iterator[Any]:

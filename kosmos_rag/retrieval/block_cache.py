@@ -68,18 +68,18 @@ class VectorBlock:
         query = vector.astype(np.float16).astype(np.float32)
         # In this thread: a product by BLAS wakes threads that wait for the next one at full load, milliseconds long.
         scores = np.einsum("ij,j->i", self.vectors, query)
-        found = np.arange(len(scores))
+        rows = np.arange(len(scores))
         if count < len(scores):
-            found = np.flatnonzero(scores >= np.partition(scores, -count)[-count] - MARGIN)
+            rows = np.flatnonzero(scores >= np.partition(scores, -count)[-count] - MARGIN)
         # Many chunks may be equal to the last.
-        for start in range(0, len(found), _BATCH):
-            batch = found[start : start + _BATCH]
+        for start in range(0, len(rows), _BATCH):
+            batch = rows[start : start + _BATCH]
             scores[batch] = inner_products(self.vectors[batch], query)
-        exact = scores[found]
-        if count < len(found):
+        exact = scores[rows]
+        if count < len(rows):
             best = exact >= np.partition(exact, -count)[-count]
-            found, exact = found[best], exact[best]
-        ids = [self.chunk_ids[index] for index in found.tolist()]
+            rows, exact = rows[best], exact[best]
+        ids = [self.chunk_ids[index] for index in rows.tolist()]
         return list(zip(ids, exact.tolist(), strict=True))
 
 
@@ -94,14 +94,14 @@ def inner_products(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> 
         query: Numbers in half precision.
     """
     products = vectors * query
-    whole = len(query) // _LANES * _LANES
-    sums = np.add.reduce(products[:, :whole].reshape(len(products), -1, _LANES), axis=1)
+    lane_end = len(query) // _LANES * _LANES
+    sums = np.add.reduce(products[:, :lane_end].reshape(len(products), -1, _LANES), axis=1)
     while sums.shape[1] > 1:
         half = sums.shape[1] // 2
         sums = sums[:, :half] + sums[:, half:]
     total: NDArray[np.float32] = sums[:, 0]
-    for rest in range(whole, len(query)):
-        total = total + products[:, rest]
+    for dimension in range(lane_end, len(query)):
+        total = total + products[:, dimension]
     return total
 
 

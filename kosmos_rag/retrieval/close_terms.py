@@ -43,7 +43,7 @@ class _CloseTerm:
     collection: str
     word: str
     lexeme: str
-    shown: str
+    label: str
     """As the warning shows it: the word that the lexeme is of, where it is known."""
     id: int
     chunks: int
@@ -78,7 +78,7 @@ def replace_absent_words(
             collection=collection,
             word=word,
             lexeme=lexeme,
-            shown=variant,
+            label=variant,
             id=lexeme_id,
             chunks=chunks,
             weight=_ONE_EDIT,
@@ -86,8 +86,8 @@ def replace_absent_words(
         for collection, word, lexeme, variant, lexeme_id, chunks in _analyse(connection, query, edits)
         if lexeme_id is not None and chunks is not None
     ]
-    found = {(term.collection, term.word) for term in close}
-    close += _far_terms(connection, query, [entry for entry in lexemes if entry[:2] not in found])
+    matched_words = {(term.collection, term.word) for term in close}
+    close += _far_terms(connection, query, [entry for entry in lexemes if entry[:2] not in matched_words])
     return _replace(rows, lexemes, close)
 
 
@@ -119,8 +119,8 @@ def _suspects(text: str, rows: Sequence[TermRow]) -> list[str]:
 
     A stem begins as its word does.
     """
-    known = {lexeme for _, lexeme, lexeme_id, *_ in rows if lexeme_id is not None}
-    absent = {lexeme[:_SHARED_PREFIX] for _, lexeme, *_ in rows if lexeme not in known}
+    indexed_lexemes = {lexeme for _, lexeme, lexeme_id, *_ in rows if lexeme_id is not None}
+    absent = {lexeme[:_SHARED_PREFIX] for _, lexeme, *_ in rows if lexeme not in indexed_lexemes}
     words = dict.fromkeys(_WORD.findall(text.lower())) if absent else {}
     return [
         word
@@ -160,7 +160,7 @@ def _far_terms(
                         collection=collection,
                         word=word,
                         lexeme=other,
-                        shown=other,
+                        label=other,
                         id=lexeme_id,
                         chunks=chunks,
                         weight=_FAR,
@@ -183,27 +183,29 @@ def _replace(
     rows: Sequence[TermRow], absent: Iterable[tuple[str, str, str]], close: Sequence[_CloseTerm]
 ) -> tuple[list[TermRow], tuple[str, ...]]:
     """Replace the rows of absent words by those of their close terms."""
-    asked = {(collection, lexeme_id) for collection, _, lexeme_id, *_ in rows}
+    query_terms = {(collection, lexeme_id) for collection, _, lexeme_id, *_ in rows}
     replaced: set[tuple[str, str]] = set()
     added: list[TermRow] = []
     words: dict[str, dict[str, None]] = {}
     for collection, word in dict.fromkeys((term.collection, term.word) for term in close):
         of_word = [term for term in close if (term.collection, term.word) == (collection, word)]
         best = sorted(of_word, key=lambda term: (-term.weight, -term.chunks, term.lexeme))[:_MAX_CLOSE]
-        of_absent = {(where, lexeme) for where, whose, lexeme in absent if (where, whose) == (collection, word)}
+        of_absent = {
+            (owner, lexeme) for owner, absent_word, lexeme in absent if (owner, absent_word) == (collection, word)
+        }
         weight = max((row[4] for row in rows if row[:2] in of_absent), default=1.0)
         replaced |= of_absent
         blended = max(term.chunks for term in best)
         added += [
             (collection, term.lexeme, term.id, blended, weight * term.weight)
             for term in best
-            if (collection, term.id) not in asked
+            if (collection, term.id) not in query_terms
         ]
-        asked |= {(collection, term.id) for term in best}
-        words.setdefault(word, {}).update(dict.fromkeys(term.shown for term in best))
-    kept = [row for row in rows if row[:2] not in replaced]
+        query_terms |= {(collection, term.id) for term in best}
+        words.setdefault(word, {}).update(dict.fromkeys(term.label for term in best))
+    other_rows = [row for row in rows if row[:2] not in replaced]
     warnings = tuple(
-        f"no chunk contains {word!r}; chunks with {' or '.join(map(repr, shown))} were searched"
-        for word, shown in words.items()
+        f"no chunk contains {word!r}; chunks with {' or '.join(map(repr, labels))} were searched"
+        for word, labels in words.items()
     )
-    return sorted([*kept, *added], key=lambda row: (row[0], row[2] is None, row[2] or 0)), warnings
+    return sorted([*other_rows, *added], key=lambda row: (row[0], row[2] is None, row[2] or 0)), warnings

@@ -46,8 +46,8 @@ class CollectionPostings:
     def find(self, lexeme_id: int) -> Posting:
         """Return the posting of a lexeme, which may be empty."""
         at = int(np.searchsorted(self.lexeme_ids, lexeme_id))
-        found = at < len(self.lexeme_ids) and self.lexeme_ids[at] == lexeme_id
-        start, end = (self.starts[at], self.starts[at + 1]) if found else (0, 0)
+        exists = at < len(self.lexeme_ids) and self.lexeme_ids[at] == lexeme_id
+        start, end = (self.starts[at], self.starts[at + 1]) if exists else (0, 0)
         return Posting(offsets=self.offsets[start:end], frequencies=self.frequencies[start:end])
 
 
@@ -148,9 +148,9 @@ def _build(chunk_ids: Sequence[UUID], chunks: Posting, entries: Iterable[_Entrie
     )
     parts = [none, *entries]
     offsets = np.concatenate([part.offsets for part in parts])
-    seen = offsets >= 0
-    offsets = offsets[seen]
-    lexeme_ids = np.concatenate([part.lexeme_ids for part in parts])[seen]
+    is_visible = offsets >= 0
+    offsets = offsets[is_visible]
+    lexeme_ids = np.concatenate([part.lexeme_ids for part in parts])[is_visible]
     order = np.argsort(lexeme_ids * len(chunk_ids) + offsets, kind="stable")
     distinct, starts = np.unique(lexeme_ids[order], return_index=True)
     return CollectionPostings(
@@ -159,5 +159,5 @@ def _build(chunk_ids: Sequence[UUID], chunks: Posting, entries: Iterable[_Entrie
         lexeme_ids=distinct,
         starts=np.append(starts, len(order)),
         offsets=offsets[order].astype(np.int32),
-        frequencies=np.concatenate([part.frequencies for part in parts])[seen][order],
+        frequencies=np.concatenate([part.frequencies for part in parts])[is_visible][order],
     )

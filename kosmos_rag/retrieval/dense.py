@@ -91,16 +91,16 @@ def materialise_small_filter(
         "term_groups": Jsonb(groups),
     }
     if groups:
-        found = connection.execute(statement("documents_by_terms"), values).fetchall()
-        if found[0][0] <= _MAX_FILTERED_DOCUMENTS:
-            listed = [(document_id, chunks) for _, document_id, chunks in found if document_id is not None]
-            return _filtered_set(listed, snapshot)
+        rows = connection.execute(statement("documents_by_terms"), values).fetchall()
+        if rows[0][0] <= _MAX_FILTERED_DOCUMENTS:
+            listed = [(document_id, chunks) for _, document_id, chunks in rows if document_id is not None]
+            return _build_filtered_set(listed, snapshot)
         if query.scope["one_group"] or not query.scope["filtered"]:
             return None
-    return _filtered_set(connection.execute(statement("filtered_documents"), values).fetchall(), snapshot)
+    return _build_filtered_set(connection.execute(statement("filtered_documents"), values).fetchall(), snapshot)
 
 
-def _filtered_set(rows: Sequence[tuple[uuid.UUID, int]], snapshot: Snapshot) -> FilteredSet | None:
+def _build_filtered_set(rows: Sequence[tuple[uuid.UUID, int]], snapshot: Snapshot) -> FilteredSet | None:
     chunks = sum(row[1] for row in rows)
     most = _MAX_FILTERED_CHUNKS
     if snapshot.vector_index is not None:
@@ -126,8 +126,8 @@ def estimate_selectivity(snapshot: Snapshot, scope: Mapping[str, Any], principal
     total = sum(index.acl.values()) if index is not None else 0
     if index is None or not total:
         return 1.0
-    held = set(principals)
-    visible = sum(count for acl, count in index.acl.items() if held.intersection(acl.split("\x1f")))
+    reader_principals = set(principals)
+    visible = sum(count for acl, count in index.acl.items() if reader_principals.intersection(acl.split("\x1f")))
     in_collection = snapshot.total_chunks_unfiltered / index.rows if scope["collection"] is not None else 1.0
     return visible / total * min(1.0, in_collection)
 

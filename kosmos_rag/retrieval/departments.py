@@ -21,7 +21,7 @@ class DepartmentRule:
     key: str
     """Key in the metadata, and kind of the principal."""
     by_folder: bool
-    known: tuple[str, ...]
+    departments: tuple[str, ...]
     in_use: bool
     """Whether the collection has departments: it enforces or prefers them."""
 
@@ -42,7 +42,7 @@ class DepartmentRule:
         return cls(
             key=access["key"],
             by_folder=by_folder,
-            known=tuple(access["departments"]) if enforced else (),
+            departments=tuple(access["departments"]) if enforced else (),
             in_use=enforced or bool(preference),
         )
 
@@ -56,7 +56,7 @@ class DepartmentRule:
             source: Of the document.
             principals: Those of its readers that the reader holds.
         """
-        name = department_of(metadata, source, key=self.key, by_folder=self.by_folder, known=self.known)
+        name = department_of(metadata, source, key=self.key, by_folder=self.by_folder, known=self.departments)
         prefix = f"{self.key}:"
-        held = (principal.removeprefix(prefix) for principal in principals if principal.startswith(prefix))
-        return name or next(held, GENERAL)
+        departments = (principal.removeprefix(prefix) for principal in principals if principal.startswith(prefix))
+        return name or next(departments, GENERAL)

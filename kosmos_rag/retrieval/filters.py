@@ -120,7 +120,7 @@ def _term_groups(where: Mapping[Any, Any]) -> list[list[dict[str, Any]]]:
         elif key == "$or":
             branches = [_term_groups(item) for item in value]
             if all(branches):
-                groups.append([one for branch in branches for one in min(branch, key=len)])
+                groups.append([value for branch in branches for value in min(branch, key=len)])
         elif key != "$not" and (group := _equal_values(key, value)) is not None:
             groups.append(group)
     return groups[:_MAX_GROUPS]
@@ -162,9 +162,9 @@ class _Compiler:
     def compile_all(self, where: Any, path: str, depth: int) -> str:
         """Compile a mapping of fields and combinators; all must hold."""
         if not isinstance(where, Mapping) or not where:
-            raise _malformed(path, where, "give a mapping of conditions, {'title': 'Churn'}")
+            raise _build_error(path, where, "give a mapping of conditions, {'title': 'Churn'}")
         if depth > MAX_DEPTH:
-            raise _malformed(path, where, f"nest conditions at most {MAX_DEPTH} deep")
+            raise _build_error(path, where, f"nest conditions at most {MAX_DEPTH} deep")
         parts = (self._compile_entry(key, value, _child(path, key), depth) for key, value in where.items())
         return f"({' && '.join(parts)})"
 
@@ -174,7 +174,7 @@ class _Compiler:
         if key not in ("$and", "$or"):
             return self._compile_field(_parse_field(key, path), value, path)
         if not isinstance(value, list | tuple) or not value:
-            raise _malformed(path, value, "give a list of at least one mapping, [{'title': 'A'}, {'title': 'B'}]")
+            raise _build_error(path, value, "give a list of at least one mapping, [{'title': 'A'}, {'title': 'B'}]")
         parts = [self.compile_all(item, _child(path, index), depth + 1) for index, item in enumerate(value)]
         return f"({(' && ' if key == '$and' else ' || ').join(parts)})"
 
@@ -182,7 +182,7 @@ class _Compiler:
         if not isinstance(value, Mapping):
             return self._compile_condition(field, "$eq", value, path)
         if not value:
-            raise _malformed(path, value, "give a value, or operators with values, {'$gte': 2024}")
+            raise _build_error(path, value, "give a value, or operators with values, {'$gte': 2024}")
         return " && ".join(
             self._compile_condition(field, operator, operand, _child(path, operator))
             for operator, operand in value.items()
@@ -208,13 +208,13 @@ class _Compiler:
         if operator == "$ne":
             return _negate(f"{field.path} == {self._bind(operand)}")
         if operator != "$eq" and not _is_ordered(operand):
-            raise _malformed(path, value, "order by text, a finite number or a date")
+            raise _build_error(path, value, "order by text, a finite number or a date")
         return f"{field.path} {_SIGNS[operator]} {self._bind(operand)}"
 
     def _compile_pattern(self, field: _Field, operator: str, value: Any, path: str) -> str:
         text = _parse_text(value, path)
         if not text or len(text) > MAX_PATTERN:
-            raise _malformed(path, value, f"give a text of 1 to {MAX_PATTERN:,} characters")
+            raise _build_error(path, value, f"give a text of 1 to {MAX_PATTERN:,} characters")
         if operator == "$starts_with":
             return f"{field.path} starts with {self._bind(text)}"
         if operator == "$ends_with":
@@ -240,7 +240,7 @@ def _any_case(character: str) -> str:
 
 def _compile_presence(field: _Field, operator: str, value: Any, path: str) -> str:
     if not isinstance(value, bool):
-        raise _malformed(path, value, "give true or false")
+        raise _build_error(path, value, "give true or false")
     if operator == "$exists":
         exists = f"exists({field.path})"
         return exists if value else _negate(exists)
@@ -262,7 +262,7 @@ def _is_ordered(operand: Any) -> bool:
 
 def _parse_operands(field: _Field, value: Any, path: str) -> list[Any]:
     if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping):
-        raise _malformed(path, value, "give a list of values")
+        raise _build_error(path, value, "give a list of values")
     if len(value) > MAX_VALUES:
         raise RequestError(f"filter at {path} has a list of {len(value):,} values; give at most {MAX_VALUES:,}")
     return [field.operand(item, _child(path, index)) for index, item in enumerate(value)]
@@ -289,9 +289,9 @@ def _metadata_path(name: str, path: str) -> str:
 
 def _parse_text(value: Any, path: str) -> str:
     if not isinstance(value, str):
-        raise _malformed(path, value, "give text")
+        raise _build_error(path, value, "give text")
     if not is_text(value):
-        raise _malformed(path, value, "remove NUL and lone surrogates")
+        raise _build_error(path, value, "remove NUL and lone surrogates")
     return value
 
 
@@ -314,7 +314,7 @@ def _parse_time(value: Any, path: str) -> str:
             return utc.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
     except (ValueError, OverflowError):
         pass
-    raise _malformed(
+    raise _build_error(
         path, value, "give a date, a datetime, or text as in ISO 8601, '2026-01-31' or '2026-01-31T12:00Z'"
     )
 
@@ -327,7 +327,7 @@ def _parse_scalar(value: Any, path: str) -> str | int | float | bool | None:
         return value.isoformat()
     if value is None or (isinstance(value, int | float) and _is_finite(value)):
         return value
-    raise _malformed(path, value, "give text, a finite number, true, false, null or a date; a list goes with $in")
+    raise _build_error(path, value, "give text, a finite number, true, false, null or a date; a list goes with $in")
 
 
 def _is_finite(value: float) -> bool:
@@ -341,7 +341,7 @@ def _child(path: str, key: Any) -> str:
     return f"{path}[{_show(key)}]"
 
 
-def _malformed(path: str, value: Any, remedy: str) -> RequestError:
+def _build_error(path: str, value: Any, remedy: str) -> RequestError:
     return RequestError(f"filter at {path} is {_show(value)}; {remedy}")
 
 

@@ -72,7 +72,7 @@ def prefer_current(passages: Sequence[Passage], question: str, today: date) -> l
 
 def _chain(source: str, successors: Mapping[str, str]) -> Iterator[str]:
     """Yield the sources that supersede a source, one after the other."""
-    seen = {source}
-    while (source := successors.get(source, "")) not in seen | {""}:
-        seen.add(source)
+    visited = {source}
+    while (source := successors.get(source, "")) not in visited | {""}:
+        visited.add(source)
         yield source

@@ -64,15 +64,15 @@ def rank_candidates(
         weights: Number and total idf of the query terms, for the coverage of the best candidate; None for no coverage.
     """
     # By number, which compares in C, while an id compares in Python: thousands of equal texts may tie.
-    ordered = sorted([(-score, chunk_id.int, chunk_id) for chunk_id, score in scored])[:limit]
+    ranking = sorted([(-score, chunk_id.int, chunk_id) for chunk_id, score in scored])[:limit]
     coverage = terms = None
     if weights is not None:
-        coverage, terms = -ordered[0][0] / weights.total if ordered and weights.total else 0.0, weights.terms
+        coverage, terms = -ranking[0][0] / weights.total if ranking and weights.total else 0.0, weights.terms
     return CandidateList(
-        candidates=tuple([Candidate(entry[2], -entry[0], rank) for rank, entry in enumerate(ordered, start=1)]),
+        candidates=tuple([Candidate(entry[2], -entry[0], rank) for rank, entry in enumerate(ranking, start=1)]),
         explain=RetrieverStats(
             requested=limit,
-            returned=len(ordered),
+            returned=len(ranking),
             plan=plan,
             read=dict(read),
             reason=reason,
@@ -213,18 +213,18 @@ def _fuse(lists: Lists, contributions: Mapping[str, Sequence[float]], limit: int
     for name, positions in by_list.items():
         for number, contribution in zip(positions, contributions[name], strict=True):
             added.setdefault(number, []).append(contribution)
-    ordered = sorted([(-math.fsum(parts), number) for number, parts in added.items()])
+    ranking = sorted([(-math.fsum(parts), number) for number, parts in added.items()])
     fused: list[FusedCandidate] = []
     # Records of the best only: most candidates are in no result.
-    for negated, number in ordered[:limit]:
-        found: dict[str, Candidate] = {}
+    for negated, number in ranking[:limit]:
+        entries: dict[str, Candidate] = {}
         shares: dict[str, float] = {}
         for name, positions in by_list.items():
             at = positions.get(number)
             if at is not None:
-                found[name], shares[name] = lists[name][at], contributions[name][at]
-        chunk_id = next(iter(found.values())).chunk_id
-        fused.append(FusedCandidate(chunk_id=chunk_id, score=-negated, by_list=found, score_contributions=shares))
+                entries[name], shares[name] = lists[name][at], contributions[name][at]
+        chunk_id = next(iter(entries.values())).chunk_id
+        fused.append(FusedCandidate(chunk_id=chunk_id, score=-negated, by_list=entries, score_contributions=shares))
     return fused
 
 

@@ -92,9 +92,9 @@ def hydrate(
                 # A department's own copy is a hit of its own: signals prefer the department of the reader.
                 words = row["text"].split(None, _OPENING)[:_OPENING]
                 alike = by_opening[(row["department"] or "", *row["section"][-1:], *words)]
-                known = next((one for one in alike if one.row["text"].split() == row["text"].split()), None)
-                if known is not None:
-                    _add_copy(known, hit)
+                original = next((other for other in alike if other.row["text"].split() == row["text"].split()), None)
+                if original is not None:
+                    _add_copy(original, hit)
                     continue
                 alike.append(hit)
             hits.append(hit)
@@ -130,7 +130,7 @@ def _add_copy(hit: _Hit, copy: _Hit) -> None:
     the hits of two equal documents are then of one of them. The other one of both is added to the places.
     """
     today = datetime.now(UTC).date()
-    hit_outdated, copy_outdated = (bool(outdated_reason(one.row["metadata"], today)) for one in (hit, copy))
+    hit_outdated, copy_outdated = (bool(outdated_reason(either.row["metadata"], today)) for either in (hit, copy))
     tied = hit_outdated == copy_outdated and copy.entry.score == hit.entry.score
     other = copy.row
     if (hit_outdated and not copy_outdated) or (tied and copy.row["source"] < hit.row["source"]):

@@ -124,21 +124,21 @@ class LexicalSearch:
 
         The second value is how much was read.
         """
-        found = [(stats, postings[stats.collection]) for stats in self._snapshot.collections if stats.weights]
+        collections = [(stats, postings[stats.collection]) for stats in self._snapshot.collections if stats.weights]
         segments = [
-            SegmentScores.of(
+            SegmentScores.from_postings(
                 stats.collection,
                 of_collection.chunks,
                 stats.average,
                 ((weight, of_collection.find(lexeme_id)) for lexeme_id, weight in stats.weights.items()),
             )
-            for stats, of_collection in found
+            for stats, of_collection in collections
         ]
         scores: dict[uuid.UUID, float] = {}
         if any(segment.terms for segment in segments):
-            which, offsets = _best(segments, self._limit)
-            for number, (_, of_collection) in enumerate(found):
-                of_this = offsets[which == number]
+            segment_numbers, offsets = _best(segments, self._limit)
+            for number, (_, of_collection) in enumerate(collections):
+                of_this = offsets[segment_numbers == number]
                 ids = [of_collection.chunk_ids[offset] for offset in of_this.tolist()]
                 scores |= zip(ids, segments[number].exact(of_this).tolist(), strict=True)
         rows = sum(len(of_collection.chunk_ids) for of_collection in postings.values())
@@ -152,10 +152,10 @@ class LexicalSearch:
         visible: dict[uuid.UUID, float] = {}
         looked_up, target = 0, self._limit + self._limit // 4
         while any(segment.terms for segment in segments):
-            which, offsets = _best(segments, target)
+            segment_numbers, offsets = _best(segments, target)
             lookups = []
             for number, segment in enumerate(segments):
-                new = offsets[looked_up:][which[looked_up:] == number]
+                new = offsets[looked_up:][segment_numbers[looked_up:] == number]
                 if len(new):
                     sequences = segment.chunks.offsets[new]
                     bound = array(self._connection, "int4", sequences)
@@ -204,20 +204,20 @@ class _UnindexedScan:
         }
         self.cursor = self.connection.cursor(binary=True).execute(statement("unsegmented_scan"), values)
 
-    def best(self, others: Sequence[float]) -> dict[uuid.UUID, float]:
+    def best(self, segment_scores: Sequence[float]) -> dict[uuid.UUID, float]:
         """Return exact scores of the chunks that may be among the best.
 
         More rows are fetched while one beyond them could belong.
 
         Args:
-            others: scores of chunks in segments.
+            segment_scores: scores of chunks in segments.
         """
         while True:
             rows = self.cursor.fetchall()
             scores = self._score(rows)
-            ranked = sorted((*others, *scores.values()), reverse=True)[: self.limit]
+            top_scores = sorted((*segment_scores, *scores.values()), reverse=True)[: self.limit]
             complete = len(rows) < self.pool
-            if complete or (len(ranked) == self.limit and ranked[-1] > rows[-1][4] * (1 + MARGIN)):
+            if complete or (len(top_scores) == self.limit and top_scores[-1] > rows[-1][4] * (1 + MARGIN)):
                 return scores
             self.pool *= _GROWTH
             self.send()
@@ -246,7 +246,7 @@ class _UnindexedScan:
 
 def _score_segment(stats: CollectionStats, postings: Mapping[int, Posting]) -> SegmentScores:
     terms = ((weight, postings[lexeme_id]) for lexeme_id, weight in stats.weights.items())
-    return SegmentScores.of(stats.collection, postings[CHUNKS], stats.average, terms)
+    return SegmentScores.from_postings(stats.collection, postings[CHUNKS], stats.average, terms)
 
 
 def _best(segments: list[SegmentScores], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -255,11 +255,11 @@ def _best(segments: list[SegmentScores], count: int) -> tuple[NDArray[np.intp], 
     Possible ties are included. Best first.
     """
     offsets = [segment.best(count) for segment in segments]
-    which = np.repeat(np.arange(len(segments)), [len(entry) for entry in offsets])
+    segment_numbers = np.repeat(np.arange(len(segments)), [len(entry) for entry in offsets])
     scores = np.concatenate([segment.scores[entry] for segment, entry in zip(segments, offsets, strict=True)])
     flat = np.concatenate(offsets)
-    order = np.lexsort((flat, which, -scores))
+    order = np.lexsort((flat, segment_numbers, -scores))
     if len(order) > count:
         last = scores[order[count - 1]]
         order = order[: count + int(np.count_nonzero(scores[order[count:]] >= last * (1 - MARGIN)))]
-    return which[order], flat[order]
+    return segment_numbers[order], flat[order]

@@ -40,10 +40,10 @@ class ParsedOptions:
     """Of tenant, reader, question and filter; a cursor of another search has another one."""
     hits: int = 0
     """Hits on the pages before."""
-    seen: frozenset[bytes] = frozenset()
+    previous_keys: frozenset[bytes] = frozenset()
     """Keys of the hits on the pages before."""
 
-    def key_of(self, hit: Passage) -> bytes:
+    def compute_key(self, hit: Passage) -> bytes:
         """Return the key of a hit: its text, or its document.
 
         Not the id of a chunk: the next version of a document has the same passage with another id.
@@ -54,9 +54,11 @@ class ParsedOptions:
         same = "\0".join((" ".join(hit.text.split()), hit.department or "", *hit.section[-1:]))
         return hashlib.sha256(same.encode()).digest()[:_KEY]
 
-    def next_cursor(self, shown: Collection[bytes]) -> str:
+    def next_cursor(self, page_keys: Collection[bytes]) -> str:
         """Encode the cursor after a page with hits of these keys."""
-        packed = _HEAD.pack(_VERSION, self.digest, self.hits + len(shown)) + b"".join(sorted({*self.seen, *shown}))
+        packed = _HEAD.pack(_VERSION, self.digest, self.hits + len(page_keys)) + b"".join(
+            sorted({*self.previous_keys, *page_keys})
+        )
         return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
@@ -93,8 +95,8 @@ def _decode(parsed: ParsedOptions, cursor: str) -> ParsedOptions:
             "the cursor is of another search: tenant, reader, collection, question, filter and group_by must stay the "
             "same from page to page; use * for the first page"
         )
-    seen = frozenset(ids[start : start + _KEY] for start in range(0, len(ids), _KEY))
-    return ParsedOptions(options=parsed.options, digest=digest, hits=hits, seen=seen)
+    previous_keys = frozenset(ids[start : start + _KEY] for start in range(0, len(ids), _KEY))
+    return ParsedOptions(options=parsed.options, digest=digest, hits=hits, previous_keys=previous_keys)
 
 
 def _check(options: ResultOptions) -> None:

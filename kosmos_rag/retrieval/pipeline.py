@@ -338,19 +338,19 @@ class SearchPipeline:
 
         The query with its synonyms is first.
         """
-        rag, asked = self._settings.rag, query.retrievers
+        rag, options = self._settings.rag, query.retrievers
         embeddings = self._resources.embeddings[id(embedder)]
         text = query.parsed.text
-        semantic = rag.retrieval.semantic_weight if asked.semantic_weight is None else asked.semantic_weight
-        keyword = rag.retrieval.keyword_weight if asked.keyword_weight is None else asked.keyword_weight
+        semantic = rag.retrieval.semantic_weight if options.semantic_weight is None else options.semantic_weight
+        keyword = rag.retrieval.keyword_weight if options.keyword_weight is None else options.keyword_weight
         vector = None
-        if asked.vector is not None:
-            if len(asked.vector) != embedder.dimensions:
+        if options.vector is not None:
+            if len(options.vector) != embedder.dimensions:
                 raise RequestError(
-                    f"the vector has {len(asked.vector)} dimensions, and those of {query.tenant.name} are made by "
+                    f"the vector has {len(options.vector)} dimensions, and those of {query.tenant.name} are made by "
                     f"{embedder.name}, which has {embedder.dimensions}; embed the question with that model"
                 )
-            vector = np.array(asked.vector, dtype=np.float32)
+            vector = np.array(options.vector, dtype=np.float32)
         elif semantic:
             vector = embeddings.get(text, expansion.passage)
         texts = {text: 1.0} | dict.fromkeys(expansion.synonyms, rag.expansion.synonym_weight)
@@ -442,12 +442,12 @@ class SearchPipeline:
         if query.parsed.operators.phrases and len(ranking.fused) < requested:
             # In plain questions quotes mostly stress a term: one hit or none would not answer them.
             without = replace(query.parsed, operators=replace(query.parsed.operators, phrases=()))
-            relaxed = [replace(one, parsed=without) for one in wordings]
+            relaxed = [replace(wording, parsed=without) for wording in wordings]
             without_phrases = load_snapshot(connection, relaxed[0])
             if without_phrases.required != snapshot.required:
                 lists = run_retrievers(connection, relaxed, without_phrases, postings, timer, blocks)
-                others = self._fuse(connection, query, without_phrases, lists, fused, timer)
-                ranking, warning = backfill_phrase_results(ranking, others, query.parsed.operators.phrases)
+                relaxed_ranking = self._fuse(connection, query, without_phrases, lists, fused, timer)
+                ranking, warning = backfill_phrase_results(ranking, relaxed_ranking, query.parsed.operators.phrases)
                 warnings += [warning] if warning else []
         departments = {
             stats.collection: self._department_rule
@@ -488,11 +488,11 @@ class SearchPipeline:
 
         With pseudo-relevance feedback, fuse them again with its list.
         """
-        retrieval, asked = self._settings.rag.retrieval, query.retrievers
+        retrieval, options = self._settings.rag.retrieval, query.retrievers
         fuse = partial(reciprocal_rank_fusion, k=retrieval.rrf_k) if retrieval.fusion == "rrf" else score_fusion
         by_retriever = {
-            DENSE: retrieval.semantic_weight if asked.semantic_weight is None else asked.semantic_weight,
-            LEXICAL: retrieval.keyword_weight if asked.keyword_weight is None else asked.keyword_weight,
+            DENSE: retrieval.semantic_weight if options.semantic_weight is None else options.semantic_weight,
+            LEXICAL: retrieval.keyword_weight if options.keyword_weight is None else options.keyword_weight,
         }
         weights = {name: by_retriever[name.partition(" ")[0]] for name in lists}
         if retrieval.fusion == "adaptive":
@@ -523,7 +523,7 @@ class SearchPipeline:
         """Rerank the passages, apply the signals, and build the result."""
         # A question that is only a vector has no text to score passages for.
         stage = self._rerank_stage if query.parsed.text else None
-        reranked = RerankResult(passages=fetched.passages, warning=None, done=True)
+        reranked = RerankResult(passages=fetched.passages, warning=None, is_complete=True)
         if stage is not None:
             reranked = stage.run(query.parsed.text, fetched.passages, timer)
         applied = (
@@ -539,7 +539,7 @@ class SearchPipeline:
             hit if hit.rank == rank else replace(hit, rank=rank)
             for rank, hit in enumerate(applied.passages[:requested], start=1)
         )
-        degraded = (*(["expand"] if expanded.warnings else []), *(["rerank"] if not reranked.done else []))
+        degraded = (*(["expand"] if expanded.warnings else []), *(["rerank"] if not reranked.is_complete else []))
         rerank_warnings = [reranked.warning] if reranked.warning else []
         result = SearchResult(
             question=query.text,
@@ -579,9 +579,9 @@ class SearchPipeline:
 def _incomplete_reason(fetched: FetchedPassages, reranked: RerankResult, applied: SignalResult) -> str:
     if fetched.readable_chunks == 0:
         return f"{fetched.scope_name} has no documents"
-    loaded, relevant, left = len(fetched.passages), len(reranked.passages), len(applied.passages)
-    if left < relevant:
-        return f"{count(loaded, 'passage')} found, {left} of them left by signals: {'; '.join(applied.warnings)}"
+    loaded, relevant, selected = len(fetched.passages), len(reranked.passages), len(applied.passages)
+    if selected < relevant:
+        return f"{count(loaded, 'passage')} found, {selected} of them left by signals: {'; '.join(applied.warnings)}"
     if relevant < loaded:
         return f"{count(loaded, 'passage')} found, {relevant} of them relevant enough for the reranking threshold"
     reasons = "; ".join(f"{name}: {stats.reason}" for name, stats in fetched.retrievers.items() if stats.reason)

@@ -150,7 +150,7 @@ class SegmentScores:
     """By offset."""
 
     @classmethod
-    def of(
+    def from_postings(
         cls, collection: str, chunks: Posting, average: float, terms: Iterable[tuple[float, Posting]]
     ) -> "SegmentScores":
         """Score every chunk that contains a term.
@@ -162,13 +162,13 @@ class SegmentScores:
             terms: Inverse document frequency and posting of each term.
         """
         scores = np.zeros(len(chunks.offsets), dtype=np.float32)
-        held = tuple((idf, posting) for idf, posting in terms if len(posting.offsets))
-        for idf, posting in held:
+        nonempty = tuple((idf, posting) for idf, posting in terms if len(posting.offsets))
+        for idf, posting in nonempty:
             at = posting.offsets.astype(np.intp)
             norms = bm25.norms(chunks.frequencies[at].astype(np.float32), np.float32(average))
             # A chunk occurs once in a posting, so adding in place is correct.
             scores[at] += bm25.contributions(posting.frequencies.astype(np.float32), norms, np.float32(idf))
-        return cls(collection=collection, chunks=chunks, average=average, terms=held, scores=scores)
+        return cls(collection=collection, chunks=chunks, average=average, terms=nonempty, scores=scores)
 
     def restrict(self, sequences: Sequence[int]) -> None:
         """Set the scores of all chunks but these to 0.
@@ -179,10 +179,10 @@ class SegmentScores:
         stored = self.chunks.offsets
         at = np.searchsorted(stored, np.array(sorted(sequences), dtype=np.int32))
         inside = at[at < len(stored)]
-        kept = inside[np.isin(stored[inside], sequences)]
-        scores = self.scores[kept]
+        positions = inside[np.isin(stored[inside], sequences)]
+        scores = self.scores[positions]
         self.scores[:] = 0
-        self.scores[kept] = scores
+        self.scores[positions] = scores
 
     @property
     def read(self) -> int:

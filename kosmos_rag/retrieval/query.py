@@ -307,10 +307,10 @@ def _parse(cleaned: str, syntax: QuerySyntax) -> ParsedQuery:
                 f"the question {cleaned!r} has only excluded terms; add words to search for, or send syntax=plain"
             )
         raise RequestError("the question is empty; ask something")
-    found = parsed.operators
-    operators = len(found.phrases) + len(found.required) + len(found.excluded)
-    if operators > MAX_OPERATORS:
+    operators = parsed.operators
+    operator_count = len(operators.phrases) + len(operators.required) + len(operators.excluded)
+    if operator_count > MAX_OPERATORS:
         raise RequestError(
-            f"the question has {operators} phrases, required and excluded terms; use at most {MAX_OPERATORS}"
+            f"the question has {operator_count} phrases, required and excluded terms; use at most {MAX_OPERATORS}"
         )
     return parsed

@@ -59,11 +59,11 @@ class DeadlineExecutor:
         """
         until = time.monotonic() + (deadline_ms - spent_ms) / 1000
         if spent_ms >= deadline_ms:
-            return _failed(f"the deadline of {deadline_ms} ms passed before", LATE)
+            return _build_failure(f"the deadline of {deadline_ms} ms passed before", LATE)
         if len(self._late) >= self._slot_count:
-            return _failed(f"{self._slot_count} earlier calls are past their deadline and have not ended", BUSY)
+            return _build_failure(f"{self._slot_count} earlier calls are past their deadline and have not ended", BUSY)
         if not self._slots.acquire(timeout=max(0.0, until - time.monotonic())):
-            return _failed(f"the deadline of {deadline_ms} ms passed while earlier calls ran", BUSY)
+            return _build_failure(f"the deadline of {deadline_ms} ms passed while earlier calls ran", BUSY)
         future: Future[Outcome[T]] = Future()
         try:
             # A daemon thread, so that a hanging model does not keep the process alive.
@@ -72,12 +72,12 @@ class DeadlineExecutor:
             ).start()
         except RuntimeError as error:
             self._slots.release()
-            return _failed(first_line(error), BUSY)
+            return _build_failure(first_line(error), BUSY)
         wait([future], timeout=max(0.0, until - time.monotonic()))
         with self._lock:
             if not future.done():
                 self._late.add(future)
-                return _failed(f"the deadline of {deadline_ms} ms passed", LATE)
+                return _build_failure(f"the deadline of {deadline_ms} ms passed", LATE)
         return future.result()
 
     def _run_call(self, call: Callable[[], T], future: Future[Outcome[T]]) -> None:
@@ -86,14 +86,14 @@ class DeadlineExecutor:
             outcome = Outcome(value=call(), message=None)
         except BaseException as error:  # noqa: BLE001 — handed to the waiting thread
             logger.warning("a model failed: %s", error, extra={"action": "model_failed"})
-            outcome = _failed(reader_message(error), MODEL)
+            outcome = _build_failure(reader_message(error), MODEL)
         with self._lock:
             future.set_result(outcome)
             self._late.discard(future)
         self._slots.release()
 
 
-def _failed(message: str, error_kind: str) -> Outcome[T]:
+def _build_failure(message: str, error_kind: str) -> Outcome[T]:
     return Outcome(value=None, message=message, error_kind=error_kind)
 
 
@@ -107,7 +107,7 @@ class RerankResult:
     passages: list[Passage]
     warning: str | None
     """Why the stage did not run, or how many passages the threshold dropped."""
-    done: bool
+    is_complete: bool
     """Whether the stage ran; if not, the passages are in fused order."""
 
 
@@ -159,11 +159,11 @@ class RerankStage:
             timer: Timer of the search; the deadline counts from its start.
         """
         if not passages:
-            return RerankResult(passages=passages, warning=None, done=True)
+            return RerankResult(passages=passages, warning=None, is_complete=True)
         with genai.start_rerank(self._reranker.name, text, passages) as span:
             result = self._rerank(text, passages, timer)
             if span.is_recording():
-                span.set_attributes(genai.rerank_attributes(result.passages if result.done else ()))
+                span.set_attributes(genai.rerank_attributes(result.passages if result.is_complete else ()))
         timer.record("rerank")
         return result
 
@@ -183,21 +183,21 @@ class RerankStage:
             for passage, score, blended in zip(first, scores, _blend(first, scores, self._settings.weight), strict=True)
         ]
         # Sorting is stable: equal scores keep their fused order. Passages with the quoted phrases stay first.
-        ordered = sorted(scored, key=lambda passage: (PHRASE not in passage.score_contributions, -passage.score))
-        kept = [passage for passage in ordered if (passage.rerank_score or 0.0) >= self._settings.threshold]
-        dropped = len(ordered) - len(kept)
+        ranking = sorted(scored, key=lambda passage: (PHRASE not in passage.score_contributions, -passage.score))
+        relevant = [passage for passage in ranking if (passage.rerank_score or 0.0) >= self._settings.threshold]
+        dropped = len(ranking) - len(relevant)
         warnings = []
         if dropped:
-            warnings.append(f"{dropped} of {len(ordered)} reranked below the threshold {self._settings.threshold}")
+            warnings.append(f"{dropped} of {len(ranking)} reranked below the threshold {self._settings.threshold}")
         if late:
             self._telemetry.record(RETRIEVAL_FALLBACKS, 1, "rerank", LATE)
             warnings.append(f"{len(scored)} of {len(passages)} reranked before the deadline of {deadline_ms} ms")
-        return RerankResult(passages=[*kept, *rest], warning="; ".join(warnings) or None, done=not late)
+        return RerankResult(passages=[*relevant, *rest], warning="; ".join(warnings) or None, is_complete=not late)
 
     def _keep_order(self, passages: list[Passage], fault: str, error_kind: str) -> RerankResult:
         """Return the passages in fused order, and record why."""
         self._telemetry.record(RETRIEVAL_FALLBACKS, 1, "rerank", error_kind)
-        return RerankResult(passages=passages, warning=f"not reranked, in fused order: {fault}", done=False)
+        return RerankResult(passages=passages, warning=f"not reranked, in fused order: {fault}", is_complete=False)
 
 
 def _blend(passages: Sequence[Passage], scores: Sequence[float], weight: float) -> list[float]:

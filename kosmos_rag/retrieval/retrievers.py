@@ -60,8 +60,8 @@ def run_retrievers(
             if query.lexical:
                 clocks.append(connection.execute(statement("server_clock")))
         candidates: dict[str, CandidateList] = {}
-        known = None if block is None else block.postings
-        lexical = LexicalSearch(connection, query, state, filtered, postings, known) if query.lexical else None
+        block_postings = None if block is None else block.postings
+        lexical = LexicalSearch(connection, query, state, filtered, postings, block_postings) if query.lexical else None
         # Dense first, as explanations list them. Rows of the database are received after those of the words.
         if dense is not None and block is not None:
             candidates[DENSE] = dense.receive()

@@ -7,7 +7,7 @@ from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import LanguageModel, complete
 from kosmos_rag.core.types import is_text
 from kosmos_rag.retrieval.expansion.prompts import prompt
-from kosmos_rag.retrieval.expansion.words import normalized_words
+from kosmos_rag.retrieval.expansion.words import normalize_words
 
 _MAX_WORDING_CHARS = 400
 _MAX_PASSAGE_CHARS = 2_000
@@ -40,8 +40,8 @@ def other_wordings(model: LanguageModel, question: str, count: int) -> tuple[str
     wordings: dict[tuple[str, ...], str] = {}
     for line in _lines(answer):
         wording = _BULLET.sub("", line).translate(_MARKS)[:_MAX_WORDING_CHARS].strip(_QUOTES)
-        wordings.setdefault(tuple(normalized_words(wording)), wording)
-    distinct = [wording for key, wording in wordings.items() if key not in ((), tuple(normalized_words(question)))]
+        wordings.setdefault(tuple(normalize_words(wording)), wording)
+    distinct = [wording for key, wording in wordings.items() if key not in ((), tuple(normalize_words(question)))]
     if not distinct:
         raise _unusable_output(model, "other wording of the question", answer, "rag.expansion.queries=0")
     return tuple(distinct[:count])
@@ -74,7 +74,7 @@ def _lines(answer: str) -> list[str]:
     return [
         line
         for line in lines
-        if normalized_words(line) and is_text(line) and not line.endswith(_COLONS) and line[:3] != "```"
+        if normalize_words(line) and is_text(line) and not line.endswith(_COLONS) and line[:3] != "```"
     ]
 
 

@@ -11,7 +11,7 @@ import yaml
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import ConfigError, first_line
 from kosmos_rag.core.types import is_text
-from kosmos_rag.retrieval.expansion.words import normalized_words
+from kosmos_rag.retrieval.expansion.words import normalize_words
 
 try:
     from yaml import CBaseLoader as _Loader
@@ -74,7 +74,7 @@ def _rules(root: yaml.Node | None) -> Iterator[Rule]:
         raise _Fault(root, f"{_describe(root)} is not a list of entries: begin each entry with a hyphen")
     for entry in root.value:
         rule = _rule(entry)
-        if len({tuple(normalized_words(term)) for term in rule.terms + rule.synonyms}) < 2:
+        if len({tuple(normalize_words(term)) for term in rule.terms + rule.synonyms}) < 2:
             raise _Fault(entry, f"{show(rule.terms)} has no synonym: add one, or remove the entry")
         yield rule
 
@@ -102,7 +102,7 @@ def _terms(node: yaml.Node) -> tuple[str, ...]:
 def _term(node: yaml.Node) -> str:
     if not isinstance(node, yaml.ScalarNode) or not is_text(node.value):
         raise _Fault(node, f"{_describe(node)} is not text: write a word or a phrase")
-    if not normalized_words(node.value):
+    if not normalize_words(node.value):
         raise _Fault(node, f"{_describe(node)} has no word: write one, or remove it")
     return " ".join(node.value.split())
 
@@ -149,14 +149,14 @@ class Synonyms:
 
         In the order of the file, each once. One step: the synonyms of a synonym are not added.
         """
-        text_words = normalized_words(text)
-        line, vocabulary = _padded(text_words), set(text_words)
+        text_words = normalize_words(text)
+        line, vocabulary = _pad(text_words), set(text_words)
         synonyms = {term for phrase in self._phrases(text_words) for terms in self._synonyms[phrase] for term in terms}
-        additions = (term for term in synonyms if term.words[0] not in vocabulary or _padded(term.words) not in line)
+        additions = (term for term in synonyms if term.words[0] not in vocabulary or _pad(term.words) not in line)
         return tuple(term.text for term in sorted(additions, key=attrgetter("number")))
 
     def _term(self, text: str) -> _Term:
-        term_words = tuple(normalized_words(text))
+        term_words = tuple(normalize_words(text))
         return self._terms.setdefault(term_words, _Term(number=len(self._terms), text=text, words=term_words))
 
     def _phrases(self, text_words: list[str]) -> Iterator[_Words]:
@@ -183,6 +183,6 @@ def _phrase_lengths(phrases: Iterable[_Words]) -> dict[str, list[int]]:
     return {word: sorted(lengths_of_word, reverse=True) for word, lengths_of_word in lengths.items()}
 
 
-def _padded(text_words: Iterable[str]) -> str:
+def _pad(text_words: Iterable[str]) -> str:
     """Join words with padding, for search of whole words."""
     return f" {' '.join(text_words)} "

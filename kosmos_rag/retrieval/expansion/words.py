@@ -11,7 +11,7 @@ _SIGNS = ".+#"
 _WORD = re.compile(r"(?:(?<!\S)\.)?[^\s.+#]+(?:[+#]++(?![^\s.+#]))?")
 
 
-def normalized_words(text: str) -> list[str]:
+def normalize_words(text: str) -> list[str]:
     """Return the words of a text, NFKC and case-folded, in order.
 
     A word is a run of letters, digits and combining marks, with `+` and `#` at its end and a dot at its start. All

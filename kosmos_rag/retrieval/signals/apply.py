@@ -65,18 +65,18 @@ class Signals:
         )
         scored = [(passage, *_score(query, passage, best, scoring)) for passage in passages]
         scored.sort(key=lambda entry: (not ahead(entry[0]), -entry[1]))
-        ordered = [
+        ranking = [
             replace(passage, rank=rank, score=score, signals=changes)
             for rank, (passage, score, changes) in enumerate(scored, start=1)
         ]
         warnings = []
         for key, signal in signals.items():
             if isinstance(signal, SelectionSignal):
-                kept = _select(query, ordered, key, signal)
-                if len(kept) < len(ordered):
-                    warnings.append(f"{key} left out {len(ordered) - len(kept)} of {len(ordered)} passages")
-                ordered = kept
-        return SignalResult(passages=ordered, intent=name, warnings=tuple(warnings))
+                selection = _select(query, ranking, key, signal)
+                if len(selection) < len(ranking):
+                    warnings.append(f"{key} left out {len(ranking) - len(selection)} of {len(ranking)} passages")
+                ranking = selection
+        return SignalResult(passages=ranking, intent=name, warnings=tuple(warnings))
 
     def _match_intent(self, text: str) -> Intent | None:
         return next((intent for intent in self._intents if intent.matches(text)), None)

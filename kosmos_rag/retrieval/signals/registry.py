@@ -59,8 +59,8 @@ def validate(model: type[_Model], values: Any, path: str) -> _Model:
     except ValidationError as error:
         detail = error.errors()[0]
         location = ".".join([path, *(str(part) for part in detail["loc"])])
-        known = f"; known here are {', '.join(model.model_fields)}" if detail["type"] == "extra_forbidden" else ""
-        raise ConfigError(f"{location}: {detail['msg']}{known}") from None
+        hint = f"; known here are {', '.join(model.model_fields)}" if detail["type"] == "extra_forbidden" else ""
+        raise ConfigError(f"{location}: {detail['msg']}{hint}") from None
 
 
 def _signal_class(name: str, path: str) -> type[ScoreSignal | SelectionSignal]:

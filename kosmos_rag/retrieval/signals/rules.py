@@ -136,13 +136,15 @@ class KeywordGate(SelectionSignal):
 
     def select(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:
         """Return passages with every required term, in text or headings."""
-        kept = list(passages)
+        selection = list(passages)
         for term in self.terms:
             pattern = re.compile(rf"\b{re.escape(term)}", re.IGNORECASE)
             if pattern.search(query.text):
-                matching = [passage for passage in kept if pattern.search(" ".join((*passage.section, passage.text)))]
-                kept = matching or kept
-        return kept
+                matching = [
+                    passage for passage in selection if pattern.search(" ".join((*passage.section, passage.text)))
+                ]
+                selection = matching or selection
+        return selection
 
 
 class MinimumScore(SelectionSignal):
@@ -163,12 +165,12 @@ class OnePerSource(SelectionSignal):
     def select(self, query: QueryContext, passages: Sequence[Passage]) -> list[Passage]:  # noqa: ARG002
         """Return the first `limit` passages of each source."""
         count_by_source: Counter[str] = Counter()
-        kept = []
+        selection = []
         for passage in passages:
             count_by_source[passage.source] += 1
             if count_by_source[passage.source] <= self.limit:
-                kept.append(passage)
-        return kept
+                selection.append(passage)
+        return selection
 
 
 class Recency(ScoreSignal):

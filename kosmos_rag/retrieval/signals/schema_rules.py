@@ -58,11 +58,11 @@ def _mentions_any(query: QueryContext, passage: Passage) -> bool:
     """Return whether the query contains a word of names or keywords."""
     of = passage.metadata.get
     names = (of("table", ""), of("model", ""), of("column", ""), *of("keywords", ()))
-    return not _words_of(tuple(map(str, names))).isdisjoint(query.words)
+    return not _split_names(tuple(map(str, names))).isdisjoint(query.words)
 
 
 @lru_cache(maxsize=20_000)
-def _words_of(names: tuple[str, ...]) -> frozenset[str]:
+def _split_names(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset[str]().union(*map(_name_words, names))
 
 
@@ -139,16 +139,18 @@ class SchemaEntities(ScoreSignal):
         """
         if _kind(passage) not in (_COLUMN, _RECIPE) or not _mentions_any(query, passage):
             return 0.0
-        return self._of_recipe(query, passage) if _kind(passage) == _RECIPE else self._of_column(query, passage)
+        return self._score_recipe(query, passage) if _kind(passage) == _RECIPE else self._score_column(query, passage)
 
-    def _of_recipe(self, query: QueryContext, passage: Passage) -> float:
+    def _score_recipe(self, query: QueryContext, passage: Passage) -> float:
         """Score filters by the name of a row, and totals."""
         filters = [str(name).rpartition(".") for name in passage.metadata.get("columns", ())[1:]]
-        named = any(_ROW_NAME.search(column) and _names_row(query, passage, table) for table, _, column in filters)
-        counted = passage.metadata.get("pattern") == "aggregation" and _TOTALS.search(query.text)
-        return (self.names if named else 0.0) + (self.numeric if counted else 0.0)
+        has_row_name = any(
+            _ROW_NAME.search(column) and _names_row(query, passage, table) for table, _, column in filters
+        )
+        is_total = passage.metadata.get("pattern") == "aggregation" and _TOTALS.search(query.text)
+        return (self.names if has_row_name else 0.0) + (self.numeric if is_total else 0.0)
 
-    def _of_column(self, query: QueryContext, passage: Passage) -> float:
+    def _score_column(self, query: QueryContext, passage: Passage) -> float:
         table, column = _target_column(passage)
         type_ = str(passage.metadata.get("type", ""))
         total = self.names if _ROW_NAME.search(column) and _names_row(query, passage, table) else 0.0
@@ -268,11 +270,11 @@ class SchemaStatus(ScoreSignal):
         """
         if _kind(passage) != _COLUMN or not _STATUS_NAME.search(str(passage.metadata.get("column", ""))):
             return 0.0
-        known = {word for value in passage.metadata.get("values", ()) for word in word_prefixes(str(value))}
-        named = len(known & query.words)
-        if not named and not _STATUS_WORDS & query.words:
+        value_words = {word for value in passage.metadata.get("values", ()) for word in word_prefixes(str(value))}
+        mentions = len(value_words & query.words)
+        if not mentions and not _STATUS_WORDS & query.words:
             return 0.0
-        return self.base + min(self.values, named * self.values / 2)
+        return self.base + min(self.values, mentions * self.values / 2)
 
 
 class SchemaTargets(SelectionSignal):
@@ -291,8 +293,8 @@ class SchemaTargets(SelectionSignal):
         scored = [
             replace(passage, score=passage.score + best.get(_column_target(passage), 0.0)) for passage in passages
         ]
-        ordered = sorted(scored, key=lambda passage: -passage.score)
-        return [replace(passage, rank=rank) for rank, passage in enumerate(ordered, start=1)]
+        ranking = sorted(scored, key=lambda passage: -passage.score)
+        return [replace(passage, rank=rank) for rank, passage in enumerate(ranking, start=1)]
 
 
 def _column_target(passage: Passage) -> tuple[str, str, str]:

@@ -124,7 +124,7 @@ def _segment(bags: list[dict[int, int]], idf: dict[int, float]) -> SegmentScores
         frequencies = np.array([bags[number][term] for number in held], dtype=np.uint8)
         postings.append((weight, Posting(offsets=offsets, frequencies=frequencies)))
     serials = np.arange(100, 100 + len(bags), dtype=np.int32)
-    return SegmentScores.of("default", Posting(offsets=serials, frequencies=lengths), average, postings)
+    return SegmentScores.from_postings("default", Posting(offsets=serials, frequencies=lengths), average, postings)
 
 
 def _expected(bags: list[dict[int, int]], idf: dict[int, float]) -> list[float]:

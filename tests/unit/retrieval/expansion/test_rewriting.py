@@ -11,7 +11,7 @@ from kosmos_rag.core.errors import ModelError, ModelUnavailable
 from kosmos_rag.core.protocols import Message
 from kosmos_rag.core.types import is_text
 from kosmos_rag.retrieval.expansion.llm import hypothetical_passage, other_wordings
-from kosmos_rag.retrieval.expansion.words import normalized_words
+from kosmos_rag.retrieval.expansion.words import normalize_words
 
 QUESTION = "What is churn?"
 
@@ -145,9 +145,9 @@ def test_other_wordings__of_any_answer_are_few_short_and_distinct(answer: str, c
     except ModelError:
         return
     assert 1 <= len(wordings) <= count
-    assert len({tuple(normalized_words(wording)) for wording in (*wordings, QUESTION)}) == len(wordings) + 1
+    assert len({tuple(normalize_words(wording)) for wording in (*wordings, QUESTION)}) == len(wordings) + 1
     for wording in wordings:
-        assert normalized_words(wording)
+        assert normalize_words(wording)
         assert is_text(wording)
         assert len(wording.splitlines()) == 1
         assert len(wording) <= 400

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.retrieval.expansion.synonyms import Rule, Synonyms
-from kosmos_rag.retrieval.expansion.words import normalized_words
+from kosmos_rag.retrieval.expansion.words import normalize_words
 
 
 def _same(*terms: str) -> Rule:
@@ -97,11 +97,11 @@ RULES = st.lists(st.one_of(PHRASES.map(lambda terms: _same(*terms)), st.builds(R
 @given(RULES, st.text(alphabet="abcdé -\n.+") | st.text())
 def test_expand__of_any_text_adds_what_it_does_not_say(rules: list[Rule], text: str) -> None:
     found = Synonyms(rules).expand(text)
-    said = normalized_words(text)
+    said = normalize_words(text)
     for term in found:
-        phrase = normalized_words(term)
+        phrase = normalize_words(term)
         assert all(said[at : at + len(phrase)] != phrase for at in range(len(said)))
-    assert len(found) == len({tuple(normalized_words(term)) for term in found})
+    assert len(found) == len({tuple(normalize_words(term)) for term in found})
 
 
 @given(st.lists(PHRASES, min_size=1))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.retrieval.expansion.words import normalized_words
+from kosmos_rag.retrieval.expansion.words import normalize_words
 
 
 @pytest.mark.parametrize(
@@ -22,16 +22,16 @@ from kosmos_rag.retrieval.expansion.words import normalized_words
     ],
 )
 def test_words__of_a_text(text: str, found: list[str]) -> None:
-    assert normalized_words(text) == found
+    assert normalize_words(text) == found
 
 
 @given(st.text())
 def test_words__hold_no_white_space_and_something_to_read(text: str) -> None:
-    for word in normalized_words(text):
+    for word in normalize_words(text):
         assert word.split() == [word]
         assert word.strip(".+#")
 
 
 @given(st.text(), st.text())
 def test_words__of_texts_side_by_side_are_the_words_of_both(one: str, other: str) -> None:
-    assert normalized_words(f"{one}\n{other}") == normalized_words(one) + normalized_words(other)
+    assert normalize_words(f"{one}\n{other}") == normalize_words(one) + normalize_words(other)
