@@ -125,7 +125,7 @@ def count_sql_answers(tenant: Tenant, text: str) -> dict[str, int]:
 
 def measure_signals(result: SearchResult, settings: Settings) -> dict[str, float]:
     """Return milliseconds that the signals of the preset take of 20 candidates: the first time, and after."""
-    rag = load(PRESET, settings, validate=build_signal_rules).apply_to(settings).rag
+    rag = load(PRESET, settings, validate=build_signal_rules).apply(settings).rag
     signals = Signals(rag.signals, rag.intents)
     query = QueryContext(text=result.question, principals=("everyone",), today=date(2026, 1, 1))
     took = []

@@ -92,7 +92,7 @@ def embedder(kept: Path = VECTORS, *, quick: bool = False) -> KeptVectors:
 def settings_of(preset: str, changed: Mapping[str, Any], database: Path) -> Settings:
     """Return settings by a preset, changed, over one embedded database."""
     base = Settings.load(overrides={**MODEL, "database.data_dir": str(database), "rag.reranking.enabled": False})
-    shaped = load(preset, base, validate=build_signal_rules).apply_to(base)
+    shaped = load(preset, base, validate=build_signal_rules).apply(base)
     rag = shaped.rag
     retrieval = rag.retrieval.model_copy(update=changed.get("retrieval", {}))
     signals = changed.get("signals", rag.signals)

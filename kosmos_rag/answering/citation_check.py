@@ -21,7 +21,7 @@ from kosmos_rag.core.types import (
     ContextPassage,
     QuoteStatus,
     Verdict,
-    sha256_of,
+    hash_text,
 )
 
 _LINK = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s)>\]]+|\bwww\.[^\s)>\]]+|!?\[[^\]\n]*\]\([^)\n]*\)", re.IGNORECASE)
@@ -296,7 +296,7 @@ def quote_status(citation: Citation, quote: str, text: str) -> QuoteStatus:
 
     Raises RequestError where the quote is not the cited one.
     """
-    if sha256_of(quote) != citation.quote_sha256:
+    if hash_text(quote) != citation.quote_sha256:
         raise RequestError(
             f"the quote {quote[:40]!r} is not the one that {citation.marker} cites: give the cited text, unchanged"
         )

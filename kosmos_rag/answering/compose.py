@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kosmos_rag.answering.evidence import Evidence
 from kosmos_rag.core.text.units import Unit, cells
-from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, sha256_of
+from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, hash_text
 
 # Units that score less than this share of the best one are not relevant enough.
 MIN_RELATIVE_SCORE = 0.6
@@ -93,7 +93,7 @@ def _citation(passage: ContextPassage, unit: Unit) -> Citation:
         line_end=line + unit.text.count("\n"),
         page_start=first,
         page_end=last,
-        quote_sha256=sha256_of(unit.text),
+        quote_sha256=hash_text(unit.text),
     )
 
 

@@ -12,7 +12,7 @@ from kosmos_rag.core.config import ContextSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.freshness import content_date, outdated_reason
 from kosmos_rag.core.protocols import Tokenizer
-from kosmos_rag.core.types import Citation, Context, ContextPassage, SearchResult, sha256_of
+from kosmos_rag.core.types import Citation, Context, ContextPassage, SearchResult, hash_text
 
 
 def assemble(
@@ -94,7 +94,7 @@ def _citation(selection: Selection, index: int, template: str) -> Citation:
         line_end=last.line_end,
         page_start=first.page_start,
         page_end=last.page_end,
-        quote_sha256=sha256_of(selection.quote),
+        quote_sha256=hash_text(selection.quote),
         date=content_date(best.metadata),
         outdated=outdated_reason(best.metadata, datetime.now(UTC).date()),
         table_context=first.table_context,

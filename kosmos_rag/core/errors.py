@@ -175,9 +175,9 @@ class SchemaInvalid(RequestError):
     `problems` are all of its faults, each with its path.
     """
 
-    def __init__(self, what: str, problems: list[str]) -> None:
+    def __init__(self, subject: str, problems: list[str]) -> None:
         self.problems = tuple(problems)
-        super().__init__(f"{what}: {'; '.join(problems)}; correct what is named")
+        super().__init__(f"{subject}: {'; '.join(problems)}; correct what is named")
 
 
 class QueryRefused(RequestError):

@@ -225,5 +225,5 @@ class PipelineCache:
             return self._default
         with self._lock:
             if preset.version not in self._entries:
-                self._entries[preset.version] = self._build(preset.apply_to(self._default.settings))
+                self._entries[preset.version] = self._build(preset.apply(self._default.settings))
             return self._entries[preset.version]

@@ -111,6 +111,6 @@ def _rank_sources(connection: psycopg.Connection, tenant: TenantRef, chunk_ids: 
 
 def _gain(sources: Sequence[str], question: Question) -> float:
     for rank, source in enumerate(sources[:_DEPTH], start=1):
-        if any(location.is_in(source) for location in question.locations):
+        if any(location.matches_source(source) for location in question.locations):
             return 1 / math.log2(1 + rank)
     return 0.0

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.config.keys import keys_of
+from kosmos_rag.core.config.keys import iter_keys
 from kosmos_rag.core.errors import RequestError
 
 Changes = Mapping[str, Any]
@@ -40,7 +40,7 @@ def _axis(option: str) -> tuple[str, list[Any]]:
 
 
 def _full(key: str) -> str:
-    known = {name for name, _ in keys_of(Settings)}
+    known = {name for name, _ in iter_keys(Settings)}
     return f"rag.{key}" if key not in known and f"rag.{key}" in known else key
 
 

@@ -213,6 +213,6 @@ def _measure_answer(question: Question, answer: Answer) -> dict[str, float]:
         return {ABSTENTION: float(answer.refused), FALSE_ANSWERS: float(not answer.refused)}
     measures = {ABSTENTION: float(not answer.refused), FALSE_REFUSALS: float(answer.refused)}
     if not answer.refused and answer.citations:
-        correct = [question.is_answered_at(citation) for citation in answer.citations]
+        correct = [question.is_answered_in(citation) for citation in answer.citations]
         measures[CITATION_PRECISION] = sum(correct) / len(correct)
     return measures

@@ -12,7 +12,7 @@ import psycopg
 
 from kosmos_rag.core.config import AccessSettings
 from kosmos_rag.core.errors import IngestionError
-from kosmos_rag.core.types import EVERYONE, SourceDocument, department_of
+from kosmos_rag.core.types import EVERYONE, SourceDocument, find_department
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.sql import statement
 
@@ -36,7 +36,7 @@ def apply_access_policy(document: SourceDocument, access: AccessSettings) -> Sou
 
 def _department(source: str, metadata: Mapping[str, Any], access: AccessSettings) -> str:
     known, by_folder = access.departments, access.department_from == "folder"
-    department = department_of(metadata, source, key=access.key, by_folder=by_folder, known=known)
+    department = find_department(metadata, source, key=access.key, by_folder=by_folder, departments=known)
     named = metadata.get(access.key)
     if named is not None and (department is None or (known and department not in known)):
         expected = f"one of {', '.join(known)} (rag.access.departments)" if known else "the name of one department"

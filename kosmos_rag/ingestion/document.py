@@ -24,7 +24,7 @@ from kosmos_rag.core.types import (
     are_names,
     is_text,
 )
-from kosmos_rag.core.types.files import file_of
+from kosmos_rag.core.types.files import parse_file_source
 from kosmos_rag.ingestion.acl import apply_access_policy
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.definitions import defined_terms
@@ -260,7 +260,7 @@ def process_document(
     parsed = _parse(document, limits)
     if find_headings and not parsed.headings and parsed.media_type in (media_types.TEXT, media_types.PDF):
         parsed = replace(parsed, headings=plain_headings(parsed.text))
-    title = parsed.title or PurePath(file_of(document.source, identity)[1]).stem or document.source
+    title = parsed.title or PurePath(parse_file_source(document.source, identity)[1]).stem or document.source
     chunks = chunker.split(parsed)
     chunk_texts = [
         ChunkText(

@@ -265,7 +265,7 @@ class IngestPipeline:
             return self.processor
         with self._lock:
             if preset.version not in self._processors:
-                settings = preset.apply_to(self.settings)
+                settings = preset.apply(self.settings)
                 processor = DocumentProcessor(settings, self._embedders.default, self._telemetry)
                 self._processors[preset.version] = processor
             return self._processors[preset.version]

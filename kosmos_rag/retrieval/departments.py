@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from kosmos_rag.core.config import RagSettings
-from kosmos_rag.core.types import department_of
+from kosmos_rag.core.types import find_department
 from kosmos_rag.retrieval.snapshot import PresetOverlay
 
 GENERAL = "general"
@@ -56,7 +56,7 @@ class DepartmentRule:
             source: Of the document.
             principals: Those of its readers that the reader holds.
         """
-        name = department_of(metadata, source, key=self.key, by_folder=self.by_folder, known=self.departments)
+        name = find_department(metadata, source, key=self.key, by_folder=self.by_folder, departments=self.departments)
         prefix = f"{self.key}:"
         departments = (principal.removeprefix(prefix) for principal in principals if principal.startswith(prefix))
         return name or next(departments, GENERAL)

@@ -22,7 +22,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import EVERYONE, ErasureKind, ErasureReport, RetainedRows, is_text, sha256_of
+from kosmos_rag.core.types import EVERYONE, ErasureKind, ErasureReport, RetainedRows, hash_text, is_text
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.errors import translate_errors
@@ -299,7 +299,7 @@ class ErasureStore:
             "number": len(stored) + 1,
             "at": at,
             "kind": str(kind),
-            "selector_sha256": sha256_of(selector),
+            "selector_sha256": hash_text(selector),
             "erased": dict(erased),
             "retained": {rows.table: {"rows": rows.rows, "until": rows.until.isoformat()} for rows in retained},
         }

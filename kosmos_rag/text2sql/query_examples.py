@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import DocumentInfo, Passage, SourceDocument, sha256_of, storable
+from kosmos_rag.core.types import DocumentInfo, Passage, SourceDocument, hash_text, storable
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.sql.analyze import ColumnRef
 from kosmos_rag.text2sql.sql.validate import check_query
@@ -57,7 +57,7 @@ def create_example(question: str, sql: str, schema: DatabaseSchema) -> QueryExam
     analysis = check_query(sql, schema).analysis
     return QueryExample(
         # A new query for the same question replaces the old one.
-        id=storable(f"{KIND}:{schema.name}.{sha256_of(text.casefold())[:16]}"),
+        id=storable(f"{KIND}:{schema.name}.{hash_text(text.casefold())[:16]}"),
         database=schema.name,
         question=text,
         sql=storable(sql.strip().rstrip(";").strip()),

@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 
 from kosmos_rag import Settings
 from kosmos_rag.apps.cli.app import app
-from kosmos_rag.core.config.keys import keys_of
+from kosmos_rag.core.config.keys import iter_keys
 from kosmos_rag.core.config.loading import DELIMITER, FILE_VARIABLE, PREFIX
 from kosmos_rag.core.version import __version__
 
 ROOT = Path(__file__).parents[2]
 OURS = ("migrate", "api", "worker")
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-VARIABLES = {PREFIX + key.upper().replace(".", DELIMITER) for key, _ in keys_of(Settings)} | {FILE_VARIABLE}
+VARIABLES = {PREFIX + key.upper().replace(".", DELIMITER) for key, _ in iter_keys(Settings)} | {FILE_VARIABLE}
 ROUTES = {"/livez", "/readyz"}
 
 

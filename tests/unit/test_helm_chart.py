@@ -14,14 +14,14 @@ import yaml
 from kosmos_rag import Settings
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.apps.http.server import _GRACE_S
-from kosmos_rag.core.config.keys import keys_of
+from kosmos_rag.core.config.keys import iter_keys
 from kosmos_rag.core.config.loading import DELIMITER, FILE_VARIABLE, PREFIX
 from kosmos_rag.core.version import __version__
 
 CHART = Path(__file__).parents[2] / "deploy" / "helm" / "kosmos-rag"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 TEMPLATES = {path.name: path.read_text() for path in sorted((CHART / "templates").iterdir())}
-VARIABLES = {PREFIX + key.upper().replace(".", DELIMITER) for key, _ in keys_of(Settings)} | {FILE_VARIABLE}
+VARIABLES = {PREFIX + key.upper().replace(".", DELIMITER) for key, _ in iter_keys(Settings)} | {FILE_VARIABLE}
 
 
 def _paths(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -196,7 +196,7 @@ def test_pods__are_probed_where_something_answers() -> None:
 
 def test_pods__are_given_the_time_that_they_take_to_end() -> None:
     """The grace period follows from the configured drain: its default in the template is that of the settings."""
-    known = dict(keys_of(Settings))
+    known = dict(iter_keys(Settings))
     rules = {
         section: (float(default), float(more))
         for text in TEMPLATES.values()

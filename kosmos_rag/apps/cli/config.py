@@ -68,6 +68,6 @@ def _select(values: dict[str, Any], key: str) -> dict[str, Any]:
 
 def _describe(key: str) -> str:
     from kosmos_rag.core.config import Settings
-    from kosmos_rag.core.config.keys import keys_of
+    from kosmos_rag.core.config.keys import iter_keys
 
-    return dict(keys_of(Settings))[key].description or ""
+    return dict(iter_keys(Settings))[key].description or ""

@@ -140,11 +140,11 @@ def _format(values: Mapping[str, Any], notes: Mapping[str, str]) -> str:
     """Format values as YAML, each with its meaning."""
     from kosmos_rag.core.config import Settings
     from kosmos_rag.core.config.display import show
-    from kosmos_rag.core.config.keys import keys_of
+    from kosmos_rag.core.config.keys import iter_keys
 
     lines: list[str] = []
     opened: list[str] = []
-    for key, field in keys_of(Settings):
+    for key, field in iter_keys(Settings):
         if key not in values:
             continue
         *sections, name = key.split(".")

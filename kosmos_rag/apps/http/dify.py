@@ -12,7 +12,7 @@ from kosmos_rag.apps.http.openai.search import merge_hits
 from kosmos_rag.apps.http.schemas import QUESTION
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Filter, Passage
-from kosmos_rag.core.types.files import file_of
+from kosmos_rag.core.types.files import parse_file_source
 
 router = APIRouter(prefix="/dify", tags=["dify"])
 
@@ -67,7 +67,7 @@ class RetrievalRecord(BaseModel):
     def from_record(cls, hit: Passage, score: float) -> "RetrievalRecord":
         """Convert a hit."""
         # Dify refuses metadata that are null, and shows `path` and `description`.
-        path = file_of(hit.source, hit.document_id)[1]
+        path = parse_file_source(hit.source, hit.document_id)[1]
         metadata = {**hit.metadata, "path": path, "description": hit.location, "document_id": str(hit.document_id)}
         return cls(content=hit.text, score=score, title=hit.title, metadata=metadata)
 

@@ -29,7 +29,7 @@ from kosmos_rag.core.types import (
     RatingReason,
     SearchResult,
     Stats,
-    sha256_of,
+    hash_text,
 )
 from kosmos_rag.core.types.serialize import to_dict
 
@@ -88,7 +88,7 @@ _RESULT = SearchResult(
     incomplete_reason="the collection has 1 chunk",
     id=uuid.UUID("01936f5e-7c1a-7d2b-8e3f-4a5b6c7d8e9f"),
 )
-_CITATION = Citation(**_LOCATION, index=1, marker="[1]", quote_sha256=sha256_of(_TEXT))
+_CITATION = Citation(**_LOCATION, index=1, marker="[1]", quote_sha256=hash_text(_TEXT))
 _CONTEXT = Context(
     question=QUESTION,
     text=f"[1] Leave | Annual | L5\n{_TEXT}",
@@ -129,7 +129,7 @@ _DOCUMENT = DocumentInfo(
     media_type="text/markdown",
     language="english",
     version=1,
-    content_hash=sha256_of(_TEXT),
+    content_hash=hash_text(_TEXT),
     bytes=90,
     chunks=1,
     metadata=_METADATA,
@@ -162,7 +162,7 @@ _FEEDBACK = Feedback(
     collection=None,
     retrieval_id=None,
     question=QUESTION,
-    question_sha256=sha256_of(QUESTION),
+    question_sha256=hash_text(QUESTION),
     rating=Rating.DOWN,
     chunk_id=_CHUNK_ID,
     source="handbook/leave.md",

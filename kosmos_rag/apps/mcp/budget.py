@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from kosmos_rag.core.types import sha256_of
+from kosmos_rag.core.types import hash_text
 
 Form = Callable[[], dict[str, Any]]
 """Makes a shorter form of a result."""
@@ -102,7 +102,7 @@ def shorten_document(result: dict[str, Any]) -> list[Form]:
         text = "\n".join(lines[:count])[:chars]
         return result | {
             "text": text,
-            "quote_sha256": sha256_of(text),
+            "quote_sha256": hash_text(text),
             "lines": [first, first + count - 1],
             "next_offset": first + count if first + count <= result["total_lines"] else None,
             "line_truncated": chars is not None,

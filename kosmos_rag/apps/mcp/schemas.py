@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field
 
-from kosmos_rag.core.types import DocumentLines, Note, sha256_of
+from kosmos_rag.core.types import DocumentLines, Note, hash_text
 
 _MAX_CHARS = 50_000
 """Limit of one call: a single line may be as long as its document."""
@@ -61,7 +61,7 @@ class DocumentText(BaseModel):
             truncated=not complete,
             line_truncated=not complete and lines.text[len(text)] != "\n",
             pages=lines.pages if complete else None,
-            quote_sha256=sha256_of(text),
+            quote_sha256=hash_text(text),
         )
 
 

@@ -37,14 +37,14 @@ def find_section_model(field: FieldInfo) -> type[BaseModel] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
-def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+def iter_keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Yield every dotted key with its field, in order of declaration."""
     for name, field in model.model_fields.items():
         section = find_section_model(field)
         if section is None:
             yield prefix + name, field
         else:
-            yield from keys_of(section, f"{prefix}{name}.")
+            yield from iter_keys(section, f"{prefix}{name}.")
 
 
 def nearest_key(model: type[BaseModel], key: str) -> str | None:
@@ -52,7 +52,7 @@ def nearest_key(model: type[BaseModel], key: str) -> str | None:
 
     None if no name is similar.
     """
-    names = {name: None for name, _ in keys_of(model)}
+    names = {name: None for name, _ in iter_keys(model)}
     sections = {name.rpartition(".")[0]: None for name in names} | dict.fromkeys(model.model_fields)
     return next(iter(get_close_matches(key.lower(), [*names, *sections], n=1)), None)
 

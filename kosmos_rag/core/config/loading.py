@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
 from kosmos_rag.core.config.display import mask_password, one_line, show
-from kosmos_rag.core.config.keys import find_renamed_key, find_section_model, keys_of, nearest_key
+from kosmos_rag.core.config.keys import find_renamed_key, find_section_model, iter_keys, nearest_key
 from kosmos_rag.core.errors import ConfigError
 
 DEFAULT_FILE = Path("rag-config.yaml")
@@ -91,9 +91,9 @@ def read_files(settings: type[BaseSettings], path: str | Path | None) -> list[La
     Raises ConfigError where a file cannot be read or is not a YAML mapping, and where files extend each other in a
     circle.
     """
-    used = find_config_file(path)
+    file = find_config_file(path)
     named_by = f" (named by {FILE_VARIABLE})" if path is None and FILE_VARIABLE in os.environ else ""
-    return [] if used is None else _file_layers(settings, used, named_by, ())
+    return [] if file is None else _file_layers(settings, file, named_by, ())
 
 
 def _file_layers(settings: type[BaseSettings], path: Path, named_by: str, extended_by: tuple[Path, ...]) -> list[Layer]:
@@ -198,9 +198,9 @@ def read_arguments(settings: type[BaseSettings], overrides: Mapping[str, Any]) -
     A string given for a number or a switch is converted.
     """
     layer = Layer(origin=Origin(level="argument"))
-    known = dict(keys_of(settings))
+    fields = dict(iter_keys(settings))
     for key, value in overrides.items():
-        if key in known:
+        if key in fields:
             layer.values[key] = value
         else:
             layer.faults.append(_unknown(settings, key, layer.origin))
@@ -213,10 +213,10 @@ def _convert_texts(settings: type[BaseSettings], layer: Layer) -> None:
 
     Validation reports the strings that cannot be converted.
     """
-    known = dict(keys_of(settings))
+    fields = dict(iter_keys(settings))
     for key, value in layer.values.items():
         if isinstance(value, str):
-            annotation: Any = known[key].annotation
+            annotation: Any = fields[key].annotation
             try:
                 layer.values[key] = TypeAdapter(annotation).validate_strings(value)
             except ValidationError:
@@ -226,9 +226,9 @@ def _convert_texts(settings: type[BaseSettings], layer: Layer) -> None:
 def _collect(model: type[BaseModel], data: Mapping[Any, Any], layer: Layer, prefix: str = "") -> None:
     for name, value in data.items():
         key = f"{prefix}{name}"
-        known = model.model_fields.get(name)
-        section = None if known is None else find_section_model(known)
-        if known is None:
+        field = model.model_fields.get(name)
+        section = None if field is None else find_section_model(field)
+        if field is None:
             unknown = _unknown_names(str(name), prefix, value)
             layer.faults.extend(_unknown(model, key, layer.origin, prefix) for key in unknown)
         elif section is None:

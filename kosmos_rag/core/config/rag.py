@@ -176,9 +176,9 @@ class _EmbeddingModelSettings(Section):
     def _check_model(self) -> Self:
         conflicts = []
         if self.model is not None:
-            known = _KNOWN_DIMENSIONS.get(self.model.removeprefix("sentence-transformers/"), self.dimensions)
-            if self.matryoshka == "none" and known != self.dimensions:
-                remedy = f"that model gives {known} dimensions: set dimensions to {known} or name another model"
+            native = _KNOWN_DIMENSIONS.get(self.model.removeprefix("sentence-transformers/"), self.dimensions)
+            if self.matryoshka == "none" and native != self.dimensions:
+                remedy = f"that model gives {native} dimensions: set dimensions to {native} or name another model"
                 conflicts.append(Conflict(("dimensions", "model"), remedy))
         if self.matryoshka == "server" and self.url is None:
             remedy = "there is no server to request it: set matryoshka to client, or url"

@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
 from kosmos_rag.core.config.display import mask_password, mask_urls, show
-from kosmos_rag.core.config.keys import keys_of
+from kosmos_rag.core.config.keys import iter_keys
 from kosmos_rag.core.config.settings import Settings
 from kosmos_rag.core.config.values import MAX_INTEGER
 
@@ -31,7 +31,7 @@ def flatten(settings: Settings) -> dict[str, Any]:
     """
     dumped = settings.model_dump(mode="json")
     flat = {}
-    for key, field in keys_of(Settings):
+    for key, field in iter_keys(Settings):
         value: Any = reduce(getitem, key.split("."), dumped)
         # A field that is kept out of a repr is a URL, or holds one.
         flat[key] = mask_urls(value) if field.repr or value is None else mask_password(value)
@@ -41,7 +41,7 @@ def flatten(settings: Settings) -> dict[str, Any]:
 def reference_table() -> str:
     """Write the table of all keys in Markdown: key, type, default, meaning."""
     rows = ["| Key | Type | Default | Meaning |", "| --- | --- | --- | --- |"]
-    for key, field in keys_of(Settings):
+    for key, field in iter_keys(Settings):
         cells = (f"`{key}`", _describe_type(field), f"`{show(field.default)}`", field.description or "")
         rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(rows) + "\n"

@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from kosmos_rag.core.config.conflicts import CONFLICT, Conflict
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.config.evaluation import EvaluationSettings
-from kosmos_rag.core.config.keys import keys_of, nest
+from kosmos_rag.core.config.keys import iter_keys, nest
 from kosmos_rag.core.config.loading import (
     DELIMITER,
     PREFIX,
@@ -97,7 +97,7 @@ class Settings(BaseSettings):
         layers = [*_process_preset(cls, layers), *layers]
         faults = [fault for layer in layers for fault in layer.faults]
         values: dict[str, Any] = {}
-        origins = {key: Origin(level="default") for key, _ in keys_of(cls)}
+        origins = {key: Origin(level="default") for key, _ in iter_keys(cls)}
         for layer in layers:
             values |= layer.values
             origins |= dict.fromkeys(layer.values, layer.origin)
@@ -117,7 +117,7 @@ class Settings(BaseSettings):
             ConfigError: The result is not valid.
         """
         layer = read_preset(type(self), name, values)
-        current = {key: reduce(getattr, key.split("."), self) for key, _ in keys_of(type(self))}
+        current = {key: reduce(getattr, key.split("."), self) for key, _ in iter_keys(type(self))}
         origins = dict.fromkeys(current, Origin(level="settings")) | dict.fromkeys(layer.values, layer.origin)
         merged = current | layer.values
         faults = list(layer.faults)
@@ -136,7 +136,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def _explain(cls, error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, Origin]) -> list[str]:
-        fields = dict(keys_of(cls))
+        fields = dict(iter_keys(cls))
 
         def describe_value(key: str) -> str:
             value = values[key] if key in values else fields[key].default
@@ -182,10 +182,10 @@ class Settings(BaseSettings):
 
 def _process_preset(settings: type[BaseSettings], layers: Sequence[Layer]) -> list[Layer]:
     """Read the preset that `rag.preset` names; nothing where no layer names one."""
-    named = [(layer.values[_PRESET], layer.origin) for layer in layers if _PRESET in layer.values]
-    if not named or not isinstance(named[-1][0], str):
+    presets = [(layer.values[_PRESET], layer.origin) for layer in layers if _PRESET in layer.values]
+    if not presets or not isinstance(presets[-1][0], str):
         return []
-    source, origin = named[-1]
+    source, origin = presets[-1]
     try:
         name, values = read_preset_file(source)
         layer = read_preset(settings, name, values)

@@ -169,9 +169,9 @@ def input_messages(messages: Iterable[tuple[str, str]]) -> Attributes:
 
 def output_message(text: str, finish_reason: str) -> Attributes:
     """Return the text that a language model wrote."""
-    written = _message("assistant", text) | {"finish_reason": finish_reason}
+    message = _message("assistant", text) | {"finish_reason": finish_reason}
     return {
-        "gen_ai.output.messages": json.dumps([written], ensure_ascii=False),
+        "gen_ai.output.messages": json.dumps([message], ensure_ascii=False),
         **_messages("llm.output_messages", [("assistant", text)]),
     }
 

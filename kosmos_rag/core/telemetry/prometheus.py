@@ -113,7 +113,7 @@ class _TopTenants(Collector):
         self._lock = threading.Lock()
         self._values: dict[str, dict[str, float]] = {name: defaultdict(float) for name in _BY_TENANT}
         self._others = dict.fromkeys(self._values, 0.0)
-        self._named: set[str] = set()
+        self._busiest: set[str] = set()
 
     def add(self, metric: Metric, value: float, tenant: str) -> None:
         """Add to a tenant's counter."""
@@ -121,9 +121,9 @@ class _TopTenants(Collector):
             return
         with self._lock:
             self._values[metric.name][tenant] += value
-            if len(self._named) < self._top:
-                self._named.add(tenant)
-            if tenant not in self._named:
+            if len(self._busiest) < self._top:
+                self._busiest.add(tenant)
+            if tenant not in self._busiest:
                 self._others[metric.name] += value
 
     def collect(self) -> Iterator[MetricFamily]:
@@ -132,12 +132,12 @@ class _TopTenants(Collector):
             return
         with self._lock:
             searches = self._values[TENANT_RETRIEVALS.name]
-            self._named = set(heapq.nsmallest(self._top, searches, key=lambda tenant: (-searches[tenant], tenant)))
+            self._busiest = set(heapq.nsmallest(self._top, searches, key=lambda tenant: (-searches[tenant], tenant)))
             families = []
             for name, metric in _BY_TENANT.items():
                 values = self._values[name]
-                named: dict[tuple[str, ...], float] = {(tenant,): values.get(tenant, 0.0) for tenant in self._named}
-                families.append(metric_family(metric, {**named, (OTHERS,): self._others[name]}))
+                busiest: dict[tuple[str, ...], float] = {(tenant,): values.get(tenant, 0.0) for tenant in self._busiest}
+                families.append(metric_family(metric, {**busiest, (OTHERS,): self._others[name]}))
         yield from families
 
 

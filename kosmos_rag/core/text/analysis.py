@@ -103,9 +103,9 @@ def _identifier_terms(token: str) -> list[str]:
     # One letter and a number is a unit, a formula or a version.
     if len(parts) < 2 or not any(len(part) > 1 and part.isalpha() for part in parts):
         return []
-    whole = token.lower()
+    identifier = token.lower()
     # The parser splits at _ and -, but not a token that it takes for a host.
-    produced = {whole} if "." in whole else {whole, *re.split(r"[_\-:]+", whole)}
+    produced = {identifier} if "." in identifier else {identifier, *re.split(r"[_\-:]+", identifier)}
     terms = [part for part in parts if len(part) > 1 and part not in produced]
     joined = "".join(parts)
     return terms if joined in produced else [*terms, joined]

@@ -16,9 +16,9 @@ from kosmos_rag.core.types.documents import (
     SourceDocument,
     TableSpan,
     are_names,
-    department_of,
+    find_department,
+    hash_text,
     is_text,
-    sha256_of,
     storable,
 )
 from kosmos_rag.core.types.places import Place, PlaceSpan
@@ -216,9 +216,9 @@ __all__ = [
     "Verdict",
     "WarmUpReport",
     "are_names",
-    "department_of",
+    "find_department",
+    "hash_text",
     "is_text",
-    "sha256_of",
     "storable",
 ]
 

@@ -8,7 +8,7 @@ from pydantic import computed_field
 
 from kosmos_rag.core.types.notebook import answer_html
 from kosmos_rag.core.types.search import Citation, Context
-from kosmos_rag.core.types.serialize import Serializable, explained, explained_parts
+from kosmos_rag.core.types.serialize import Serializable, explain_only, explain_only_parts
 
 UnitKind = Literal["sentence", "code", "item", "row"]
 """Kinds of text units; a code block, a list item and a table row are never cut."""
@@ -60,13 +60,13 @@ class Answer(Serializable):
     and truncated answers."""
     confidence: float
     """Estimated probability that the evidence answers the question, 0 to 1; refused below `rag.answer.threshold`."""
-    features: Annotated[Mapping[str, float], explained({})]
+    features: Annotated[Mapping[str, float], explain_only({})]
     """Features of the confidence; empty without evidence."""
     sentences: tuple[AnswerSentence, ...]
     """The quoted evidence, in order; of a generated answer, the evidence of its supported sentences."""
     report: "CitationReport | None"
     """The check of a generated answer; None for a quoted one."""
-    context: Annotated[Context, explained_parts("text")]
+    context: Annotated[Context, explain_only_parts("text")]
     """The passages that were considered."""
     closest: tuple[AnswerSentence, ...] = ()
     """Of a refusal whose confidence is not below `rag.answer.closest_threshold`: the units that come closest to an
@@ -135,7 +135,7 @@ class AnswerSources(Serializable):
 
     question: str
     """The question as it was sent."""
-    context: Annotated[Context, explained_parts("text")]
+    context: Annotated[Context, explain_only_parts("text")]
     refused: bool
     """Whether the evidence is insufficient, so that the answer will be a refusal."""
     warnings: tuple[str, ...]

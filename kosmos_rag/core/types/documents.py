@@ -46,7 +46,7 @@ def storable(text: str) -> str:
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def sha256_of(text: str) -> str:
+def hash_text(text: str) -> str:
     """Return the SHA-256 of a text, hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -59,8 +59,8 @@ def are_names(value: object) -> bool:
     return isinstance(value, Collection) and not isinstance(value, str) and all(is_text(name) for name in value)
 
 
-def department_of(
-    metadata: Mapping[str, Any], source: str, *, key: str, by_folder: bool, known: Collection[str] = ()
+def find_department(
+    metadata: Mapping[str, Any], source: str, *, key: str, by_folder: bool, departments: Collection[str] = ()
 ) -> str | None:
     """Return the department of a document, from its metadata or its folder.
 
@@ -71,14 +71,14 @@ def department_of(
         source: the document's path or URI.
         key: the name of the metadata field that holds the department.
         by_folder: whether a folder of `source` may name it.
-        known: existing departments. If given, the first folder among them is used, otherwise the last folder.
+        departments: existing departments. If given, the first folder among them is used, otherwise the last folder.
     """
-    named = metadata.get(key)
-    if named is not None:
-        return (named.strip() or None) if is_text(named) else None
+    value = metadata.get(key)
+    if value is not None:
+        return (value.strip() or None) if is_text(value) else None
     folders = _folders(source) if by_folder else ()
-    if known:
-        return next((folder for folder in folders if folder in known), None)
+    if departments:
+        return next((folder for folder in folders if folder in departments), None)
     return folders[-1] if folders else None
 
 
@@ -202,15 +202,15 @@ class ParsedDocument:
             at = self.text.find("\n", at + 1)
         return starts
 
-    def line_at(self, offset: int) -> int:
+    def find_line(self, offset: int) -> int:
         """Return the line of the character at `offset`."""
         return bisect_right(self._line_starts, offset)
 
-    def page_at(self, offset: int) -> int | None:
+    def find_page(self, offset: int) -> int | None:
         """Return the page of the character at `offset`; None without pages."""
         return max(1, bisect_right(self.pages, offset)) if self.pages else None
 
-    def table_context_at(self, offset: int) -> tuple[str, ...]:
+    def find_table_context(self, offset: int) -> tuple[str, ...]:
         """Return caption and column names of the table around `offset`.
 
         The table begins before it and ends after it.
@@ -225,7 +225,7 @@ class ParsedDocument:
                 break
             yield table
 
-    def section_at(self, offset: int) -> tuple[str, ...]:
+    def find_section(self, offset: int) -> tuple[str, ...]:
         """Return the headings that enclose `offset`, outermost first."""
         path: list[Heading] = []
         for heading in self.headings:

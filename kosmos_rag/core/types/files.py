@@ -101,7 +101,7 @@ class VectorStoreFileInfo(Serializable):
     @property
     def filename(self) -> str:
         """Name of the file, without the id that its source has."""
-        return file_of(self.source, self.document_id)[1]
+        return parse_file_source(self.source, self.document_id)[1]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,7 +129,7 @@ def source_of_file(file_id: uuid.UUID, filename: str) -> str:
     return f"{folder.rstrip('/')}/{file_name(file_id)}-{name}" if folder else f"{file_name(file_id)}-{name}"
 
 
-def file_of(source: str, document_id: uuid.UUID) -> tuple[uuid.UUID, str]:
+def parse_file_source(source: str, document_id: uuid.UUID) -> tuple[uuid.UUID, str]:
     """Return id and name of the file of a document.
 
     Of a document without a stored file, they are its own id and its source.

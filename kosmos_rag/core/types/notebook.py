@@ -23,8 +23,8 @@ def search_result_html(result: "SearchResult") -> str:
 def context_html(context: "Context") -> str:
     """Return the numbered passages as a table."""
     rows = [
-        (one.citation.marker, _source(one.citation.source, one.citation.location), _shorten(one.text))
-        for one in context.passages
+        (passage.citation.marker, _source(passage.citation.source, passage.citation.location), _shorten(passage.text))
+        for passage in context.passages
     ]
     count = f"{context.tokens} of {context.max_tokens} tokens"
     return _heading(context.question, count) + _table(("marker", "source", "text"), rows)
@@ -33,7 +33,7 @@ def context_html(context: "Context") -> str:
 def answer_html(answer: "Answer") -> str:
     """Return the answer with its citations as a table."""
     cited = {citation.marker: citation for citation in answer.citations}
-    rows = [(marker, _source(one.source, one.location), one.title) for marker, one in cited.items()]
+    rows = [(marker, _source(citation.source, citation.location), citation.title) for marker, citation in cited.items()]
     outcome = "refused" if answer.refused else answer.mode
     text = f"<p>{escape(answer.text)}</p>"
     table = _table(("marker", "source", "title"), rows) if rows else ""

@@ -49,8 +49,8 @@ class Place(Described):
 
         Empty for an anchor.
         """
-        named = (("attachment", self.attachment), ("sheet", self.sheet), ("cells", self.cells))
-        return ", ".join([*(f"{kind} {name}" for kind, name in named if name), *filter(None, [self._paragraphs])])
+        parts = (("attachment", self.attachment), ("sheet", self.sheet), ("cells", self.cells))
+        return ", ".join([*(f"{kind} {name}" for kind, name in parts if name), *filter(None, [self._paragraphs])])
 
     @property
     def _paragraphs(self) -> str:
@@ -95,7 +95,7 @@ def spans_within(spans: Sequence[PlaceSpan], start: int, end: int) -> list[Place
     return list(spans[first:last])
 
 
-def place_at(spans: Sequence[PlaceSpan], start: int, end: int) -> Place | None:
+def find_place(spans: Sequence[PlaceSpan], start: int, end: int) -> Place | None:
     """Return the place of a text; None where it has none.
 
     Cells are the rectangle around all of them, paragraphs those from the first to the last. What follows in another

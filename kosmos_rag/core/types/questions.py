@@ -57,14 +57,14 @@ class Location:
         section = f"#{self.section}" if self.section else ""
         return f"{self.source}{section}" + (f":{self.lines[0]}-{self.lines[1]}" if self.lines else "")
 
-    def is_in(self, source: str) -> bool:
+    def matches_source(self, source: str) -> bool:
         """Return whether the location is in the document of this source."""
         return any(f"/{name}".endswith(f"/{self.source}") for name in (source, _strip_extension(source)))
 
     def covers(self, at: HasLocation) -> bool:
         """Return whether a passage or citation overlaps this location."""
         return (
-            self.is_in(at.source)
+            self.matches_source(at.source)
             and (self.section is None or _normalise(self.section) in map(_normalise, at.section))
             and (self.lines is None or (at.line_start <= self.lines[1] and self.lines[0] <= at.line_end))
         )
@@ -108,16 +108,16 @@ class Question:
         """
         if self.documents:
             return [at.source]
-        named = [location.name for location in self.locations if location.covers(at)]
-        if named:
-            return named
+        names = [location.name for location in self.locations if location.covers(at)]
+        if names:
+            return names
         if any(location.lines for location in self.locations):
             return [f"{at.source}:{at.line_start}-{at.line_end}"]
         if any(location.section for location in self.locations):
             return [f"{at.source}#{' / '.join(at.section)}"]
         return [at.source]
 
-    def is_answered_at(self, at: HasLocation) -> bool:
+    def is_answered_in(self, at: HasLocation) -> bool:
         """Return whether a passage or citation overlaps a relevant location."""
         return any(self.grades.get(name, 0) > 0 for name in self.list_passage_names(at))
 

@@ -1,6 +1,6 @@
 """Records of a search: candidates, passages, result, citations and prompt context.
 
-Fields in `Annotated[…, explained(…)]` are shown only where `explain` is asked for (see serialize.py).
+Fields in `Annotated[…, explain_only(…)]` are shown only where `explain` is asked for (see serialize.py).
 """
 
 import datetime
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, GetJsonSchemaHandler, computed_field, model_validator
 from pydantic_core import CoreSchema
 
-from kosmos_rag.core.types.documents import Note, sha256_of
+from kosmos_rag.core.types.documents import Note, hash_text
 from kosmos_rag.core.types.experiments import ExperimentAssignment
 from kosmos_rag.core.types.explain import explanation
 from kosmos_rag.core.types.notebook import context_html, search_result_html
@@ -24,8 +24,8 @@ from kosmos_rag.core.types.serialize import (
     Paged,
     Places,
     Serializable,
-    explained,
-    explained_parts,
+    explain_only,
+    explain_only_parts,
 )
 
 
@@ -161,7 +161,7 @@ class Passage(Located):
     """A chunk that a search returned, with its location and its scores."""
 
     rank: int
-    score: Annotated[float, explained(math.nan)]
+    score: Annotated[float, explain_only(math.nan)]
     """The score that decided the rank: of the reranker where it ran, else of the fusion."""
     chunk_id: uuid.UUID
     document_id: uuid.UUID
@@ -184,20 +184,20 @@ class Passage(Located):
     collection: str
     department: str | None = None
     """Of its document, `general` where it has none; None in a collection without departments."""
-    dense_rank: Annotated[int | None, explained(None)]
-    dense_score: Annotated[float | None, explained(None)]
+    dense_rank: Annotated[int | None, explain_only(None)]
+    dense_score: Annotated[float | None, explain_only(None)]
     """Cosine similarity to the question, -1 to 1."""
-    lexical_rank: Annotated[int | None, explained(None)]
-    lexical_score: Annotated[float | None, explained(None)]
+    lexical_rank: Annotated[int | None, explain_only(None)]
+    lexical_score: Annotated[float | None, explain_only(None)]
     """BM25."""
-    fused_rank: Annotated[int, explained(0)]
+    fused_rank: Annotated[int, explain_only(0)]
     """Among all candidates, before reranking."""
-    fused_score: Annotated[float, explained(math.nan)]
-    score_contributions: Annotated[Mapping[str, float], explained({})]
+    fused_score: Annotated[float, explain_only(math.nan)]
+    score_contributions: Annotated[Mapping[str, float], explain_only({})]
     """Contribution of each candidate list to the fused score: `dense`, `lexical`, and `dense 2` of another wording."""
-    rerank_score: Annotated[float | None, explained(None)]
+    rerank_score: Annotated[float | None, explain_only(None)]
     """Relevance by the reranker, 0 to 1; None where it did not run."""
-    signals: Annotated[Mapping[str, float], explained()] = field(default_factory=dict)
+    signals: Annotated[Mapping[str, float], explain_only()] = field(default_factory=dict)
     """Change of the score by each signal; the score before is relative to the best one."""
     parent_span: tuple[int, int] | None = None
     """Span of the document that a context shows instead of the chunk; None where it shows the chunk."""
@@ -220,7 +220,7 @@ class Passage(Located):
     @property
     def quote_sha256(self) -> str:
         """SHA-256 of the text, hexadecimal."""
-        return sha256_of(self.text)
+        return hash_text(self.text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -268,7 +268,7 @@ class QuestionActivity(Serializable):
     ranks: tuple[int, ...]
     """Ranks of the hits of the result that it found."""
     milliseconds: float
-    cached: Annotated[bool, explained(False)]
+    cached: Annotated[bool, explain_only(False)]
     """Whether its result was in the result cache."""
     warnings: tuple[str, ...]
     incomplete_reason: str | None
@@ -283,22 +283,22 @@ class SearchResult(Serializable):
 
     question: str
     """The question; of several questions, one a line."""
-    expansion: Annotated[Expansion, explained(Expansion())]
+    expansion: Annotated[Expansion, explain_only(Expansion())]
     requested: int
     """Number of requested hits."""
     hits: Annotated[tuple[Passage, ...], Field(default=())]
     """The passages, best first."""
     stages: tuple[str, ...]
     """The stages that ran, in order."""
-    timings_ms: Annotated[Mapping[str, float], explained({})]
+    timings_ms: Annotated[Mapping[str, float], explain_only({})]
     """Milliseconds of each stage, and `total`."""
-    retrievers: Annotated[Mapping[str, RetrieverStats], explained({})]
+    retrievers: Annotated[Mapping[str, RetrieverStats], explain_only({})]
     """By list of candidates: `dense`, `lexical`, and of other wordings `dense 2`."""
     warnings: tuple[str, ...]
     """Warnings for the caller: skipped stages with the reason, dropped hits."""
     degraded_stages: tuple[str, ...]
     """Stages that the settings ask for and that could not run in time, or at all: `expand`, `rerank`."""
-    cached: Annotated[bool, explained(False)]
+    cached: Annotated[bool, explain_only(False)]
     """Whether the result was in the result cache."""
     incomplete_reason: str | None
     """Why there are fewer hits than requested; None where there are as many."""
@@ -308,7 +308,7 @@ class SearchResult(Serializable):
     """By field: values of the documents in the ranking, the most frequent first."""
     activity: tuple[QuestionActivity, ...] = ()
     """What each of several questions gave, in their order; empty where one question was asked."""
-    intent: Annotated[str | None, explained()] = None
+    intent: Annotated[str | None, explain_only()] = None
     """The kind of question by the rules of `rag.intents`; None where no rule matches."""
     operators: Operators = Operators()
     """What of the question was taken as an operator."""
@@ -419,7 +419,7 @@ class ContextPassage(Paged):
     page_end: Page
     page_breaks: tuple[int, ...] = ()
     """Where in the document another page begins within the text; none of a single chunk, whose pages are all known."""
-    score: Annotated[float, explained(math.nan)]
+    score: Annotated[float, explain_only(math.nan)]
     tokens: int
     """Of the passage in the text of the context, with its header."""
     chunk_ids: tuple[uuid.UUID, ...]
@@ -454,7 +454,7 @@ class Context(Serializable):
     max_tokens: int
     omitted: Mapping[str, int]
     """Hits that are not shown, by reason: `near_duplicate`, `budget`."""
-    retrieval: Annotated[SearchResult, explained_parts("hits", "returned")]
+    retrieval: Annotated[SearchResult, explain_only_parts("hits", "returned")]
     """The search behind it; its hits are the texts of the passages."""
 
     @property

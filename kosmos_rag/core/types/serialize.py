@@ -1,8 +1,9 @@
 """The JSON shape of the records, the same in every interface.
 
 The library, the command line, HTTP, MCP and the client all use it. Pydantic reads the shape from the dataclasses
-themselves: a field of a record is a member of its object, by the same name. Fields marked with `explained` are present
-only if `explain` is true: they reveal something about documents that the reader may not see, or repeat other members.
+themselves: a field of a record is a member of its object, by the same name. Fields marked with `explain_only` are
+present only if `explain` is true: they reveal something about documents that the reader may not see, or repeat other
+members.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from pydantic import Field, TypeAdapter, computed_field, model_validator
 from pydantic.fields import FieldInfo
 
 from kosmos_rag.core.types.docstrings import Described
-from kosmos_rag.core.types.places import Place, PlaceSpan, place_at
+from kosmos_rag.core.types.places import Place, PlaceSpan, find_place
 
 R = TypeVar("R")
 
@@ -27,7 +28,7 @@ Places = Annotated[tuple[PlaceSpan, ...], Field(exclude=True)]
 _EXPLAIN = "x-explain"
 
 
-def explained(*default: Any) -> Any:
+def explain_only(*default: Any) -> Any:
     """Mark a field that is written only with `explain`.
 
     Where it is missing, the default is read.
@@ -41,7 +42,7 @@ def explained(*default: Any) -> Any:
     )
 
 
-def explained_parts(*names: str) -> Any:
+def explain_only_parts(*names: str) -> Any:
     """Mark a nested record whose fields `names` are written only with `explain`."""
     return Field(json_schema_extra={_EXPLAIN: list(names)})
 
@@ -233,9 +234,9 @@ class Located(Paged):
         heading = self.section[-1:]
         if (place := self.place) is not None and (reference := place.reference):
             # The heading of a sheet or an attachment is its name.
-            named = heading if heading not in ((place.sheet,), (place.attachment,)) else ()
+            titles = heading if heading not in ((place.sheet,), (place.attachment,)) else ()
             exact = place.cells or place.paragraphs
-            return " | ".join([*named, reference, *([] if exact else [self._where])])
+            return " | ".join([*titles, reference, *([] if exact else [self._where])])
         return " | ".join([*heading, self._where])
 
     @property
@@ -250,4 +251,4 @@ class Located(Paged):
 
         None where the format has no such place.
         """
-        return place_at(self.place_spans, self.start, self.end)
+        return find_place(self.place_spans, self.start, self.end)

@@ -190,7 +190,7 @@ class ExperimentRouter:
         key = (settings.settings_hash, preset.version)
         with self._lock:
             if key not in self._treatments:
-                treated = preset.apply_to(settings)
+                treated = preset.apply(settings)
                 if treated.rag.reranking.enabled and not (settings.rag.reranking.enabled or self._pipeline.reranks):
                     raise ConfigError(
                         f"rag.reranking.enabled ({experiment.name}) needs a reranker, and this process has none; set "

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from kosmos_rag.core.config.values import Count, Share, Switch
-from kosmos_rag.core.types import Passage, department_of
+from kosmos_rag.core.types import Passage, find_department
 from kosmos_rag.retrieval.signals.base import Number, QueryContext, ScoreSignal, SelectionSignal
 from kosmos_rag.retrieval.signals.words import word_prefixes
 
@@ -29,7 +29,7 @@ class _DepartmentSignal(ScoreSignal):
 
     def department(self, passage: Passage) -> str | None:
         """Return the department of the passage's document; None if unknown."""
-        return department_of(passage.metadata, passage.source, key=self.key, by_folder=self.by_folder)
+        return find_department(passage.metadata, passage.source, key=self.key, by_folder=self.by_folder)
 
 
 _SQL_BLOCK = re.compile(r"^\s*(?:```|~~~)\s*sql\b|\bselect\b(?=[\s\S]{1,500}?\bfrom\b)", re.IGNORECASE | re.MULTILINE)

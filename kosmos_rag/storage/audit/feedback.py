@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from kosmos_rag.core.config import AuditSettings
 from kosmos_rag.core.errors import NotFound, RequestError
-from kosmos_rag.core.types import EVERYONE, AuditRecord, Feedback, Rating, RatingReason, is_text, sha256_of
+from kosmos_rag.core.types import EVERYONE, AuditRecord, Feedback, Rating, RatingReason, hash_text, is_text
 from kosmos_rag.storage.audit.log import AuditContext, load_records
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
@@ -115,7 +115,7 @@ def _find_passage(database: Database, reader: AuditContext, entry: FeedbackEntry
         if row is None:
             raise _no_passage()
         source = row[0]
-    return _Target(question=question, question_sha256=sha256_of(question), source=source)
+    return _Target(question=question, question_sha256=hash_text(question), source=source)
 
 
 def _find_event(database: Database, reader: AuditContext, entry: FeedbackEntry) -> _Target:
@@ -131,7 +131,7 @@ def _find_event(database: Database, reader: AuditContext, entry: FeedbackEntry) 
         raise NotFound("there is no such retrieval of yours in the log; name the question instead")
     return _Target(
         question=record.search_query or record.question,
-        question_sha256=sha256_of(record.search_query) if record.search_query else record.question_sha256,
+        question_sha256=hash_text(record.search_query) if record.search_query else record.question_sha256,
         source=_source(record, entry.chunk_id),
     )
 

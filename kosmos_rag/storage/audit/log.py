@@ -28,7 +28,7 @@ from kosmos_rag.core.types import (
     Occurrence,
     Passage,
     SearchResult,
-    sha256_of,
+    hash_text,
     storable,
 )
 from kosmos_rag.storage.pool import ConnectionPool
@@ -115,7 +115,7 @@ def record_event(
         "subject": reader.subject,
         "principals": list(reader.principals),
         "question": question if settings.questions else None,
-        "question_sha256": sha256_of(question),
+        "question_sha256": hash_text(question),
         "search_query": rewritten if settings.questions else None,
         "settings_hash": settings_hash,
         "cached": search is not None and search.cached,

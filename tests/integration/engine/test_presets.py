@@ -34,18 +34,18 @@ def _policies(*departments: str) -> list[SourceDocument]:
 @pytest.mark.parametrize("name", ["adr", "analytics", "corporate", "keyword", "schema", "schema-classic"])
 def test_list_shipped__can_be_laid_over_the_defaults(name: str) -> None:
     assert name in list_shipped()
-    assert load(name, Settings(), validate=build_signal_rules).apply_to(Settings()) != Settings()
+    assert load(name, Settings(), validate=build_signal_rules).apply(Settings()) != Settings()
 
 
 def test_list_shipped__say_what_the_documents_of_their_systems_say() -> None:
-    analytics = load("analytics", Settings(), validate=build_signal_rules).apply_to(Settings()).rag
+    analytics = load("analytics", Settings(), validate=build_signal_rules).apply(Settings()).rag
     assert 500 <= analytics.chunking.max_size <= 900
     assert 80 <= analytics.chunking.overlap <= 120
     assert analytics.chunking.min_size == 80
-    corporate = load("corporate", Settings(), validate=build_signal_rules).apply_to(Settings()).rag
+    corporate = load("corporate", Settings(), validate=build_signal_rules).apply(Settings()).rag
     assert (corporate.retrieval.semantic_weight, corporate.retrieval.keyword_weight) == (0.8, 0.2)
     assert (corporate.chunking.strategy, corporate.chunking.min_size) == ("paragraph", 40)
-    keyword = load("keyword", Settings(), validate=build_signal_rules).apply_to(Settings()).rag
+    keyword = load("keyword", Settings(), validate=build_signal_rules).apply(Settings()).rag
     assert keyword.retrieval.semantic_weight == 0
 
 
@@ -53,7 +53,7 @@ def test_schema_classic__weighs_as_its_document_says_and_schema_at_a_tenth_of_th
     engine: Engine, tenant_name: str
 ) -> None:
     classic, tenth = (
-        load(name, Settings(), validate=build_signal_rules).apply_to(Settings()).rag
+        load(name, Settings(), validate=build_signal_rules).apply(Settings()).rag
         for name in ("schema-classic", "schema")
     )
     assert classic.signals["schema_recipe"] == {"curated": 4.0, "pattern": 2.0}
@@ -82,7 +82,7 @@ def test_extends__lays_a_file_over_what_it_extends(tmp_path: Path) -> None:
         tmp_path / "mine.yaml",
         "extends: base.yaml\nrag: {signals: {header_match: {weight: 0.9}, exact_phrase: {weight: 1.0}}}",
     )
-    rag = load(mine, Settings(), validate=build_signal_rules).apply_to(Settings()).rag
+    rag = load(mine, Settings(), validate=build_signal_rules).apply(Settings()).rag
     assert rag.retrieval.top_k == 7
     assert rag.chunking.strategy == "hierarchical"
     assert list(rag.signals) == ["intro_penalty", "header_match", "word_overlap", "keyword_gate", "exact_phrase"]

@@ -29,7 +29,7 @@ from kosmos_rag.core.types import (
     ParsedDocument,
     Place,
     Space,
-    sha256_of,
+    hash_text,
 )
 from kosmos_rag.core.types.serialize import to_dict
 from kosmos_rag.ingestion.discovery import PendingDocument
@@ -192,7 +192,7 @@ def test_publish__places_reach_hits_citations_and_sentences(settings: Settings) 
         for citation in (paragraph, attachment, anchor):
             lines = acme.read_lines(citation.document_id)
             assert lines is not None
-            assert sha256_of(lines.text[citation.start : citation.end]) == citation.quote_sha256
+            assert hash_text(lines.text[citation.start : citation.end]) == citation.quote_sha256
             assert Citation.from_dict(json.loads(json.dumps(citation.to_dict()))).place == citation.place
         (passage,) = acme.context("price of Plan 57", k=1).passages
         assert passage.citation.location.startswith("'Plan prices'!B")

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from kosmos_rag.core.config import AccessSettings
 from kosmos_rag.core.errors import IngestionError
-from kosmos_rag.core.types import EVERYONE, SourceDocument, department_of
+from kosmos_rag.core.types import EVERYONE, SourceDocument, find_department
 from kosmos_rag.ingestion.acl import apply_access_policy
 
 BY_FOLDER = AccessSettings(
@@ -97,7 +97,7 @@ def test_settings__need_the_departments_that_they_go_by(given: dict[str, Any], n
 def test_department__without_a_list_is_the_folder_that_the_file_lies_in(
     source: str, metadata: dict[str, Any], department: str | None
 ) -> None:
-    assert department_of(metadata, source, key="department", by_folder=True) == department
+    assert find_department(metadata, source, key="department", by_folder=True) == department
 
 
 def test_governed__another_key_names_another_kind_of_principal() -> None:

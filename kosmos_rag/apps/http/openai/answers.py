@@ -16,7 +16,7 @@ from kosmos_rag.apps.http.schemas import RequestBody
 from kosmos_rag.apps.http.streaming import AnswerEventStream
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.types import Answer, Turn
-from kosmos_rag.core.types.files import file_name, file_of
+from kosmos_rag.core.types.files import file_name, parse_file_source
 
 
 class ToolRanking(RequestBody):
@@ -150,6 +150,6 @@ def cite(answer: Answer) -> list[FileCitation]:
     citations = []
     for match in matches:
         citation = cited[match[0]]
-        file_id, filename = file_of(citation.source, citation.document_id)
+        file_id, filename = parse_file_source(citation.source, citation.document_id)
         citations.append(FileCitation(index=match.start(), file_id=file_name(file_id), filename=filename))
     return citations

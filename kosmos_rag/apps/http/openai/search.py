@@ -9,7 +9,7 @@ from kosmos_rag.apps.http.openai.filters import Filters
 from kosmos_rag.apps.http.openai.shapes import TextContent
 from kosmos_rag.apps.http.schemas import QUESTION, RequestBody
 from kosmos_rag.core.types import Passage
-from kosmos_rag.core.types.files import file_name, file_of
+from kosmos_rag.core.types.files import file_name, parse_file_source
 from kosmos_rag.engine.files import scalars
 
 Query = Annotated[str, Field(min_length=1, examples=[QUESTION])]
@@ -80,7 +80,7 @@ class SearchResultObject(BaseModel):
     @classmethod
     def from_record(cls, hit: Passage, score: float) -> Self:
         """Convert a hit."""
-        file_id, filename = file_of(hit.source, hit.document_id)
+        file_id, filename = parse_file_source(hit.source, hit.document_id)
         return cls(
             file_id=file_name(file_id),
             filename=filename,

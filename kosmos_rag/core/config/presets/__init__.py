@@ -48,7 +48,7 @@ class Preset:
         parsed: dict[str, Any] = json.loads(self.content)
         return parsed
 
-    def apply_to(self, settings: Settings) -> Settings:
+    def apply(self, settings: Settings) -> Settings:
         """Return settings with those of the preset applied.
 
         Raises:
@@ -72,7 +72,7 @@ def load(source: str | Path, settings: Settings, *, validate: Validate) -> Prese
     name, values = read_preset_file(str(source))
     preset = Preset(name=name, content=json.dumps(values, ensure_ascii=False, default=str))
     check_preset_keys(name, preset_keys(name, values))
-    merged = preset.apply_to(settings)
+    merged = preset.apply(settings)
     rag = merged.rag
     if rag.answer.template != settings.rag.answer.template and rag.answer.template.endswith(".j2"):
         raise ConfigError(
@@ -106,7 +106,7 @@ def changes(name: str, source: str | Path | Mapping[str, Any], settings: Setting
                 f"{key} ({name}) is not a setting that single questions may differ in; "
                 "change rag.retrieval, rag.reranking, rag.signals or rag.intents"
             )
-    merged = preset.apply_to(settings)
+    merged = preset.apply(settings)
     if merged.settings_hash == settings.settings_hash:
         raise ConfigError(f"the settings of {name} are those that questions are answered by already; change one")
     validate(merged)

@@ -48,7 +48,7 @@ def _stated(settings: Settings) -> dict[str, Any]:
 
 def test_adr__has_every_value_of_the_record() -> None:
     preset = load("adr", Settings(), validate=build_signal_rules)
-    assert _stated(preset.apply_to(Settings())) == RECORD
+    assert _stated(preset.apply(Settings())) == RECORD
 
 
 def test_adr__states_its_values_itself_and_does_not_inherit_them() -> None:
@@ -63,12 +63,12 @@ def test_adr__states_its_values_itself_and_does_not_inherit_them() -> None:
             "rag.context.max_tokens": 100,
         }
     )
-    assert _stated(preset.apply_to(process)) == RECORD
+    assert _stated(preset.apply(process)) == RECORD
 
 
 def test_adr__changes_no_setting_that_the_record_does_not_state() -> None:
     defaults = dict(flatten(Settings()))
-    preset = dict(flatten(load("adr", Settings(), validate=build_signal_rules).apply_to(Settings())))
+    preset = dict(flatten(load("adr", Settings(), validate=build_signal_rules).apply(Settings())))
     assert {key for key, value in preset.items() if value != defaults[key]} <= RECORD.keys()
 
 

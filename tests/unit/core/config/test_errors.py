@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kosmos_rag.core.config import ChunkingSettings, RetrievalSettings, Settings, flatten
-from kosmos_rag.core.config.keys import RENAMED, keys_of
+from kosmos_rag.core.config.keys import RENAMED, iter_keys
 from kosmos_rag.core.errors import ConfigError
 
 FILE = Path("rag-config.yaml")
@@ -386,7 +386,7 @@ def test_value__of_any_kind_gives_settings_or_one_line_that_names_its_key(key: s
 
 
 def test_renamed_keys__lead_to_keys_and_sections_that_exist() -> None:
-    keys = [key for key, _ in keys_of(Settings)]
+    keys = [key for key, _ in iter_keys(Settings)]
     sections = {key.rpartition(".")[0] for key in keys}
     assert [old for old in RENAMED if old in keys or old in sections] == []
     assert [new for new in RENAMED.values() if new not in keys and new not in sections] == []

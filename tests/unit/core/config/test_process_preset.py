@@ -18,7 +18,7 @@ def _file(tmp_path: Path, text: str) -> Path:
 
 def test_preset__takes_the_place_of_the_defaults(tmp_path: Path) -> None:
     settings, origins = Settings.load_with_origins(_file(tmp_path, "rag: {preset: corporate}"))
-    corporate = load("corporate", Settings(), validate=build_signal_rules).apply_to(Settings())
+    corporate = load("corporate", Settings(), validate=build_signal_rules).apply(Settings())
     assert settings == corporate.model_copy(update={"rag": corporate.rag.model_copy(update={"preset": "corporate"})})
     assert str(origins["rag.retrieval.semantic_weight"]) == "preset corporate"
     assert str(origins["rag.retrieval.top_k"]) == "default"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kosmos_rag.core.config import Settings, flatten, reference_table
-from kosmos_rag.core.config.keys import keys_of
+from kosmos_rag.core.config.keys import iter_keys
 from kosmos_rag.core.errors import ConfigError
 
 ROOT = Path(__file__).parents[4]
@@ -27,7 +27,7 @@ def test_file__holds_every_key_with_its_default_in_the_order_of_the_code() -> No
 
 def test_file__has_each_description_above_its_key() -> None:
     written = re.findall(r"^ +# (.+)\n +(\w+):", CONFIG.read_text(), re.MULTILINE)
-    described = [(field.description, key.rpartition(".")[2]) for key, field in keys_of(Settings)]
+    described = [(field.description, key.rpartition(".")[2]) for key, field in iter_keys(Settings)]
     assert written == described
 
 

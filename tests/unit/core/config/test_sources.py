@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from kosmos_rag.core.config import Settings, flatten
-from kosmos_rag.core.config.keys import keys_of
+from kosmos_rag.core.config.keys import iter_keys
 
 TOP_K = "rag.retrieval.top_k"
 
@@ -123,7 +123,7 @@ def test_arguments__text_is_read_as_the_environment_reads_it() -> None:
 
 def test_origins__name_every_key() -> None:
     _, origins = Settings.load_with_origins()
-    assert list(origins) == list(flatten(Settings())) == [key for key, _ in keys_of(Settings)]
+    assert list(origins) == list(flatten(Settings())) == [key for key, _ in iter_keys(Settings)]
 
 
 def test_constructor__takes_nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:

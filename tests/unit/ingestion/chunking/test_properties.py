@@ -81,7 +81,7 @@ def test_chunks_of_any_text(strategy: str, text: str) -> None:
         assert [chunk.tokens] == EMBEDDER.tokenizer.count([chunk.text])
         assert chunk.tokens <= MAX_TOKENS
         led_by = [h.start for h in document.headings if chunk.start <= h.start < chunk.end]
-        assert chunk.section in {document.section_at(at) for at in (chunk.start, *led_by)}
+        assert chunk.section in {document.find_section(at) for at in (chunk.start, *led_by)}
         assert chunk.line_start == text.count("\n", 0, chunk.start) + 1
         assert chunk.line_end == text.count("\n", 0, chunk.end - 1) + 1
         assert chunk.page_start == chunk.start // 100 + 1

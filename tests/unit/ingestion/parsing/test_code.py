@@ -64,7 +64,7 @@ def test_parse_code__python() -> None:
         (2, "def stop"),
         (1, "def main"),
     ]
-    assert parsed.section_at(parsed.text.index("return 1")) == ("class Engine", "def run")
+    assert parsed.find_section(parsed.text.index("return 1")) == ("class Engine", "def run")
     assert all(parsed.text[: h.start].endswith("\n") for h in parsed.headings)
 
 

@@ -16,7 +16,7 @@ def parse_csv(text: str, name: str = "a.csv") -> ParsedDocument:
 def test_parse_csv__a_row_says_which_column() -> None:
     parsed = parse_csv("name,city\nAda,London\nBob,\n\nEve,Paris\n")
     assert parsed.text == "name | city\nname: Ada; city: London\nname: Bob\n\nname: Eve; city: Paris"
-    assert parsed.line_at(parsed.text.index("Eve")) == 5
+    assert parsed.find_line(parsed.text.index("Eve")) == 5
     assert parsed.media_type == "text/csv"
     assert parsed.headings == ()
 

@@ -111,7 +111,7 @@ Two words
 def test_parse_subtitles__times_are_headings() -> None:
     parsed = parse_named("a.srt", SRT)
     assert parsed.text == ("00:00:01\n\nHello there.\n- Two - lines\n\n00:01:30\n\nLater & on\n\n01:00:00\n\nThe end.")
-    assert parsed.section_at(parsed.text.index("Later")) == ("00:01:30",)
+    assert parsed.find_section(parsed.text.index("Later")) == ("00:01:30",)
 
 
 @pytest.mark.parametrize("source", ["a.vtt", "a", "a.txt"])

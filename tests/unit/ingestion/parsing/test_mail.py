@@ -241,7 +241,7 @@ def test_parse_mail__attachments_that_cannot_be_read_are_notes() -> None:
         parsed.text
         == TOP + "See.\n\nAttachments: plan.pdf, all.zip, grün.md, empty.txt\n\ngrün.md\n\n# Green\n\nWords."
     )
-    assert parsed.section_at(parsed.text.index("Words")) == ("Plan", "grün.md", "Green")
+    assert parsed.find_section(parsed.text.index("Words")) == ("Plan", "grün.md", "Green")
     assert [note.code for note in parsed.notes] == ["attachment_unreadable"] * 2
     assert "plan.pdf" in parsed.notes[0].message
 

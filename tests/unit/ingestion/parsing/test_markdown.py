@@ -61,7 +61,7 @@ def test_parse_markdown__headings_and_their_offsets() -> None:
         (2, "Setext Two", "Setext Two"),
         (6, "Six", "###### Six"),
     ]
-    assert [parsed.line_at(h.start) for h in parsed.headings] == [6, 10, 13, 19, 27]
+    assert [parsed.find_line(h.start) for h in parsed.headings] == [6, 10, 13, 19, 27]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_parse_markdown__grammar_of_headings(text: str, headings: list[tuple[int
 
 def test_parse_markdown__section_of_a_place() -> None:
     parsed = parse_markdown("# A\n\n## B\n\nwords\n\n# C\n")
-    assert parsed.section_at(parsed.text.index("words")) == ("A", "B")
+    assert parsed.find_section(parsed.text.index("words")) == ("A", "B")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_parse_markdown__fields_of_front_matter_are_metadata(front_matter: str, 
     assert parsed.metadata == metadata
     assert parsed.metadata.keys() <= METADATA_FIELDS
     assert parsed.text.strip() == "Body."
-    assert parsed.line_at(parsed.text.index("Body")) == front_matter.count("\n") + 2
+    assert parsed.find_line(parsed.text.index("Body")) == front_matter.count("\n") + 2
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_parse_markup__headings_title_and_lines(
     parsed = parse_named(source, text)
     assert parsed.text == text
     assert parsed.title == title
-    assert [(h.level, h.title, parsed.line_at(h.start)) for h in parsed.headings] == headings
+    assert [(h.level, h.title, parsed.find_line(h.start)) for h in parsed.headings] == headings
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_parse_pptx__slides_are_pages(report_pptx: bytes) -> None:
     assert parsed.text == f"{first}\n\n{second}\n\n\n\n"
     assert parsed.pages == (0, len(first) + 2, len(first + second) + 4, len(first + second) + 6)
     assert [(h.level, h.title) for h in parsed.headings] == [(1, "Opening"), (1, "Numbers")]
-    assert parsed.page_at(parsed.text.index("Grouped")) == 2
+    assert parsed.find_page(parsed.text.index("Grouped")) == 2
     assert parsed.title == "Quarter"
 
 

@@ -42,8 +42,8 @@ def test_parse_pdf__text_and_pages(report_pdf: bytes) -> None:
     assert parsed.text == f"{first}\n\n\n\nSome words, then Open Questions"
     assert parsed.pages == (0, len(first) + 2, len(first) + 4)
     assert parsed.media_type == "application/pdf"
-    assert parsed.page_at(parsed.text.index("here")) == 1
-    assert parsed.page_at(parsed.text.index("Some")) == 3
+    assert parsed.find_page(parsed.text.index("here")) == 1
+    assert parsed.find_page(parsed.text.index("Some")) == 3
 
 
 def test_parse_pdf__pages_without_text_at_both_ends() -> None:
@@ -107,7 +107,7 @@ def test_parse_pdf__headings_by_their_letters_without_an_outline() -> None:
         (2, "Contacts"),
     ]
     assert all(parsed.text[h.start :].split()[0] == h.title.split()[0] for h in parsed.headings)
-    assert parsed.section_at(parsed.text.index("Receipts")) == (
+    assert parsed.find_section(parsed.text.index("Receipts")) == (
         "Travel Handbook of the Whole Company",
         "Booking",
         "Refunds",
@@ -294,7 +294,7 @@ def test_parse_pdf__a_sentence_goes_on_in_the_next_column_and_page() -> None:
     assert parsed.text.count("\n\n") == 2, "only around the notes"
     assert "it has a note\nthat is set" in parsed.text
     assert "to another\nthat goes on" in parsed.text
-    assert parsed.page_at(parsed.text.rindex("A note on")) == 2
+    assert parsed.find_page(parsed.text.rindex("A note on")) == 2
     assert parsed.text[parsed.pages[1] :].startswith("that goes on")
 
 

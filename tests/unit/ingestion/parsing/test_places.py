@@ -8,7 +8,7 @@ import openpyxl
 import pytest
 
 from kosmos_rag.core.types import PlaceSpan, SourceDocument
-from kosmos_rag.core.types.places import cell_range, place_at
+from kosmos_rag.core.types.places import cell_range, find_place
 from kosmos_rag.ingestion.parsing import parse
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import UNLIMITED
@@ -94,19 +94,19 @@ def test_place_at__joins_what_is_together_and_stops_elsewhere() -> None:
         PlaceSpan(11, 15, sheet="A", cells="B10"),
         PlaceSpan(17, 20, sheet="B", cells="A1"),
     ]
-    found = place_at(spans, 0, 20)
+    found = find_place(spans, 0, 20)
     assert found is not None
     assert found.reference == "A!B9:AA10"
-    assert place_at(spans, 15, 17) is None
+    assert find_place(spans, 15, 17) is None
     restarted = [
         PlaceSpan(0, 1, first_paragraph=2),
         PlaceSpan(2, 3, first_paragraph=3),
         PlaceSpan(9, 10, first_paragraph=1),
     ]
-    paragraphs = place_at(restarted, 0, 10)
+    paragraphs = find_place(restarted, 0, 10)
     assert paragraphs is not None
     assert paragraphs.words == "paragraphs 2 to 3"
-    assert place_at([PlaceSpan(5, 9, attachment="a.txt")], 0, 9) is None
+    assert find_place([PlaceSpan(5, 9, attachment="a.txt")], 0, 9) is None
     assert cell_range(1, 703, 2, 703) == "AAA1:AAA2"
 
 

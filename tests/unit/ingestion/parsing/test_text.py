@@ -28,7 +28,7 @@ def test_parse_text__keeps_everything_but_line_ends() -> None:
     parsed = parse_bytes(b"  SELECT 1;\r\n\r\nSELECT\t2;\rSELECT 3;  \n", "a.log")
     assert parsed.text == "  SELECT 1;\n\nSELECT\t2;\nSELECT 3;  \n"
     assert (parsed.media_type, parsed.title, parsed.headings, parsed.pages) == ("text/plain", None, (), ())
-    assert parsed.line_at(parsed.text.index("3")) == 4
+    assert parsed.find_line(parsed.text.index("3")) == 4
 
 
 def test_parse_text__does_not_compose_characters() -> None:

@@ -31,14 +31,14 @@ from tests.unit.retrieval.signals.passages import asked, passage
 def test_corporate__moves_scores_by_department_and_role(
     preset: str, principals: tuple[str, ...], department: str, factor: float
 ) -> None:
-    values = load(preset, Settings(), validate=build_signal_rules).apply_to(Settings()).rag
+    values = load(preset, Settings(), validate=build_signal_rules).apply(Settings()).rag
     hit = passage(score=0.5, source=f"/kb/{department}/policy.pdf")
     done = Signals(values.signals, values.intents).apply(asked("?", *principals), [hit], ahead=lambda _: False)
     assert done.passages[0].score == pytest.approx(factor)
 
 
 def test_corporate__drops_what_is_below_a_tenth_of_the_best() -> None:
-    values = load("corporate", Settings(), validate=build_signal_rules).apply_to(Settings()).rag
+    values = load("corporate", Settings(), validate=build_signal_rules).apply(Settings()).rag
     hits = [passage(score=score) for score in (1.0, 0.11, 0.09)]
     done = Signals(values.signals, values.intents).apply(asked("?"), hits, ahead=lambda _: False)
     assert [hit.score for hit in done.passages] == pytest.approx([1.0, 0.11])
