@@ -43,11 +43,11 @@ def missing_fact(claim: str, evidence: str) -> str | None:
     None if it contains all facts of the claim.
     """
     folded = " ".join(evidence.split()).casefold()
-    known = set(stems(evidence))
+    evidence_stems = set(stems(evidence))
     for kind, fact in _facts(claim):
         # Names and words may be inflected: Mondays for Monday.
         if not _contains_token(fact.casefold(), folded) and not (
-            kind in _IN_OTHER_FORMS and known.issuperset(stems(fact))
+            kind in _IN_OTHER_FORMS and evidence_stems.issuperset(stems(fact))
         ):
             return f"{kind} {fact!r} is not in the cited passages"
     return None

@@ -33,12 +33,12 @@ def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = T
         return item.score * (_OUTDATED_SHARE if is_outdated else 1.0)
 
     lowest = MIN_RELATIVE_SCORE * max((item.score for item in evidence), default=0.0)
-    ranked = sorted((item for item in evidence if item.score >= lowest), key=lambda item: -score_today(item))
+    ranking = sorted((item for item in evidence if item.score >= lowest), key=lambda item: -score_today(item))
     selected: list[Evidence] = []
     seen_texts: set[str] = set()
-    for item in ranked:
+    for item in ranking:
         words = " ".join(item.unit.text.split())
-        if len(selected) == limit or score_today(item) < MIN_RELATIVE_SCORE * score_today(ranked[0]):
+        if len(selected) == limit or score_today(item) < MIN_RELATIVE_SCORE * score_today(ranking[0]):
             break
         if words not in seen_texts:  # chunks overlap, and documents repeat each other
             seen_texts.add(words)
@@ -123,8 +123,8 @@ def render(sentences: Sequence[AnswerSentence]) -> str:
 def _render_sentence(sentence: AnswerSentence) -> str:
     if not sentence.columns:
         return sentence.text
-    named = zip(sentence.columns, cells(sentence.text), strict=False)
-    return "- " + "; ".join(f"{name}: {cell}" if name else cell for name, cell in named if cell)
+    pairs = zip(sentence.columns, cells(sentence.text), strict=False)
+    return "- " + "; ".join(f"{name}: {cell}" if name else cell for name, cell in pairs if cell)
 
 
 def _separator(last: AnswerSentence, following: AnswerSentence) -> str:

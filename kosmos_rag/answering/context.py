@@ -44,16 +44,16 @@ def assemble(
     omitted = Counter({"near_duplicate": len(retrieval.hits) - len(unique)})
     passages: list[ContextPassage] = []
     blocks: list[str] = []
-    used = 0
+    total_tokens = 0
     for selection in select(unique, read_spans):
         for attempt in _candidates(selection):
             citation = _citation(attempt, len(passages) + 1, settings.citation_format)
             block = _render(citation, attempt, include_metadata=settings.include_metadata)
             tokens = tokenizer.count([block])[0]
-            if used + tokens <= budget:
+            if total_tokens + tokens <= budget:
                 passages.append(_passage(attempt, citation, tokens))
                 blocks.append(block)
-                used += tokens
+                total_tokens += tokens
                 if attempt is selection:
                     break
             elif attempt.is_one_chunk:
@@ -62,7 +62,7 @@ def assemble(
         question=retrieval.question,
         text="\n\n".join(blocks),
         passages=tuple(passages),
-        tokens=used,
+        tokens=total_tokens,
         max_tokens=budget,
         omitted={reason: count for reason, count in omitted.items() if count},
         retrieval=retrieval,

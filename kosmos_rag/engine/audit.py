@@ -176,7 +176,7 @@ class TenantAudit:
             for row in rows
         ]
 
-    def unsealed_since(self) -> datetime | None:
+    def find_oldest_unsealed(self) -> datetime | None:
         """Return the time of the oldest unsealed record; None without one.
 
         Raises ConfigError, DatabaseError.

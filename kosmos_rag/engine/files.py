@@ -67,8 +67,8 @@ class TenantFiles:
         self._parts = parts
         self._owner = owner
         self._subject = subject
-        own = () if subject is None else (uploader_principal(subject),)
-        self.principals = (*principals, *own, *((FILE_ADMINISTRATOR,) if administrator else ()))
+        uploader = () if subject is None else (uploader_principal(subject),)
+        self.principals = (*principals, *uploader, *((FILE_ADMINISTRATOR,) if administrator else ()))
 
     def create(
         self, upload_id: uuid.UUID, filename: str, *, size: int, purpose: str, readers: Sequence[str] = ()
@@ -398,12 +398,12 @@ class TenantVectorStores:
         if not rows:
             return []
         jobs = {job.id: job for job in self._queue.jobs(self._owner, ids=[row[1] for row in rows], limit=len(rows))}
-        known = [(document_id, jobs[job_id], replaces) for document_id, job_id, replaces in rows if job_id in jobs]
-        done = self._list_existing([document_id for document_id, job, _ in known if job.state is JobState.DONE])
+        entries = [(document_id, jobs[job_id], replaces) for document_id, job_id, replaces in rows if job_id in jobs]
+        published = self._list_existing([document_id for document_id, job, _ in entries if job.state is JobState.DONE])
         return [
             _build_pending_file(document_id, job, replaces=replaces)
-            for document_id, job, replaces in known
-            if job.state is not JobState.DONE or document_id in done
+            for document_id, job, replaces in entries
+            if job.state is not JobState.DONE or document_id in published
         ]
 
     def _list_existing(self, document_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:

@@ -47,11 +47,11 @@ def find_near_duplicates(worker: ConnectionPool, tenant_id: uuid.UUID) -> list[N
     texts: dict[str, str] = {}
     pairs = []
     for collection, source, text in rows:
-        name, own = f"{collection}/{source}", shingles(text)
+        name, text_shingles = f"{collection}/{source}", shingles(text)
         hashed = MinHash(num_perm=_PERMUTATIONS, hashfunc=zlib.crc32)
-        hashed.update_batch([" ".join(words).encode() for words in own])
+        hashed.update_batch([" ".join(words).encode() for words in text_shingles])
         for other in index.query(hashed):
-            similarity = resemblance(own, shingles(texts[other]))
+            similarity = resemblance(text_shingles, shingles(texts[other]))
             if similarity >= THRESHOLD:
                 pairs.append(NearDuplicates(first=other, second=name, resemblance=similarity))
         index.insert(name, hashed)

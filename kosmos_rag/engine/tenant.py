@@ -101,7 +101,7 @@ class Tenant:
         self._tenant = owner
         self._principals = principals
         self._collection = collection
-        self._written = collection or DEFAULT_COLLECTION
+        self._write_collection = collection or DEFAULT_COLLECTION
         self._reader = AuditContext(tenant=owner, principals=principals, subject=subject, collection=collection)
 
     @property
@@ -185,7 +185,7 @@ class Tenant:
         """
         parts = self._parts
         queue = Queue.open(parts.database, parts.settings.worker)
-        return TenantJobs(parts.database, parts.settings, queue, self._tenant, self._written)
+        return TenantJobs(parts.database, parts.settings, queue, self._tenant, self._write_collection)
 
     def files(self, *, administrator: bool = False) -> TenantFiles:
         """Return the stored files that the subject sees; all for an administrator."""
@@ -236,7 +236,7 @@ class Tenant:
         several = [items] if isinstance(items, str | Path | SourceDocument) else items
         return self._parts.ingest_pipeline.ingest(
             self._tenant,
-            self._written,
+            self._write_collection,
             [Path(item) if isinstance(item, str) else item for item in several],
             prune=prune,
             root=root,
@@ -258,7 +258,7 @@ class Tenant:
             ConfigError: the URL of the feed's database is not set, or cannot be used.
             DatabaseError: the pass ended early; the next one does the rest.
         """
-        return PermissionSync(self._parts.database).run(self._tenant, self._written, validate_feed(feed))
+        return PermissionSync(self._parts.database).run(self._tenant, self._write_collection, validate_feed(feed))
 
     def update_metadata(self, sources: str | Iterable[str], changes: Mapping[str, Any]) -> int:
         """Change metadata of documents, and return how many had other metadata.
@@ -272,7 +272,7 @@ class Tenant:
         Raises RequestError for values that cannot be stored, and for the key that decides who may read; DatabaseError.
         """
         return self._parts.ingest_pipeline.update_metadata(
-            self._tenant, self._written, [sources] if isinstance(sources, str) else list(sources), changes
+            self._tenant, self._write_collection, [sources] if isinstance(sources, str) else list(sources), changes
         )
 
     def delete(self, sources: str | Iterable[str]) -> int:
@@ -281,7 +281,7 @@ class Tenant:
         Returns the number of removed documents. Raises DatabaseError.
         """
         return self._parts.ingest_pipeline.delete(
-            self._tenant, self._written, [sources] if isinstance(sources, str) else list(sources)
+            self._tenant, self._write_collection, [sources] if isinstance(sources, str) else list(sources)
         )
 
     def erase(
@@ -335,7 +335,7 @@ class Tenant:
 
         Raises DatabaseError.
         """
-        return list(self._parts.ingest_pipeline.list_sources(self._tenant, self._written))
+        return list(self._parts.ingest_pipeline.list_sources(self._tenant, self._write_collection))
 
     def documents(
         self,
@@ -406,7 +406,7 @@ class Tenant:
 
         Whether there are such documents or not: an id follows from tenant, collection and source.
         """
-        return [document_id(self._tenant.id, self._written, source) for source in sources]
+        return [document_id(self._tenant.id, self._write_collection, source) for source in sources]
 
     def document_texts(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
         """Return whole documents by id, those that this reader may read.
@@ -417,14 +417,14 @@ class Tenant:
         if not self.audited:
             return read_documents(self._parts.database.app, self._tenant.id, self._principals, document_ids)
         texts: dict[uuid.UUID, str] = {}
-        for one in document_ids:
+        for identity in document_ids:
             parts = []
             first, last = 1, 1
-            while first <= last and (lines := self.read_lines(one, first=first, count=_MAX_LINES)) is not None:
+            while first <= last and (lines := self.read_lines(identity, first=first, count=_MAX_LINES)) is not None:
                 parts.append(lines.text)
                 first, last = lines.line_end + 1, lines.total_lines
             if parts:
-                texts[one] = "\n".join(parts)
+                texts[identity] = "\n".join(parts)
         return texts
 
     def embed(self, texts: Sequence[str]) -> Vectors:

@@ -1,7 +1,7 @@
 """Offline evaluation of retrieval: question sets, measures, stored evaluations, comparisons, gates, reports."""
 
 from kosmos_rag.core.types.questions import Location, Question, QuestionSet, read_questions
-from kosmos_rag.evaluation.beir import BeirSet, load_beir, tenant_of
+from kosmos_rag.evaluation.beir import BeirSet, derive_tenant_name, load_beir
 from kosmos_rag.evaluation.compare import Difference, compare, list_changes
 from kosmos_rag.evaluation.gate import Verdict, check_thresholds
 from kosmos_rag.evaluation.runner import Plan, evaluate, for_evaluation
@@ -21,10 +21,10 @@ __all__ = [
     "Verdict",
     "check_thresholds",
     "compare",
+    "derive_tenant_name",
     "evaluate",
     "for_evaluation",
     "list_changes",
     "load_beir",
     "read_questions",
-    "tenant_of",
 ]

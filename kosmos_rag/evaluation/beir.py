@@ -151,7 +151,7 @@ def sync_corpus(
         tenant.delete(obsolete)
 
 
-def tenant_of(questions: QuestionSet, settings: Settings) -> str:
+def derive_tenant_name(questions: QuestionSet, settings: Settings) -> str:
     """Return the name of the tenant of a set.
 
     It depends on chunking, embedding and language.

@@ -115,13 +115,13 @@ def calibrate(
             f"{_MIN_QUESTIONS} of each are needed"
         )
     train, test = _split(yes)
-    ordered = sorted(question.confidence for question in train)
-    threshold = math.floor(ordered[int(wrongly_refused * len(ordered))] * 1000) / 1000
+    confidences = sorted(question.confidence for question in train)
+    threshold = math.floor(confidences[int(wrongly_refused * len(confidences))] * 1000) / 1000
     return Calibration(
         evaluation=evaluation,
         answerable=len(yes),
         unanswerable=len(no),
-        auc=statistics.fmean(_is_above(one.confidence, other.confidence) for one in yes for other in no),
+        auc=statistics.fmean(_is_above(first.confidence, second.confidence) for first in yes for second in no),
         configured=_refusals(configured, test, no),
         chosen=_refusals(threshold, test, no),
         reliability=reliability_bins(questions),
@@ -151,12 +151,12 @@ def render_threshold(calibration: Calibration, base: str | None) -> str:
 
 
 def _split(questions: Sequence[AnsweredQuestion]) -> tuple[list[AnsweredQuestion], list[AnsweredQuestion]]:
-    ordered = sorted(questions, key=lambda question: hashlib.sha256(question.question_id.encode()).hexdigest())
-    return ordered[::2], ordered[1::2]
+    by_hash = sorted(questions, key=lambda question: hashlib.sha256(question.question_id.encode()).hexdigest())
+    return by_hash[::2], by_hash[1::2]
 
 
-def _is_above(one: float, other: float) -> float:
-    return 0.5 if one == other else float(one > other)
+def _is_above(first: float, second: float) -> float:
+    return 0.5 if first == second else float(first > second)
 
 
 def _refusals(threshold: float, yes: Sequence[AnsweredQuestion], no: Sequence[AnsweredQuestion]) -> Refusals:

@@ -69,8 +69,8 @@ def compare(baseline: Evaluation, others: Sequence[Evaluation]) -> list[Differen
         for other in others
         if measure != DEGRADED and baseline.values(measure).keys() & other.values(measure).keys()
     ]
-    corrected = holm([one.p for one in differences])
-    return [replace(one, corrected_p=p) for one, p in zip(differences, corrected, strict=True)]
+    corrected = holm([difference.p for difference in differences])
+    return [replace(difference, corrected_p=p) for difference, p in zip(differences, corrected, strict=True)]
 
 
 def _difference(baseline: Evaluation, other: Evaluation, measure: str) -> Difference:
@@ -103,9 +103,9 @@ def list_changes(before: Evaluation, after: Evaluation) -> list[tuple[str, str, 
     return _diff(_configuration(before), _configuration(after))
 
 
-def _configuration(one: Evaluation) -> dict[str, Any]:
-    state = {name: one.index_state.get(name) for name in ("model", "language_model", "chunks")}
-    return {"rag": dict(one.settings), **state, "code": one.code_version}
+def _configuration(evaluation: Evaluation) -> dict[str, Any]:
+    state = {name: evaluation.index_state.get(name) for name in ("model", "language_model", "chunks")}
+    return {"rag": dict(evaluation.settings), **state, "code": evaluation.code_version}
 
 
 def _diff(before: Any, after: Any, key: str = "") -> list[tuple[str, str, str]]:

@@ -40,8 +40,8 @@ def _axis(option: str) -> tuple[str, list[Any]]:
 
 
 def _full(key: str) -> str:
-    known = {name for name, _ in iter_keys(Settings)}
-    return f"rag.{key}" if key not in known and f"rag.{key}" in known else key
+    keys = {name for name, _ in iter_keys(Settings)}
+    return f"rag.{key}" if key not in keys and f"rag.{key}" in keys else key
 
 
 def label(changes: Changes) -> str:
@@ -59,7 +59,7 @@ def require_applied(changed: Settings, settings: Settings, changes: Changes) -> 
         changes: The changes.
     """
     for key in changes:
-        requested, actual = (reduce(getattr, key.split("."), one) for one in (changed, settings))
+        requested, actual = (reduce(getattr, key.split("."), version) for version in (changed, settings))
         if requested != actual:
             raise RequestError(
                 f"{key} is {actual!r} and cannot be {requested!r}: the preset of the collection sets it, or "

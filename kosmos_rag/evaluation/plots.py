@@ -91,9 +91,9 @@ def reliability(evaluations: Sequence[Evaluation]) -> str:
         axes.plot([0, 1], [0, 1], color="#bbbbbb", linewidth=0.8)
         for number, evaluation in answered:
             bins = reliability_bins(list_answered_questions(evaluation))
-            confidences, shares = [one.confidence for one in bins], [one.answerable for one in bins]
+            confidences, shares = [bucket.confidence for bucket in bins], [bucket.answerable for bucket in bins]
             axes.plot(confidences, shares, color=colour(number), linewidth=1)
-            sizes = [8 + 120 * one.questions / evaluation.questions for one in bins]
+            sizes = [8 + 120 * bucket.questions / evaluation.questions for bucket in bins]
             axes.scatter(confidences, shares, sizes, color=colour(number))
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1.02)

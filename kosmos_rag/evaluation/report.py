@@ -79,8 +79,10 @@ def _select_measures(evaluations: Sequence[Evaluation]) -> list[str]:
 
     DEGRADED only if it is not 0.
     """
-    names = dict.fromkeys(name for one in evaluations for name in one.measures)
-    return [name for name in names if name != DEGRADED or any(one.measures.get(name) for one in evaluations)]
+    names = dict.fromkeys(name for evaluation in evaluations for name in evaluation.measures)
+    return [
+        name for name in names if name != DEGRADED or any(evaluation.measures.get(name) for evaluation in evaluations)
+    ]
 
 
 def _main_measure(names: Iterable[str]) -> str | None:
@@ -93,7 +95,7 @@ def _timings(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[tuple[fl
 
     Empty if it lacks the stage.
     """
-    timings = [one.timings() for one in evaluations]
+    timings = [evaluation.timings() for evaluation in evaluations]
     stages = dict.fromkeys(stage for times in timings for stage in times)
     return [(stage, [_percentiles(times.get(stage, ())) for times in timings]) for stage in stages]
 
@@ -103,17 +105,19 @@ def _percentiles(times: Sequence[float]) -> tuple[float, ...]:
 
 
 def _compare(first: Evaluation, other: Evaluation, differences: Sequence[Difference]) -> Comparison:
-    differences_of_other = tuple(one for one in differences if one.evaluation == other.name)
-    measure = _main_measure(one.measure for one in differences_of_other)
+    differences_of_other = tuple(difference for difference in differences if difference.evaluation == other.name)
+    measure = _main_measure(difference.measure for difference in differences_of_other)
     changes = _changes(first, other, measure) if measure else []
+    wins = (change for change in changes if change.after > change.before)
+    losses = (change for change in changes if change.after < change.before)
     return Comparison(
         evaluation=other,
         differences=differences_of_other,
         changed=tuple(list_changes(first, other)),
         measure=measure,
         plot=plots.gains(first, other, measure) if measure else "",
-        won=tuple(sorted((one for one in changes if one.after > one.before), key=_loss))[:_LISTED],
-        lost=tuple(sorted((one for one in changes if one.after < one.before), key=_loss, reverse=True))[:_LISTED],
+        won=tuple(sorted(wins, key=_loss))[:_LISTED],
+        lost=tuple(sorted(losses, key=_loss, reverse=True))[:_LISTED],
     )
 
 

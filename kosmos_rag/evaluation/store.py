@@ -91,11 +91,11 @@ class Evaluations:
         if not reference.strip():
             raise RequestError("the evaluation is not named; give the beginning of its id, a label, or latest")
         listed = self.recent()
-        matching = [one for one in listed if str(one.id).startswith(reference.lower())]
+        matching = [evaluation for evaluation in listed if str(evaluation.id).startswith(reference.lower())]
         if reference == LATEST:
             matching = listed[:1]
         elif not matching:
-            matching = [one for one in listed if one.label == reference][:1]
+            matching = [evaluation for evaluation in listed if evaluation.label == reference][:1]
         if len(matching) != 1:
             matches = f"{len(matching)} evaluations whose ids begin with" if matching else "no evaluation"
             raise RequestError(

@@ -58,7 +58,7 @@ class TuningResult:
     @property
     def difference(self) -> Difference:
         """The difference in the tuned measure."""
-        return next(one for one in self.differences if one.measure == self.measure)
+        return next(difference for difference in self.differences if difference.measure == self.measure)
 
 
 def default_stages(settings: Settings) -> list[Stage]:
@@ -103,10 +103,10 @@ def split_questions(question_set: QuestionSet) -> tuple[QuestionSet, QuestionSet
             f"the set {question_set.name!r} has {len(question_set.questions)} questions, and half of them is too "
             f"few; use {_MIN_QUESTIONS} or more"
         )
-    ordered = sorted(
+    hashes = sorted(
         (hashlib.sha256(question.id.encode()).hexdigest(), question.id) for question in question_set.questions
     )
-    train = {key for _, key in ordered[::2]}
+    train = {key for _, key in hashes[::2]}
 
     def is_in_train(question: Question) -> bool:
         return question.id in train
@@ -198,13 +198,13 @@ def render_configuration(tuned: TuningResult, changes: Changes, base: str | None
         changes: The chosen changes, and other overrides that are in no file.
         base: Path of the file that it extends; None without one.
     """
-    one = tuned.difference
-    verdict = "significant" if one.significant else "NOT significant"
+    gain = tuned.difference
+    verdict = "significant" if gain.significant else "NOT significant"
     set_name = tuned.baseline.set_name.removesuffix(TEST)
     head = f"""\
 Tuned for {tuned.measure} on one half of {set_name!r}: {tuned.trained_before:.4f} before, {tuned.trained:.4f} with this.
-On the other half, {one.questions} questions: {one.baseline_mean:.4f} before, {one.mean:.4f} with this;
-95 % interval of the difference {one.low:+.4f} to {one.high:+.4f}, p {one.p:.4f}: {verdict}.
+On the other half, {gain.questions} questions: {gain.baseline_mean:.4f} before, {gain.mean:.4f} with this;
+95 % interval of the difference {gain.low:+.4f} to {gain.high:+.4f}, p {gain.p:.4f}: {verdict}.
 To take it away again, name the file that it extends."""
     values = ({"extends": base} if base is not None else {}) | nest(dict(changes))
     return "".join(f"# {line}\n" for line in head.splitlines()) + yaml.safe_dump(

@@ -100,8 +100,8 @@ def means(results: Iterable[QuestionResult]) -> dict[str, float]:
 
 def percentile(values: Sequence[float], share: float) -> float:
     """Return a percentile by linear interpolation, `share` from 0 to 1."""
-    ordered = sorted(values)
-    position = (len(ordered) - 1) * share
+    ascending = sorted(values)
+    position = (len(ascending) - 1) * share
     below = int(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+    above = min(below + 1, len(ascending) - 1)
+    return ascending[below] + (ascending[above] - ascending[below]) * (position - below)

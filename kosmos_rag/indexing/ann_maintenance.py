@@ -91,16 +91,16 @@ class VectorIndexMaintenance:
     def clean_up(self, tenant: TenantRef, progress: Progress) -> None:
         """Drop indexes of an interrupted maintenance, and delete stale records."""
         with maintenance_transaction(self._database, tenant) as connection:
-            known = [index for index in list_indexes(connection, tenant.id) if index.kind != SEGMENT]
-            is_valid = {name: one.valid for name, one in physical_indexes(connection, tenant.id).items()}
-        usable = {index.relation for index in known if index.state == READY and is_valid.get(index.relation)}
+            indexes = [index for index in list_indexes(connection, tenant.id) if index.kind != SEGMENT]
+            is_valid = {name: physical.valid for name, physical in physical_indexes(connection, tenant.id).items()}
+        usable = {index.relation for index in indexes if index.state == READY and is_valid.get(index.relation)}
         if leftovers := sorted(is_valid.keys() - usable):
             with admin_connection(self._database.admin_conninfo) as admin:
                 for relation in leftovers:
                     progress(f"dropping {relation}, left by an interrupted run")
                     drop_index(admin, tenant.id, relation)
         with maintenance_transaction(self._database, tenant) as connection:
-            delete_indexes(connection, tenant.id, [index for index in known if index.relation not in usable])
+            delete_indexes(connection, tenant.id, [index for index in indexes if index.relation not in usable])
 
     def build(self, tenant: TenantRef, space: Space, progress: Progress, *, reason: str | None = None) -> None:
         """Build, rebuild or drop the vector index of a space, if due.

@@ -194,13 +194,13 @@ def _describe(kind: Kind, model: Any, folder: Path) -> OnnxDescription | None:
         ]
         expected = model.encode(list(_SAMPLES), show_progress_bar=False)
     for candidate in candidates:
-        ours = OnnxModel(folder, candidate)
-        if ours.output_rank != _OUTPUT_RANKS[kind]:
+        exported = OnnxModel(folder, candidate)
+        if exported.output_rank != _OUTPUT_RANKS[kind]:
             return None
         actual = (
-            ours.score(_PAIRS, batch_size=2).reshape(expected.shape)
+            exported.score(_PAIRS, batch_size=2).reshape(expected.shape)
             if kind == "CrossEncoder"
-            else ours.encode(_SAMPLES, batch_size=2, dimensions=None, normalize=False)
+            else exported.encode(_SAMPLES, batch_size=2, dimensions=None, normalize=False)
         )
         if actual.shape == expected.shape and np.allclose(actual, expected, rtol=0, atol=_TOLERANCE):
             return candidate

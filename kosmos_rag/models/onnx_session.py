@@ -155,12 +155,12 @@ class OnnxModel:
                 ids[row, : len(encoding)] = encoding.ids
                 types[row, : len(encoding)] = encoding.type_ids
                 mask[row, : len(encoding)] = 1
-            named = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-            fed = {name: array for name, array in named.items() if name in self._inputs}
-            rows.append(reduce(self._session.run(None, fed)[0], mask))
-        ordered = np.concatenate(rows)
-        result = np.empty_like(ordered)
-        result[order] = ordered
+            arrays = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+            feed = {name: array for name, array in arrays.items() if name in self._inputs}
+            rows.append(reduce(self._session.run(None, feed)[0], mask))
+        by_length = np.concatenate(rows)
+        result = np.empty_like(by_length)
+        result[order] = by_length
         return result
 
 

@@ -156,11 +156,11 @@ class EvaluationRunner:
 
         Return the name of the tenant to search.
         """
-        from kosmos_rag.evaluation.beir import sync_corpus, tenant_of
+        from kosmos_rag.evaluation.beir import derive_tenant_name, sync_corpus
 
         if self.beir is None:
             return self.tenant
-        name = tenant_of(self.questions, settings)
+        name = derive_tenant_name(self.questions, settings)
         if name not in self._ingested_tenants:
             sync_corpus(engine.tenant(name), self.beir, self.on_progress)
             self._ingested_tenants.add(name)

@@ -159,8 +159,8 @@ class RecallMonitor:
             return live_space(connection, owner.id)
 
     def _question_files(self, owner: TenantRef) -> list[tuple[str | None, Path]]:
-        named = ((*key.partition("/"), path) for key, path in self._settings.questions.items())
-        return [(collection or None, path) for name, _, collection, path in named if name == owner.name]
+        files = ((*key.partition("/"), path) for key, path in self._settings.questions.items())
+        return [(collection or None, path) for name, _, collection, path in files if name == owner.name]
 
     def _is_due(self, store: MonitorStore, kind: MonitorKind) -> bool:
         last = next(iter(store.list_runs(kind, limit=1)), None)
@@ -291,8 +291,8 @@ def _consecutive_alarms(store: MonitorStore) -> int:
 
     Unknown ones do not count.
     """
-    known = (run for run in store.list_runs(MonitorKind.RECALL, limit=20) if run.state is not MonitorState.UNKNOWN)
-    last = next(known, None)
+    runs = (run for run in store.list_runs(MonitorKind.RECALL, limit=20) if run.state is not MonitorState.UNKNOWN)
+    last = next(runs, None)
     return 0 if last is None else int(last.figures.get("consecutive_alarms", 0))
 
 

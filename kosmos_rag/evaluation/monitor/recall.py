@@ -102,21 +102,21 @@ def measure_live_recall(
         sample_s = time.perf_counter() - started
         elapsed_s += sample_s
         pause(sample_s)
-    measured = [one for one in comparisons if one is not None and one.nearest]
+    measured = [comparison for comparison in comparisons if comparison is not None and comparison.nearest]
     recall = None
     if measured:
         recall = summarise_recall(
             0,
-            [one.by_index for one in measured],
-            [[chunk_id for chunk_id, _ in one.nearest] for one in measured],
-            statistics.median(one.index_ms for one in measured),
+            [comparison.by_index for comparison in measured],
+            [[chunk_id for chunk_id, _ in comparison.nearest] for comparison in measured],
+            statistics.median(comparison.index_ms for comparison in measured),
         )
     return LiveRecall(
         recall=recall,
         samples=len(measured),
         timed_out=timed_out,
-        incomplete=sum(one.incomplete for one in measured),
-        scores=tuple(sorted(one.nearest[0][1] for one in measured)),
+        incomplete=sum(comparison.incomplete for comparison in measured),
+        scores=tuple(sorted(comparison.nearest[0][1] for comparison in measured)),
         milliseconds=round(elapsed_s * 1000, 1),
     )
 

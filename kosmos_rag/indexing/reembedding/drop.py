@@ -61,7 +61,7 @@ def delete_space(database: Database, tenant: TenantRef, space: Space, on_progres
     """
     with maintenance_transaction(database, tenant) as connection:
         total = count_embedded(connection, tenant, space)
-    done, after = 0, ALL_IDS.after
+    completed, after = 0, ALL_IDS.after
     while True:
         with maintenance_transaction(database, tenant) as connection:
             # A publication deletes vectors with their chunks, in another order: without the lock both could deadlock.
@@ -69,8 +69,8 @@ def delete_space(database: Database, tenant: TenantRef, space: Space, on_progres
             deleted = _delete_batch(connection, tenant, space, after)
         if not deleted:
             break
-        done, after = done + len(deleted), max(deleted)
-        on_progress(done, total)
+        completed, after = completed + len(deleted), max(deleted)
+        on_progress(completed, total)
     with exclusive_transaction(database, tenant) as connection:
         # Publications that were running during the retirement may have written vectors.
         while _delete_batch(connection, tenant, space, ALL_IDS.after):

@@ -175,11 +175,11 @@ class Reembedding:
         self.create_target_space(tenant)
         space, _ = self._target_space(tenant)
         with maintenance_transaction(self._database, tenant) as connection:
-            done, total = count_embedded(connection, tenant, space), count_chunks(connection, tenant)
+            completed, total = count_embedded(connection, tenant, space), count_chunks(connection, tenant)
         for chunks in self._backfill_all(tenant, chunks_per_second, run_partitions):
-            done = min(total, done + chunks)
-            on_progress(done, total, f"embedding with {space.model}")
-        self._maintenance.prepare_space(tenant, space, lambda line: on_progress(done, total, line))
+            completed = min(total, completed + chunks)
+            on_progress(completed, total, f"embedding with {space.model}")
+        self._maintenance.prepare_space(tenant, space, lambda line: on_progress(completed, total, line))
         return self.status(tenant)
 
     def cutover(
@@ -237,7 +237,7 @@ class Reembedding:
             self._database,
             tenant,
             space,
-            lambda done, total: on_progress(done, total, f"deleting vectors of {space.model}"),
+            lambda completed, total: on_progress(completed, total, f"deleting vectors of {space.model}"),
         )
         return self.status(tenant)
 
@@ -286,7 +286,7 @@ class Reembedding:
                 f"rag.embedding and rag.next_embedding both name the model of tenant {tenant.name!r}, {live.model!r}; "
                 "name another one in rag.next_embedding"
             )
-        stored = next((one for one in self._list_spaces(tenant) if one.space.id == space.id), None)
+        stored = next((candidate for candidate in self._list_spaces(tenant) if candidate.space.id == space.id), None)
         if stored is not None:
             check_compatible(stored.space, space, tenant.name)
         return space, stored

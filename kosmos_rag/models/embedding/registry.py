@@ -56,7 +56,7 @@ class EmbedderRegistry:
 
     def default_space(self, tenant_id: uuid.UUID) -> Space:
         """Return the space of a new tenant."""
-        return self._describe_for(tenant_id, self._default)
+        return self._describe_tenant_space(tenant_id, self._default)
 
     def target_space(self, live: Space, tenant_id: uuid.UUID, tenant: str) -> tuple[Space, Embedder] | None:
         """Return the space that a tenant can migrate to, and its model.
@@ -73,7 +73,7 @@ class EmbedderRegistry:
         live_embedder = self.get(live, tenant)
         for model in self._models:
             if model.embedder is not live_embedder:
-                return self._describe_for(tenant_id, model), model.embedder
+                return self._describe_tenant_space(tenant_id, model), model.embedder
         return None
 
     def get_cached(self, space_id: uuid.UUID) -> Embedder | None:
@@ -119,7 +119,7 @@ class EmbedderRegistry:
                 return model.embedder
         return None
 
-    def _describe_for(self, tenant_id: uuid.UUID, model: EmbeddingModel) -> Space:
+    def _describe_tenant_space(self, tenant_id: uuid.UUID, model: EmbeddingModel) -> Space:
         identity = space_id(tenant_id, model.embedder, normalized=model.normalized, prefixes=model.prefixes)
         return replace(self._describe(model), id=identity)
 

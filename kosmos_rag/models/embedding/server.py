@@ -84,19 +84,19 @@ class ServerEmbedder:
         """
         if not texts:
             return np.empty((0, self.dimensions), dtype=np.float32)
-        sent = [self._settings.passage_prefix + self._truncate(text) for text in texts]
-        with self._start_span(sent):
-            return self._embed(sent)
+        prefixed = [self._settings.passage_prefix + self._truncate(text) for text in texts]
+        with self._start_span(prefixed):
+            return self._embed(prefixed)
 
     def embed_query(self, question: str) -> NDArray[np.float32]:
         """Embed a question at once; shape (dimensions,). Raises as `embed` does."""
         settings = self._settings
         text = settings.query_prefix + self._truncate(question)
         with self._start_span([text]):
-            sent, probed = self._fingerprint.add_to([text], "query")
-            limits = self._limits(settings.query_timeout_s, f"{self._section}.query_timeout_s", len(sent))
-            body = self._protocol.build_request(sent, "query", settings)
-            vectors = self._read(self._server.post(body, self._protocol.read_vectors, limits), len(sent))
+            inputs, probed = self._fingerprint.append_probe([text], "query")
+            limits = self._limits(settings.query_timeout_s, f"{self._section}.query_timeout_s", len(inputs))
+            body = self._protocol.build_request(inputs, "query", settings)
+            vectors = self._read(self._server.post(body, self._protocol.read_vectors, limits), len(inputs))
             vector: NDArray[np.float32] = self._fingerprint.check(vectors, "query", probed=probed)[0]
         return vector
 
@@ -106,14 +106,16 @@ class ServerEmbedder:
 
     def _embed(self, texts: list[str]) -> Vectors:
         settings = self._settings
-        batches = [self._fingerprint.add_to(batch, "passage") for batch in self._batches(texts)]
-        bodies = [self._protocol.build_request(sent, "passage", settings) for sent, _ in batches]
-        limits = self._limits(settings.timeout_s, f"{self._section}.timeout_s", max(len(sent) for sent, _ in batches))
+        batches = [self._fingerprint.append_probe(batch, "passage") for batch in self._batches(texts)]
+        bodies = [self._protocol.build_request(inputs, "passage", settings) for inputs, _ in batches]
+        limits = self._limits(
+            settings.timeout_s, f"{self._section}.timeout_s", max(len(inputs) for inputs, _ in batches)
+        )
         responses = self._server.post_all(bodies, self._protocol.read_vectors, limits)
         return np.concatenate(
             [
-                self._fingerprint.check(self._read(rows, len(sent)), "passage", probed=probed)
-                for rows, (sent, probed) in zip(responses, batches, strict=True)
+                self._fingerprint.check(self._read(rows, len(inputs)), "passage", probed=probed)
+                for rows, (inputs, probed) in zip(responses, batches, strict=True)
             ]
         )
 
@@ -200,7 +202,7 @@ class _Fingerprint:
         self._vectors: dict[Purpose, NDArray[np.float32]] = {}
         self._checked_at: dict[Purpose, float] = {}
 
-    def add_to(self, texts: list[str], purpose: Purpose) -> tuple[list[str], bool]:
+    def append_probe(self, texts: list[str], purpose: Purpose) -> tuple[list[str], bool]:
         """Return the texts to send, and whether the last is the probe."""
         recent = time.monotonic() - self._checked_at.get(purpose, -_PROBE_INTERVAL_S) < _PROBE_INTERVAL_S
         probed = len(texts) >= _PROBED_TEXTS or not recent
@@ -214,8 +216,8 @@ class _Fingerprint:
         if not probed:
             return vectors
         with self._lock:
-            known = self._vectors.setdefault(purpose, vectors[-1].copy())
-        similarity = cosine(known, vectors[-1])
+            reference = self._vectors.setdefault(purpose, vectors[-1].copy())
+        similarity = cosine(reference, vectors[-1])
         if similarity < MIN_COSINE:
             raise self._endpoint.unavailable(
                 f"has another model under the same name: it embeds one sentence differently than before (cosine "

@@ -74,9 +74,9 @@ def find_difference(stored: Space, configured: Space) -> str | None:
     return None if similarity >= MIN_COSINE else f"the two embed one sentence differently (cosine {similarity:.2f})"
 
 
-def cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
+def cosine(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
     """Return the cosine of the angle between two vectors."""
-    return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
+    return float(first @ second / (np.linalg.norm(first) * np.linalg.norm(second)))
 
 
 def check_compatible(stored: Space, configured: Space, tenant: str) -> None:

@@ -104,7 +104,7 @@ def _end_span(span: trace.Span, task: "Future[bool]", completion: "_Completion")
         reason = "length" if task.result() else "stop"
         span.set_attribute("gen_ai.response.finish_reasons", [reason])
         if span.is_recording() and genai.captures_texts():
-            span.set_attributes(genai.output_message("".join(completion.written), reason))
+            span.set_attributes(genai.output_message("".join(completion.fragments), reason))
     span.set_attributes(genai.chat_usage(completion.input_tokens, completion.output_tokens))
     span.end()
 
@@ -128,7 +128,7 @@ class _Completion:
         self._started = False
         """Whether the first token has come."""
         self._keeps_text = genai.captures_texts()
-        self.written: list[str] = []
+        self.fragments: list[str] = []
         """The pieces of the answer so far, where its span shall have them."""
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
@@ -148,7 +148,7 @@ class _Completion:
                         first_token.reschedule(None)
                     if self._started:
                         if self._keeps_text:
-                            self.written.append(token_text)
+                            self.fragments.append(token_text)
                         write(token_text)
 
                 limit_s = min(self._settings.first_token_s, self._settings.timeout_s)

@@ -9,7 +9,7 @@ import pytest
 
 from kosmos_rag.core.config import IngestionSettings, Settings
 from kosmos_rag.core.errors import RequestError, SourceError
-from kosmos_rag.evaluation import load_beir, tenant_of
+from kosmos_rag.evaluation import derive_tenant_name, load_beir
 from kosmos_rag.evaluation.download import _unpack, fetch_set
 from kosmos_rag.ingestion.sources.fetching import Fetcher
 
@@ -46,7 +46,7 @@ def test_tenant__is_another_one_where_chunks_or_vectors_are() -> None:
 
     asked = QuestionSet(name="My Set!", questions=())
     names = [
-        tenant_of(asked, Settings.load(overrides=changes))
+        derive_tenant_name(asked, Settings.load(overrides=changes))
         for changes in (
             {},
             {"rag.retrieval.top_k": 7},

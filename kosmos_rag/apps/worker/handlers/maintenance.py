@@ -94,7 +94,7 @@ class MaintenanceHandler:
     def _seal(self, owner: TenantRef, channel: SupervisorChannel) -> CounterBuffer:
         audit = TenantAudit(self._database, owner, self._partitions)
         try:
-            since = audit.unsealed_since()
+            since = audit.find_oldest_unsealed()
             lag_s = (datetime.now(UTC) - since).total_seconds() if since else 0.0
             channel.report_gauges(owner.name, {AUDIT_LAG_SECONDS: max(0.0, lag_s)}, hold_s=self._hold_s)
             with channel.heartbeat(SEAL_TIMEOUT_S):
