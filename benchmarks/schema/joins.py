@@ -131,7 +131,7 @@ def outcomes(schema: DatabaseSchema, asked: Sequence[Question], model: KeptVecto
                 tables[said["database"], said["table"]] = float(cosines[at])
             else:
                 columns[said["database"], said["table"], said["column"]] = float(cosines[at])
-        entities = find_entities(question.text, values=linker.values_in(question.text), today=_TODAY)
+        entities = find_entities(question.text, values=linker.find_values(question.text), today=_TODAY)
         evidence = Evidence(tables=tables, columns=columns)
         linked = linker.link(question.text, entities, evidence, tables=5, columns=10)
         selection = select_parts(

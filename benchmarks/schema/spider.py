@@ -117,9 +117,9 @@ def plain(scope: Tenant, gold: GoldQuestion) -> Figures:
         columns = scope.search(text, 10, Filter(where={"metadata.kind": "schema_column", **own})).hits
         refs = [(hit.metadata["table"], hit.metadata["column"]) for hit in columns]
         measured |= {f"columns_in_{k}": float(contains_all(refs, gold.columns, k)) for k in (5, 10)}
-        if gold.asked:
-            measured["asked_first"] = float(refs[0] in gold.asked if refs else 0)
-            measured |= {f"asked_in_{k}": float(contains_all(refs, gold.asked, k)) for k in (5, 10)}
+        if gold.requested_columns:
+            measured["asked_first"] = float(refs[0] in gold.requested_columns if refs else 0)
+            measured |= {f"asked_in_{k}": float(contains_all(refs, gold.requested_columns, k)) for k in (5, 10)}
     return measured
 
 

@@ -91,8 +91,8 @@ def searched(scope: Tenant, gold: GoldQuestion) -> Case:
     return Case(
         gold=gold,
         entities=find_entities(gold.question, today=_TODAY),
-        every=Evidence.of(scope.search(text).hits),
-        own=Evidence.of(scope.search(text, filter=own).hits),
+        every=Evidence.from_hits(scope.search(text).hits),
+        own=Evidence.from_hits(scope.search(text, filter=own).hits),
     )
 
 

@@ -39,21 +39,21 @@ def find_ambiguities(
         plans: Join plans of the tables.
     """
     selected = [table for name in dict.fromkeys(tables) if (table := schema.table(name)) is not None]
-    used = {name: {column for table, column in columns if table == name} for name, _ in columns}
+    used_columns = {name: {column for table, column in columns if table == name} for name, _ in columns}
     return (
-        *_variants(schema, selected, used),
+        *_variants(schema, selected, used_columns),
         *_same_names(schema, selected, columns),
         *(ambiguity for plan in plans for ambiguity in _paths(plan)),
         *(
             ambiguity
             for table in selected
-            for ambiguity in _several_rows(schema, table, used.get(table.full_name, set()))
+            for ambiguity in _several_rows(schema, table, used_columns.get(table.full_name, set()))
         ),
     )
 
 
 def _variants(
-    schema: DatabaseSchema, selected: Sequence[TableSchema], used: Mapping[str, set[str]]
+    schema: DatabaseSchema, selected: Sequence[TableSchema], used_columns: Mapping[str, set[str]]
 ) -> Iterator[Ambiguity]:
     """Find used measures with rows per variant.
 
@@ -61,7 +61,7 @@ def _variants(
     """
     about: dict[str, list[str]] = {}
     for table in selected:
-        columns = used.get(table.full_name, set())
+        columns = used_columns.get(table.full_name, set())
         if not any(column.name in columns and is_measure(table, column) for column in table.columns):
             continue
         for _, variant in variant_keys(schema, table):
@@ -99,9 +99,9 @@ def _paths(plan: JoinPlan) -> Iterator[Ambiguity]:
         yield Ambiguity(kind="join_path", about=plan.tables, text=text)
 
 
-def _several_rows(schema: DatabaseSchema, table: TableSchema, used: set[str]) -> Iterator[Ambiguity]:
+def _several_rows(schema: DatabaseSchema, table: TableSchema, used_columns: set[str]) -> Iterator[Ambiguity]:
     """Find measures with several rows over time for one parent."""
-    measures = [column.name for column in table.columns if column.name in used and is_measure(table, column)]
+    measures = [column.name for column in table.columns if column.name in used_columns and is_measure(table, column)]
     if not measures:
         return
     moment = next((column for column in table.columns if is_temporal(column)), None)

@@ -163,7 +163,7 @@ def _table_citations(schema: DatabaseSchema, names: Sequence[str]) -> list[Schem
 
 
 def _column_citations(schema: DatabaseSchema, result: QueryResult) -> list[SchemaCitation]:
-    pairs = [(table, column) for name, column in result.used if (table := schema.table(name)) is not None]
+    pairs = [(table, column) for name, column in result.used_columns if (table := schema.table(name)) is not None]
     return [
         SchemaCitation(id=column_source(schema, table, column), table=table.full_name, column=column)
         for table, column in pairs

@@ -47,9 +47,13 @@ def find_filters(schema: DatabaseSchema, columns: Sequence[ColumnRef], entities:
         columns: Ranked columns; of several columns with a value the first ones are taken.
         entities: Values and times of the question; the best column of dates gets the condition of a time.
     """
-    said = {value: text for text, value in entities.misspelt}
-    found = [found for value in entities.values for found in _value_filters(schema, columns, value, said.get(value))]
-    return (*found, *_time_filters(schema, columns, entities.time_ranges))
+    spellings = {value: text for text, value in entities.misspelt}
+    filters = [
+        condition
+        for value in entities.values
+        for condition in _value_filters(schema, columns, value, spellings.get(value))
+    ]
+    return (*filters, *_time_filters(schema, columns, entities.time_ranges))
 
 
 def _time_filters(

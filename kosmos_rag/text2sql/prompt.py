@@ -127,9 +127,9 @@ def _experience(selection: Selection) -> Iterator[_Line]:
     for example in selection.examples:
         text = f"{example.question} {' '.join(example.sql.split())}"
         yield _Line(key=("example", example.id), heading="Accepted queries for similar questions:", text=text)
-    said = {ambiguity.text for ambiguity in selection.ambiguities}
+    ambiguity_texts = {ambiguity.text for ambiguity in selection.ambiguities}
     for recipe in selection.recipes:
-        note = f" {recipe.note}" if recipe.note and recipe.note not in said else ""
+        note = f" {recipe.note}" if recipe.note and recipe.note not in ambiguity_texts else ""
         yield _Line(key=("recipe", recipe.slug), heading="Recipes:", text=f"{recipe.title}: {recipe.text}{note}")
 
 

@@ -135,7 +135,7 @@ class SourceOptions:
         if source is not None and self.url is None:
             return source.read()
         if self.url is not None and source is None:
-            rules = SampleRules.of(self.samples or (), self.no_samples or ())
+            rules = SampleRules.from_options(self.samples or (), self.no_samples or ())
             return from_database(self.url, schemas=self.namespace or (None,), samples=rules)
         raise RequestError(_ONE_SOURCE)
 

@@ -156,8 +156,8 @@ def _model_words(table: TableSchema) -> str:
 
 def _columns_line(table: TableSchema) -> str:
     # Keys last: they say what belongs together, and little of what a table is about.
-    ordered = sorted(table.columns, key=lambda column: column.name in table.key_columns)
-    return "Columns: " + ", ".join(humanize(column.name) for column in ordered)
+    columns = sorted(table.columns, key=lambda column: column.name in table.key_columns)
+    return "Columns: " + ", ".join(humanize(column.name) for column in columns)
 
 
 def _column_lines(table: TableSchema, column: ColumnSchema) -> Iterator[str]:

@@ -99,9 +99,9 @@ class JoinGraph:
     @cached_property
     def _graph(self) -> Graph:
         graph: dict[str, set[str]] = {table.full_name: set() for table in self._schema.tables}
-        for one, other in self._keys:
-            graph[one].add(other)
-            graph[other].add(one)
+        for first, second in self._keys:
+            graph[first].add(second)
+            graph[second].add(first)
         return {table: tuple(sorted(neighbours)) for table, neighbours in graph.items()}
 
     def plans(self, tables: Iterable[str]) -> tuple[JoinPlan, ...]:
@@ -158,7 +158,7 @@ class JoinGraph:
         """Yield a path for each combination of parallel keys."""
         bridges = tuple(sorted({table for edge in tree for table in edge} - set(selected)))
         for joins in product(*(self._keys[edge] for edge in sorted(tree))):
-            yield JoinPath(joins=tuple(_in_order(list(joins), selected[0])), bridges=bridges)
+            yield JoinPath(joins=tuple(_order_joins(list(joins), selected[0])), bridges=bridges)
 
     def _rank(self, path: JoinPath) -> tuple[int, list[str]]:
         return sum(self._may_be_null(join) for join in path.joins), [join.hint for join in path.joins]
@@ -169,7 +169,7 @@ class JoinGraph:
         return any(column is not None and column.nullable for column in columns)
 
 
-def _in_order(joins: list[Join], first: str) -> Iterable[Join]:
+def _order_joins(joins: list[Join], first: str) -> Iterable[Join]:
     joined, remaining = {first}, joins
     while remaining:
         join = next(join for join in remaining if joined & set(join.tables))

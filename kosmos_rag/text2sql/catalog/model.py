@@ -106,9 +106,11 @@ class DatabaseSchema:
     tables: tuple[TableSchema, ...] = ()
 
     def __post_init__(self) -> None:
-        duplicates = [f"two tables are named {name}" for name in _repeated(table.full_name for table in self.tables)]
+        duplicates = [
+            f"two tables are named {name}" for name in _find_duplicates(table.full_name for table in self.tables)
+        ]
         for table in self.tables:
-            names = _repeated(column.name for column in table.columns)
+            names = _find_duplicates(column.name for column in table.columns)
             duplicates += [f"{table.full_name}: two columns are named {name}" for name in names]
         if duplicates:
             raise SchemaInvalid(f"schema {self.name}", duplicates)
@@ -129,5 +131,5 @@ class DatabaseSchema:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _repeated(names: Iterable[str]) -> list[str]:
+def _find_duplicates(names: Iterable[str]) -> list[str]:
     return [name for name, count in Counter(names).items() if count > 1]

@@ -34,8 +34,8 @@ def humanize(name: str) -> str:
 
     A name without words is returned unchanged.
     """
-    known = abbreviations()
-    return " ".join(known.get(word, word) for word in words(name)) or name
+    full_words = abbreviations()
+    return " ".join(full_words.get(word, word) for word in words(name)) or name
 
 
 def plural(word: str) -> str:

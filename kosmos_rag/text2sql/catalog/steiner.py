@@ -46,14 +46,14 @@ def _candidate_nodes(graph: Graph, nodes: Sequence[str], bound: int) -> list[str
     The order is stable.
     """
     distances = [_distances(graph, node, limit=bound) for node in nodes]
-    far, one, other = max((distances[a][nodes[b]], a, b) for a, b in combinations(range(len(nodes)), 2))
+    far, first, second = max((distances[a][nodes[b]], a, b) for a, b in combinations(range(len(nodes)), 2))
 
-    def in_reach(node: str) -> bool:
+    def is_reachable(node: str) -> bool:
         lengths = [distance.get(node, bound + 1) for distance in distances]
         # A tree with three nodes is at least half as long as the way around them.
-        return sum(sorted(lengths)[:2]) <= bound and lengths[one] + lengths[other] + far <= 2 * bound
+        return sum(sorted(lengths)[:2]) <= bound and lengths[first] + lengths[second] + far <= 2 * bound
 
-    return [node for node in dict.fromkeys(node for distance in distances for node in distance) if in_reach(node)]
+    return [node for node in dict.fromkeys(node for distance in distances for node in distance) if is_reachable(node)]
 
 
 def _distances(graph: Graph, start: str, *, until: set[str] | None = None, limit: int | None = None) -> dict[str, int]:

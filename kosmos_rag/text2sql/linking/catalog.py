@@ -43,7 +43,8 @@ def _schema(
         table_columns = sorted(columns.get((name, table), ()), key=lambda column: column["position"])
         if table_columns:
             models.append(
-                json.loads(metadata["definition"]) | {"columns": [json.loads(it["definition"]) for it in table_columns]}
+                json.loads(metadata["definition"])
+                | {"columns": [json.loads(column["definition"]) for column in table_columns]}
             )
     columns_by_table = {_full_name(model): {column["name"] for column in model["columns"]} for model in models}
     dialect = next((metadata["dialect"] for metadata in tables.values() if "dialect" in metadata), None)

@@ -60,7 +60,7 @@ class TableRanking:
     """Scores of the tables. Shape (tables,)."""
     selected: Sequence[int]
     """Numbers of the needed tables, all of one database."""
-    named: Sequence[int]
+    name_matches: Sequence[int]
     """Those of them that the question names and does not count."""
 
 
@@ -73,7 +73,7 @@ class ColumnRanker:
         self._labels = _labels(index)
         self._moments = _flags(index, lambda _, column: is_temporal(column) or column.name.lower().endswith("year"))
         self._keys = _flags(index, lambda table, column: column.name in table.key_columns)
-        self._referenced = _referenced_tables(index)
+        self._referenced = _find_referenced_tables(index)
         self._values: dict[str, list[int]] = {}
         for at, (_, column) in enumerate(index.columns):
             for value in (*column.enum, *column.samples):
@@ -99,11 +99,11 @@ class ColumnRanker:
         table_of = index.table_of_column[columns]
         needed = np.zeros(len(index.tables))
         needed[list(tables.selected)] = 1.0
-        asked = tables.word_shares @ self._asked(tables, columns)
+        word_evidence = tables.word_shares @ self._discount_table_names(tables, columns)
         matched = tables.word_shares @ tables.in_columns[:, columns]
-        unexplained = np.divide(asked, matched, out=np.ones_like(asked), where=matched > 0)
+        unexplained = np.divide(word_evidence, matched, out=np.ones_like(word_evidence), where=matched > 0)
         parts: dict[str, Floats] = {
-            "words": asked,
+            "words": word_evidence,
             "named": tables.coverage[columns] * unexplained,
             "table": weights.table * tables.scores[table_of],
             "chosen": weights.chosen * needed[table_of],
@@ -115,7 +115,7 @@ class ColumnRanker:
         parts["label"] = weights.label * self._label_matches(tables, evidence, columns)
         scores = add_parts(parts)
         order = best_first(scores, limit)
-        ranked = tuple(
+        ranking = tuple(
             LinkedColumn(
                 table=index.tables[table_of[at]][1].full_name,
                 column=index.columns[columns[at]][1].name,
@@ -124,7 +124,7 @@ class ColumnRanker:
             )
             for at in order
         )
-        return ranked, _supported(parts, order)
+        return ranking, _count_supported(parts, order)
 
     def _candidates(self, tables: TableRanking, evident: Floats, cosines: Floats, limit: int) -> Integers:
         """Return the columns that can be among the best.
@@ -140,34 +140,34 @@ class ColumnRanker:
         numbers = index.tables_with_columns[index.database_of_table[index.tables_with_columns] == database]
         best = numbers[best_first(tables.scores[numbers], limit)]
         for table in (*tables.selected, *best.tolist()):
-            own = index.columns_of_table(table)
-            with_evidence[own.start - column_range.start : own.stop - column_range.start] = True
+            table_columns = index.columns_of_table(table)
+            with_evidence[table_columns.start - column_range.start : table_columns.stop - column_range.start] = True
         candidates: Integers = column_range.start + np.flatnonzero(with_evidence)
         return candidates
 
-    def _asked(self, tables: TableRanking, columns: Integers) -> Floats:
+    def _discount_table_names(self, tables: TableRanking, columns: Integers) -> Floats:
         """Return the strength of words in columns beyond their tables' names.
 
         Shape (words, columns).
         """
         in_columns = tables.in_columns[:, columns]
         keys = self._keys[columns]
-        own = tables.in_names[:, self._index.table_of_column[columns]]
-        explained = own * np.where(keys, 1.0, 1.0 - _EXPLAINED)
+        in_table_names = tables.in_names[:, self._index.table_of_column[columns]]
+        explained = in_table_names * np.where(keys, 1.0, 1.0 - _EXPLAINED)
         for position in np.flatnonzero(keys * in_columns.any(axis=0)).tolist():
             for table in self._referenced.get(int(columns[position]), ()):
                 explained[:, position] = np.maximum(explained[:, position], tables.in_names[:, table])
-        asked: Floats = in_columns * (1.0 - explained)
-        return asked
+        strengths: Floats = in_columns * (1.0 - explained)
+        return strengths
 
     def _label_matches(self, tables: TableRanking, evidence: Floats, columns: Integers) -> Floats:
         """Return 1 for labels of named tables without an asked column."""
         table_of = self._index.table_of_column[columns]
         matches = np.zeros(len(columns))
-        for table in tables.named:
-            own = table_of == table
-            if evidence[own].max(initial=0.0) <= _NO_EVIDENCE:
-                matches[own] = self._labels[columns][own]
+        for table in tables.name_matches:
+            in_table = table_of == table
+            if evidence[in_table].max(initial=0.0) <= _NO_EVIDENCE:
+                matches[in_table] = self._labels[columns][in_table]
         return matches
 
     def _entity_matches(self, entities: Entities) -> Floats:
@@ -187,12 +187,12 @@ class ColumnRanker:
         return matches
 
 
-def _supported(parts: Mapping[str, Floats], order: Sequence[int]) -> int:
+def _count_supported(parts: Mapping[str, Floats], order: Sequence[int]) -> int:
     """Return the number of columns with evidence, at least one."""
-    own = reduce(np.add, (parts[name][order] for name in _OWN_PARTS))
-    if not len(own):
+    evidence = reduce(np.add, (parts[name][order] for name in _OWN_PARTS))
+    if not len(evidence):
         return 0
-    return max(int(np.flatnonzero(own >= _CUT * own.max()).max(initial=0)) + 1, 1)
+    return max(int(np.flatnonzero(evidence >= _CUT * evidence.max()).max(initial=0)) + 1, 1)
 
 
 def add_parts(parts: Mapping[str, Floats]) -> Floats:
@@ -223,12 +223,12 @@ def _flags(index: NameIndex, predicate: Callable[[TableSchema, ColumnSchema], bo
     return np.array([float(predicate(index.tables[table][1], column)) for table, column in index.columns])
 
 
-def _referenced_tables(index: NameIndex) -> dict[int, list[int]]:
+def _find_referenced_tables(index: NameIndex) -> dict[int, list[int]]:
     """Return the numbers of the tables that each key column refers to."""
     referenced: dict[int, list[int]] = {}
     for number, (database, table) in enumerate(index.tables):
         for key in table.foreign_keys:
-            target = index.of_table.get((database, key.table), number)
+            target = index.table_numbers.get((database, key.table), number)
             for column in key.columns if target != number else ():
-                referenced.setdefault(index.of_column[number, column], []).append(target)
+                referenced.setdefault(index.column_numbers[number, column], []).append(target)
     return referenced

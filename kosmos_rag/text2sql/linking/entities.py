@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 
 from kosmos_rag.text2sql.linking.known_values import ValueMatch
-from kosmos_rag.text2sql.linking.time_ranges import TimeRange, days_of, find_time_ranges
+from kosmos_rag.text2sql.linking.time_ranges import TimeRange, find_time_ranges, resolve_days
 from kosmos_rag.text2sql.linking.words import QUOTED
 
 _NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:[.,]\d+)*(?![\w-])")
@@ -97,7 +97,9 @@ def find_entities(
 
 
 def _parse_date(text: str, today: date) -> date | None:
-    if days_of(text, today) is not None or (re.search(_MONTH, text, re.IGNORECASE) and not _DAY_OF_MONTH.search(text)):
+    if resolve_days(text, today) is not None or (
+        re.search(_MONTH, text, re.IGNORECASE) and not _DAY_OF_MONTH.search(text)
+    ):
         return None
     import dateparser
 

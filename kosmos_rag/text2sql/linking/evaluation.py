@@ -62,23 +62,23 @@ class GroundingMetrics:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-def contains_all(ranked: Sequence[object], expected: Iterable[object], cutoff: int) -> bool:
+def contains_all(ranking: Sequence[object], expected: Iterable[object], cutoff: int) -> bool:
     """Return whether all expected items are among the first `cutoff`.
 
     Args:
-        ranked: Items, best first.
+        ranking: Items, best first.
         expected: Items of the gold query.
         cutoff: Number of items that count.
     """
-    return set(expected) <= set(ranked[:cutoff])
+    return set(expected) <= set(ranking[:cutoff])
 
 
-def r_precision(ranked: Sequence[object], expected: Collection[object]) -> float:
+def r_precision(ranking: Sequence[object], expected: Collection[object]) -> float:
     """Return R-precision: the share of n expected items among the first n.
 
     Source: Manning et al. 2008, section 8.4.
     """
-    return len(set(expected) & set(ranked[: len(expected)])) / len(expected)
+    return len(set(expected) & set(ranking[: len(expected)])) / len(expected)
 
 
 def overlap(items: Collection[object], others: Collection[object]) -> float:
@@ -175,7 +175,7 @@ def aggregate(scores: Sequence[QuestionScore]) -> GroundingMetrics:
     if not scores:
         raise RequestError("there is no question whose SQL uses a table; give some")
     with_columns = [score for score in scores if score.gold.columns]
-    asking = [score for score in scores if score.gold.asked]
+    asking = [score for score in scores if score.gold.requested_columns]
     joining = [score for score in scores if score.gold.joins]
     return GroundingMetrics(
         questions=len(scores),
@@ -187,13 +187,15 @@ def aggregate(scores: Sequence[QuestionScore]) -> GroundingMetrics:
         r_precision=statistics.fmean(score.r_precision for score in scores),
         columns_in_5=_mean_or_none(score.columns_within(5) for score in with_columns),
         columns_in_10=_mean_or_none(score.columns_within(10) for score in with_columns),
-        asked_first=_mean_or_none(bool(set(score.references[:1]) & set(score.gold.asked)) for score in asking),
-        asked_in_5=_mean_or_none(contains_all(score.references, score.gold.asked, 5) for score in asking),
-        asked_in_10=_mean_or_none(contains_all(score.references, score.gold.asked, 10) for score in asking),
+        asked_first=_mean_or_none(
+            bool(set(score.references[:1]) & set(score.gold.requested_columns)) for score in asking
+        ),
+        asked_in_5=_mean_or_none(contains_all(score.references, score.gold.requested_columns, 5) for score in asking),
+        asked_in_10=_mean_or_none(contains_all(score.references, score.gold.requested_columns, 10) for score in asking),
         reference_precision=_mean_or_none(
             overlap(score.references, score.gold.columns) for score in asking if score.references
         ),
-        reference_recall=_mean_or_none(overlap(score.gold.asked, score.references) for score in asking),
+        reference_recall=_mean_or_none(overlap(score.gold.requested_columns, score.references) for score in asking),
         references=statistics.fmean(len(score.references) for score in scores),
         joins=_mean_or_none(score.joins for score in joining),
         joins_needed=_mean_or_none(score.joins_needed for score in joining),

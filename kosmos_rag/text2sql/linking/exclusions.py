@@ -50,8 +50,8 @@ def _split(name: str) -> ColumnRef:
 
 def find_exclusions(exclusions: Sequence[Exclusion], question: str, database: str) -> list[Exclusion]:
     """Return the exclusions that apply to a question on a database."""
-    said = _stems(question)
-    return [item for item in exclusions if item.database == database and _stems(item.phrase) <= said]
+    question_stems = _stems(question)
+    return [item for item in exclusions if item.database == database and _stems(item.phrase) <= question_stems]
 
 
 def _stems(text: str) -> frozenset[str]:
@@ -62,7 +62,7 @@ def exclude_columns(linked: Linked, excluded: Iterable[ColumnRef]) -> Linked:
     """Move columns behind all others, as unsupported ones."""
     names = frozenset(excluded)
     is_excluded = [(column.table, column.column) in names for column in linked.columns]
-    kept = [column for column, out in zip(linked.columns, is_excluded, strict=True) if not out]
-    last = [column for column, out in zip(linked.columns, is_excluded, strict=True) if out]
+    included = [column for column, out in zip(linked.columns, is_excluded, strict=True) if not out]
+    moved = [column for column, out in zip(linked.columns, is_excluded, strict=True) if out]
     supported = linked.supported - sum(is_excluded[: linked.supported])
-    return replace(linked, columns=(*kept, *last), supported=supported)
+    return replace(linked, columns=(*included, *moved), supported=supported)

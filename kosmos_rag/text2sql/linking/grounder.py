@@ -275,11 +275,11 @@ class SchemaGrounding:
         linker = snapshot.linker(database)
         entities = find_entities(
             question,
-            values=linker.values_in(question),
+            values=linker.find_values(question),
             row_names=linker.row_names(question),
             today=datetime.now(UTC).date(),
         )
-        linked = linker.link(question, entities, Evidence.of(search_result.hits), tables=tables, columns=k)
+        linked = linker.link(question, entities, Evidence.from_hits(search_result.hits), tables=tables, columns=k)
         selection = None
         refs: tuple[SchemaRef, ...] = ()
         prompt, tokens = "", 0

@@ -62,19 +62,19 @@ class KnownValues:
             is_name: Whether a word is a name of the schema or a common word; alone, it is no value with a typo.
         """
         words = _WORD.findall(question.lower())
-        found: dict[str, ValueMatch] = {}
+        matches: dict[str, ValueMatch] = {}
         covered: set[int] = set()
         for span in self._spans(words):
             text = " ".join(words[span.start : span.stop])
             if text in self._values:
-                found.setdefault(text, ValueMatch(text=text, value=text))
+                matches.setdefault(text, ValueMatch(text=text, value=text))
                 covered.update(span)
         for span in self._spans(words):
             text = " ".join(words[span.start : span.stop])
             if covered.isdisjoint(span) and (value := self._misspelt(words[span.start : span.stop], is_name)):
-                found.setdefault(value, ValueMatch(text=text, value=value))
+                matches.setdefault(value, ValueMatch(text=text, value=value))
                 covered.update(span)
-        return tuple(found.values())
+        return tuple(matches.values())
 
     def _spans(self, words: Sequence[str]) -> Iterator[range]:
         for size in range(min(self._max_words, len(words)), 0, -1):
@@ -83,13 +83,13 @@ class KnownValues:
     def _misspelt(self, words: Sequence[str], is_name: Callable[[str], bool]) -> str | None:
         if len(words) == 1 and (len(words[0]) < _MIN_LETTERS_ALONE or is_name(words[0])):
             return None
-        meant: list[list[str]] = []
+        candidates: list[list[str]] = []
         for word in words:
             near = [word] if word in self._words else self._near(word)
             if not near:
                 return None
-            meant.append(near)
-        return next((value for parts in product(*meant) if (value := " ".join(parts)) in self._values), None)
+            candidates.append(near)
+        return next((value for parts in product(*candidates) if (value := " ".join(parts)) in self._values), None)
 
     def _near(self, word: str) -> list[str]:
         """Return the words of values that are one edit from a word."""

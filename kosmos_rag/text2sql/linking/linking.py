@@ -40,7 +40,7 @@ class Evidence:
     columns: Mapping[tuple[str, str, str], float]
 
     @classmethod
-    def of(cls, hits: Iterable[Passage]) -> Self:
+    def from_hits(cls, hits: Iterable[Passage]) -> Self:
         """Collect the cosines of search hits; lexical-only hits have none.
 
         An example is evidence for the tables and columns of its query.
@@ -100,7 +100,7 @@ class Linker:
         self._graphs = {name: JoinGraph(schema) for name, schema in index.schemas.items()}
         self._columns = ColumnRanker(index, self._weights)
 
-    def values_in(self, question: str) -> tuple[ValueMatch, ...]:
+    def find_values(self, question: str) -> tuple[ValueMatch, ...]:
         """Return the known values that a question says; see `KnownValues.find`."""
         return self._columns.known_values.find(question, is_name=self._index.is_name)
 
@@ -129,8 +129,8 @@ class Linker:
             return Linked(tables=(), columns=(), supported=0, chosen=())
         words = index.words(question)
         word_shares = np.array([word.weight for word in words]) / total_weight(words)
-        in_names, name_coverage = index.tables_named(words)
-        in_columns, column_coverage = index.columns_named(words)
+        in_names, name_coverage = index.match_table_names(words)
+        in_columns, column_coverage = index.match_column_names(words)
         in_best_columns = index.best_of_tables(in_columns)
         in_tables = np.maximum(in_names, self._weights.in_columns * in_best_columns)
         table_cosines, column_cosines = self._cosines(evidence)
@@ -145,7 +145,7 @@ class Linker:
         scores = add_parts(parts)
         # A word of a row's name asks for no column, even where a comment has it as an example.
         row_names = {stem(part) for name in entities.names if name.islower() for part in name.split()}
-        counted = {stem(word) for match in _COUNTED.finditer(question.lower()) for word in match[1].split()}
+        counted_stems = {stem(word) for match in _COUNTED.finditer(question.lower()) for word in match[1].split()}
         ranking = TableRanking(
             word_shares=word_shares * np.array([word.text not in row_names for word in words]),
             in_names=in_names,
@@ -153,26 +153,30 @@ class Linker:
             coverage=column_coverage,
             scores=scores,
             selected=selected,
-            named=[at for at in selected if name_coverage[at] >= _NAMED and not self._counted(at, counted)],
+            name_matches=[
+                at for at in selected if name_coverage[at] >= _NAMED and not self._counts_rows(at, counted_stems)
+            ],
         )
-        ranked, supported = self._columns.rank(ranking, entities, column_cosines, columns or len(index.columns))
+        ranked_columns, supported = self._columns.rank(ranking, entities, column_cosines, columns or len(index.columns))
         return Linked(
             tables=tuple(self._table(at, scores, parts) for at in best_first(scores, tables)),
-            columns=ranked,
+            columns=ranked_columns,
             supported=supported,
             chosen=tuple(index.tables[at][1].full_name for at in selected),
         )
 
-    def _counted(self, at: int, counted: Set[str]) -> bool:
+    def _counts_rows(self, at: int, counted_stems: Set[str]) -> bool:
         """Return whether a question counts the rows of a table."""
-        return not counted.isdisjoint(stem_name(self._index.tables[at][1].name)[-1:])
+        return not counted_stems.isdisjoint(stem_name(self._index.tables[at][1].name)[-1:])
 
-    def _table_parts(self, words: Floats, named: Floats, database: Floats, meaning: Floats) -> dict[str, Floats]:
+    def _table_parts(
+        self, words: Floats, name_coverage: Floats, database: Floats, meaning: Floats
+    ) -> dict[str, Floats]:
         index, weights = self._index, self._weights
         return {
             "words": weights.words * words,
             # The named table orders the tables within its database, and does not choose the database.
-            "named": weights.named * (named - index.best_of_databases(named)),
+            "named": weights.named * (name_coverage - index.best_of_databases(name_coverage)),
             "database": weights.database * database,
             "size": -weights.size * index.log_sizes,
             "meaning": weights.meaning * meaning,
@@ -186,11 +190,11 @@ class Linker:
         least = min([*evidence.tables.values(), *evidence.columns.values()], default=0.0)
         tables, columns = np.full(len(index.tables), least), np.full(len(index.columns), least)
         for key, cosine in evidence.tables.items():
-            if (at := index.of_table.get(key)) is not None:
-                _raise_to(cosine, tables, at, index.equal_tables)
+            if (at := index.table_numbers.get(key)) is not None:
+                _raise_cosines(cosine, tables, at, index.equal_tables)
         for (name, table, column), cosine in evidence.columns.items():
-            if (at := index.of_column.get((index.of_table.get((name, table), -1), column))) is not None:
-                _raise_to(cosine, columns, at, index.equal_columns)
+            if (at := index.column_numbers.get((index.table_numbers.get((name, table), -1), column))) is not None:
+                _raise_cosines(cosine, columns, at, index.equal_columns)
         return tables, columns
 
     def _table(self, at: int, scores: Floats, parts: Mapping[str, Floats]) -> LinkedTable:
@@ -203,7 +207,7 @@ class Linker:
         )
 
     def _select_tables(
-        self, words: Sequence[Word], named: Floats, strengths: Floats, order: Sequence[int]
+        self, words: Sequence[Word], name_coverage: Floats, strengths: Floats, order: Sequence[int]
     ) -> list[int]:
         """Select tables of the best database by name or by missing words.
 
@@ -212,7 +216,7 @@ class Linker:
         databases = self._index.database_of_table[order]
         candidates = np.asarray(order)[databases == databases[0]]
         others = candidates[1:]
-        selected = [int(candidates[0]), *others[named[others] >= _NAMED].tolist()][:_MAX_SELECTED]
+        selected = [int(candidates[0]), *others[name_coverage[others] >= _NAMED].tolist()][:_MAX_SELECTED]
         for row in sorted(range(len(words)), key=lambda row: -words[row].weight):
             if len(selected) == _MAX_SELECTED:
                 break
@@ -221,7 +225,7 @@ class Linker:
         return selected
 
 
-def _raise_to(cosine: float, cosines: Floats, at: int, equals: Mapping[int, Sequence[int]]) -> None:
+def _raise_cosines(cosine: float, cosines: Floats, at: int, equals: Mapping[int, Sequence[int]]) -> None:
     """Raise an item and its equals to at least a cosine.
 
     Which of equal documents a search returns is chance.

@@ -106,7 +106,7 @@ class _NameList:
     """Number of a word → the names that have it, each once."""
 
     @classmethod
-    def of(cls, names: Sequence[Sequence[int]]) -> "_NameList":
+    def from_names(cls, names: Sequence[Sequence[int]]) -> "_NameList":
         holders: dict[int, list[int]] = defaultdict(list)
         for position, words in enumerate(names):
             for word in words:
@@ -172,8 +172,8 @@ class NameIndex:
                 first_columns.append(len(self.columns))
                 self.columns.extend((len(self.tables), column) for column in table.columns)
                 self.tables.append((name, table))
-        self.of_table = {(name, table.full_name): at for at, (name, table) in enumerate(self.tables)}
-        self.of_column = {(table, column.name): at for at, (table, column) in enumerate(self.columns)}
+        self.table_numbers = {(name, table.full_name): at for at, (name, table) in enumerate(self.tables)}
+        self.column_numbers = {(table, column.name): at for at, (table, column) in enumerate(self.columns)}
         self.equal_tables = _equal_positions(table for _, table in self.tables)
         """Number of a table → the tables of other databases with the same document."""
         self.equal_columns = _equal_positions(
@@ -186,12 +186,14 @@ class NameIndex:
         self.log_sizes: Floats = np.log(lengths)[self.database_of_table] if first_tables else np.zeros(0)
         self.tables_with_columns = np.flatnonzero([bool(table.columns) for _, table in self.tables])
         self._first_columns = np.array(first_columns, dtype=np.int64)[self.tables_with_columns]
-        self._tables = _NameList.of([self._numbers(table.name, table.aliases) for _, table in self.tables])
-        self._columns = _NameList.of([self._numbers(column.name, column.aliases) for _, column in self.columns])
-        self._comments = _NameList.of([self._numbers_of_comment(column.comment or "") for _, column in self.columns])
+        self._tables = _NameList.from_names([self._numbers(table.name, table.aliases) for _, table in self.tables])
+        self._columns = _NameList.from_names([self._numbers(column.name, column.aliases) for _, column in self.columns])
+        self._comments = _NameList.from_names(
+            [self._numbers_of_comment(column.comment or "") for _, column in self.columns]
+        )
         self._in_names = self._tables.holders.keys() | self._columns.holders.keys()
         self._weights = self._compute_idf()
-        self._table_weights, self._column_weights = self._weights_of(self._tables), self._weights_of(self._columns)
+        self._table_weights, self._column_weights = self._sum_weights(self._tables), self._sum_weights(self._columns)
 
     def _numbers(self, name: str, aliases: Sequence[str]) -> list[int]:
         stems = dict.fromkeys(word for label in (name, *aliases) for word in stem_name(label))
@@ -217,7 +219,7 @@ class NameIndex:
         """Return the words of a question that match names, synonyms included."""
         question_tokens = question_words(_COUNT.sub(" ", question))
         stems = [stem(word) for word in question_tokens if is_content_word(word)]
-        joined = (stem(one + two) for one, two in pairwise(question_tokens))
+        joined = (stem(first + second) for first, second in pairwise(question_tokens))
         compounds = [word for word in joined if word in self._vocabulary.numbers and len(word) > _PREFIX]
         entries = [self._word(text, {}) for text in dict.fromkeys((*stems, *compounds))]
         for word in dict.fromkeys(question_tokens):
@@ -226,9 +228,9 @@ class NameIndex:
                 entries = [entry for entry in entries if entry.text != stem(word)]
                 entries.append(self._word(stem(word) if is_content_word(word) else "", matches))
         synonym_stems = {stem(word) for term in self._synonyms.expand(question) for word in term.lower().split()}
-        known = {number for entry in entries for number in entry.matches}
+        matched = {number for entry in entries for number in entry.matches}
         for text in sorted(synonym_stems & self._vocabulary.numbers.keys()):
-            if self._vocabulary.numbers[text] not in known:
+            if self._vocabulary.numbers[text] not in matched:
                 entries.append(self._word("", {self._vocabulary.numbers[text]: _SYNONYM}))
         return [word for word in entries if word.weight > 0]
 
@@ -239,21 +241,21 @@ class NameIndex:
         """
         tokens = question_words(question)
         tables = set(self._tables.holders)
-        known = [self._known(token) for token in tokens]
+        matches = [self._match_names(token) for token in tokens]
         names = []
-        for unknown, group in groupby(range(len(tokens)), key=lambda at: known[at] is None):
+        for unknown, group in groupby(range(len(tokens)), key=lambda at: matches[at] is None):
             positions = list(group)
             start, stop = positions[0], positions[-1] + 1
-            neighbours = {number for at in (start - 1, stop) if 0 <= at < len(tokens) for number in known[at] or ()}
+            neighbours = {number for at in (start - 1, stop) if 0 <= at < len(tokens) for number in matches[at] or ()}
             if unknown and len(positions) >= _ROW_NAME_WORDS and neighbours & tables:
                 names.append(" ".join(tokens[start:stop]))
         return names
 
     def is_name(self, word: str) -> bool:
         """Return whether a word is in a name, or common."""
-        return self._known(word) is not None
+        return self._match_names(word) is not None
 
-    def _known(self, token: str) -> Mapping[int, float] | None:
+    def _match_names(self, token: str) -> Mapping[int, float] | None:
         """Return the name words of a token; None for an unknown word."""
         if not is_content_word(token) or self._synonyms.expand(token):
             return {}
@@ -274,7 +276,7 @@ class NameIndex:
         strongest = max(matches, key=lambda number: (matches[number], -number))
         return Word(text=text, weight=float(self._weights[strongest]) * matches[strongest], matches=matches)
 
-    def tables_named(self, words: Sequence[Word]) -> tuple[Floats, Floats]:
+    def match_table_names(self, words: Sequence[Word]) -> tuple[Floats, Floats]:
         """Return word strengths by table name, and the share matched.
 
         Shapes (words, tables) and (tables,).
@@ -283,7 +285,7 @@ class NameIndex:
         self._tables.raise_strengths(strengths, words)
         return strengths, self._tables.add_up(self._best(words)) / self._table_weights
 
-    def columns_named(self, words: Sequence[Word]) -> tuple[Floats, Floats]:
+    def match_column_names(self, words: Sequence[Word]) -> tuple[Floats, Floats]:
         """Return word strengths by column name, and the share matched.
 
         Shapes (words, columns) and (columns,). A word that only a comment contains counts for less.
@@ -301,7 +303,7 @@ class NameIndex:
                 best[number] = max(best.get(number, 0.0), strength)
         return {number: strength * float(self._weights[number]) for number, strength in best.items()}
 
-    def _weights_of(self, names: _NameList) -> Floats:
+    def _sum_weights(self, names: _NameList) -> Floats:
         """Return the weight of all words of each name, never 0."""
         return np.maximum(names.add_up(dict(enumerate(self._weights.tolist()))), 1e-9)
 

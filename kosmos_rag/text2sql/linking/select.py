@@ -77,13 +77,13 @@ def select_parts(
         docs: Retrieved documents, for recipes and examples.
         exclusions: What columns do not answer of this question.
     """
-    ranked = [table.table for table in linked.tables if table.database == schema.name]
+    ranking = [table.table for table in linked.tables if table.database == schema.name]
     graph = linker.graph(schema.name)
     plans = graph.plans(linked.chosen)
     bridges = [bridge for plan in plans for bridge in plan.paths[0].bridges]
-    tables = tuple(dict.fromkeys([*linked.chosen, *bridges, *ranked]))
+    tables = tuple(dict.fromkeys([*linked.chosen, *bridges, *ranking]))
     references = tuple((ref.table, ref.column) for ref in refs if ref.table in tables)
-    further = _further_joins(graph, linked.chosen, ranked, plans)
+    further = _further_joins(graph, linked.chosen, ranking, plans)
     return Selection(
         schema=schema,
         tables=tables,
@@ -113,14 +113,14 @@ def rank_columns(linked: Linked, plans: Iterable[JoinPlan], further: Iterable[Jo
         plans: Joins between the needed tables; the first path of each counts.
         further: Joins to the next table.
     """
-    ranked = [(column.table, column.column) for column in linked.columns]
+    ranking = [(column.table, column.column) for column in linked.columns]
     supported = linked.columns[: linked.supported]
     limit = _STRONG * max((column.evidence for column in supported), default=0.0)
     strong = [(column.table, column.column) for column in supported if column.evidence >= limit]
     keys = _key_columns(join for plan in plans for join in plan.paths[0].joins)
-    weaker = ranked[: max(linked.supported, _MIN_COLUMNS)]
-    merged = dict.fromkeys((*strong, *keys, *weaker, *_key_columns(further), *ranked))
-    return list(merged)[: len(ranked)]
+    weaker = ranking[: max(linked.supported, _MIN_COLUMNS)]
+    merged = dict.fromkeys((*strong, *keys, *weaker, *_key_columns(further), *ranking))
+    return list(merged)[: len(ranking)]
 
 
 def _key_columns(joins: Iterable[Join]) -> Iterator[ColumnRef]:
@@ -130,13 +130,13 @@ def _key_columns(joins: Iterable[Join]) -> Iterator[ColumnRef]:
 
 
 def _further_joins(
-    graph: JoinGraph, needed: Sequence[str], ranked: Sequence[str], plans: Sequence[JoinPlan]
+    graph: JoinGraph, needed: Sequence[str], ranking: Sequence[str], plans: Sequence[JoinPlan]
 ) -> tuple[Join, ...]:
     """Return the joins to the best table that is not selected.
 
     The selection of tables is often uncertain.
     """
-    next_table = next((table for table in ranked if table not in needed), None)
+    next_table = next((table for table in ranking if table not in needed), None)
     if next_table is None:
         return ()
     planned = {join for plan in plans for path in plan.paths for join in path.joins}

@@ -50,7 +50,7 @@ def find_time_ranges(question: str, times: Sequence[tuple[str, date | None]], to
     end_of_last = 0
     last_text = ""
     for text, day in times:
-        days = (day, day + timedelta(days=1)) if day is not None else days_of(text, today)
+        days = (day, day + timedelta(days=1)) if day is not None else resolve_days(text, today)
         at = question.find(text, end_of_last)
         if days is None or at < 0:
             continue
@@ -58,7 +58,7 @@ def find_time_ranges(question: str, times: Sequence[tuple[str, date | None]], to
         opened = ranges and question[:end_of_last].lower().endswith(ranges[-1].text.lower())
         if opened and ranges[-1].end is None and between in ("and", "to", "until", "till", "through"):
             first = ranges.pop()
-            if (year := _FINAL_YEAR.search(text)) and (same_year := days_of(f"{last_text} {year[0]}", today)):
+            if (year := _FINAL_YEAR.search(text)) and (same_year := resolve_days(f"{last_text} {year[0]}", today)):
                 first = replace(first, start=same_year[0])  # between March and May 2025
             ranges.append(TimeRange(text=f"{first.text} {between} {text}", start=first.start, end=days[1]))
         else:
@@ -81,7 +81,7 @@ def _open_side(text: str, days: Days, bound: str) -> TimeRange:
     return TimeRange(text=text, start=start, end=end)
 
 
-def days_of(text: str, today: date) -> Days | None:
+def resolve_days(text: str, today: date) -> Days | None:
     """Return the days of a relative time, quarter, month or year.
 
     A month or quarter without a year is the last one that has begun. None for other texts.
@@ -101,16 +101,18 @@ def days_of(text: str, today: date) -> Days | None:
     return None
 
 
-def _relative_days(which: str, count: str | None, unit: str, today: date) -> Days | None:
-    if count is None and which != "past":
-        return _calendar_days({"this": 0, "next": 1}.get(which, -1), unit, today)
+def _relative_days(direction: str, count: str | None, unit: str, today: date) -> Days | None:
+    if count is None and direction != "past":
+        return _calendar_days({"this": 0, "next": 1}.get(direction, -1), unit, today)
     units = int(count or 1)
     if not 0 < units < _MAX_UNITS:
         return None
     tomorrow = today + timedelta(days=1)
     try:
         return (
-            (tomorrow, _shift(tomorrow, units, unit)) if which == "next" else (_shift(tomorrow, -units, unit), tomorrow)
+            (tomorrow, _shift(tomorrow, units, unit))
+            if direction == "next"
+            else (_shift(tomorrow, -units, unit), tomorrow)
         )
     except (OverflowError, ValueError):  # beyond the calendar
         return None

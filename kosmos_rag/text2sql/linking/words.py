@@ -49,8 +49,8 @@ def question_words(question: str) -> list[str]:
     text = QUOTED.sub(" ", question)
     for name in _NAME.findall(text):
         text = text.replace(name, humanize(name))
-    found = [word.lower() for word in _WORD.findall(text)]
-    return [part for word in found for part in _expand(word)]
+    question_tokens = [word.lower() for word in _WORD.findall(text)]
+    return [part for word in question_tokens for part in _expand(word)]
 
 
 def _expand(word: str) -> list[str]:

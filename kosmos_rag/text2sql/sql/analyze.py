@@ -250,9 +250,9 @@ class _Analyzer:
             key: {str(self._fold(column.name)): "text" for column in table.columns} for key, table in tables.items()
         }
         dialect = sqlglot_dialect(self._dialect)
-        known = MappingSchema(columns, dialect=dialect, normalize=False)
+        mapping = MappingSchema(columns, dialect=dialect, normalize=False)
         try:
-            return qualify(tree, dialect=dialect, schema=known, quote_identifiers=False)
+            return qualify(tree, dialect=dialect, schema=mapping, quote_identifiers=False)
         except (SqlglotError, RecursionError) as error:
             message = one_line(first_line(error))
             raise QueryRefused(

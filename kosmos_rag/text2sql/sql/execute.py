@@ -103,7 +103,7 @@ class QueryResult:
     """Names of the result's columns."""
     tables: tuple[str, ...]
     """Full names of the tables that the query uses, inner queries first."""
-    used: tuple[ColumnRef, ...]
+    used_columns: tuple[ColumnRef, ...]
     """Columns of those tables that the query names."""
     rows: tuple[tuple[Any, ...], ...]
     truncated: bool
@@ -193,7 +193,7 @@ class ReadOnlyDatabase:
             sql=query.sql,
             columns=columns,
             tables=query.analysis.tables,
-            used=query.analysis.columns,
+            used_columns=query.analysis.columns,
             rows=rows,
             truncated=truncated,
             seconds=time.monotonic() - started,

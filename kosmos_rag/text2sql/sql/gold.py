@@ -21,7 +21,7 @@ class GoldQuestion:
     """Full names; those of inner queries first."""
     columns: tuple[ColumnRef, ...]
     """A star names none."""
-    asked: tuple[ColumnRef, ...]
+    requested_columns: tuple[ColumnRef, ...]
     """Those of the columns that do not only join: without both ends of joins and of foreign keys."""
     joins: tuple[tuple[ColumnRef, ColumnRef], ...]
     """Equalities of columns of two tables; empty where the SQL does not join."""
@@ -45,21 +45,21 @@ def gold_question(question: str, sql: str, schema: DatabaseSchema) -> GoldQuesti
         sql=sql,
         tables=analysis.tables,
         columns=analysis.columns,
-        asked=_asked_columns(analysis, schema),
+        requested_columns=_find_requested_columns(analysis, schema),
         joins=analysis.joins,
     )
 
 
-def _asked_columns(analysis: QueryAnalysis, schema: DatabaseSchema) -> tuple[ColumnRef, ...]:
+def _find_requested_columns(analysis: QueryAnalysis, schema: DatabaseSchema) -> tuple[ColumnRef, ...]:
     """Return the columns of a query that do not only join."""
-    used = set(analysis.columns)
+    query_columns = set(analysis.columns)
     keys = {column for join in analysis.joins for column in join}
     for name in analysis.tables:
         table = schema.table(name)
         for key in table.foreign_keys if table else ():
             for source, target in zip(key.columns, key.target, strict=True):
                 ends = {(name, source), (key.table, target)}
-                keys |= ends if ends <= used else set()
+                keys |= ends if ends <= query_columns else set()
     return tuple(column for column in analysis.columns if column not in keys)
 
 

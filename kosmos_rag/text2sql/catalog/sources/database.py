@@ -75,8 +75,8 @@ def connect_read_only(engine: "Engine") -> Iterator["Connection"]:
             yield connection
     except SQLAlchemyError as error:
         message = one_line(mask_password(first_line(error)))
-        lost = isinstance(error, DBAPIError) and error.connection_invalidated
-        if lost or not connected:
+        disconnected = isinstance(error, DBAPIError) and error.connection_invalidated
+        if disconnected or not connected:
             remedy = "check that it runs, and who may log in"
             raise DatabaseUnavailable(f"{url} cannot be read ({message}); {remedy}") from error
         code = getattr(getattr(error, "orig", None), "sqlstate", None)
@@ -145,7 +145,7 @@ class SampleRules:
             raise RequestError(f"sample values: {one_line(str(self.excluded))} is no pattern ({error})") from None
 
     @classmethod
-    def of(cls, tables: Sequence[str], excluded: Sequence[str]) -> Self | None:
+    def from_options(cls, tables: Sequence[str], excluded: Sequence[str]) -> Self | None:
         """Build rules for these tables; None if no table is named.
 
         Args:
@@ -215,10 +215,10 @@ def _reflect(connection: "Connection", schemas: Sequence[str | None]) -> list["T
     from sqlalchemy import MetaData, inspect
     from sqlalchemy.exc import SAWarning
 
-    known = set(inspect(connection).get_schema_names())
-    if unknown := [schema for schema in schemas if schema is not None and schema not in known]:
+    namespaces = set(inspect(connection).get_schema_names())
+    if unknown := [schema for schema in schemas if schema is not None and schema not in namespaces]:
         raise RequestError(
-            one_line(f"there is no namespace {', '.join(unknown)}; there are {', '.join(sorted(known))}")
+            one_line(f"there is no namespace {', '.join(unknown)}; there are {', '.join(sorted(namespaces))}")
         )
     metadata = MetaData()
     with warnings.catch_warnings():
@@ -230,9 +230,9 @@ def _reflect(connection: "Connection", schemas: Sequence[str | None]) -> list["T
 
 
 def _check_table_names(samples: SampleRules | None, tables: Sequence["Table"]) -> None:
-    known = {table.fullname for table in tables}
-    known |= {f"{table.fullname}.{column.name}" for table in tables for column in table.columns}
-    if samples is not None and (unknown := [name for name in samples.tables or () if name not in known]):
+    full_names = {table.fullname for table in tables}
+    full_names |= {f"{table.fullname}.{column.name}" for table in tables for column in table.columns}
+    if samples is not None and (unknown := [name for name in samples.tables or () if name not in full_names]):
         raise RequestError(
             one_line(
                 f"sample values: there is no table {', '.join(unknown)}; take full names of tables, or table.column"
@@ -265,8 +265,8 @@ def _read_samples(
     values = [str(value) for (value,) in connection.execute(select(rows.c.value).distinct().order_by(rows.c.value))]
     if any(len(value) > rules.max_chars or _PERSONAL.search(value) for value in values):
         return ()
-    named = rules.names_column(table.fullname, column.name)
-    most = _MAX_VALUES_OF_NAMED if named else rules.max_values
+    is_explicit = rules.names_column(table.fullname, column.name)
+    most = _MAX_VALUES_OF_NAMED if is_explicit else rules.max_values
     return tuple(value for value in values if value.strip() and "\x00" not in value)[:most]
 
 

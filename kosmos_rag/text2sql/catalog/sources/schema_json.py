@@ -191,7 +191,7 @@ def _drop_empty(values: Mapping[str, Any]) -> dict[str, Any]:
 def _problem(detail: ErrorDetails) -> str:
     path = _path(detail["loc"])
     if detail["type"] == "extra_forbidden":
-        near = get_close_matches(str(detail["loc"][-1]), _known_keys(), n=1)
+        near = get_close_matches(str(detail["loc"][-1]), _list_keys(), n=1)
         return one_line(f"{path}: no such key" + (f", did you mean {near[0]}?" if near else ""))
     if detail["type"] == "missing":
         return one_line(f"{path}: missing")
@@ -203,7 +203,7 @@ def _path(location: tuple[int | str, ...]) -> str:
     return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
 
 
-def _known_keys() -> list[str]:
+def _list_keys() -> list[str]:
     parts: tuple[type[Section], ...] = (_Schema, _Model, _Column, _ForeignKey, _Relationship)
     return sorted({field.alias or name for part in parts for name, field in part.model_fields.items()})
 
@@ -257,9 +257,9 @@ def _dangling_key(
             yield from _missing_columns(f"{path}.target", target, tables[table])
 
 
-def _missing_columns(path: str, names: Any, known: set[str]) -> Iterator[str]:
+def _missing_columns(path: str, names: Any, columns: set[str]) -> Iterator[str]:
     for at, name in enumerate(names if isinstance(names, list) else ()):
-        if isinstance(name, str) and name not in known:
+        if isinstance(name, str) and name not in columns:
             yield f"{path}[{at}]: there is no column {name}"
 
 

@@ -80,7 +80,7 @@ class SchemaSource:
             return from_models(self.location)
         if not (url := os.environ.get(self.location)):
             raise ConfigError(f"{self.location} is not set: put the URL of the database into that variable")
-        rules = SampleRules.of(self.samples, self.not_sampled)
+        rules = SampleRules.from_options(self.samples, self.not_sampled)
         return from_database(url, schemas=self.namespaces or (None,), samples=rules)
 
     def read_recipes(self, schema: DatabaseSchema) -> list[Recipe] | None:

@@ -102,8 +102,8 @@ def _check_values(table: "Table") -> dict[str, tuple[str, ...]]:
 
 def _values(check: "CheckConstraint") -> tuple[str, tuple[str, ...]] | None:
     text = str(check.sqltext)
-    named = _IN_LIST.match(text)
-    if not named or _BOOLEAN.search(_TEXT.sub("", text)):
+    match = _IN_LIST.match(text)
+    if not match or _BOOLEAN.search(_TEXT.sub("", text)):
         return None
     values = [value.replace("''", "'") for value in _TEXT.findall(text)]
-    return named[1].rpartition(".")[2], tuple(dict.fromkeys(values))
+    return match[1].rpartition(".")[2], tuple(dict.fromkeys(values))

@@ -46,7 +46,7 @@ def test_a_query__is_capped_and_in_the_audit_log_and_off_by_default(
         assert runner.databases() == ["shop"]
         result = runner.run(schema, "SELECT name, id FROM teams WHERE id > :least ORDER BY id", {"least": 1})
         assert (result.rows, result.truncated) == ((("team 2", 2), ("team 3", 3), ("team 4", 4)), True)
-        assert (result.tables, result.used) == (("teams",), (("teams", "name"), ("teams", "id")))
+        assert (result.tables, result.used_columns) == (("teams",), (("teams", "name"), ("teams", "id")))
         wide = runner.run(schema, "SELECT lpad('x', 25) AS x FROM teams")
         assert (len(wide.rows), wide.truncated) == (2, True), "60 bytes have room for two rows of 29"
         assert runner.run(schema, "SELECT lpad('x', 100) AS x FROM teams").rows == ()

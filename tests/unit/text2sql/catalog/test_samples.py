@@ -52,8 +52,8 @@ def test_rules__exclude_columns_and_tables() -> None:
 
 
 def test_rules_of_names__read_nothing_where_no_table_is_named() -> None:
-    assert SampleRules.of([], []) is None
-    assert SampleRules.of(["a", "*"], []) == SampleRules(tables=None)
-    assert SampleRules.of(["a"], ["x"]) == SampleRules(tables=("a",), excluded=("x",))
+    assert SampleRules.from_options([], []) is None
+    assert SampleRules.from_options(["a", "*"], []) == SampleRules(tables=None)
+    assert SampleRules.from_options(["a"], ["x"]) == SampleRules(tables=("a",), excluded=("x",))
     with pytest.raises(RequestError, match="no table is named"):
-        SampleRules.of([], ["x"])
+        SampleRules.from_options([], ["x"])

@@ -21,7 +21,7 @@ def _gold(question: str = "songs of singers", *, database: str = "music", joins:
         sql="",
         tables=("singers", "songs"),
         columns=(("songs", "title"), *_KEY) if joins else (),
-        asked=(("songs", "title"),) if joins else (),
+        requested_columns=(("songs", "title"),) if joins else (),
         joins=(_KEY,) if joins else (),
     )
 

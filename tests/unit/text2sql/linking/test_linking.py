@@ -55,7 +55,7 @@ def _linked(
     question: str, *schemas: DatabaseSchema, synonyms: Synonyms = HINTS, evidence: Evidence = NOTHING, tables: int = 9
 ) -> Linked:
     linker = Linker(NameIndex(schemas or (_music(), _shop()), synonyms))
-    entities = find_entities(question, values=linker.values_in(question), today=date(2026, 1, 1))
+    entities = find_entities(question, values=linker.find_values(question), today=date(2026, 1, 1))
     return linker.link(question, entities, evidence, tables=tables)
 
 
@@ -243,7 +243,7 @@ def test_the_best_columns__are_those_of_all_columns(question: str) -> None:
     found = {("many", f"table_{number}", "id"): float(chance.random()) for number in range(0, 40, 7)}
     evidence = Evidence(tables={("many", "table_3"): 0.9, ("many", "bare"): 0.8}, columns=found)
     linker = Linker(NameIndex([_music(), schema], HINTS))
-    entities = find_entities(question, values=linker.values_in(question), today=date(2026, 1, 1))
+    entities = find_entities(question, values=linker.find_values(question), today=date(2026, 1, 1))
     every = linker.link(question, entities, evidence, tables=3)
     assert len(every.columns) in {162, 12}
     for limit in (1, 5, 30):
