@@ -135,11 +135,11 @@ class Authenticator:
             tenant=claims.tenant,
             subject=claims.subject,
             principals=tuple(principals),
-            scopes=_granted_scopes(claims.scopes),
+            scopes=_grant_scopes(claims.scopes),
         )
 
 
-def _granted_scopes(scopes: Collection[str] | None) -> frozenset[str]:
+def _grant_scopes(scopes: Collection[str] | None) -> frozenset[str]:
     return frozenset({READ}) if scopes is None else frozenset(scopes) & frozenset(SCOPES)
 
 

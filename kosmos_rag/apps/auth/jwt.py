@@ -105,7 +105,7 @@ class PublicKeys:
     def __init__(self, settings: TokenSettings) -> None:
         assert settings.keys is not None, "created only where tokens are configured"
         self._location = settings.keys
-        self._shown = mask_password(settings.keys)
+        self._masked = mask_password(settings.keys)
         self._algorithms = settings.algorithms
         self._refresh_lock = asyncio.Lock()
         self._keys = self._load()
@@ -149,12 +149,12 @@ class PublicKeys:
             parsed = [_parse_key(data) for data in _parse_jwks(self._read_text()) if _is_signing_key(data)]
         except (ValueError, TypeError, AttributeError, LookupError) as error:
             raise ConfigError(
-                f"service.tokens.keys: {self._shown} has no readable public keys ({error}); use a JWKS or a PEM file"
+                f"service.tokens.keys: {self._masked} has no readable public keys ({error}); use a JWKS or a PEM file"
             ) from error
         keys = {key.key_id: key for key in parsed if key is not None and key.algorithm_name in self._algorithms}
         if not keys:
             raise ConfigError(
-                f"service.tokens.keys: {self._shown} has no public key for {', '.join(self._algorithms)}; add one, "
+                f"service.tokens.keys: {self._masked} has no public key for {', '.join(self._algorithms)}; add one, "
                 "or correct service.tokens.algorithms"
             )
         return keys
@@ -164,7 +164,7 @@ class PublicKeys:
 
         if not self._location.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
             if "://" in self._location:
-                raise ConfigError(f"service.tokens.keys is {self._shown}; keys are fetched by https only")
+                raise ConfigError(f"service.tokens.keys is {self._masked}; keys are fetched by https only")
             try:
                 return Path(self._location).read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:

@@ -51,7 +51,9 @@ class KeyVerifier:
         self._valid: LRUCache[_KeyId, _Lookup] = LRUCache(_MAX_ENTRIES)
         self._invalid: LRUCache[_KeyId, _Lookup] = LRUCache(_MAX_ENTRIES)
         self._running: dict[_KeyId, asyncio.Task[_Lookup]] = {}
-        self._threads = {known: ThreadPoolExecutor(1, thread_name_prefix="kosmos-rag-keys") for known in (True, False)}
+        self._threads = {
+            is_known: ThreadPoolExecutor(1, thread_name_prefix="kosmos-rag-keys") for is_known in (True, False)
+        }
 
     def is_known(self, key: ParsedKey) -> bool:
         """Whether a key was valid at its last lookup, however long ago."""

@@ -55,9 +55,9 @@ def list_(
     """List retrievals, the newest first."""
     from kosmos_rag.core.types import AuditOutcome
 
-    known = [str(known) for known in AuditOutcome]
-    if unknown := [name for name in outcome or () if name not in known]:
-        raise RequestError(f"--outcome {unknown[0]!r} is not an outcome; use one of {', '.join(known)}")
+    outcomes = [str(value) for value in AuditOutcome]
+    if unknown := [name for name in outcome or () if name not in outcomes]:
+        raise RequestError(f"--outcome {unknown[0]!r} is not an outcome; use one of {', '.join(outcomes)}")
     first, last, cursor = _time("--since", since), _time("--until", until), _id(before)
     with common.open_tenant() as owner:
         events = owner.audit.find(
@@ -130,7 +130,7 @@ def who_saw(
 
 @app.command("failed")
 @command
-def failed(
+def list_failed(
     since: SinceOption = None, until: UntilOption = None, limit: LimitOption = 100, *, common: TenantOptions
 ) -> None:
     """List questions without hits, refused or rated down, the most frequent first."""
@@ -179,8 +179,8 @@ def verify(*, common: TenantOptions) -> None:
         console().print(_summary(report))
     if not report.intact:
         if not common.as_json:
-            others = f"; {report.failing - 1} more seals are invalid" if report.failing > 1 else ""
-            typer.echo(f"error: the log of tenant {common.tenant} is invalid: {report.problem}{others}", err=True)
+            more = f"; {report.failing - 1} more seals are invalid" if report.failing > 1 else ""
+            typer.echo(f"error: the log of tenant {common.tenant} is invalid: {report.problem}{more}", err=True)
         raise typer.Exit(1)
 
 

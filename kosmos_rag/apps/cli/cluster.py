@@ -65,8 +65,8 @@ def move(
     from kosmos_rag.storage.cluster import move_tenant
     from kosmos_rag.storage.tenants import tenant as tenant_ref
 
-    done = move_tenant(admin, tenant_ref(tenant), to, limit_s=limit_s)
-    _print(done, f"{tenant} is on node {done.target} now, and was on node {done.source}", common)
+    shard_move = move_tenant(admin, tenant_ref(tenant), to, limit_s=limit_s)
+    _print(shard_move, f"{tenant} is on node {shard_move.target} now, and was on node {shard_move.source}", common)
 
 
 @app.command("isolate")
@@ -80,15 +80,15 @@ def isolate(tenant: _Tenant, limit_s: _Limit = 60.0, *, common: CommonOptions) -
     from kosmos_rag.storage.cluster import isolate_tenant
     from kosmos_rag.storage.tenants import tenant as tenant_ref
 
-    done = isolate_tenant(admin, tenant_ref(tenant), limit_s=limit_s)
-    _print(done, f"{tenant} has the shard {done.shard} to itself now", common)
+    shard_move = isolate_tenant(admin, tenant_ref(tenant), limit_s=limit_s)
+    _print(shard_move, f"{tenant} has the shard {shard_move.shard} to itself now", common)
 
 
-def _print(done: "ShardMove", sentence: str, common: CommonOptions) -> None:
+def _print(move: "ShardMove", sentence: str, common: CommonOptions) -> None:
     if common.as_json:
-        print_json(done.to_dict())
+        print_json(move.to_dict())
     else:
-        typer.echo(f"{sentence}; writes waited for up to {done.seconds:.1f} s")
+        typer.echo(f"{sentence}; writes waited for up to {move.seconds:.1f} s")
 
 
 def _administrator(settings: "Settings") -> str:

@@ -167,8 +167,8 @@ def progress(*, visible: bool) -> "Iterator[Callable[[int, int, str], None] | No
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
         task = bar.add_task("starting", total=None)
 
-        def advance(done: int, total: int, label: str) -> None:
-            bar.update(task, completed=done, total=total or None, description=label)
+        def advance(completed: int, total: int, label: str) -> None:
+            bar.update(task, completed=completed, total=total or None, description=label)
 
         yield advance
 

@@ -46,7 +46,7 @@ def diagnose(settings: Settings, tenant: str | None = None) -> list[Check]:
     """
     return [
         *_database(settings, tenant),
-        *(_run_check(one.use, partial(_model, one, settings)) for one in list_configured_models(settings.rag)),
+        *(_run_check(model.use, partial(_model, model, settings)) for model in list_configured_models(settings.rag)),
         *_servers(settings.rag),
         _run_check("backend", lambda: _backend(settings)),
         _run_check("parser", lambda: _parser(settings)),
@@ -92,17 +92,17 @@ def _check_pool(name: str, open_pool: Callable[[], ConnectionPool]) -> Iterator[
         yield Check(name=name, ok=False, detail=problem)
     for node in state.nodes:
         reached = f"{node.address} is reached by the coordinator as {state.role}"
-        lost = f"{node.address} cannot be reached by the coordinator as {state.role}; start it, or look at its log"
-        yield Check(name=f"node {node.id}", ok=node.available, detail=reached if node.available else lost)
+        remedy = f"{node.address} cannot be reached by the coordinator as {state.role}; start it, or look at its log"
+        yield Check(name=f"node {node.id}", ok=node.available, detail=reached if node.available else remedy)
 
 
 def _near_duplicates(worker: ConnectionPool, name: str) -> str:
     from kosmos_rag.engine.near_duplicates import find_near_duplicates
 
     pairs = find_near_duplicates(worker, tenant_ref(name).id)
-    shown = [f"{pair.first} and {pair.second} ({pair.resemblance:.2f})" for pair in pairs[:_PAIRS]]
+    lines = [f"{pair.first} and {pair.second} ({pair.resemblance:.2f})" for pair in pairs[:_PAIRS]]
     more = [f"and {len(pairs) - _PAIRS} more pairs"] if len(pairs) > _PAIRS else []
-    return "; ".join([*shown, *more]) or f"none of {name}"
+    return "; ".join([*lines, *more]) or f"none of {name}"
 
 
 def _model(configured: ConfiguredModel, settings: Settings) -> str:

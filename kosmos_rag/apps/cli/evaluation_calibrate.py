@@ -114,8 +114,11 @@ def _print(result: "Calibration") -> None:
         rows.add_row(f"{refusals.threshold:.3f}", name, f"{refusals.refused:.2f}", f"{refusals.wrongly_refused:.2f}")
     out.print(rows)
     curve = table("confidence", "questions", "mean confidence", "have an answer", right={"questions"})
-    for one in result.reliability:
+    for bucket in result.reliability:
         curve.add_row(
-            f"{one.low:.1f} to {one.high:.1f}", str(one.questions), f"{one.confidence:.2f}", f"{one.answerable:.2f}"
+            f"{bucket.low:.1f} to {bucket.high:.1f}",
+            str(bucket.questions),
+            f"{bucket.confidence:.2f}",
+            f"{bucket.answerable:.2f}",
         )
     out.print(curve)

@@ -80,9 +80,9 @@ class _ProgressBar:
         self._read = self._embedded = 0
         return self
 
-    def advance(self, done: int, total: int, source: str) -> None:
+    def advance(self, completed: int, total: int, source: str) -> None:
         """Show the documents that are done."""
-        self._bar.update(self._task, completed=done, total=total, description=Path(source).name[:40])
+        self._bar.update(self._task, completed=completed, total=total, description=Path(source).name[:40])
 
     def record(self, metric: Metric, value: float = 1.0, *labels: str) -> None:
         """Show the stage of the present batch, as an Observer."""

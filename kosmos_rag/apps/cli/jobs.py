@@ -44,9 +44,9 @@ def list_(
     """List jobs, the newest first."""
     from kosmos_rag.core.types import JobState
 
-    known = [str(value) for value in JobState]
-    if unknown := [name for name in state or () if name not in known]:
-        raise RequestError(f"--state {unknown[0]!r} is not a state of a job; use one of {', '.join(known)}")
+    names = [str(value) for value in JobState]
+    if unknown := [name for name in state or () if name not in names]:
+        raise RequestError(f"--state {unknown[0]!r} is not a state of a job; use one of {', '.join(names)}")
     with common.open_tenant() as owner:
         states = [JobState(name) for name in state] if state else None
         rows, truncated = cut(owner.jobs.find(states=states, before=before, limit=limit + 1), limit)

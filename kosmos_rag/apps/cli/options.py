@@ -110,8 +110,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     parameters = [
         parameter
-        for name, own in inspect.signature(function).parameters.items()
-        for parameter in (_fields(groups[name]) if name in groups else [_parameter(name, hints[name], own.default)])
+        for name, argument in inspect.signature(function).parameters.items()
+        for parameter in (
+            _fields(groups[name]) if name in groups else [_parameter(name, hints[name], argument.default)]
+        )
     ]
     run.__signature__ = inspect.Signature(_order_options(parameters))  # type: ignore[attr-defined]  # where typer looks
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -177,14 +177,14 @@ def _write(
 
 
 def _print_report(report: "BuildReport", *, as_json: bool) -> None:
-    written = {"new": report.ingest.new, "changed": report.ingest.changed, "removed": report.removed}
+    changes = {"new": report.ingest.new, "changed": report.ingest.changed, "removed": report.removed}
     if as_json:
         failed = [failure.source for failure in report.ingest.failed]
-        print_json({"database": report.database, "fingerprint": report.fingerprint, **written, "failed": failed})
-    elif not any(written.values()):
+        print_json({"database": report.database, "fingerprint": report.fingerprint, **changes, "failed": failed})
+    elif not any(changes.values()):
         console().print(f"{report.database} has not changed")
     else:
-        console().print(f"{report.database}: {', '.join(f'{count} {name}' for name, count in written.items())}")
+        console().print(f"{report.database}: {', '.join(f'{count} {name}' for name, count in changes.items())}")
     if report.ingest.failed:
         raise typer.Exit(1)
 
@@ -476,8 +476,8 @@ def delete_example(
     from kosmos_rag.text2sql.query_examples import KIND
 
     with common.open_engine() as engine:
-        known = example.startswith(f"{KIND}:")
-        deleted = engine.tenant(common.tenant, collection=collection).delete(example) if known else 0
+        is_example = example.startswith(f"{KIND}:")
+        deleted = engine.tenant(common.tenant, collection=collection).delete(example) if is_example else 0
     if not deleted:
         raise RequestError(f"there is no accepted query {example!r}; see kosmos-rag schema examples list")
     if common.as_json:

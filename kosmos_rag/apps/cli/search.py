@@ -129,7 +129,7 @@ AlsoOption = Annotated[
 def search(
     question: QuestionArgument,
     options: SearchOptions,
-    shown: ResultOptions,
+    result_options: ResultOptions,
     explain: ExplainOption = False,
     also: AlsoOption = None,
 ) -> None:
@@ -143,11 +143,11 @@ def search(
             options.k,
             filter_,
             syntax=options.syntax,
-            cursor=shown.cursor,
-            group_by=shown.group_by,
-            group_size=shown.group_size,
-            facets=shown.facet or (),
-            mmr=shown.mmr,
+            cursor=result_options.cursor,
+            group_by=result_options.group_by,
+            group_size=result_options.group_size,
+            facets=result_options.facet or (),
+            mmr=result_options.mmr,
         )
     if options.as_json:
         print_json(result.to_dict())
@@ -174,7 +174,9 @@ def _print(result: "SearchResult") -> None:
         for inner in hit.inner_hits:
             out.print(f"    {inner.location}  ({inner.score:.4f}): {preview(inner.text)}")
     for field, values in result.facets.items():
-        out.print(f"{one_line(field)}: " + ", ".join(f"{one_line(str(one.value))} ({one.count})" for one in values))
+        out.print(
+            f"{one_line(field)}: " + ", ".join(f"{one_line(str(facet.value))} ({facet.count})" for facet in values)
+        )
     for warning in result.warnings:
         out.print(f"note: {warning}")
     if result.incomplete_reason:

@@ -15,7 +15,7 @@ class EventDecoder:
     def __init__(self) -> None:
         self._buffer = b""
         self._payload: dict[str, Any] = {}
-        self._done = False
+        self._ended = False
 
     def feed(self, data: bytes) -> Iterator[AnswerEvent]:
         """Yield the events that end in `data`.
@@ -41,7 +41,7 @@ class EventDecoder:
             if name == b"sources":
                 yield AnswerSources.from_dict(payload)
             elif name == b"done":
-                self._done = True
+                self._ended = True
                 yield AnswerDone(answer=Answer.from_dict(self._payload))
         except (KeyError, TypeError, ValueError) as error:
             raise ServiceUnreachable(
@@ -51,5 +51,5 @@ class EventDecoder:
 
     def finish(self) -> None:
         """Raise ServiceUnreachable where the stream ended before its answer was complete."""
-        if not self._done:
+        if not self._ended:
             raise ServiceUnreachable("the answer ended early; send the question again")

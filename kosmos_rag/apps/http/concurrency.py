@@ -32,7 +32,7 @@ def question_cost(
         max_tokens: budget of the evidence; every 4,000 tokens cost one slot more.
     """
     if not isinstance(question, str):
-        return sum(question_cost(base, one, k=k, max_tokens=max_tokens) for one in question)
+        return sum(question_cost(base, text, k=k, max_tokens=max_tokens) for text in question)
     passages, tokens = (k or 0) // _PASSAGES_OF_ONE_SLOT, (max_tokens or 0) // _TOKENS_OF_ONE_SLOT
     return base + len(question) // _CHARS_OF_ONE_SLOT + passages + tokens
 

@@ -63,12 +63,12 @@ class Caller:
             identity.tenant, principals=identity.principals, collection=collection, subject=identity.subject
         )
 
-    def collection(self, named: str | None) -> str | None:
+    def collection(self, name: str | None) -> str | None:
         """Return the collection of a request; None for all.
 
         It is the named one, else the default one of the key.
         """
-        return self.identity.default_collection if named is None else named
+        return self.identity.default_collection if name is None else name
 
     def scope(self, collection: str | None) -> Tenant:
         """Open the collection of a request.
@@ -140,9 +140,9 @@ def _check_parameters(request: Request) -> None:
 
     A document whose readers come under a wrong name would be open to everyone. The database stores no NUL.
     """
-    known = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
-    if unknown := sorted(request.query_params.keys() - set(known)):
-        allowed = f"use {', '.join(known)}" if known else "this route has none"
+    parameters = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
+    if unknown := sorted(request.query_params.keys() - set(parameters)):
+        allowed = f"use {', '.join(parameters)}" if parameters else "this route has none"
         raise RequestError(f"there is no query parameter {unknown[0][:60]!r}; {allowed}")
     for name, value in [*request.path_params.items(), *request.query_params.multi_items()]:
         if not is_text(value):

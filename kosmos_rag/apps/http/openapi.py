@@ -119,8 +119,8 @@ def openapi(app: FastAPI) -> JsonObject:
             responses = operation["responses"]
             responses.pop(str(HTTPStatus.UNPROCESSABLE_ENTITY.value), None)  # FastAPI's own
             for status in _statuses(path, method, operation):
-                shown = openai_status(status) if path.startswith(OPENAI) else status
-                responses.setdefault(str(int(shown)), _error(path, status))
+                code = openai_status(status) if path.startswith(OPENAI) else status
+                responses.setdefault(str(int(code)), _error(path, status))
             if "202" in responses and path in _WRITES:
                 responses["202"]["headers"] = _LOCATION
             for content in _contents(operation):

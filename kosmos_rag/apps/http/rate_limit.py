@@ -100,10 +100,10 @@ class RateLimiter:
     def count(self, identity: Identity) -> None:
         """Count a request. Raises TooManyRequests; a refused request is not counted."""
         keys = {"tenant": (identity.tenant,), "subject": (identity.tenant, identity.subject)}
-        counted = [(limit, keys[name]) for name, limit in self._limits.items() if name in keys]
-        for limit, key in counted:
+        counters = [(limit, keys[name]) for name, limit in self._limits.items() if name in keys]
+        for limit, key in counters:
             self._require(limit, key)
-        for limit, key in counted:
+        for limit, key in counters:
             self._counter.add((limit.name, *key))
 
     @contextmanager

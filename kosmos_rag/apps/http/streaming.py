@@ -191,13 +191,13 @@ class AnswerEventStream:
             return b": still here\n\n"
 
 
-def _read_answer(stream: AnswerStream, put: Callable[[Item], None]) -> None:
+def _read_answer(stream: AnswerStream, put_item: Callable[[Item], None]) -> None:
     try:
         for event in stream:
-            put(event)
-        put(None)
+            put_item(event)
+        put_item(None)
     except Exception as error:  # noqa: BLE001 — passed on to the reader, which logs or returns it
-        put(error)
+        put_item(error)
 
 
 def report_early_end(error: Exception) -> Problem:

@@ -175,7 +175,7 @@ class KosmosDocumentStore:
 
     def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
         """Return the readable documents that match, by id. Raises FilterError."""
-        return [_document(one) for one in self.store.read(condition=convert_filters(filters))]
+        return [_document(stored) for stored in self.store.read(condition=convert_filters(filters))]
 
     def write_documents(self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE) -> int:
         """Store documents, and return how many were written.
@@ -187,32 +187,37 @@ class KosmosDocumentStore:
             documents: The documents.
             policy: For ids that exist; NONE is FAIL.
         """
-        if not isinstance(documents, list) or not all(isinstance(one, Document) for one in documents):
+        if not isinstance(documents, list) or not all(isinstance(document, Document) for document in documents):
             raise ValueError("documents is not a list of haystack.Document; give one")
-        for one in documents:
-            if one.content is None or one.blob is not None or one.sparse_embedding is not None:
+        for document in documents:
+            if document.content is None or document.blob is not None or document.sparse_embedding is not None:
                 raise RequestError(
-                    f"document {one.id[:60]} has no content, or a blob or sparse embedding; only texts are stored: "
-                    "convert files first"
+                    f"document {document.id[:60]} has no content, or a blob or sparse embedding; only texts are "
+                    "stored: convert files first"
                 )
-        self.store.check_vectors(one.embedding for one in documents)
-        written = documents
+        self.store.check_vectors(document.embedding for document in documents)
+        new_documents = documents
         if policy is not DuplicatePolicy.OVERWRITE:
-            written = self._drop_existing(documents, skip=policy is DuplicatePolicy.SKIP)
-        self.store.write([StoredText(id=one.id, text=one.content or "", metadata=one.meta) for one in written])
-        return len(written)
+            new_documents = self._drop_existing(documents, skip=policy is DuplicatePolicy.SKIP)
+        self.store.write(
+            [
+                StoredText(id=document.id, text=document.content or "", metadata=document.meta)
+                for document in new_documents
+            ]
+        )
+        return len(new_documents)
 
     def _drop_existing(self, documents: Sequence[Document], *, skip: bool) -> list[Document]:
         tenant = self.store.tenant
-        ids = tenant.document_ids(one.id for one in documents)
-        seen = {info.source for info in tenant.documents(ids=ids)}
+        ids = tenant.document_ids(document.id for document in documents)
+        existing = {info.source for info in tenant.documents(ids=ids)}
         new: dict[str, Document] = {}
-        for one in documents:
-            if one.id in seen or one.id in new:
+        for document in documents:
+            if document.id in existing or document.id in new:
                 if skip:
                     continue
-                raise DuplicateDocumentError(f"document {one.id} exists; choose the policy OVERWRITE or SKIP")
-            new[one.id] = one
+                raise DuplicateDocumentError(f"document {document.id} exists; choose the policy OVERWRITE or SKIP")
+            new[document.id] = document
         return list(new.values())
 
     def update_by_filter(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
@@ -295,7 +300,7 @@ class _StoreRetriever:
         hits = self.document_store.store.search(
             query, self.top_k if top_k is None else top_k, condition=condition, **retrieval
         )
-        return {"documents": [_document(one) for one in hits]}
+        return {"documents": [_document(hit) for hit in hits]}
 
 
 @component
@@ -425,7 +430,7 @@ def _where(filters: Any) -> Mapping[str, Any]:
         return _comparison(filters)
     if "operator" not in filters or "conditions" not in filters:
         raise FilterError("a filter has no field, or no operator with conditions; see Haystack's metadata filtering")
-    parts = [_where(one) for one in filters["conditions"]]
+    parts = [_where(condition) for condition in filters["conditions"]]
     if filters["operator"] == "NOT":
         return {"$not": {"$and": parts}}
     if filters["operator"] not in ("AND", "OR"):

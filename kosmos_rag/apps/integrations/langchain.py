@@ -111,19 +111,19 @@ class KosmosVectorStore(VectorStore):
             kwargs: Ignored.
         """
         contents = list(texts)
-        named = [text_id or str(uuid.uuid4()) for text_id in ids or [None] * len(contents)]
-        described = [dict(one) for one in metadatas or [{}] * len(contents)]
-        if not len(contents) == len(named) == len(described):
+        text_ids = [text_id or str(uuid.uuid4()) for text_id in ids or [None] * len(contents)]
+        described = [dict(metadata) for metadata in metadatas or [{}] * len(contents)]
+        if not len(contents) == len(text_ids) == len(described):
             raise RequestError(
-                f"{len(contents)} texts came with {len(named)} ids and {len(described)} metadatas; give one for each"
+                f"{len(contents)} texts came with {len(text_ids)} ids and {len(described)} metadatas; give one for each"
             )
         self._store.write(
             [
                 StoredText(id=key, text=text, metadata=metadata)
-                for key, text, metadata in zip(named, contents, described, strict=True)
+                for key, text, metadata in zip(text_ids, contents, described, strict=True)
             ]
         )
-        return named
+        return text_ids
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool | None:  # noqa: ARG002
         """Delete the documents with these ids.
@@ -141,7 +141,7 @@ class KosmosVectorStore(VectorStore):
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return whole documents; unknown ids are left out."""
-        return [_document(one) for one in self._store.read(list(dict.fromkeys(ids)))]
+        return [_document(stored) for stored in self._store.read(list(dict.fromkeys(ids)))]
 
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
         """Return the best documents for a question.
@@ -178,7 +178,7 @@ class KosmosVectorStore(VectorStore):
             semantic_weight=semantic_weight,
             keyword_weight=keyword_weight,
         )
-        return [(_document(one), one.score) for one in hits]
+        return [(_document(hit), hit.score) for hit in hits]
 
     def similarity_search_by_vector(
         self,
@@ -197,7 +197,7 @@ class KosmosVectorStore(VectorStore):
             kwargs: Ignored.
         """
         return [
-            _document(one) for one in self._store.search("", k, condition=metadata_filter(filter), vector=embedding)
+            _document(hit) for hit in self._store.search("", k, condition=metadata_filter(filter), vector=embedding)
         ]
 
     def max_marginal_relevance_search(
@@ -221,7 +221,7 @@ class KosmosVectorStore(VectorStore):
             kwargs: Ignored.
         """
         hits = self._store.search(query, k, condition=metadata_filter(filter), mmr=lambda_mult)
-        return [_document(one) for one in hits]
+        return [_document(hit) for hit in hits]
 
     def max_marginal_relevance_search_by_vector(
         self,
@@ -244,7 +244,7 @@ class KosmosVectorStore(VectorStore):
             kwargs: Ignored.
         """
         hits = self._store.search("", k, condition=metadata_filter(filter), vector=embedding, mmr=lambda_mult)
-        return [_document(one) for one in hits]
+        return [_document(hit) for hit in hits]
 
     @classmethod
     def from_texts(
@@ -290,10 +290,10 @@ class KosmosVectorStore(VectorStore):
         return [(document, min(1.0, max(0.0, score))) for document, score in scored_documents]
 
     def _require_same_model(self, embedding: Embeddings) -> None:
-        theirs, ours = np.array(embedding.embed_query(_PROBE)), np.array(self._embeddings.embed_query(_PROBE))
-        if theirs.shape != ours.shape:
-            reason = f"has {theirs.size} dimensions, and the model of the engine has {ours.size}"
-        elif np.dot(theirs, ours) < _SAME_MODEL * np.linalg.norm(theirs) * np.linalg.norm(ours):
+        vector, engine_vector = np.array(embedding.embed_query(_PROBE)), np.array(self._embeddings.embed_query(_PROBE))
+        if vector.shape != engine_vector.shape:
+            reason = f"has {vector.size} dimensions, and the model of the engine has {engine_vector.size}"
+        elif np.dot(vector, engine_vector) < _SAME_MODEL * np.linalg.norm(vector) * np.linalg.norm(engine_vector):
             reason = "embeds a probe in another way than the model of the engine"
         else:
             return

@@ -209,7 +209,7 @@ class KosmosVectorStore(BasePydanticVectorStore):
             node_ids: Ids of nodes; None for all.
             filters: Conditions on metadata.
         """
-        return [_build_node(one) for one in self._store.read(node_ids, _conditions(filters))]
+        return [_build_node(stored) for stored in self._store.read(node_ids, _conditions(filters))]
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Return the best nodes for a query.
@@ -229,9 +229,9 @@ class KosmosVectorStore(BasePydanticVectorStore):
             condition=_conditions(query.filters, node_ids=query.node_ids or None, doc_ids=query.doc_ids or None),
             **_retrieval(query),
         )
-        nodes = [_build_node(one) for one in hits]
+        nodes = [_build_node(hit) for hit in hits]
         return VectorStoreQueryResult(
-            nodes=nodes, similarities=[one.score for one in hits], ids=[one.id for one in hits]
+            nodes=nodes, similarities=[hit.score for hit in hits], ids=[hit.id for hit in hits]
         )
 
     async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
@@ -315,20 +315,23 @@ def _conditions(
 
 
 def _combination(filters: MetadataFilters) -> Mapping[str, Any]:
-    parts = [_combination(one) if isinstance(one, MetadataFilters) else _condition(one) for one in filters.filters]
+    parts = [
+        _combination(condition) if isinstance(condition, MetadataFilters) else _condition(condition)
+        for condition in filters.filters
+    ]
     if filters.condition == FilterCondition.NOT:
         return {"$not": {"$or": parts}}
     return {"$or" if filters.condition == FilterCondition.OR else "$and": parts}
 
 
-def _condition(one: MetadataFilter) -> Mapping[str, Any]:
-    field = f"metadata.{one.key}"
-    if one.operator is FilterOperator.ALL:
-        values = one.value if isinstance(one.value, list) else [one.value]
+def _condition(condition: MetadataFilter) -> Mapping[str, Any]:
+    field = f"metadata.{condition.key}"
+    if condition.operator is FilterOperator.ALL:
+        values = condition.value if isinstance(condition.value, list) else [condition.value]
         return {"$and": [{field: value} for value in values]}
-    if one.operator is FilterOperator.IS_EMPTY:
+    if condition.operator is FilterOperator.IS_EMPTY:
         return {field: {"$empty": True}}
-    return {field: {_OPERATORS[one.operator]: one.value}}
+    return {field: {_OPERATORS[condition.operator]: condition.value}}
 
 
 def _build_node(stored: StoredText) -> BaseNode:

@@ -53,13 +53,13 @@ class CollectionStore:
         """
         report = self.tenant.ingest(
             SourceDocument(
-                source=one.id,
-                data=one.text.encode("utf-8", "replace"),
-                metadata=one.metadata,
+                source=text.id,
+                data=text.text.encode("utf-8", "replace"),
+                metadata=text.metadata,
                 acl=self._acl,
                 media_type=_PLAIN_TEXT,
             )
-            for one in texts
+            for text in texts
         )
         if report.failed:
             reasons = "; ".join(f"{failure.source}: {failure.message}" for failure in report.failed[:5])
@@ -178,7 +178,7 @@ def metadata_filter(conditions: Filter | Mapping[str, Any] | None) -> Filter | N
 
 def _qualify(conditions: Any) -> Any:
     if isinstance(conditions, list | tuple):
-        return [_qualify(one) for one in conditions]
+        return [_qualify(condition) for condition in conditions]
     if not isinstance(conditions, Mapping):
         return conditions
     return {

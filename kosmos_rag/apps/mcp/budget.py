@@ -34,12 +34,12 @@ def fit(result: dict[str, Any], max_tokens: int, count: Callable[[str], int], sh
     def size(form: dict[str, Any]) -> int:
         return count(json.dumps(form, ensure_ascii=False, separators=(",", ":")))
 
-    whole = {**result, "truncated": result.get("truncated", False)}
-    if size(whole) <= max_tokens:
-        return whole
-    forms = shorten(whole)
+    complete = {**result, "truncated": result.get("truncated", False)}
+    if size(complete) <= max_tokens:
+        return complete
+    forms = shorten(complete)
     if not forms:
-        return whole
+        return complete
     first = bisect_left(range(len(forms)), True, key=lambda index: size(forms[index]()) <= max_tokens)
     return {**forms[min(first, len(forms) - 1)](), "truncated": True}
 
@@ -81,11 +81,11 @@ def shorten_answer(result: dict[str, Any]) -> list[Form]:
     cited = {sentence["citation"]["index"] for sentence in result["sentences"]}
     passages = context["passages"]
     others = [passage for passage in passages if passage["citation"]["index"] not in cited]
-    left = [
+    remaining = [
         [passage for passage in passages if passage not in others[count:]] for count in reversed(range(len(others)))
     ]
     forms: list[Form] = [
-        partial(dict, result, context=context | {"passages": shown_passages}) for shown_passages in [*left, []]
+        partial(dict, result, context=context | {"passages": shown_passages}) for shown_passages in [*remaining, []]
     ]
     bare = forms[-1]()
     return [*forms, partial(dict, bare, report=None), partial(dict, bare, report=None, sentences=[])]
@@ -109,9 +109,9 @@ def shorten_document(result: dict[str, Any]) -> list[Form]:
             "pages": None,
         }
 
-    whole = [partial(keep, count) for count in reversed(range(1, len(lines)))]
+    by_lines = [partial(keep, count) for count in reversed(range(1, len(lines)))]
     cut = [partial(keep, 1, len(lines[0]) >> halved) for halved in range(1, len(lines[0]).bit_length() + 1)]
-    return [*whole, *cut]
+    return [*by_lines, *cut]
 
 
 def shorten_grounding(result: dict[str, Any]) -> list[Form]:

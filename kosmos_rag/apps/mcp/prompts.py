@@ -54,12 +54,14 @@ async def get_prompt(caller: Caller, name: str, arguments: dict[str, str], *, ma
     prompt = next((prompt for prompt in PROMPTS if prompt.name == name), None)
     if prompt is None:
         raise RequestError(f"there is no prompt {name[:60]!r}; use {', '.join(prompt.name for prompt in PROMPTS)}")
-    known = {argument.name: argument.required for argument in prompt.arguments or ()}
+    parameters = {argument.name: argument.required for argument in prompt.arguments or ()}
     if wrong := [
-        *(argument for argument in arguments if argument not in known),
-        *(argument for argument, required in known.items() if required and not arguments.get(argument)),
+        *(argument for argument in arguments if argument not in parameters),
+        *(argument for argument, required in parameters.items() if required and not arguments.get(argument)),
     ]:
-        raise RequestError(f"{wrong[0][:60]!r} is missing or is no argument of {name}; it takes {', '.join(known)}")
+        raise RequestError(
+            f"{wrong[0][:60]!r} is missing or is no argument of {name}; it takes {', '.join(parameters)}"
+        )
     if name == _CITED_ANSWER:
         return await _build_cited_answer(caller, arguments["question"], arguments.get("collection"))
     return await _build_summary(caller, arguments["document_id"], max_tokens)

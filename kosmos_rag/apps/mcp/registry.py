@@ -96,10 +96,10 @@ class Tool:
             arguments: as the client sent them.
             max_tokens: budget of a call that names none.
         """
-        known = self.definition.parameters["properties"]
-        if unknown := sorted(arguments.keys() - known):
+        parameters = self.definition.parameters["properties"]
+        if unknown := sorted(arguments.keys() - parameters):
             # An agent would believe that they had an effect.
-            raise RequestError(f"{self.name} has no argument {', '.join(unknown)}; it takes {', '.join(known)}")
+            raise RequestError(f"{self.name} has no argument {', '.join(unknown)}; it takes {', '.join(parameters)}")
         try:
             valid = self.definition.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:

@@ -88,7 +88,9 @@ async def read_resource(caller: Caller, uri: str, *, max_tokens: int) -> ReadRes
     if not outline:
         raise NotFound(NOT_FOUND)
     if number is None:
-        return _result(uri, _JSON, json.dumps([_entry(document_id, n, one) for n, one in enumerate(outline, start=1)]))
+        return _result(
+            uri, _JSON, json.dumps([_entry(document_id, n, section) for n, section in enumerate(outline, start=1)])
+        )
     if not 1 <= number <= len(outline):
         raise RequestError(f"the document has {len(outline)} sections, and none of number {number}")
     section = outline[number - 1]

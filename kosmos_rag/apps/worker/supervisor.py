@@ -341,15 +341,15 @@ class Supervisor:
         if not tokens:
             return
         try:
-            lost = tokens - self._queue.renew(list(tokens))
+            lost_tokens = tokens - self._queue.renew(list(tokens))
         except KosmosError as error:
             log.warning("leases are not renewed: %s", error, extra={"action": "renew_failed"})
             return
-        if lost:
+        if lost_tokens:
             # Some jobs may have just ended: wait for the messages of their processes.
             time.sleep(_TICK_S)
         for process in list(self._processes):
-            self.metrics.record_lost_leases(process.revoke(lost))
+            self.metrics.record_lost_leases(process.revoke(lost_tokens))
 
 
 class _Listener:

@@ -155,8 +155,8 @@ def _url(citation: Citation, quotes: Mapping[int, Sequence[_Quote]]) -> str:
 def place(citation: Citation) -> str:
     """Return the place of a citation in words."""
     location = citation.place or Place()
-    named = (citation.title, location.sheet, location.attachment)
-    section = f"section {citation.section[-1]}" if citation.section and citation.section[-1] not in named else ""
+    labels = (citation.title, location.sheet, location.attachment)
+    section = f"section {citation.section[-1]}" if citation.section and citation.section[-1] not in labels else ""
     container = replace(location, cells=None, paragraphs=None).words
     exact = replace(location, attachment=None, sheet=None).words
     page = ""
@@ -185,7 +185,9 @@ def _strip_heading(text: str, span: Span) -> Span:
 
 
 def _format_for_copying(text: str, sources: Sequence[Source]) -> str:
-    lines = [", ".join(filter(None, (f"{it.marker} {it.title}", it.place, it.source))) for it in sources]
+    lines = [
+        ", ".join(filter(None, (f"{source.marker} {source.title}", source.place, source.source))) for source in sources
+    ]
     return "\n".join([text, *(["", "Sources:", *lines] if lines else [])])
 
 

@@ -188,7 +188,11 @@ def _name(schema: JsonObject) -> str | None:
 
 def _curl(method: str, url: str, parameters: Sequence[Value], bodies: Sequence[Body], *, needs_key: bool) -> str:
     """Return a command that calls an operation, with its required values."""
-    query = "&".join(f"{one.name}={one.name.upper()}" for one in parameters if one.required and one.place == "query")
+    query = "&".join(
+        f"{parameter.name}={parameter.name.upper()}"
+        for parameter in parameters
+        if parameter.required and parameter.place == "query"
+    )
     words = ["curl", *([] if method == "get" else ["-X", method.upper()])]
     words.append(shlex.quote(f"{url}?{query}" if query else url))
     if needs_key:

@@ -102,10 +102,10 @@ class _Writer:
             offsets: the offset of each character; None where only the paragraph is known, which is marked as a whole.
             block: the paragraph that contains the text.
         """
-        whole = _overlaps(self._near, block) or (offsets is None and _overlaps(self._exact, block))
+        is_whole = _overlaps(self._near, block) or (offsets is None and _overlaps(self._exact, block))
         offsets = offsets or []
         bounds = [(bisect_left(offsets, first), bisect_left(offsets, last)) for first, last in self._exact]
-        bounds = [(0, len(text))] if whole else bounds
+        bounds = [(0, len(text))] if is_whole else bounds
         labels = dict(self._label_chunk_starts(offsets))
         cuts = sorted({0, len(text), *chain.from_iterable(bounds), *labels})
         parts = []
@@ -224,9 +224,9 @@ def _inline(token: Token, offsets: Sequence[int] | None, block: Span, writer: _W
     places = None if offsets is None else _places(children, token.content)
     parts = []
     for index, child in enumerate(children):
-        shown = " " if child.type in {"softbreak", "hardbreak"} else child.content
+        text = " " if child.type in {"softbreak", "hardbreak"} else child.content
         at = None if places is None or offsets is None else [offsets[place] for place in places[index]]
-        parts.append(_element(child, writer.write(shown, at, block) if shown else ""))
+        parts.append(_element(child, writer.write(text, at, block) if text else ""))
     return "".join(parts)
 
 
@@ -250,8 +250,8 @@ def _places(children: Sequence[Token], content: str) -> list[Sequence[int]] | No
         result = _place(child, content, at)
         if result is None:
             return None
-        shown, at = result
-        places.append(shown)
+        offsets, at = result
+        places.append(offsets)
     return places
 
 
@@ -265,8 +265,8 @@ def _place(child: Token, content: str, at: int) -> tuple[Sequence[int], int] | N
     if child.type == "text_special":
         end = at + len(child.markup)
         first = at + (child.info == "escape" and child.content != child.markup)
-        shown = range(at, end) if child.content == child.markup else [first] * len(child.content)
-        return (shown, end) if content.startswith(child.markup, at) else None
+        offsets = range(at, end) if child.content == child.markup else [first] * len(child.content)
+        return (offsets, end) if content.startswith(child.markup, at) else None
     if child.type in {"link_close", "image"}:
         start = at + 2 if child.type == "image" else at
         end = start + len(child.content)

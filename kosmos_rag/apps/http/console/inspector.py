@@ -172,9 +172,9 @@ def _excerpt(text: str) -> str:
 def _list(
     hits: Sequence[Passage], rank: Callable[[Passage], int | None], score: Callable[[Passage], float | None]
 ) -> list[Entry]:
-    ranked = sorted((position, hit.rank, hit) for hit in hits if (position := rank(hit)) is not None)
+    ranking = sorted((position, hit.rank, hit) for hit in hits if (position := rank(hit)) is not None)
     entries: list[Entry] = []
-    for position, number, hit in ranked:
+    for position, number, hit in ranking:
         previous_rank = entries[-1].rank if entries else 0
         entries.append(
             Entry(number=number, rank=position, score=score(hit) or 0.0, hit=hit, gap=position > previous_rank + 1)

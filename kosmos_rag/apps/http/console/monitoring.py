@@ -211,21 +211,21 @@ def list_alerts(
                 command="kosmos-rag monitor status --tenant kosmos-canary-a",
             )
         )
-    known = [run for run in recall if run.state is not MonitorState.UNKNOWN]
-    if known and known[0].state is MonitorState.ALARM:
-        action = str(known[0].figures.get("action", ""))
+    runs = [run for run in recall if run.state is not MonitorState.UNKNOWN]
+    if runs and runs[0].state is MonitorState.ALARM:
+        action = str(runs[0].figures.get("action", ""))
         alerts.append(
             Alert(
                 name="Recall of live questions is below its goal",
-                since=_since(known),
-                reason=known[0].reason,
+                since=_since(runs),
+                reason=runs[0].reason,
                 remedy=_REPAIRS.get(
                     action, "No repair was tried, because monitor.auto_repair is off. Build the index again:"
                 ),
                 command=f"kosmos-rag index {'log' if action else 'rebuild'} --tenant {tenant}",
             )
         )
-    compared = [run for run in known if "drift" in run.figures]
+    compared = [run for run in runs if "drift" in run.figures]
     if compared and _has_drifted(compared[0]):
         drifted = next((index for index, run in enumerate(compared) if not _has_drifted(run)), len(compared))
         alerts.append(
@@ -327,15 +327,15 @@ def _flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
 
 def _groups(results: Sequence[Rated]) -> Iterator[Sequence[Rated]]:
     """Yield the results, oldest first, in groups of one size."""
-    ordered = list(reversed(results))
-    size = max(1, -(-len(ordered) // _MAX_GROUPS))
-    for start in range(0, len(ordered), size):
-        yield ordered[start : start + size]
+    oldest_first = list(reversed(results))
+    size = max(1, -(-len(oldest_first) // _MAX_GROUPS))
+    for start in range(0, len(oldest_first), size):
+        yield oldest_first[start : start + size]
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return statistics.median(numbers) if numbers else None
 
 
 ARM_NAMES = {Arm.CONTROL: "control (the present settings)", Arm.TREATMENT: "treatment (with the changes)"}

@@ -173,10 +173,10 @@ async def _initial_options(caller: Caller) -> dict[str, Any]:
     return options
 
 
-async def _collection_options(caller: Caller, named: str | None) -> dict[str, Any]:
+async def _collection_options(caller: Caller, collection: str | None) -> dict[str, Any]:
     return {
         "collections": (await resources.collections(caller)).collections,
-        "collection": caller.collection(named),
+        "collection": caller.collection(collection),
         "default_collection": caller.identity.default_collection,
         "may_upload": caller.identity.has(INGEST),
     }
@@ -226,8 +226,10 @@ async def source(
     cited = [*marks.exact, *marks.near] or [passage or (0, 0)]
     page_view = await caller.run(_page_view, tenant, document_lines, cited, page)
     if chunks:
-        shown = ((start, number) for number, start in enumerate(outline.chunk_starts, 1))
-        marks = replace(marks, chunks=[one for one in shown if document_lines.start <= one[0] < document_lines.end])
+        starts = ((start, number) for number, start in enumerate(outline.chunk_starts, 1))
+        marks = replace(
+            marks, chunks=[chunk for chunk in starts if document_lines.start <= chunk[0] < document_lines.end]
+        )
     view = await caller.run(build_source_view, document_lines, sections=sections, passage=passage, marks=marks)
     return render_page(
         request,

@@ -190,12 +190,12 @@ async def jobs(
     failed = []
     if cursor is None and state in {None, JobState.DEAD}:
         failed = await caller.run(find, states=[JobState.DEAD], limit=_JOBS_PER_PAGE)
-    states = [one for one in JobState if one is not JobState.DEAD] if state is None else [state]
-    shown_kinds = None if upkeep or state is JobState.DEAD else [one for one in kinds.ALL if one not in kinds.UPKEEP]
+    states = [status for status in JobState if status is not JobState.DEAD] if state is None else [state]
+    shown_kinds = None if upkeep or state is JobState.DEAD else [kind for kind in kinds.ALL if kind not in kinds.UPKEEP]
     (before,) = (None,) if cursor is None else decode_cursor(cursor, uuid.UUID)
     rows = await caller.run(find, states=states, kinds=shown_kinds, before=before, limit=_JOBS_PER_PAGE + 1)
     page = rows[:_JOBS_PER_PAGE]
-    others = [job for job in page if job.id not in {one.id for one in failed}]
+    others = [job for job in page if job.id not in {entry.id for entry in failed}]
     unfinished = {JobState.SCHEDULED, JobState.QUEUED, JobState.RUNNING}
     return render_page(
         request,

@@ -73,7 +73,7 @@ async def evaluations(
         return listed, build_comparison(store.get(baseline), store.get(other), measure)
 
     listed, comparison = await caller.run(read)
-    measures = list(dict.fromkeys(name for one in listed or () for name in one.measures))
+    measures = list(dict.fromkeys(name for evaluation in listed or () for name in evaluation.measures))
     return render_page(request, "evaluations.html", evaluations=listed, measures=measures[:4], comparison=comparison)
 
 
@@ -88,7 +88,7 @@ def build_comparison(baseline: Evaluation, other: Evaluation, measure: str | Non
         measure: the measure whose questions are listed; None, or an unknown one, for the first.
     """
     differences = compare(baseline, [other])
-    names = [one.measure for one in differences]
+    names = [difference.measure for difference in differences]
     chosen = measure if measure in names else next(iter(names), "")
     better = -1 if chosen in LOWER_IS_BETTER else 1
     before, after = baseline.values(chosen), other.values(chosen)

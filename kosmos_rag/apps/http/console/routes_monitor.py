@@ -40,7 +40,7 @@ class _Stored(NamedTuple):
     """Samples for the next run."""
     events: list[IndexEvent]
     experiments: list[ExperimentInfo]
-    shown: ExperimentView | None
+    experiment: ExperimentView | None
 
 
 @router.get("/monitor")
@@ -77,13 +77,13 @@ def _read(caller: Caller, experiment: str | None) -> _Stored:
     infos = experiments.list_experiments(database.worker, owner)
     chosen = infos[0] if infos else None
     if experiment:
-        chosen = next((one for one in infos if one.name == experiment), None)
+        chosen = next((info for info in infos if info.name == experiment), None)
         if chosen is None:
             raise RequestError(f"there is no experiment {experiment[:80]!r}; choose one from the page Monitor")
-    shown = None
+    view = None
     if chosen is not None:
         results = experiments.results(database.worker, owner, chosen.id)
-        shown = build_experiment_view(report(chosen, results), results)
+        view = build_experiment_view(report(chosen, results), results)
     return _Stored(
         recall=runs.list_runs(MonitorKind.RECALL, limit=_MAX_RUNS),
         questions=runs.list_runs(MonitorKind.QUESTIONS, limit=_MAX_RUNS),
@@ -92,5 +92,5 @@ def _read(caller: Caller, experiment: str | None) -> _Stored:
         samples=recall_monitor(engine).count_samples(name),
         events=caller.tenant().indexes.log(_MAX_EVENTS),
         experiments=infos,
-        shown=shown,
+        experiment=view,
     )

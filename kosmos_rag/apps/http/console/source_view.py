@@ -76,7 +76,7 @@ def first_line(line: int, sections: Sequence[DocumentSection]) -> int:
 
     It is the start of a section if one is near: there no list, table or code is open.
     """
-    starts = [one.line_start for one in sections if line - _LINES_TO_SECTION <= one.line_start <= line]
+    starts = [section.line_start for section in sections if line - _LINES_TO_SECTION <= section.line_start <= line]
     return max(starts) if starts else max(1, line - _CONTEXT_LINES)
 
 
@@ -120,5 +120,5 @@ def build_source_view(
 
 def _section(document_lines: DocumentLines, sections: Sequence[DocumentSection], position: int) -> str:
     line = document_lines.line_start + document_lines.text.count("\n", 0, max(0, position))
-    names = [one.section[-1] for one in sections if one.section and one.line_start <= line <= one.line_end]
+    names = [entry.section[-1] for entry in sections if entry.section and entry.line_start <= line <= entry.line_end]
     return names[-1] if names and names[-1] != document_lines.document.title else ""

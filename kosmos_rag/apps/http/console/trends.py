@@ -89,12 +89,14 @@ def build_trend(
     if not measurements:
         return None
     merged = math.ceil(len(measurements) / _MAX_POINTS)
-    shown = list(_worst(measurements, merged, higher_is_better=higher_is_better))
-    goals = [one.goal for one in shown if one.goal is not None]
-    low = min(low, math.floor(10 * min([one.value - one.error for one in shown] + goals)) / 10)
+    visible = list(_worst(measurements, merged, higher_is_better=higher_is_better))
+    goals = [measurement.goal for measurement in visible if measurement.goal is not None]
+    low = min(
+        low, math.floor(10 * min([measurement.value - measurement.error for measurement in visible] + goals)) / 10
+    )
     low = max(0.0, low)
-    high = max(high, math.ceil(10 * max([one.value for one in shown] + goals)) / 10)
-    since, duration = shown[0].at, shown[-1].at - shown[0].at
+    high = max(high, math.ceil(10 * max([measurement.value for measurement in visible] + goals)) / 10)
+    since, duration = visible[0].at, visible[-1].at - visible[0].at
 
     def x(at: datetime) -> float:
         return round(100 * (at - since) / duration, 2) if duration else 50.0
@@ -104,18 +106,20 @@ def build_trend(
 
     points = tuple(
         Point(
-            at=one.at,
-            x=x(one.at),
-            y=y(one.value),
-            low=y(one.value - one.error),
-            high=y(one.value + one.error),
-            alarm=one.alarm,
-            text=f"{one.value:{form}} ± {one.error:{form}}" if one.error else f"{one.value:{form}}",
-            goal="" if one.goal is None else f"{one.goal:{form}}",
+            at=measurement.at,
+            x=x(measurement.at),
+            y=y(measurement.value),
+            low=y(measurement.value - measurement.error),
+            high=y(measurement.value + measurement.error),
+            alarm=measurement.alarm,
+            text=f"{measurement.value:{form}} ± {measurement.error:{form}}"
+            if measurement.error
+            else f"{measurement.value:{form}}",
+            goal="" if measurement.goal is None else f"{measurement.goal:{form}}",
         )
-        for one in shown
+        for measurement in visible
     )
-    goal_points = [(x(one.at), y(one.goal)) for one in shown if one.goal is not None]
+    goal_points = [(x(measurement.at), y(measurement.goal)) for measurement in visible if measurement.goal is not None]
     if len(goal_points) == 1:  # of one measurement: a line over the whole chart
         goal_points = [(0.0, goal_points[0][1]), (100.0, goal_points[0][1])]
     return Trend(
@@ -125,7 +129,7 @@ def build_trend(
         low=low,
         high=high,
         merged=merged,
-        alarms=sum(one.alarm for one in measurements),
+        alarms=sum(measurement.alarm for measurement in measurements),
     )
 
 

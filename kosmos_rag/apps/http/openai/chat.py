@@ -128,11 +128,11 @@ class ChatEncoder:
             return [self._chunk({"content": item.text})]
         return self._end(item)
 
-    def _end(self, done: AnswerDone) -> list[bytes]:
-        annotations = [citation.model_dump() for citation in cite(done.answer)]
+    def _end(self, event: AnswerDone) -> list[bytes]:
+        annotations = [citation.model_dump() for citation in cite(event.answer)]
         chunks = [self._chunk({"annotations": annotations}, finish_reason="stop")]
         if self._include_usage:
-            usage = _usage(done.answer, self._count).model_dump()
+            usage = _usage(event.answer, self._count).model_dump()
             chunks.append(_event({**self._head, "choices": [], "usage": usage}))
         return [*chunks, b"data: [DONE]\n\n"]
 
@@ -142,8 +142,8 @@ class ChatEncoder:
 
 
 def _usage(answer: Answer, count: CountTokens) -> Usage:
-    prompt, written = count_input(answer, count), count(answer.text)
-    return Usage(prompt_tokens=prompt, completion_tokens=written, total_tokens=prompt + written)
+    prompt, completion = count_input(answer, count), count(answer.text)
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
 
 
 def count_input(answer: Answer, count: CountTokens) -> int:

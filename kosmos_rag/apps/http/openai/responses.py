@@ -161,8 +161,10 @@ class ResponseBuilder:
 
     def build(self, answer: Answer) -> ResponseObject:
         """Return the response of a complete answer."""
-        read, written = count_input(answer, self._count), self._count(answer.text)
-        usage = ResponseUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
+        input_tokens, output_tokens = count_input(answer, self._count), self._count(answer.text)
+        usage = ResponseUsage(
+            input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=input_tokens + output_tokens
+        )
         output = [self._call(answer.context), self._message(answer.text, cite(answer))]
         return self._response.model_copy(update={"status": "completed", "output": output, "usage": usage})
 

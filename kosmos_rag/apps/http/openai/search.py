@@ -108,13 +108,13 @@ def score_hits(hits: Sequence[Passage]) -> list[float]:
     these depend on the question, the hit and its rank alone, and the rank on documents that the reader may read.
     """
     if any(hit.rerank_score is not None for hit in hits):
-        known = [hit.rerank_score or 0.0 for hit in hits]
+        raw_scores = [hit.rerank_score or 0.0 for hit in hits]
     elif any(hit.dense_score is not None for hit in hits):
-        known = [max(0.0, hit.dense_score or 0.0) for hit in hits]
+        raw_scores = [max(0.0, hit.dense_score or 0.0) for hit in hits]
     else:
-        known = [1 / hit.rank for hit in hits]
+        raw_scores = [1 / hit.rank for hit in hits]
     scores, least = [], 0.0
-    for score in reversed(known):
+    for score in reversed(raw_scores):
         least = max(least, min(1.0, score))
         scores.append(round(least, 6))
     return scores[::-1]
@@ -135,5 +135,5 @@ def merge_hits(
         for hit, score in zip(hits, score_hits(hits), strict=True):
             if hit.chunk_id not in best or best[hit.chunk_id][1] < score:
                 best[hit.chunk_id] = (hit, score)
-    ranked = sorted(best.values(), key=lambda entry: (-entry[1], entry[0].rank, entry[0].chunk_id.int))
-    return [entry for entry in ranked if entry[1] >= threshold][:limit]
+    ranking = sorted(best.values(), key=lambda entry: (-entry[1], entry[0].rank, entry[0].chunk_id.int))
+    return [entry for entry in ranking if entry[1] >= threshold][:limit]

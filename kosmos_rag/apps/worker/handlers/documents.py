@@ -315,8 +315,8 @@ class DocumentHandler:
 
         Returns when the last batch has been handed to a publishing thread; a slow document may still be processed.
         """
-        ordered = sorted(jobs, key=_batch_key)
-        for (tenant_id, collection, preset_version), group in groupby(ordered, key=_batch_key):
+        by_batch = sorted(jobs, key=_batch_key)
+        for (tenant_id, collection, preset_version), group in groupby(by_batch, key=_batch_key):
             claimed = list(group)
             leases = {document_id(tenant_id, collection, source_name(job)): job for job in claimed}
             self._pipeline.run(
