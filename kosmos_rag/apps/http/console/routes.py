@@ -14,7 +14,6 @@ from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.console.answers import AnswerPageEvents, QuestionContext, build_reply
 from kosmos_rag.apps.http.console.api_reference import build_reference
 from kosmos_rag.apps.http.console.document_text import Marks
-from kosmos_rag.apps.http.console.examples import example_questions
 from kosmos_rag.apps.http.console.inspector import inspect_result
 from kosmos_rag.apps.http.console.links import Span, parse_span, parse_spans
 from kosmos_rag.apps.http.console.pages import PageRoute, home_path, read_form, redirect, render_page
@@ -46,6 +45,9 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 _CACHE_FOREVER = "public, max-age=31536000, immutable"
 _DEPTHS = (10, 20, 50)
+_EXAMPLE_QUESTIONS = 4
+_EXAMPLE_DOCUMENTS = 12
+"""Documents whose headings are read for example questions, at most."""
 _CLIENT_CLOSED_REQUEST = 499
 _HISTORY: TypeAdapter[History] = TypeAdapter(History)
 
@@ -98,7 +100,7 @@ async def sign_out(request: Request) -> Response:
 async def ask_form(request: Request, caller: ConsoleReader) -> Response:
     """Show the question form."""
     options = await _initial_options(caller)
-    examples = await caller.run(example_questions, caller.scope(options["collection"]))
+    examples = await caller.run(_propose_questions, caller.scope(options["collection"]))
     return render_page(request, "ask.html", reply=None, question="", examples=examples, **options)
 
 
@@ -160,6 +162,23 @@ def _question(fields: dict[str, str]) -> str:
     if not question:
         raise RequestError("the question is missing; write one")
     return question
+
+
+def _propose_questions(scope: Tenant) -> tuple[str, ...]:
+    """Return example questions about sections of a few documents.
+
+    The reader may read the sections. A heading that is a question is one of them.
+    """
+    questions: list[str] = []
+    for document in scope.documents(limit=_EXAMPLE_DOCUMENTS):
+        names = [section.section[-1] for section in scope.sections(document.id) if len(section.section) > 1]
+        asking = [name for name in names if name.endswith("?")]
+        if asking or names:
+            name = (asking or names)[len(asking or names) // 2]
+            questions.append(name if asking else f"What does \u201c{document.title}\u201d say about {name}?")
+        if len(questions) == _EXAMPLE_QUESTIONS:
+            break
+    return tuple(questions)
 
 
 async def _initial_options(caller: Caller) -> dict[str, Any]:
