@@ -15,15 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.command import command, parse, write_results
-from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, read_databases, settings_of
+from benchmarks.command import write_results
+from benchmarks.schema.spider import embedder, parse_unread, settings_of
 from kosmos_rag import Engine
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.catalog.naming import humanize, plural, singular
 from kosmos_rag.text2sql.catalog.roles import foreign_keys_with_targets
 from kosmos_rag.text2sql.linking.evaluation import contains_all
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
-from kosmos_rag.text2sql.sql.gold import read_questions
 
 _SEED = 7
 _QUESTIONS = 700
@@ -121,13 +120,9 @@ def measure(grounding: SchemaGrounding, asked: Sequence[Question]) -> dict[str, 
 
 def main() -> None:
     """Generate, measure and print."""
-    parser = command(__doc__)
-    parser.add_argument("--data", type=Path, default=DATA)
-    arguments = parse(parser, data=QUICK_DATA)
-    schemas = read_databases(arguments.data)
-    seen = {gold.database for gold in read_questions(arguments.data / "questions.json", schemas)}
+    arguments, schemas, unread = parse_unread(__doc__)
     chance = random.Random(_SEED)
-    every = [question for schema in schemas if schema.name not in seen for question in generated(schema, chance)]
+    every = [question for schema in unread for question in generated(schema, chance)]
     asked = chance.sample(every, min(_QUESTIONS, len(every)))
     model = embedder(quick=arguments.quick)
     with (

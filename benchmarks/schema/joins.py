@@ -14,10 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.resources import as_file, files
-from pathlib import Path
 
-from benchmarks.command import command, parse
-from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, read_databases
+from benchmarks.schema.spider import embedder, parse_unread
 from benchmarks.schema.vectors import KeptVectors
 from kosmos_rag.ingestion.document import ChunkText, embedding_texts
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
@@ -31,7 +29,6 @@ from kosmos_rag.text2sql.linking.linking import Evidence, Linker
 from kosmos_rag.text2sql.linking.name_index import NameIndex
 from kosmos_rag.text2sql.linking.select import column_references, join_hints, select_parts
 from kosmos_rag.text2sql.sql.analyze import ColumnRef
-from kosmos_rag.text2sql.sql.gold import read_questions
 
 _SEED = 0
 _FOUND = 50
@@ -152,19 +149,14 @@ def outcomes(schema: DatabaseSchema, asked: Sequence[Question], model: KeptVecto
 
 def main() -> None:
     """Generate, measure and print."""
-    parser = command(__doc__)
-    parser.add_argument("--data", type=Path, default=DATA)
-    arguments = parse(parser, data=QUICK_DATA)
-    schemas = read_databases(arguments.data)
-    seen = {gold.database for gold in read_questions(arguments.data / "questions.json", schemas)}
+    arguments, _, unread = parse_unread(__doc__)
     with as_file(files("kosmos_rag.text2sql.linking") / "hints.yaml") as path:
         hints = Synonyms(read_rules(path))
     model, chance = embedder(quick=arguments.quick), random.Random(_SEED)
     found: list[Outcome] = []
-    for schema in schemas:
-        asked = list(generated(schema, chance)) if schema.name not in seen else []
-        if asked:
-            found += outcomes(schema, asked, model, hints)
+    for schema in unread:
+        if questions := list(generated(schema, chance)):
+            found += outcomes(schema, questions, model, hints)
     for form in (*dict.fromkeys(outcome.form for outcome in found), "all"):
         own = [outcome for outcome in found if form in (outcome.form, "all")]
         needed, held = (statistics.fmean(getattr(it, name) for it in own) for name in ("needed", "all"))

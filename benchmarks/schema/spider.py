@@ -8,6 +8,7 @@ documents of tables, or only those of columns. Weights are chosen on one part of
 (benchmarks.schema.tuning), and both parts are reported. `--misses` lists the misses of grounding in the tuning part.
 """
 
+import argparse
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -81,6 +82,19 @@ def read_databases(folder: Path) -> list[DatabaseSchema]:
     if not folder.is_dir():
         raise SystemExit(f"there are no databases in Spider's layout in {folder}; name their folder: --data FOLDER")
     return from_spider(folder / "tables.json")
+
+
+def parse_unread(description: str | None) -> tuple[argparse.Namespace, list[DatabaseSchema], list[DatabaseSchema]]:
+    """Parse the command line of a benchmark on databases without a question in questions.json.
+
+    Returns it, the schemas of all databases, and those of the databases without a question.
+    """
+    parser = command(description)
+    parser.add_argument("--data", type=Path, default=DATA)
+    arguments = parse(parser, data=QUICK_DATA)
+    schemas = read_databases(arguments.data)
+    databases = {gold.database for gold in read_questions(arguments.data / "questions.json", schemas)}
+    return arguments, schemas, [schema for schema in schemas if schema.name not in databases]
 
 
 def embedder(kept: Path = VECTORS, *, quick: bool = False) -> KeptVectors:
