@@ -50,25 +50,25 @@ class EngineModels:
         self._created = ExitStack()
         with ExitStack() as on_error:
             on_error.callback(self._created.close)
-            self.embedder = embedder or self._own(
+            self.embedder = embedder or self._close_later(
                 create_embedder(settings.rag.embedding, settings.models, "rag.embedding")
             )
             self.next_embedder = next_embedder
             if next_embedder is None and (target := settings.rag.next_embedding.embedding) is not None:
-                self.next_embedder = self._own(create_embedder(target, settings.models, "rag.next_embedding"))
+                self.next_embedder = self._close_later(create_embedder(target, settings.models, "rag.next_embedding"))
             self.reranker = reranker
             if reranker is None and settings.rag.reranking.enabled:
-                self.reranker = self._own(_create_reranker(settings))
+                self.reranker = self._close_later(_create_reranker(settings))
             self.language_model = language_model
             if language_model is None and settings.language_model.url is not None:
-                self.language_model = self._own(ChatModel(settings.language_model))
+                self.language_model = self._close_later(ChatModel(settings.language_model))
             on_error.pop_all()
 
     def close(self) -> None:
         """Close the connections of the created models."""
         self._created.close()
 
-    def _own(self, model: M) -> M:
+    def _close_later(self, model: M) -> M:
         if isinstance(model, _Closeable):
             self._created.callback(model.close)
         return model

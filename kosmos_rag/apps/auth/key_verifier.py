@@ -75,7 +75,7 @@ class KeyVerifier:
     async def _refresh(self, key: ParsedKey) -> _Lookup:
         if (task := self._running.get(_id(key))) is None:  # concurrent requests share one lookup
             task = self._running[_id(key)] = asyncio.create_task(self._read(key))
-            task.add_done_callback(lambda done: self._end(key, done))
+            task.add_done_callback(lambda future: self._end(key, future))
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await asyncio.shield(task)

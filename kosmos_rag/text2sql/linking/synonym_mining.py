@@ -84,4 +84,6 @@ def suggest_synonyms(log: Iterable[LoggedQuestion], *, minimum: int = 3) -> list
         for (word, name), count in pair_counts.items()
         if count >= minimum and count / word_counts[word] >= _MIN_SHARE
     ]
-    return sorted(suggestions, key=lambda it: (-it.share, -it.questions, it.word, it.name))
+    return sorted(
+        suggestions, key=lambda suggestion: (-suggestion.share, -suggestion.questions, suggestion.word, suggestion.name)
+    )

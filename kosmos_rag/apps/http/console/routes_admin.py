@@ -251,7 +251,7 @@ async def health(request: Request, caller: ConsoleReader) -> Response:
 
     def read() -> asyncio.Future[tuple[Stats, _Indexes | None]]:
         reading = asyncio.gather(resources.stats(caller), _read_indexes(caller) if is_administrator else _return_none())
-        reading.add_done_callback(lambda done: done.cancelled() or done.exception())
+        reading.add_done_callback(lambda future: future.cancelled() or future.exception())
         return reading
 
     readiness = get_service(request).readiness

@@ -138,7 +138,7 @@ def _worst(measurements: Sequence[Measurement], size: int, *, higher_is_better: 
     sign = 1 if higher_is_better else -1
     for start in range(len(measurements) % size - size if len(measurements) % size else 0, len(measurements), size):
         group = measurements[max(0, start) : start + size]
-        yield min(group, key=lambda one: (not one.alarm, sign * one.value))
+        yield min(group, key=lambda measurement: (not measurement.alarm, sign * measurement.value))
 
 
 def _path(positions: Sequence[tuple[float, float]]) -> str:

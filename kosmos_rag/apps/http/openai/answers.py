@@ -87,15 +87,15 @@ def to_question(messages: Sequence[Message]) -> tuple[str, list[Turn]]:
     Instructions have no effect: the prompt is that of the service. Raises RequestError where the last message is not of
     the user.
     """
-    spoken = [message for message in messages if message.role in ("user", "assistant")]
-    if not spoken or spoken[-1].role != "user":
+    conversation = [message for message in messages if message.role in ("user", "assistant")]
+    if not conversation or conversation[-1].role != "user":
         raise RequestError("messages: the last one must be the question, of the role user")
     turns = [
         Turn(question=question.text, answer=answer.text)
-        for question, answer in pairwise(spoken)
+        for question, answer in pairwise(conversation)
         if (question.role, answer.role) == ("user", "assistant")
     ]
-    return spoken[-1].text, turns
+    return conversation[-1].text, turns
 
 
 async def start(

@@ -1,0 +1,98 @@
+"""Identifiers are terms of the field: no participle or pronoun as a noun, and no preposition as a function."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kosmos_rag
+
+ROOT = Path(kosmos_rag.__file__).parent.parent
+FOLDERS = [
+    *sorted(str(path.parent.relative_to(ROOT)) for path in (ROOT / "kosmos_rag").glob("*/__init__.py")),
+    *("workers", "benchmarks", "examples"),
+]
+
+PARTICIPLES = """
+asked begun counted done drawn found given gone held kept known lost made meant met named ordered ranked said seen sent
+shown spoken taken told used wanted written
+"""
+PRONOUNS = "it one ours own theirs them they what which whole whose"
+PREPOSITIONS = "above at before below beside between by for in of on over to under with within"
+LAST_WORDS = frozenset({"at", "by", "of"})
+"""What a function may not end with; the name of a property may: created_at."""
+
+NO_NOUNS = frozenset(f"{PARTICIPLES} {PRONOUNS}".split())
+NO_FUNCTIONS = NO_NOUNS | frozenset(PREPOSITIONS.split())
+
+ALLOWED = {
+    "kosmos_rag/core/types/audit.py": {"shown": "a field of the JSON of the audit log"},
+    "kosmos_rag/core/types/jobs.py": {"lost": "a field of the JSON of a job", "seen": "a field of the JSON of a run"},
+    "kosmos_rag/evaluation/report.py": {"lost": "questions won and lost, as in a comparison of systems"},
+    "kosmos_rag/text2sql/linking/weights.py": {"named": "the name of a part of a score, as results have it"},
+}
+"""Names that stay, by file, with the reason."""
+
+
+def _is_refused_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    if any("property" in ast.unparse(decorator) for decorator in node.decorator_list):
+        return False
+    words = node.name.strip("_").split("_")
+    return words[0] in NO_FUNCTIONS if len(words) == 1 else words[-1] in LAST_WORDS
+
+
+def _variables(node: ast.AST) -> Iterator[str | None]:
+    """Yield the names that a node binds, without those of functions."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+            yield name
+        case ast.MatchAs(name=name) | ast.MatchStar(name=name) | ast.ExceptHandler(name=name):
+            yield name
+        case ast.MatchMapping(rest=name) | ast.alias(asname=name):
+            yield name
+
+
+def find_refused(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each identifier that is refused."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_refused_function(node):
+            yield node.lineno, node.name
+        for name in _variables(node):
+            if name is not None and name.strip("_") in NO_NOUNS:
+                yield getattr(node, "lineno", 0), name
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_identifiers__are_no_participles_pronouns_and_prepositions(folder: str) -> None:
+    violations = []
+    for file in sorted((ROOT / folder).rglob("*.py")):
+        path = str(file.relative_to(ROOT))
+        for line, name in find_refused(ast.parse(file.read_text())):
+            if name not in ALLOWED.get(path, {}):
+                violations.append(f"{path}:{line} {name}")
+    assert violations == [], "name them for their role: \n" + "\n".join(violations)
+
+
+def test_allowed_names__are_still_in_use() -> None:
+    for path, names in ALLOWED.items():
+        refused = {name for _, name in find_refused(ast.parse((ROOT / path).read_text()))}
+        assert names.keys() <= refused, f"{path} has no name {sorted(names.keys() - refused)}: remove it from ALLOWED"
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("found = hits.asked", ["found"]),
+        ("for one, hit in hits:\n    self.kept = one", ["one", "kept"]),
+        ("def find(given, *, _told=None):\n    pass", ["given", "_told"]),
+        ("def line_at(offset):\n    pass", ["line_at"]),
+        ("@property\ndef created_at(self):\n    pass", []),
+        ("class Vector:\n    def of(self):\n        return kept(found=self.known)", ["of"]),
+        ("import json as said", ["said"]),
+        ("match value:\n    case {'key': asked, **held}:\n        pass", ["held", "asked"]),
+        ("matches = [(hit := find(text)) for text in texts]", []),
+    ],
+)
+def test_refused_identifiers__are_listed_with_every_kind_of_binding(code: str, names: list[str]) -> None:
+    assert sorted(name for _, name in find_refused(ast.parse(code))) == sorted(names)
