@@ -44,7 +44,7 @@ class Question:
     intent: str
 
     @property
-    def kept_apart(self) -> bool:
+    def held_out(self) -> bool:
         """Whether it is of the third that nothing was tuned on."""
         return int(hashlib.sha256(self.text.encode()).hexdigest()[:8], 16) % 3 == 0
 
@@ -97,13 +97,13 @@ def measure(tenant: Tenant, question_set: Sequence[Question], *, misses: bool) -
     table = {}
     parts = {"tuned on": False, "held out": True}
     for name, apart in parts.items():
-        ranks = [find_rank(result, question) for question, result in results if question.kept_apart is apart]
+        ranks = [find_rank(result, question) for question, result in results if question.held_out is apart]
         table[name] = {"questions": len(ranks), "rank 1": share(ranks, 1), "top 3": share(ranks, 3)}
     every = [find_rank(result, question) for question, result in results]
     table["all"] = {"questions": len(every), "rank 1": share(every, 1), "top 3": share(every, 3)}
     for question, result in results if misses else ():
         rank = find_rank(result, question)
-        if rank != 1 and not question.kept_apart:
+        if rank != 1 and not question.held_out:
             print(f"{rank} {question.intent} ({result.intent}): {question.text}\n   -> {question.section}")
             for hit in result.hits[:3]:
                 changes = {name: round(change, 2) for name, change in hit.signals.items()}

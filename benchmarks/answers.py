@@ -54,7 +54,7 @@ class Remembering:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._seen: dict[str, NDArray[np.float32]] = {}
+        self._vectors: dict[str, NDArray[np.float32]] = {}
         self.name, self.dimensions, self.max_tokens = embedder.name, embedder.dimensions, embedder.max_tokens
 
     @property
@@ -64,10 +64,10 @@ class Remembering:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Embed what is new."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._seen]
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         if new:
-            self._seen.update(zip(new, self._embedder.embed(new), strict=True))
-        return np.stack([self._seen[text] for text in texts])
+            self._vectors.update(zip(new, self._embedder.embed(new), strict=True))
+        return np.stack([self._vectors[text] for text in texts])
 
     def embed_query(self, question: str) -> NDArray[np.float32]:
         """Embed a question, each time."""
@@ -149,8 +149,8 @@ def collect_features(fields: Sequence[Field], embedder: Embedder, passages: int)
             for question in random.Random(0).sample(sorted(other.questions), min(FOREIGN, len(other.questions)))
             if question not in field.questions
         ]
-        own = [(question, answerable, False) for question, answerable in field.questions.items()]
-        for question, answerable, is_foreign in own + foreign:
+        answerable_rows = [(question, answerable, False) for question, answerable in field.questions.items()]
+        for question, answerable, is_foreign in answerable_rows + foreign:
             context = field.tenant.context(question)
             evidence = score_evidence(question, context.passages[:passages], embedder)
             if evidence:
@@ -215,12 +215,15 @@ def measure_abstention(rows: Sequence[QuestionFeatures], threshold: float) -> di
     print(f"INTERCEPT = {fit.intercept}\nCOEFFICIENTS = {fit.coefficients}")
     result: dict[str, Any] = {}
     for field in dict.fromkeys(row.field for row in rows):
-        own = [row for row in rows if row.field == field and not row.foreign]
-        seen = [row for row in own if not row.held_out]
-        unseen = [row for row in own if row.held_out] or own
+        field_rows = [row for row in rows if row.field == field and not row.foreign]
+        fitting_rows = [row for row in field_rows if not row.held_out]
+        unseen = [row for row in field_rows if row.held_out] or field_rows
         foreign = [confidence(row.features) for row in rows if row.field == field and row.foreign]
         result[f"{field}, refused of other fields' questions"] = round(float(np.mean(np.array(foreign) < threshold)), 3)
-        for part, chosen in {"fitted on": seen, "held out": [row for row in own if row.held_out]}.items():
+        for part, chosen in {
+            "fitted on": fitting_rows,
+            "held out": [row for row in field_rows if row.held_out],
+        }.items():
             if not chosen:
                 continue
             confidences = [confidence(row.features) for row in chosen]
@@ -257,8 +260,11 @@ def measure_checker(tenant: Tenant, embedder: Embedder, citation_format: str) ->
             report = check_citations(marked, context.passages, embedder=embedder, citation_format=citation_format)
             verdicts[true].append(report.supported)
             if report.supported is not true:
-                said = report.sentences[0]
-                errors.append(f"{said.verdict} ({said.overlap:.2f}, {said.similarity:.2f}, {said.reason}): {claim}")
+                sentence = report.sentences[0]
+                errors.append(
+                    f"{sentence.verdict} ({sentence.overlap:.2f}, {sentence.similarity:.2f}, {sentence.reason}): "
+                    f"{claim}"
+                )
     result = {
         "true": len(verdicts[True]),
         "true_supported": sum(verdicts[True]),

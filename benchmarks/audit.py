@@ -64,7 +64,7 @@ def cost(plain: Tenant, audited: Tenant, questions: list[str], rounds: int) -> d
             for name, tenant in order if turn % 2 else reversed(order):
                 times[name].append(_ms(partial(tenant.search, question)))
     added = [after - before for before, after in zip(times["without"], times["with"], strict=True)]
-    return {name: _summary(taken) for name, taken in (times | {"added": added}).items()}
+    return {name: _summary(seconds) for name, seconds in (times | {"added": added}).items()}
 
 
 def measure_reading(admin: str, tenant: Tenant, records: int) -> dict[str, float]:

@@ -23,7 +23,7 @@ def load(folder: Path) -> EvaluationSet:
     """Read a set. Exits with a clear word where the folder does not hold one."""
     try:
         beir = load_beir(folder)
-        documents = {one.source: (one.title or "", one.data.decode()) for one in beir.documents()}
+        documents = {document.source: (document.title or "", document.data.decode()) for document in beir.documents()}
     except RequestError as error:
         raise SystemExit(str(error)) from error
     questions = beir.questions.questions

@@ -158,11 +158,11 @@ def main() -> None:
     cluster = measure(arguments.programs, size, workers=2)
     results = {}
     print("CPU ms | single server | coordinator | workers | coordinator / single | goal")
-    for what, goal in _GOALS.items():
-        alone, spread = single[what].coordinator, cluster[what]
+    for operation, goal in _GOALS.items():
+        alone, spread = single[operation].coordinator, cluster[operation]
         share = spread.coordinator / max(alone, 1e-9)
-        print(f"{what} | {alone:.2f} | {spread.coordinator:.2f} | {spread.workers:.2f} | {share:.2f} | {goal}")
-        results[what] = {"single_ms": round(alone, 3), "share": round(share, 3)} | spread.row()
+        print(f"{operation} | {alone:.2f} | {spread.coordinator:.2f} | {spread.workers:.2f} | {share:.2f} | {goal}")
+        results[operation] = {"single_ms": round(alone, 3), "share": round(share, 3)} | spread.row()
     write_results(arguments.json, results)
 
 

@@ -95,8 +95,8 @@ class Node:
     def cpu_s(self) -> float:
         """CPU seconds of the server since its start, those of ended sessions included."""
         postmaster = psutil.Process(self.pid)
-        own = postmaster.cpu_times()
-        total = own.user + own.system + own.children_user + own.children_system
+        usage = postmaster.cpu_times()
+        total = usage.user + usage.system + usage.children_user + usage.children_system
         for child in postmaster.children():
             with suppress(psutil.NoSuchProcess):
                 times = child.cpu_times()

@@ -39,12 +39,12 @@ _PAGES = (
 
 def documents(count: int) -> list[SourceDocument]:
     """Return documents of forty paragraphs each."""
-    made = []
+    documents = []
     for number in range(count):
         rules = "\n\n".join(f"Rule {rule} of handbook {number}." for rule in range(40))
         source = f"department-{number % 7}/handbook-{number}.md"
-        made.append(SourceDocument(source=source, data=f"# Handbook {number}\n\n{rules}\n".encode()))
-    return made
+        documents.append(SourceDocument(source=source, data=f"# Handbook {number}\n\n{rules}\n".encode()))
+    return documents
 
 
 async def measure(engine: Engine, rounds: int) -> dict[str, dict[str, float]]:
@@ -63,17 +63,17 @@ async def measure(engine: Engine, rounds: int) -> dict[str, dict[str, float]]:
     transport = httpx.ASGITransport(app)
     headers = {"accept": "text/html"}
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
-        for counted in (False, *(True,) * rounds):
+        for is_counted in (False, *(True,) * rounds):
             for name, path in pages.items():
                 started, cpu_started = time.perf_counter(), time.process_time()
                 response = await client.get(path)
-                taken, cpu_taken = time.perf_counter() - started, time.process_time() - cpu_started
+                elapsed, cpu_elapsed = time.perf_counter() - started, time.process_time() - cpu_started
                 expected = 404 if name == "/no/such/page" else 200
                 if response.status_code != expected or not response.text.rstrip().endswith("</html>"):
                     raise SystemExit(f"{path} is no complete page: status {response.status_code}")
-                if counted:
-                    seconds[name].append(taken)
-                    cpu[name].append(cpu_taken)
+                if is_counted:
+                    seconds[name].append(elapsed)
+                    cpu[name].append(cpu_elapsed)
                     sizes[name] = len(response.content)
     return {
         name: {
@@ -89,8 +89,10 @@ async def measure(engine: Engine, rounds: int) -> dict[str, dict[str, float]]:
 def table(figures: Mapping[str, Mapping[str, float]]) -> Sequence[str]:
     """Return the lines of the table."""
     lines = ["| page | p50 ms | p95 ms | CPU ms | kB |", "|---|---|---|---|---|"]
-    for name, one in figures.items():
-        numbers = f"{one['p50_ms']:.1f} | {one['p95_ms']:.1f} | {one['cpu_ms']:.1f} | {one['bytes'] / 1000:.1f}"
+    for name, figure in figures.items():
+        numbers = (
+            f"{figure['p50_ms']:.1f} | {figure['p95_ms']:.1f} | {figure['cpu_ms']:.1f} | {figure['bytes'] / 1000:.1f}"
+        )
         lines.append(f"| `{name}` | {numbers} |")
     slowest = max(figures, key=lambda name: figures[name]["p95_ms"])
     verdict = "met" if figures[slowest]["p95_ms"] < TARGET_MS else "missed"

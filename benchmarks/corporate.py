@@ -78,8 +78,8 @@ def measure(
     results = []
     took = []
     for question in answerable:
-        held = {"nobody": [], "own": [f"department:{question.department}"], "manager": ["role:Manager"]}[readers]
-        tenant = engine.tenant("sample", collection=collection, principals=(EVERYONE, *held))
+        principals = {"nobody": [], "own": [f"department:{question.department}"], "manager": ["role:Manager"]}[readers]
+        tenant = engine.tenant("sample", collection=collection, principals=(EVERYONE, *principals))
         results.append((question, tenant.search(question.text, 5)))
         took.append(tenant.search(f"{question.text} ", 5).timings_ms["total"])
     documents = [find_rank(result, question, section=False) for question, result in results]
@@ -100,9 +100,9 @@ def measure(
 def measure_refusals(engine: Engine, collection: str, question_set: Sequence[Question]) -> dict[str, float]:
     """Return the shares of questions without an answer, and of those with one, that are refused."""
     tenant = engine.tenant("sample", collection=collection)
-    done = [(question.source is None, tenant.answer(question.text, 5).refused) for question in question_set]
+    outcomes = [(question.source is None, tenant.answer(question.text, 5).refused) for question in question_set]
     return {
-        name: round(statistics.mean(no for without, no in done if without is unanswerable), 3)
+        name: round(statistics.mean(no for without, no in outcomes if without is unanswerable), 3)
         for name, unanswerable in (("without an answer", True), ("with an answer", False))
     }
 

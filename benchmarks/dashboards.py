@@ -64,11 +64,11 @@ class Series:
 
     def __init__(self, scrapes: Sequence[Scrape]) -> None:
         self._scrapes = scrapes
-        self.times = [one.at for one in scrapes]
+        self.times = [scrape.at for scrape in scrapes]
 
     def value(self, metric: Metric, **labels: str) -> list[float]:
         """Return a gauge."""
-        return [one.samples.get((metric.name, tuple(sorted(labels.items()))), 0.0) for one in self._scrapes]
+        return [scrape.samples.get((metric.name, tuple(sorted(labels.items()))), 0.0) for scrape in self._scrapes]
 
     def rate(self, name: str, **labels: str) -> list[float]:
         """Return by how much a counter grew in a second."""
@@ -88,7 +88,9 @@ class Series:
         return [_quantile(share, bounds, counts) for counts in zip(*rates, strict=True)]
 
     def _windows(self) -> list[tuple[Scrape, Scrape]]:
-        return [(next(one for one in self._scrapes if one.at >= now.at - WINDOW_S), now) for now in self._scrapes]
+        return [
+            (next(scrape for scrape in self._scrapes if scrape.at >= now.at - WINDOW_S), now) for now in self._scrapes
+        ]
 
 
 def _quantile(share: float, bounds: Sequence[float], upto: Sequence[float]) -> float:
@@ -103,7 +105,7 @@ def _quantile(share: float, bounds: Sequence[float], upto: Sequence[float]) -> f
 
 
 def _ratio(above: Sequence[float], below: Sequence[float]) -> list[float]:
-    return [one / other if other else math.nan for one, other in zip(above, below, strict=True)]
+    return [value / divisor if divisor else math.nan for value, divisor in zip(above, below, strict=True)]
 
 
 def _ask_until(tenant: Tenant, questions: Sequence[str], ended: threading.Event) -> None:
@@ -143,13 +145,13 @@ def record(seconds: float) -> Series:
                 working.append(pool.submit(_ingest_until, engine.tenant("other"), texts, ended))
                 began, scrapes = time.monotonic(), []
                 try:
-                    while time.monotonic() - began < seconds and not any(one.done() for one in working):
+                    while time.monotonic() - began < seconds and not any(future.done() for future in working):
                         scrapes.append(scrape(observer, began))
                         time.sleep(EVERY_S)
                 finally:
                     ended.set()  # or the pool would wait for them for ever
-                for one in working:
-                    one.result()  # what went wrong is no picture
+                for future in working:
+                    future.result()  # what went wrong is no picture
     return Series(scrapes)
 
 

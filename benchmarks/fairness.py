@@ -173,8 +173,8 @@ def measure_attacks(folder: str, keys: dict[str, str], questions: list[str], *, 
         free.bind(("127.0.0.1", 0))
         health_port = free.getsockname()[1]
     rates = {"service.rates.tenant_per_minute": 0, "service.rates.subject_per_minute": 0}
-    own = {**MODEL, **rates, "database.data_dir": folder, "service.health_port": health_port}
-    options = [part for key, value in own.items() for part in ("--set", f"{key}={json.dumps(value)}")]
+    settings = {**MODEL, **rates, "database.data_dir": folder, "service.health_port": health_port}
+    options = [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
     module = "benchmarks.service_quick" if quick else "kosmos_rag.apps.cli"
     results: Figures = {}
     with run_server(sys.executable, "-m", module, "serve", *options) as (url, _):

@@ -182,11 +182,13 @@ def measure(
                 (f"filter on a {condition.key}", STAFF, where),
                 (f"reader of a {condition.key}", f"group:{condition.value}", Filter()),
             )
-            for (name, principal, own), ((way, candidates), engine) in product(ways, engines.items()):
+            for (name, principal, reader_filter), ((way, candidates), engine) in product(ways, engines.items()):
                 reader_tenant = engine.tenant(LARGE, principals=[principal])
 
-                def ask(question: str, reader_tenant: Tenant = reader_tenant, own: Filter = own) -> SearchResult:
-                    return reader_tenant.search(question, K, filter=own)
+                def ask(
+                    question: str, reader_tenant: Tenant = reader_tenant, reader_filter: Filter = reader_filter
+                ) -> SearchResult:
+                    return reader_tenant.search(question, K, filter=reader_filter)
 
                 time_all(ask, warm)
                 if way == IN_MEMORY and len(test_questions) >= _COMPARED:
@@ -282,9 +284,10 @@ def show(rows: Sequence[Row], large: Share) -> None:
     for name in ("condition", "leaves", "way", "candidates", "plan", *measured):
         table.add_column(name)
     for row in rows:
-        own = "" if row.in_retriever is None else "{p50:.1f}, {p95:.1f}".format(**row.in_retriever)
+        in_retriever = "" if row.in_retriever is None else "{p50:.1f}, {p95:.1f}".format(**row.in_retriever)
         table.add_row(
-            row.condition, f"{row.percent:g} %", row.way, str(row.candidates), row.plan, f"{row.recall_10:.3f}", own,
+            row.condition, f"{row.percent:g} %", row.way, str(row.candidates), row.plan, f"{row.recall_10:.3f}",
+            in_retriever,
             f"{row.p50:.1f}, {row.p95:.1f}, {row.p99:.1f}",
         )  # fmt: skip
     Console(width=None if sys.stdout.isatty() else 190).print(table)

@@ -52,10 +52,10 @@ def _documents(count: int, chunks: int, dimensions: int, space_id: uuid.UUID) ->
     documents = []
     for number in range(count):
         texts = [" ".join(dice.choices(vocabulary, weights, k=TOKENS)) for _ in range(chunks)]
-        text, made = "", []
+        text, prepared_chunks = "", []
         for ordinal, piece in enumerate(texts):
             start, text = len(text), f"{text}{piece}\n\n"
-            made.append(
+            prepared_chunks.append(
                 Chunk(
                     chunk_index=ordinal, start=start, end=start + len(piece), text=piece, section=("Section",),
                     line_start=ordinal + 1, line_end=ordinal + 1, page_start=None, page_end=None, tokens=TOKENS,
@@ -66,7 +66,8 @@ def _documents(count: int, chunks: int, dimensions: int, space_id: uuid.UUID) ->
             PreparedDocument(
                 id=uuid.uuid4(), version_id=uuid.uuid4(), source=f"doc-{number}", title=f"Document {number}",
                 media_type="text/plain", language="english", metadata={}, acl=(EVERYONE,), content_hash="0" * 64,
-                fingerprint="0" * 64, bytes=len(text), text=text, pages=(), chunks=made, embedded=texts, analysed=texts,
+                fingerprint="0" * 64, bytes=len(text), text=text, pages=(), chunks=prepared_chunks,
+                embedded=texts, analysed=texts,
                 vectors={space_id: vectors[number * chunks : (number + 1) * chunks]},
             )
         )  # fmt: skip

@@ -71,11 +71,11 @@ def _quality(ranking: Ranking, questions: Sequence[Question]) -> dict[str, float
 
 def _starts(ranking: Ranking, processes: int) -> dict[str, float]:
     code = _START.format(file=str(SCHEMA_DOCS), ranking=ranking)
-    shown = (
+    lines = (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
         for _ in range(processes)
     )
-    imports, loads = zip(*(map(float, line.split()) for line in shown), strict=True)
+    imports, loads = zip(*(map(float, line.split()) for line in lines), strict=True)
     return {
         "import_ms": round(statistics.median(imports), 2),
         "first_load_ms": round(statistics.median(loads), 2),

@@ -69,11 +69,11 @@ def _read_by_peers(files: Mapping[tuple[str, str], bytes]) -> dict[str, dict[tup
     for key, data in files.items():
         (folder / names[key]).write_bytes(data)
     script = Path(__file__).parent / "peers" / "markitdown_texts.py"
-    done = subprocess.run(
+    process = subprocess.run(
         [_PEERS_PYTHON, script, folder], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
     )
-    if done.returncode:
-        print(f"markitdown is left out: {done.stderr.strip().splitlines()[-1]}")
+    if process.returncode:
+        print(f"markitdown is left out: {process.stderr.strip().splitlines()[-1]}")
         return {}
     return {"markitdown": {key: (folder / f"{name}.txt").read_text(encoding="utf-8") for key, name in names.items()}}
 

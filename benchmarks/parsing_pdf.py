@@ -89,7 +89,7 @@ def measure_prose(read: Reader, *, held_out: bool, seeds: int = 3) -> list[tuple
     ]
 
 
-def facts_of(text: str) -> Counter[Fact]:
+def collect_facts(text: str) -> Counter[Fact]:
     """Return the facts of rendered tables: first value of a row, name of a column, value."""
     facts: Counter[Fact] = Counter()
     for line in text.split("\n"):
@@ -112,7 +112,7 @@ def measure_tables(read: Reader, *, held_out: bool, seeds: int = 4, library_seed
         pdf_tables.documents(held_out=held_out, seeds=seeds),
         pdf_library_tables.documents(held_out=held_out, seeds=library_seeds),
     )
-    return [(name, f1(facts_of(read(data)), Counter(facts))) for name, data, facts in documents]
+    return [(name, f1(collect_facts(read(data)), Counter(facts))) for name, data, facts in documents]
 
 
 def f1(actual: Counter[Fact], expected: Counter[Fact]) -> float:

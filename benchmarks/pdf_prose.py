@@ -82,13 +82,13 @@ class ReportlabCanvas:
 
         self._out = io.BytesIO()
         self._drawing = Drawing(self._out, pagesize=(595, 842))
-        self._begun = False
+        self._has_begun = False
 
     def page(self) -> None:
         """Begin a page."""
-        if self._begun:
+        if self._has_begun:
             self._drawing.showPage()
-        self._begun = True
+        self._has_begun = True
 
     def width(self, text: str, size: float, *, bold: bool = False) -> float:
         """Return the width of a text."""

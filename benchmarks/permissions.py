@@ -112,7 +112,7 @@ def _cpu_s(admin: str) -> float:
     with psycopg.connect(admin) as connection:
         pids = [pid for (pid,) in connection.execute("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")]
     times = [psutil.Process(pid).cpu_times() for pid in pids]
-    seconds: float = sum(one.user + one.system for one in times)
+    seconds: float = sum(usage.user + usage.system for usage in times)
     return time.process_time() + seconds
 
 

@@ -52,16 +52,16 @@ def _run(scope: Tenant, queries: dict[str, str]) -> tuple[list[Any], list[float]
     run, times = [], []
     for query_id, question in queries.items():
         started = time.perf_counter()
-        found = scope.search(question, CHUNKS)
+        result = scope.search(question, CHUNKS)
         times.append((time.perf_counter() - started) * 1000)
-        documents = dict.fromkeys(place.source for hit in found.hits for place in hit.places)
+        documents = dict.fromkeys(place.source for hit in result.hits for place in hit.places)
         run += [ir_measures.ScoredDoc(query_id, source, -rank) for rank, source in enumerate(documents)]
     return run, times
 
 
-def measure(data: EvaluationSet, given: dict[str, Any], *, quick: bool = False) -> dict[str, Any]:
-    """Ingest a set into a tenant of its own and measure each row; `given` are changed settings."""
-    settings = Settings.load(overrides=given)
+def measure(data: EvaluationSet, configuration: dict[str, Any], *, quick: bool = False) -> dict[str, Any]:
+    """Ingest a set into a tenant of its own and measure each row; `configuration` are changed settings."""
+    settings = Settings.load(overrides=configuration)
     model = embedder(settings, quick=quick)
     qrels = [ir_measures.Qrel(q, d, grade) for q, judged in data.qrels.items() for d, grade in judged.items()]
     rows: dict[str, dict[str, float]] = {}
@@ -73,7 +73,7 @@ def measure(data: EvaluationSet, given: dict[str, Any], *, quick: bool = False) 
     if report.failed:
         raise SystemExit(f"{len(report.failed)} documents failed, the first: {report.failed[0]}")
     for name, changes in ROWS.items():
-        changed = Settings.load(overrides={**given, **{f"rag.{key}": value for key, value in changes.items()}})
+        changed = Settings.load(overrides={**configuration, **{f"rag.{key}": value for key, value in changes.items()}})
         with Engine(changed, embedder=model) as engine:
             run, times = _run(engine.tenant("bench"), data.queries)
         figures = ir_measures.calc_aggregate(MEASURES, qrels, run)
@@ -113,8 +113,8 @@ def main() -> None:
         raise SystemExit("no evaluation sets are available; name one: make bench-quality DATA=FOLDER")
     results = []
     for folder in folders:
-        given = {**MODEL, "database.data_dir": str(temporary_folder()), **overrides(arguments.set)}
-        results.append(measure(load(folder), given, quick=arguments.quick))
+        changes = {**MODEL, "database.data_dir": str(temporary_folder()), **overrides(arguments.set)}
+        results.append(measure(load(folder), changes, quick=arguments.quick))
         _print(results[-1])
     write_results(arguments.json, {"settings": arguments.set or [], "results": results})
 

@@ -30,14 +30,14 @@ Figures = dict[str, Any]
 class Side:
     """One checkout that answers questions in a process of its own."""
 
-    def __init__(self, tree: Path, folder: Path, given: argparse.Namespace, data: Path) -> None:
-        options = ["--data", str(data), "--folder", str(folder), "--principals", str(given.principals)]
+    def __init__(self, tree: Path, folder: Path, arguments: argparse.Namespace, data: Path) -> None:
+        options = ["--data", str(data), "--folder", str(folder), "--principals", str(arguments.principals)]
         self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_CHILD), *options, *(["--segments"] if given.segments else [])],
+            [sys.executable, "-P", str(_CHILD), *options, *(["--segments"] if arguments.segments else [])],
             cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             text=True,
         )  # fmt: skip
-        self.found = self._receive()
+        self.counts = self._receive()
 
     def ask(self, start: int, stop: int) -> Figures:
         """Have it answer the questions from `start` to `stop`."""
@@ -60,13 +60,13 @@ class Side:
         return figures
 
 
-def measure(trees: dict[str, Path], given: argparse.Namespace, data: Path) -> Figures:
+def measure(trees: dict[str, Path], arguments: argparse.Namespace, data: Path) -> Figures:
     """Have the checkouts answer all questions in turn, and return their figures."""
     folder = temporary_folder()
-    sides = {name: Side(tree, folder / name, given, data) for name, tree in trees.items()}
+    sides = {name: Side(tree, folder / name, arguments, data) for name, tree in trees.items()}
     blocks: dict[str, list[Figures]] = {name: [] for name in sides}
-    names, questions = list(sides), min(side.found["questions"] for side in sides.values())
-    for turn in range(given.rounds):
+    names, questions = list(sides), min(side.counts["questions"] for side in sides.values())
+    for turn in range(arguments.rounds):
         for start in range(0, questions, _BLOCK):
             for name in names if (turn + start // _BLOCK) % 2 else reversed(names):
                 blocks[name].append(sides[name].ask(start, min(start + _BLOCK, questions)))
@@ -74,10 +74,10 @@ def measure(trees: dict[str, Path], given: argparse.Namespace, data: Path) -> Fi
         side.close()
     first, *others = ([block["hits"] for block in of_side] for of_side in blocks.values())
     return {
-        "chunks": next(iter(sides.values())).found["chunks"],
+        "chunks": next(iter(sides.values())).counts["chunks"],
         "questions": questions,
         "equal_hits": all(other == first for other in others),
-        **{name: _summary(of_side) | sides[name].found["walk"] for name, of_side in blocks.items()},
+        **{name: _summary(of_side) | sides[name].counts["walk"] for name, of_side in blocks.items()},
     }
 
 
@@ -95,18 +95,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--principals", type=int, default=1, help="how many the reader holds")
     parser.add_argument("--segments", action="store_true", help="pack the postings into a segment first")
-    given = parse(parser, rounds=1)
-    data = write_evaluation_set(temporary_folder()) if given.quick else given.data
-    trees = ({} if given.before is None else {"before": given.before.resolve()}) | {"now": ROOT}
-    found = measure(trees, given, data)
-    print(f"{found['chunks']} chunks, {found['questions']} questions, {given.rounds} rounds")
+    arguments = parse(parser, rounds=1)
+    data = write_evaluation_set(temporary_folder()) if arguments.quick else arguments.data
+    trees = ({} if arguments.before is None else {"before": arguments.before.resolve()}) | {"now": ROOT}
+    figures = measure(trees, arguments, data)
+    print(f"{figures['chunks']} chunks, {figures['questions']} questions, {arguments.rounds} rounds")
     print("| | client, CPU ms | server, CPU ms | time, ms | statements | waits |")
     print("|---|---|---|---|---|---|")
     for name in trees:
-        print(f"| {name} | {' | '.join(str(value) for value in found[name].values())} |")
-    if given.before is not None:
-        print(f"hits are equal: {'yes' if found['equal_hits'] else 'no'}")
-    write_results(given.json, found)
+        print(f"| {name} | {' | '.join(str(value) for value in figures[name].values())} |")
+    if arguments.before is not None:
+        print(f"hits are equal: {'yes' if figures['equal_hits'] else 'no'}")
+    write_results(arguments.json, figures)
 
 
 if __name__ == "__main__":

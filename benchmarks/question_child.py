@@ -44,7 +44,7 @@ def _backend_s(engine: Engine) -> float:
 
 
 @contextmanager
-def _counted(walk: dict[str, int]) -> Iterator[None]:
+def _count_statements(walk: dict[str, int]) -> Iterator[None]:
     """Count statements, and waits for the server to answer."""
 
     execute, wait = psycopg.Cursor.execute, psycopg.Connection.wait
@@ -54,15 +54,15 @@ def _counted(walk: dict[str, int]) -> Iterator[None]:
         return execute(*args, **kwargs)
 
     def waiting(connection: Any, steps: Any, *args: Any, **kwargs: Any) -> Any:
-        return wait(connection, counted(steps), *args, **kwargs)
+        return wait(connection, count_waits(steps), *args, **kwargs)
 
-    def counted(steps: Any) -> Any:
+    def count_waits(steps: Any) -> Any:
         ready = None
         try:
             while True:
-                asked = steps.send(ready)
-                walk["waits"] += asked == Wait.R
-                ready = yield asked
+                state = steps.send(ready)
+                walk["waits"] += state == Wait.R
+                ready = yield state
         except StopIteration as stop:
             return stop.value
 
@@ -93,20 +93,20 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--principals", type=int, required=True)
     parser.add_argument("--segments", action="store_true")
-    given = parser.parse_args()
-    beir = load_beir(given.data)
-    with Engine(_settings(given.folder), embedder=HashingEmbedder(dimensions=384)) as engine:
+    arguments = parser.parse_args()
+    beir = load_beir(arguments.data)
+    with Engine(_settings(arguments.folder), embedder=HashingEmbedder(dimensions=384)) as engine:
         engine.tenant("acme").ingest(beir.documents(), prune=False)
-        if given.segments:
+        if arguments.segments:
             engine.tenant("acme").indexes.build()
-        principals = ["everyone", *(f"group:{number}" for number in range(1, given.principals))]
+        principals = ["everyone", *(f"group:{number}" for number in range(1, arguments.principals))]
         tenant, questions = engine.tenant("acme", principals=principals), [q.text for q in beir.questions.questions]
         with psycopg.connect(engine.parts.database.admin_conninfo, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
             chunks = connection.execute("SELECT count(*) FROM kosmos.chunks").fetchone()
         _answer(tenant, questions, engine)
         walk: dict[str, int] = {}
-        with _counted(walk):
+        with _count_statements(walk):
             tenant.search(questions[0])
         print(json.dumps({"questions": len(questions), "chunks": chunks and chunks[0], "walk": walk}), flush=True)
         for line in sys.stdin:

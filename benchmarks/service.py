@@ -95,15 +95,15 @@ def _ready(url: str) -> bool:
 
 
 @contextmanager
-def ours(folder: str, *, quick: bool = False) -> Iterator[Running]:
+def run_service(folder: str, *, quick: bool = False) -> Iterator[Running]:
     """Serve in development mode, whose one identity needs no key."""
-    own = {
+    settings = {
         "database.data_dir": folder,
         "service.development.tenant": "acme",
         "service.rates.tenant_per_minute": 0,
         "service.rates.subject_per_minute": 0,
     }
-    pairs = [f"{key}={json.dumps(value)}" for key, value in {**MODEL, **own}.items()]
+    pairs = [f"{key}={json.dumps(value)}" for key, value in {**MODEL, **settings}.items()]
     options = [part for pair in pairs for part in ("--set", pair)]
     module = "benchmarks.service_quick" if quick else "kosmos_rag.apps.cli"
     with run_server(sys.executable, "-m", module, "serve", *options) as running:
@@ -132,16 +132,16 @@ def measure_in_turn(engine: Engine, servers: Mapping[str, str], questions: list[
     for turn in range(-1, rounds):
         for question in questions:
             for name in ways if turn % 2 else reversed(ways):
-                taken = _ms(partial(ways[name], question))
+                elapsed = _ms(partial(ways[name], question))
                 if turn >= 0:  # the first round is to warm up
-                    times[name].append(taken)
+                    times[name].append(elapsed)
     for client in clients.values():
         client.close()
     added = {
         f"{name}, added": [after - before for before, after in zip(times["library"], times[name], strict=True)]
         for name in servers
     }
-    return {name: summarize(taken) for name, taken in (times | added).items()}
+    return {name: summarize(milliseconds) for name, milliseconds in (times | added).items()}
 
 
 def _connect(url: str) -> http.client.HTTPConnection:
@@ -174,12 +174,12 @@ def _ask(clients: int, seconds: float, once: Callable[[int, int], int]) -> Figur
         while time.monotonic() < until:
             began = time.perf_counter()
             status = once(number, turn)
-            taken = (time.perf_counter() - began) * 1000
+            elapsed = (time.perf_counter() - began) * 1000
             turn += 1
             with lock:
                 statuses[status] += 1
                 if status == 200:
-                    times.append(taken)
+                    times.append(elapsed)
 
     threads = [threading.Thread(target=loop, args=(number,)) for number in range(clients)]
     for thread in threads:
@@ -192,12 +192,12 @@ def _ask(clients: int, seconds: float, once: Callable[[int, int], int]) -> Figur
 
 def measure_http(servers: list[Running], questions: list[str], clients: int, seconds: float) -> Figures:
     """Return what many clients get of servers in equal parts, and what these hold in memory before and after."""
-    seen = [psutil.Process(process.pid) for _, process in servers]
+    processes = [psutil.Process(process.pid) for _, process in servers]
     connected = [_connect(servers[number % len(servers)][0]) for number in range(clients)]
 
     def measure_use() -> tuple[float, float]:
-        memory_mb = sum(process.memory_info().rss for process in seen) / (1 << 20)
-        return memory_mb, sum(sum(process.cpu_times()[:2]) for process in seen)
+        memory_mb = sum(process.memory_info().rss for process in processes) / (1 << 20)
+        return memory_mb, sum(sum(process.cpu_times()[:2]) for process in processes)
 
     def once(number: int, turn: int) -> int:
         question = questions[(number * 7 + turn) % len(questions)]
@@ -233,7 +233,7 @@ def measure(engine: Engine, folder: str, questions: list[str], arguments: argpar
     """Measure one question at a time, then many at once, of one system after the other."""
     names = ["service"]
     with ExitStack() as stack:
-        servers = {"service": stack.enter_context(ours(folder, quick=arguments.quick))}
+        servers = {"service": stack.enter_context(run_service(folder, quick=arguments.quick))}
         if not arguments.quick and (python := _interpreter_of_peers()) is not None:
             servers["langchain"] = stack.enter_context(peer(python, folder, _texts(engine)))
             names.append("langchain")
@@ -242,7 +242,9 @@ def measure(engine: Engine, folder: str, questions: list[str], arguments: argpar
         )
         many = {name: measure_http([servers[name]], questions, arguments.clients, arguments.seconds) for name in names}
         if arguments.processes > 1:
-            others = [stack.enter_context(ours(folder, quick=arguments.quick)) for _ in range(arguments.processes - 1)]
+            others = [
+                stack.enter_context(run_service(folder, quick=arguments.quick)) for _ in range(arguments.processes - 1)
+            ]
             several = measure_http([servers["service"], *others], questions, arguments.clients, arguments.seconds)
             many[f"{arguments.processes} services"] = several
         return figures | {"at_once": {"library": measure_library(engine, questions, arguments.seconds), **many}}

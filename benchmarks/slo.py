@@ -194,9 +194,12 @@ def large(scratch: Path, arguments: argparse.Namespace, data: NaturalData, embed
 def show(objectives: Sequence[Objective], figures: dict[str, Any]) -> None:
     """Print the table."""
     print(f"\n{'':<34}{'measured':>12}{'target':>10}{'alerts':>10}  verdict")
-    for one in objectives:
-        alerts = f"{'>' if one.alert > one.target else '<'} {one.alert:g}"
-        print(f"{one.name:<34}{f'{one.measured:.3g} {one.unit}':>12}{one.target:>10g}{alerts:>10}  {one.verdict}")
+    for objective in objectives:
+        alerts = f"{'>' if objective.alert > objective.target else '<'} {objective.alert:g}"
+        print(
+            f"{objective.name:<34}{f'{objective.measured:.3g} {objective.unit}':>12}{objective.target:>10g}{alerts:>10}"
+            f"  {objective.verdict}"
+        )
     print(f"Success@10, for comparison: {figures['success_10']:.3f}")
     cost = figures["observing"]
     print(f"\nobserved: P50 {cost['with_p50_ms']:.2f} ms, not observed {cost['without_p50_ms']:.2f} ms; a pair differs")
@@ -237,7 +240,7 @@ def main() -> None:
         Objective(name=f"MRR@10, {labelled.name}", measured=figures["mrr"], target=0.6, alert=0.5),
     ]
     show(objectives, figures)
-    rows = [asdict(one) | {"verdict": one.verdict} for one in objectives]
+    rows = [asdict(objective) | {"verdict": objective.verdict} for objective in objectives]
     write_results(arguments.json, {**figures, "objectives": rows}, default=str)
 
 

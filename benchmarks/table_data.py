@@ -97,13 +97,13 @@ def words(*texts: str) -> list[Item]:
     return [Item(text=text) for text in texts]
 
 
-def facts_of(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Fact]:
+def collect_facts(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Fact]:
     return [(row[0], name, value) for row in rows for name, value in zip(names, row, strict=True) if value]
 
 
-def table_of(names: Sequence[str], rows: Sequence[Sequence[Item]], **fields: Any) -> KnownTable:
+def build_table(names: Sequence[str], rows: Sequence[Sequence[Item]], **fields: Any) -> KnownTable:
     """Return a table with one header row."""
-    facts = facts_of(names, [[item.text for item in row] for row in rows])
+    facts = collect_facts(names, [[item.text for item in row] for row in rows])
     return KnownTable(header=[words(*names)], body=rows, facts=facts, **fields)
 
 
@@ -112,7 +112,7 @@ def grid(rng: random.Random, *, rows: int = 0, columns: int = 0, first: str = "P
     places = rng.sample(_PLACES, rows or rng.randrange(3, 9))
     metrics = rng.sample(_METRICS, columns or rng.randrange(2, 6))
     kinds = [rng.choice(_KINDS) for _ in metrics]
-    return table_of([first, *metrics], [[Item(text=place), *(kind(rng) for kind in kinds)] for place in places])
+    return build_table([first, *metrics], [[Item(text=place), *(kind(rng) for kind in kinds)] for place in places])
 
 
 def with_years(rng: random.Random) -> KnownTable:
@@ -120,7 +120,7 @@ def with_years(rng: random.Random) -> KnownTable:
     start, places = rng.randrange(1995, 2020), rng.sample(_PLACES, rng.randrange(4, 8))
     years = [str(start + step) for step in range(rng.randrange(3, 6))]
     first = rng.choice(["Region", ""])
-    table = table_of([first, *years], [[Item(text=place), *(plain_number(rng) for _ in years)] for place in places])
+    table = build_table([first, *years], [[Item(text=place), *(plain_number(rng) for _ in years)] for place in places])
     return replace(table, header=[[Item(text=first), *(Item(text=year, raw=int(year)) for year in years)]])
 
 
@@ -141,7 +141,9 @@ def with_groups(rng: random.Random, *, merged: bool = True) -> KnownTable:
     header = [[Item(text="Region", rows=2 if merged else 1), *above], words(*([] if merged else [""]), *parts * 2)]
     rows = [[Item(text=place), *(count(rng) for _ in range(2 * width))] for place in places]
     names = ["Region", *(f"{group} / {part}" for group in groups for part in parts)]
-    return KnownTable(header=header, body=rows, facts=facts_of(names, [[item.text for item in row] for row in rows]))
+    return KnownTable(
+        header=header, body=rows, facts=collect_facts(names, [[item.text for item in row] for row in rows])
+    )
 
 
 def with_row_spans(rng: random.Random) -> KnownTable:
@@ -155,7 +157,7 @@ def with_row_spans(rng: random.Random) -> KnownTable:
             body.append([Item(text=place, rows=height), *cells] if number == 0 else cells)
             values.append([place, *(cell.text for cell in cells)])
     names = ["Place", "Month", *metrics]
-    return KnownTable(header=[words(*names)], body=body, facts=facts_of(names, values))
+    return KnownTable(header=[words(*names)], body=body, facts=collect_facts(names, values))
 
 
 def with_wide_cells(rng: random.Random) -> KnownTable:
@@ -173,7 +175,7 @@ def with_wide_cells(rng: random.Random) -> KnownTable:
         else:
             row = [Item(text=place), count(rng), count(rng), count(rng)]
             body.append(row)
-            facts += facts_of(names, [[item.text for item in row]])
+            facts += collect_facts(names, [[item.text for item in row]])
     return KnownTable(header=[words(*names)], body=body, facts=facts)
 
 
@@ -181,7 +183,7 @@ def with_gaps(rng: random.Random) -> KnownTable:
     """Empty cells."""
     table = grid(rng, columns=4)
     body = [[row[0], *(Item(text="") if rng.random() < 0.3 else item for item in row[1:])] for row in table.body]
-    return table_of([item.text for item in table.header[0]], body)
+    return build_table([item.text for item in table.header[0]], body)
 
 
 def with_units(rng: random.Random) -> KnownTable:
@@ -190,13 +192,15 @@ def with_units(rng: random.Random) -> KnownTable:
     rows = [[Item(text=place), plain_number(rng), plain_number(rng)] for place in places]
     names = ["Place", "Weight (kg)", "Price (EUR)"]
     header = [words("Place", "Weight", "Price"), words("", "(kg)", "(EUR)")]
-    return KnownTable(header=header, body=rows, facts=facts_of(names, [[item.text for item in row] for row in rows]))
+    return KnownTable(
+        header=header, body=rows, facts=collect_facts(names, [[item.text for item in row] for row in rows])
+    )
 
 
 def with_terms(rng: random.Random) -> KnownTable:
     """Numbers with units as names."""
     names = ["Customer", "30 days", "60 days", "90 days"]
-    return table_of(names, [[Item(text=place), *(money(rng) for _ in range(3))] for place in rng.sample(_PLACES, 5)])
+    return build_table(names, [[Item(text=place), *(money(rng) for _ in range(3))] for place in rng.sample(_PLACES, 5)])
 
 
 def pairs(rng: random.Random) -> KnownTable:
@@ -213,7 +217,7 @@ def with_text(rng: random.Random) -> KnownTable:
     names = ["Role", "Duty", "Deputy"]
     roles = rng.sample(["Owner", "Editor", "Reader", "Auditor", "Operator"], 4)
     duties = ["keeps the keys and the plan", "writes pages", "reads what is released", "checks the log every week"]
-    return table_of(names, [words(role, rng.choice(duties), rng.choice(roles)) for role in roles])
+    return build_table(names, [words(role, rng.choice(duties), rng.choice(roles)) for role in roles])
 
 
 def with_dates(rng: random.Random) -> KnownTable:
@@ -225,7 +229,7 @@ def with_dates(rng: random.Random) -> KnownTable:
         Item(text="Site"),
         *(Item(text=name, raw=value, code="d mmm yyyy") for name, value in zip(names[1:], dates, strict=True)),
     ]
-    return replace(table_of(names, rows), header=[header])
+    return replace(build_table(names, rows), header=[header])
 
 
 def with_row_headers(rng: random.Random) -> KnownTable:
@@ -239,26 +243,26 @@ def titled(table: KnownTable, *titles: str, notes: Sequence[str] = ()) -> KnownT
 _Make = Callable[[random.Random], Case]
 
 
-def _one(name: str, make: Callable[[random.Random], KnownTable], **fields: Any) -> tuple[str, _Make]:
+def _case(name: str, make: Callable[[random.Random], KnownTable], **fields: Any) -> tuple[str, _Make]:
     return name, lambda rng: Case(name=name, tables=[make(rng)], **fields)
 
 
 _DEVELOPMENT: tuple[tuple[str, _Make], ...] = (
-    _one("plain", grid),
-    _one("titled", lambda rng: titled(grid(rng), "Sales of the year", "all amounts before tax")),
-    _one("years", with_years),
-    _one("groups, merged", with_groups, formats=_MERGING),
-    _one("groups, gaps", lambda rng: with_groups(rng, merged=False), formats=_SHEETS),
-    _one("row spans", with_row_spans, formats=_MERGING),
-    _one("wide cells", with_wide_cells, formats=_MERGING),
-    _one("gaps", with_gaps),
-    _one("units", with_units, formats=_MERGING | _SHEETS),
-    _one("terms", with_terms),
-    _one("pairs", pairs, formats=frozenset({"xlsx", "csv", "html", "docx", "pptx"})),
-    _one("words", with_text),
-    _one("dates", with_dates),
-    _one("row headers", with_row_headers),
-    _one("notes", lambda rng: titled(grid(rng, columns=3), notes=["Source (own count)"])),
+    _case("plain", grid),
+    _case("titled", lambda rng: titled(grid(rng), "Sales of the year", "all amounts before tax")),
+    _case("years", with_years),
+    _case("groups, merged", with_groups, formats=_MERGING),
+    _case("groups, gaps", lambda rng: with_groups(rng, merged=False), formats=_SHEETS),
+    _case("row spans", with_row_spans, formats=_MERGING),
+    _case("wide cells", with_wide_cells, formats=_MERGING),
+    _case("gaps", with_gaps),
+    _case("units", with_units, formats=_MERGING | _SHEETS),
+    _case("terms", with_terms),
+    _case("pairs", pairs, formats=frozenset({"xlsx", "csv", "html", "docx", "pptx"})),
+    _case("words", with_text),
+    _case("dates", with_dates),
+    _case("row headers", with_row_headers),
+    _case("notes", lambda rng: titled(grid(rng, columns=3), notes=["Source (own count)"])),
     (
         "stacked",
         lambda rng: Case(name="stacked", tables=[titled(grid(rng), "Plans"), titled(with_years(rng), "Years")]),
@@ -272,14 +276,14 @@ _DEVELOPMENT: tuple[tuple[str, _Make], ...] = (
             formats=_SHEETS,
         ),
     ),
-    _one("offset", grid, offset=(3, 2), formats=_SHEETS),
+    _case("offset", grid, offset=(3, 2), formats=_SHEETS),
 )
 _HELD_OUT: tuple[tuple[str, _Make], ...] = (
     *_DEVELOPMENT,
-    _one("large", lambda rng: grid(rng, rows=15, columns=6)),
-    _one("titled groups", lambda rng: titled(with_groups(rng), "Results by quarter"), formats=_MERGING),
-    _one("titled years", lambda rng: titled(with_years(rng), "Development", notes=["Note (preliminary)"])),
-    _one("titled spans", lambda rng: titled(with_row_spans(rng), "Visits by month"), formats=_MERGING),
+    _case("large", lambda rng: grid(rng, rows=15, columns=6)),
+    _case("titled groups", lambda rng: titled(with_groups(rng), "Results by quarter"), formats=_MERGING),
+    _case("titled years", lambda rng: titled(with_years(rng), "Development", notes=["Note (preliminary)"])),
+    _case("titled spans", lambda rng: titled(with_row_spans(rng), "Visits by month"), formats=_MERGING),
     (
         "three stacked",
         lambda rng: Case(
@@ -305,9 +309,9 @@ _HELD_OUT: tuple[tuple[str, _Make], ...] = (
 
 def cases(*, held_out: bool, copies: int) -> list[Case]:
     """Return the cases of a part; the held-out one has other numbers, and combinations of its own."""
-    made = []
+    cases = []
     for copy in range(copies):
         for number, (name, make) in enumerate(_HELD_OUT if held_out else _DEVELOPMENT):
             rng = random.Random(f"{held_out} {copy} {number}")
-            made.append(replace(make(rng), name=f"{name} {copy + 1}"))
-    return made
+            cases.append(replace(make(rng), name=f"{name} {copy + 1}"))
+    return cases

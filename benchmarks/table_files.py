@@ -98,11 +98,11 @@ def _fill(table: KnownTable, add: Callable[[int, int], Any]) -> None:
     """Fill a table of python-docx or python-pptx, which `add` creates."""
     placed = list(_place([*table.header, *table.body]))
     height = len(table.header) + len(table.body)
-    made = add(height, max(column + item.columns for _, column, item in placed))
+    grid = add(height, max(column + item.columns for _, column, item in placed))
     for row, column, item in placed:
-        cell = made.cell(row, column)
+        cell = grid.cell(row, column)
         if item.columns * item.rows > 1:
-            cell.merge(made.cell(row + item.rows - 1, column + item.columns - 1))
+            cell.merge(grid.cell(row + item.rows - 1, column + item.columns - 1))
         cell.text = item.text
 
 

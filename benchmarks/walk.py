@@ -80,15 +80,15 @@ def _package_frames(frame: FrameType | None) -> int:
 
 def walk(call: Callable[[], object]) -> Walk:
     """Run a call, in this thread and those that it starts, and count what it runs."""
-    counted = Walk()
-    threading.setprofile(counted.profile)
-    sys.setprofile(counted.profile)
+    walk = Walk()
+    threading.setprofile(walk.profile)
+    sys.setprofile(walk.profile)
     try:
         call()
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return counted
+    return walk
 
 
 def measure(folder: Path) -> dict[str, Walk]:
@@ -122,14 +122,14 @@ def main() -> None:
     arguments = parse(parser)
     walks = measure(temporary_folder())
     print("| call | frames to the driver | modules | functions | transactions |\n|---|---|---|---|---|")
-    for name, counted in walks.items():
-        print(f"| {name} | {' | '.join(str(count) for count in counted.row().values())} |")
+    for name, walk in walks.items():
+        print(f"| {name} | {' | '.join(str(count) for count in walk.row().values())} |")
     if arguments.list:
-        for name, counted in walks.items():
+        for name, walk in walks.items():
             print(f"\n{name}")
-            for file, function in sorted(counted.functions):
+            for file, function in sorted(walk.functions):
                 print(f"  {Path(file).relative_to(PACKAGE)}  {function}")
-    write_results(arguments.json, {name: counted.row() for name, counted in walks.items()})
+    write_results(arguments.json, {name: walk.row() for name, walk in walks.items()})
 
 
 if __name__ == "__main__":

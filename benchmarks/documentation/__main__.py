@@ -76,9 +76,9 @@ def _in_context(question: Question, context: Context) -> bool:
 
 
 def _in_answer(question: Question, answer: Answer) -> bool:
-    wanted = set(_WORD.findall(question.quote.casefold()))
+    quote_words = set(_WORD.findall(question.quote.casefold()))
     shares = [
-        len(wanted & set(_WORD.findall(sentence.text.casefold()))) / max(1, len(wanted))
+        len(quote_words & set(_WORD.findall(sentence.text.casefold()))) / max(1, len(quote_words))
         for sentence in answer.sentences
     ]
     return max(shares, default=0.0) >= IN_ANSWER
@@ -141,9 +141,9 @@ def _compare(rows: Mapping[str, Mapping[str, Figures]]) -> dict[str, dict[str, A
     return compared
 
 
-def measure(tree: Tree, given: dict[str, Any], model: Embedder) -> dict[str, Any]:
-    """Ingest a tree into a tenant of its own and measure each row; `given` are changed settings."""
-    with Engine(Settings.load(overrides=given), embedder=model) as engine:
+def measure(tree: Tree, configuration: dict[str, Any], model: Embedder) -> dict[str, Any]:
+    """Ingest a tree into a tenant of its own and measure each row; `configuration` are changed settings."""
+    with Engine(Settings.load(overrides=configuration), embedder=model) as engine:
         report = engine.tenant(tree.name).ingest(
             SourceDocument(source=path, data=data) for path, data in tree.files.items()
         )
@@ -152,7 +152,7 @@ def measure(tree: Tree, given: dict[str, Any], model: Embedder) -> dict[str, Any
         answers = _measure_answers(engine.tenant(tree.name), tree.questions)
     rows: dict[str, dict[str, Figures]] = {}
     for name, changes in ROWS.items():
-        with Engine(Settings.load(overrides={**given, **changes}), embedder=model) as engine:
+        with Engine(Settings.load(overrides={**configuration, **changes}), embedder=model) as engine:
             tenant = engine.tenant(tree.name)
             rows[name] = {
                 kind: Figures(ranks=tuple(_rank(tenant, question) for question in questions))
@@ -191,11 +191,11 @@ def main() -> None:
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="change a setting")
     arguments = parse(parser)
     trees = [quick_tree()] if arguments.quick else load_trees(tuple(arguments.tree))
-    given = {**MODEL, "database.data_dir": str(temporary_folder()), **overrides(arguments.set)}
-    model = embedder(Settings.load(overrides=given), quick=arguments.quick)
+    changes = {**MODEL, "database.data_dir": str(temporary_folder()), **overrides(arguments.set)}
+    model = embedder(Settings.load(overrides=changes), quick=arguments.quick)
     results = []
     for tree in trees:
-        results.append(measure(tree, given, model))
+        results.append(measure(tree, changes, model))
         _print(results[-1])
     write_results(arguments.json, {"settings": arguments.set or [], "results": results})
 

@@ -65,9 +65,11 @@ def quick_tree() -> Tree:
     name, text = next((name, data.decode()) for name, data in files.items())
     line = max(text.splitlines(), key=len)
     kinds = ("paraphrase", "identifier", "ordinary")
-    asked = [{"kind": kind, "question": line, "file": name, "quote": line} for kind in kinds]
-    asked.append({"kind": "unanswerable", "question": "Who won the match?"})
-    return Tree(name="examples", part="quick", files=files, questions=_locate("\n".join(map(json.dumps, asked)), files))
+    questions = [{"kind": kind, "question": line, "file": name, "quote": line} for kind in kinds]
+    questions.append({"kind": "unanswerable", "question": "Who won the match?"})
+    return Tree(
+        name="examples", part="quick", files=files, questions=_locate("\n".join(map(json.dumps, questions)), files)
+    )
 
 
 def _fetch(distribution: str, sha256: str) -> Path:

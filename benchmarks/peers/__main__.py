@@ -50,7 +50,7 @@ def main() -> None:
     if arguments.markdown is not None:
         command = " ".join(["python -m benchmarks.peers", *sys.argv[1:]])
         arguments.markdown.write_text(markdown(sets, command, machine))
-    write_results(arguments.json, {"machine": machine, "sets": [asdict(one) for one in sets]})
+    write_results(arguments.json, {"machine": machine, "sets": [asdict(report) for report in sets]})
 
 
 def _arguments() -> argparse.Namespace:

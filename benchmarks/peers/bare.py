@@ -55,7 +55,10 @@ def replay(connection: psycopg.Connection, statements: Sequence[Statement]) -> N
     """Execute the statements in one transaction and one round trip, and fetch all rows."""
     with connection.pipeline():
         connection.execute(statement("begin_read"))
-        cursors = [connection.cursor(binary=one.binary).execute(one.query, one.values) for one in statements]
+        cursors = [
+            connection.cursor(binary=statement.binary).execute(statement.query, statement.values)
+            for statement in statements
+        ]
         connection.execute(statement("commit"))
         for cursor in cursors:
             cursor.fetchall()

@@ -89,7 +89,7 @@ class Task:
             rounds=self.rounds,
         )
 
-    def done(self, rows: Sequence[Row], *, packages: Sequence[str], seconds: float | None = None) -> None:
+    def finish(self, rows: Sequence[Row], *, packages: Sequence[str], seconds: float | None = None) -> None:
         """Write the outcome."""
         versions = {name: importlib.metadata.version(name) for name in (*packages, *_MODEL_PACKAGES)}
         Outcome(rows=list(rows), versions=versions, seconds=seconds).write(self.out)

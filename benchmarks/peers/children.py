@@ -38,7 +38,7 @@ def measure(script: str, folder: Path, url: str, rounds: int) -> Outcome:
     arguments = {"--folder": folder, "--url": url, "--rounds": rounds, "--out": out}
     options = [str(part) for pair in arguments.items() for part in pair]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [_PYTHON, "-m", f"benchmarks.peers.{script}", *options],
             cwd=_REPOSITORY,
             env={**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
@@ -49,13 +49,13 @@ def measure(script: str, folder: Path, url: str, rounds: int) -> Outcome:
         )
     except subprocess.TimeoutExpired as error:
         raise PeerFailed(f"stopped after {_TIMEOUT_S} s") from error
-    if done.returncode != 0:
-        raise PeerFailed(_reason(done.stderr) or f"ended with {done.returncode}")
+    if process.returncode != 0:
+        raise PeerFailed(_reason(process.stderr) or f"ended with {process.returncode}")
     return Outcome.read(out)
 
 
-def _reason(said: str) -> str:
+def _reason(output: str) -> str:
     """Return the line of a traceback that names the exception: some libraries write more after it."""
-    lines = said.strip().splitlines()
-    named = [line for line in lines if _EXCEPTION.match(line)]
-    return (named or lines or [""])[-1][:200]
+    lines = output.strip().splitlines()
+    exceptions = [line for line in lines if _EXCEPTION.match(line)]
+    return (exceptions or lines or [""])[-1][:200]

@@ -63,7 +63,7 @@ class Row:
     way: str
     plan: str
     """How vectors and words are found: by which index, or by a scan."""
-    found: dict[str, list[str]] | None = None
+    rankings: dict[str, list[str]] | None = None
     """Ids of the chunks for each question, best first."""
     whole: list[float] | None = None
     """From the question to the passages."""

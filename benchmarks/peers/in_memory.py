@@ -47,7 +47,7 @@ def main() -> None:
         rounds=task.rounds,
     )
     dense = task.row("NumPy, vectors alone", "all scores", _vectors(task.corpus))
-    task.done([lexical, dense], packages=["bm25s", "numpy"])
+    task.finish([lexical, dense], packages=["bm25s", "numpy"])
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ class Ours:
         batch: list[ChunkedDocument] = []
         for document in self.documents:
             batch.append(document)
-            if sum(len(one.chunks) for one in batch) >= BATCH_CHUNKS or document is self.documents[-1]:
+            if sum(len(item.chunks) for item in batch) >= BATCH_CHUNKS or document is self.documents[-1]:
                 results = publisher.publish(owner, DEFAULT_COLLECTION, batch)
                 failed = [result.error for result in results if result.error is not None]
                 assert not failed, failed
@@ -139,18 +139,18 @@ def _systems(server: Server, folder: Path, scratch: Path, *, quick: bool) -> Ite
         return seconds
 
     with server.database("bench_kosmos") as _:
-        ours = Ours(server, "bench_kosmos", folder, model, create_hashing_runner if quick else create_runner)
-        with ours.engine:
-            corpus = ours.corpus()
+        system = Ours(server, "bench_kosmos", folder, model, create_hashing_runner if quick else create_runner)
+        with system.engine:
+            corpus = system.corpus()
             corpus.write(scratch)
             model.embed(corpus.texts[:64])
             yield (
                 len(corpus.texts),
                 {
                     BARE: bare,
-                    "kosmos_rag, the chunks": ours.chunks,
-                    "kosmos_rag, the files": ours.files,
-                    "kosmos_rag, the files by a worker": ours.worker,
+                    "kosmos_rag, the chunks": system.chunks,
+                    "kosmos_rag, the files": system.files,
+                    "kosmos_rag, the files by a worker": system.worker,
                     **{name: partial(peer, script) for name, script in ({} if quick else PEERS).items()},
                 },
             )

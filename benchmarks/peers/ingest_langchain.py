@@ -34,7 +34,7 @@ def main() -> None:
     began = time.perf_counter()
     store.add_texts(task.corpus.texts, ids=task.corpus.ids)
     store.apply_hybrid_search_index()
-    task.done([], packages=["langchain-postgres"], seconds=time.perf_counter() - began)
+    task.finish([], packages=["langchain-postgres"], seconds=time.perf_counter() - began)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def main() -> None:
     began = time.perf_counter()
     VectorStoreIndex(nodes, storage_context=context, embed_model=model)
     packages = ["llama-index-vector-stores-postgres", "llama-index-core"]
-    task.done([], packages=packages, seconds=time.perf_counter() - began)
+    task.finish([], packages=packages, seconds=time.perf_counter() - began)
 
 
 if __name__ == "__main__":

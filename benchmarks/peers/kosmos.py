@@ -141,7 +141,8 @@ class Ours:
         questions = list(self._data.corpus.questions.values())
         with ExitStack() as stack:
             whole, search = (
-                stack.enter_context(self._engine({}, one)).tenant(TENANT.name) for one in (model, self._handed)
+                stack.enter_context(self._engine({}, embedder)).tenant(TENANT.name)
+                for embedder in (model, self._handed)
             )
             accounts = [search.search(question, K) for question in questions]
             statements = [_statements(search, question) for question in questions]
@@ -158,7 +159,7 @@ class Ours:
             Row(
                 way=default(backend),
                 plan=_plan(accounts[0]),
-                found=rankings,
+                rankings=rankings,
                 whole=times["whole"],
                 search=times["search"],
             ),

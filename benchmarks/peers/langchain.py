@@ -61,7 +61,7 @@ def main() -> None:
         task.row(f"RRF of {DEPTH} + {DEPTH}", PLAN, _search(store, lambda: wide)),
         task.row("by default: weighted sum of 4 + 4", PLAN, _search(store, dict)),
     ]
-    task.done(rows, packages=["langchain-postgres"], seconds=seconds)
+    task.finish(rows, packages=["langchain-postgres"], seconds=seconds)
 
 
 if __name__ == "__main__":

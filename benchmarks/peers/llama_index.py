@@ -90,7 +90,7 @@ def main() -> None:
         ),
     ]
     packages = ["llama-index-vector-stores-postgres", "llama-index-core"]
-    task.done(rows, packages=packages, seconds=seconds)
+    task.finish(rows, packages=packages, seconds=seconds)
 
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ def judge(name: str, data: PreparedSet, outcome: Outcome, size: int | None) -> S
         Answered(
             way=row.way,
             plan=row.plan,
-            quality=data.quality(row.found) if row.found else None,
-            chunks=round(mean(map(len, row.found.values())), 1) if row.found else None,
+            quality=data.quality(row.rankings) if row.rankings else None,
+            chunks=round(mean(map(len, row.rankings.values())), 1) if row.rankings else None,
             whole=percentiles(row.whole) if row.whole else None,
             search=percentiles(row.search) if row.search else None,
         )
@@ -74,11 +74,11 @@ def judge(name: str, data: PreparedSet, outcome: Outcome, size: int | None) -> S
     )
 
 
-def summaries(ours: System | None, peers: Sequence[System]) -> list[Summary]:
+def summaries(kosmos: System | None, peers: Sequence[System]) -> list[Summary]:
     """Compare our default with its floor, and with the fastest way of any peer that finds as many chunks as asked."""
-    if ours is None:
+    if kosmos is None:
         return []
-    by_way = {row.way: row for row in ours.rows}
+    by_way = {row.way: row for row in kosmos.rows}
     full = [(peer.name, row) for peer in peers for row in peer.rows if row.chunks == K]
     others = [(_p50(row.whole), f"{name}, {row.way}") for name, row in full]
     fastest, name = min(others, default=(None, None))

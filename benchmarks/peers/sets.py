@@ -40,10 +40,12 @@ class PreparedSet:
 
     def quality(self, rankings: Mapping[str, Sequence[str]]) -> dict[str, float]:
         """Judge the chunks found for each question; a document's rank is that of its best chunk."""
-        ranked = {key: dict.fromkeys(self.document_of[chunk] for chunk in chunks) for key, chunks in rankings.items()}
+        documents_by_key = {
+            key: dict.fromkeys(self.document_of[chunk] for chunk in chunks) for key, chunks in rankings.items()
+        }
         run = [
             ir_measures.ScoredDoc(key, document, -rank)
-            for key, documents in ranked.items()
+            for key, documents in documents_by_key.items()
             for rank, document in enumerate(documents)
         ]
         judged = {key: grades for key, grades in self.evaluation.qrels.items() if key in self.corpus.questions}

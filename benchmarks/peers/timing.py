@@ -30,7 +30,7 @@ def measure(corpus: Corpus, *, way: str, plan: str, whole: Whole, search: Search
     return Row(
         way=way,
         plan=plan,
-        found={key: whole(question) for key, question in corpus.questions.items()},
+        rankings={key: whole(question) for key, question in corpus.questions.items()},
         whole=time_calls(whole, calls, rounds),
         search=time_calls(search, list(zip(corpus.questions.values(), corpus.question_vectors, strict=True)), rounds),
     )

@@ -18,10 +18,10 @@ def main() -> None:
     """Measure."""
     task = Task.from_arguments()
     url = task.sqlalchemy_url("psycopg2")
-    known = dict(zip(task.corpus.texts, task.corpus.vectors, strict=True))
+    vectors = dict(zip(task.corpus.texts, task.corpus.vectors, strict=True))
 
     def transform(texts: Sequence[str]) -> NDArray[np.float32]:
-        return np.stack([known[text] for text in texts])
+        return np.stack([vectors[text] for text in texts])
 
     embeddings = Embeddings(
         method="external",
@@ -40,10 +40,10 @@ def main() -> None:
     task.vacuum()
 
     def search(question: str, vector: NDArray[np.float32]) -> list[str]:
-        known[question] = vector
+        vectors[question] = vector
         return [hit["id"] for hit in embeddings.search(question, K)]
 
-    task.done([task.row("hybrid", PLAN, search)], packages=["txtai"], seconds=seconds)
+    task.finish([task.row("hybrid", PLAN, search)], packages=["txtai"], seconds=seconds)
 
 
 if __name__ == "__main__":

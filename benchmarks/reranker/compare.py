@@ -51,10 +51,10 @@ def measure_queries(run: Run, qrels: Qrels) -> dict[str, NDArray[np.float64]]:
 
 def compare(run: Run, base: Run, qrels: Qrels) -> Comparison:
     """Return the run's means, and its gain over `base`, which answers the same queries."""
-    ours = measure_queries(run, qrels)
-    theirs = measure_queries({query: base[query] for query in run}, qrels)
-    ndcg, recall, mrr = (ours[str(measure)] for measure in MEASURES)
-    differences = ndcg - theirs[str(MEASURES[0])]
+    measures = measure_queries(run, qrels)
+    base_measures = measure_queries({query: base[query] for query in run}, qrels)
+    ndcg, recall, mrr = (measures[str(measure)] for measure in MEASURES)
+    differences = ndcg - base_measures[str(MEASURES[0])]
     return Comparison(
         ndcg_10=float(ndcg.mean()),
         recall_10=float(recall.mean()),

@@ -28,13 +28,13 @@ class Ranking:
 
 
 def rank_for_title(
-    title: str, hits: Sequence[Passage], own: str, length: int, draw: np.random.Generator
+    title: str, hits: Sequence[Passage], source: str, length: int, draw: np.random.Generator
 ) -> Ranking | None:
-    """Return a ranking for the title of the document `own`; None where too few passages of others were found.
+    """Return a ranking for the title of the document `source`; None where too few passages of others were found.
 
     Two passages come from the best six and the rest from those after them: else nearly all would be irrelevant.
     """
-    others = [hit for hit in hits if hit.source != own]
+    others = [hit for hit in hits if hit.source != source]
     if len(others) < 6 + length:
         return None
     best = draw.choice(6, 2, replace=False)

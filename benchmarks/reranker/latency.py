@@ -67,7 +67,9 @@ def _plain(folder: Path, cache: Path, backend: str) -> Score:
     return lambda texts: model.predict([(QUESTION, text) for text in texts], show_progress_bar=False)
 
 
-def _ours(folder: Path, cache: Path, backend: str, precision: Precision, batch_size: int, max_tokens: int) -> Score:
+def _create_scorer(
+    folder: Path, cache: Path, backend: str, precision: Precision, batch_size: int, max_tokens: int
+) -> Score:
     settings = Settings.load(
         overrides={
             "rag.reranking.model": str(folder),
@@ -87,16 +89,16 @@ def rows(folder: Path, small: Path, cache: Path) -> dict[str, Score]:
     measured = {
         "plain torch": _plain(folder, cache, "torch"),
         "plain onnx": _plain(folder, cache, "onnx"),
-        "torch": _ours(folder, cache, "torch", "full", 32, 512),
-        "torch, batches of 4": _ours(folder, cache, "torch", "full", 4, 512),
-        "onnx": _ours(folder, cache, "onnx", "full", 32, 512),
-        "onnx, batches of 4": _ours(folder, cache, "onnx", "full", 4, 512),
-        "onnx, batches of 1": _ours(folder, cache, "onnx", "full", 1, 512),
-        "onnx int8": _ours(folder, cache, "onnx", "int8", 32, 512),
+        "torch": _create_scorer(folder, cache, "torch", "full", 32, 512),
+        "torch, batches of 4": _create_scorer(folder, cache, "torch", "full", 4, 512),
+        "onnx": _create_scorer(folder, cache, "onnx", "full", 32, 512),
+        "onnx, batches of 4": _create_scorer(folder, cache, "onnx", "full", 4, 512),
+        "onnx, batches of 1": _create_scorer(folder, cache, "onnx", "full", 1, 512),
+        "onnx int8": _create_scorer(folder, cache, "onnx", "int8", 32, 512),
     }
     for cap in CAPS:
-        measured[f"onnx int8, batches of 4, {cap} tokens"] = _ours(folder, cache, "onnx", "int8", 4, cap)
-    measured["onnx int8, batches of 4, 2 layers"] = _ours(small, cache, "onnx", "int8", 4, 512)
+        measured[f"onnx int8, batches of 4, {cap} tokens"] = _create_scorer(folder, cache, "onnx", "int8", 4, cap)
+    measured["onnx int8, batches of 4, 2 layers"] = _create_scorer(small, cache, "onnx", "int8", 4, 512)
     return measured
 
 
@@ -111,11 +113,11 @@ def measure(measured: dict[str, Score], sets: list[list[str]], rounds: int) -> d
                 times[name].append((time.perf_counter() - started) * 1000)
     return {
         name: {
-            "p50_ms": round(statistics.median(taken), 1),
-            "p95_ms": round(float(np.percentile(taken, 95)), 1),
-            "min_ms": round(min(taken), 1),
+            "p50_ms": round(statistics.median(milliseconds), 1),
+            "p95_ms": round(float(np.percentile(milliseconds, 95)), 1),
+            "min_ms": round(min(milliseconds), 1),
         }
-        for name, taken in times.items()
+        for name, milliseconds in times.items()
     }
 
 

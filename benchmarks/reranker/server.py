@@ -76,7 +76,7 @@ def measure(arguments: argparse.Namespace, deadline_ms: int, server: ThreadingHT
                 with ThreadPoolExecutor(clients) as pool:
                     calls = list(pool.map(ask, range(arguments.questions)))
                 time.sleep(server.latency_s)  # type: ignore[attr-defined]  # late calls end
-                share = np.mean([done for done, _ in calls])
+                share = np.mean([is_complete for is_complete, _ in calls])
                 p50 = np.percentile([ms for _, ms in calls], 50)
                 print(f"{deadline_ms:>8} {latency_ms:>8} {clients:>8} {share:>8.0%} {p50:>8.0f}")
 

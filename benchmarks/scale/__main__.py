@@ -57,12 +57,12 @@ class Effort:
     """Questions of a row."""
     seconds: float
     """Length of each run with several clients."""
-    written: int
+    published: int
     """Chunks that are published into a large tenant and an empty one."""
 
 
-USUAL = Effort(warm=50, questions=QUESTIONS - 50, seconds=10, written=1_000)
-QUICK = Effort(warm=2, questions=5, seconds=0.2, written=50)
+USUAL = Effort(warm=50, questions=QUESTIONS - 50, seconds=10, published=1_000)
+QUICK = Effort(warm=2, questions=5, seconds=0.2, published=50)
 
 
 def main() -> None:
@@ -95,8 +95,8 @@ def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[
     effort = QUICK if arguments.quick else USUAL
     whole = embedder(arguments.data)
     data = load_data(arguments.data, whole, say)
-    known = {text: whole.embed_query(text) for text in (PROBE, NEW_WORD)}
-    prepared = Prepared({**data.questions, **known}, data.dimensions)
+    extra_vectors = {text: whole.embed_query(text) for text in (PROBE, NEW_WORD)}
+    prepared = Prepared({**data.questions, **extra_vectors}, data.dimensions)
     questions = list(data.questions)
     warm, test_questions = questions[: effort.warm], questions[effort.warm : effort.warm + effort.questions]
     configured = settings(scratch, data.dimensions, {}).database
@@ -127,7 +127,7 @@ def _run(arguments: argparse.Namespace, scratch: Path) -> tuple[list[Row], dict[
         rows, result["notes"] = _measure_peers(admin, measured, test_questions, vectors, say)
         _save(arguments.json, rows, result)
         say("writing")
-        result["publishing"] = writes.measure_publishing(database, data, prepared, effort.written)
+        result["publishing"] = writes.measure_publishing(database, data, prepared, effort.published)
         result["found"] = writes.check_visibility(database, scratch, prepared)
         say("asking during maintenance")
         result["maintenance"] = writes.maintenance(scratch, data, engines[BOTH], test_questions)

@@ -86,9 +86,9 @@ class NaturalData:
         # Each place draws from a sixth of its own of the topic: no sentence occurs twice in it.
         sixth = self._near.shape[1] // 6
         chosen = self._near[of_topic, np.arange(6) * sixth + dice.integers(sixth, size=(size, 6))]
-        used = np.arange(6) < dice.integers(3, 7, size=size)[:, None]
-        texts = [" ".join(row[mask]) for row, mask in zip(self._sentences[chosen], used, strict=True)]
-        return texts, normalise(np.einsum("ijk,ij->ik", self._vectors[chosen], used.astype(np.float32)))
+        is_used = np.arange(6) < dice.integers(3, 7, size=size)[:, None]
+        texts = [" ".join(row[mask]) for row, mask in zip(self._sentences[chosen], is_used, strict=True)]
+        return texts, normalise(np.einsum("ijk,ij->ik", self._vectors[chosen], is_used.astype(np.float32)))
 
 
 class ZipfData:
@@ -216,10 +216,10 @@ def embed_cached(texts: Sequence[str], embedder: Embedder, cache: Path) -> Vecto
         with np.load(file) as archive:
             vectors: Vectors = archive["vectors"]
             return vectors
-    made = embedder.embed(texts)
+    embeddings = embedder.embed(texts)
     cache.mkdir(parents=True, exist_ok=True)
-    np.savez(file, vectors=made)
-    return made
+    np.savez(file, vectors=embeddings)
+    return embeddings
 
 
 def nearest(vectors: Vectors, count: int) -> NDArray[np.int32]:

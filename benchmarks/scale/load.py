@@ -81,13 +81,13 @@ def publish_all(
     """
     writers = [[share for share in tenants if (share.tenant == LARGEST) == largest] for largest in (True, False)]
 
-    def write(own: Sequence[Share]) -> list[float]:
-        total, done, times = sum(share.chunks for share in own), 0, []
-        for share, block in interleave(data, own):
+    def write(shares: Sequence[Share]) -> list[float]:
+        total, published, times = sum(share.chunks for share in shares), 0, []
+        for share, block in interleave(data, shares):
             times.append(publish_block(database, share.tenant, block, embedder, describe))
-            done += len(block[0])
-            if done * 10 // total > (done - len(block[0])) * 10 // total:
-                say(f"published {done:,} of {total:,} chunks of {'/'.join(share.tenant for share in own)}")
+            published += len(block[0])
+            if published * 10 // total > (published - len(block[0])) * 10 // total:
+                say(f"published {published:,} of {total:,} chunks of {'/'.join(share.tenant for share in shares)}")
         return times
 
     for share in tenants:
@@ -144,9 +144,9 @@ def publish_block(
 def _documents(block: Block, space_id: uuid.UUID, describe: Describe) -> Iterator[PreparedDocument]:
     texts, vectors = block
     for start in range(0, len(texts), CHUNKS_A_DOCUMENT):
-        own = texts[start : start + CHUNKS_A_DOCUMENT]
+        document_texts = texts[start : start + CHUNKS_A_DOCUMENT]
         chunks, offset = [], 0
-        for ordinal, text in enumerate(own):
+        for ordinal, text in enumerate(document_texts):
             chunks.append(
                 Chunk(
                     chunk_index=ordinal, start=offset, end=offset + len(text), text=text, section=(),
@@ -156,12 +156,13 @@ def _documents(block: Block, space_id: uuid.UUID, describe: Describe) -> Iterato
             )  # fmt: skip
             offset += len(text) + 2
         key = uuid.uuid4()
-        whole = "\n\n".join(own)
+        whole = "\n\n".join(document_texts)
         metadata, acl = describe()
         yield PreparedDocument(
             id=key, version_id=uuid.uuid4(), source=f"bench/{key}", title="", media_type="text/plain",
             language="english", metadata=metadata, acl=acl, content_hash="0" * 64, fingerprint="0" * 64,
-            bytes=len(whole.encode()), text=whole, pages=(), chunks=chunks, embedded=own, analysed=own,
+            bytes=len(whole.encode()), text=whole, pages=(), chunks=chunks,
+            embedded=document_texts, analysed=document_texts,
             vectors={space_id: vectors[start : start + CHUNKS_A_DOCUMENT]},
         )  # fmt: skip
 

@@ -200,8 +200,10 @@ def ask(tenant: Tenant, questions: Sequence[str]) -> tuple[list[SearchResult], l
 
 def _row(name: str, share: Share, answers: Sequence[SearchResult], times: Sequence[float]) -> Row:
     retriever, way = (DENSE, EXACT) if name == EXACT else (name, OURS)
-    retrievers = {one: [asdict(answer.retrievers[one]) for answer in answers] for one in answers[0].retrievers}
-    plans = [Counter(account["plan"] for account in retrievers[one]).most_common(1)[0][0] for one in sorted(retrievers)]
+    retrievers = {name: [asdict(answer.retrievers[name]) for answer in answers] for name in answers[0].retrievers}
+    plans = [
+        Counter(account["plan"] for account in retrievers[name]).most_common(1)[0][0] for name in sorted(retrievers)
+    ]
     stages = {
         stage: round(statistics.median(answer.timings_ms.get(stage, 0.0) for answer in answers), 3)
         for stage in sorted({stage for answer in answers for stage in answer.timings_ms})
@@ -215,7 +217,7 @@ def _row(name: str, share: Share, answers: Sequence[SearchResult], times: Sequen
         in_retriever=stages.get(retriever),
         detail={
             "stages_p50_ms": stages,
-            "retrievers": {one: _summary(accounts) for one, accounts in retrievers.items()},
+            "retrievers": {name: _summary(accounts) for name, accounts in retrievers.items()},
         },
     )
 
@@ -247,8 +249,8 @@ def recalls(rankings: Sequence[Sequence[UUID]], exact: Sequence[Sequence[UUID]])
 
 def recall(rankings: Sequence[Sequence[UUID]], exact: Sequence[Sequence[UUID]], depth: int) -> float:
     """Return the mean share of the true best that was found among as many, over the questions that have any."""
-    pairs = [(set(ours[:depth]), set(best[:depth])) for ours, best in zip(rankings, exact, strict=True) if best]
-    return round(statistics.mean(len(ours & best) / len(best) for ours, best in pairs), 4) if pairs else math.nan
+    pairs = [(set(ranking[:depth]), set(best[:depth])) for ranking, best in zip(rankings, exact, strict=True) if best]
+    return round(statistics.mean(len(ranking & best) / len(best) for ranking, best in pairs), 4) if pairs else math.nan
 
 
 def throughput(tenant: Tenant, questions: Sequence[str], clients: int, seconds: float) -> dict[str, Any]:
@@ -277,7 +279,7 @@ def throughput(tenant: Tenant, questions: Sequence[str], clients: int, seconds: 
     return {
         "clients": clients,
         "queries_per_s": round(sum(counts) / seconds, 1),
-        **percentiles([taken for of_client in times for taken in of_client] or [float("nan")]),
+        **percentiles([milliseconds for of_client in times for milliseconds in of_client] or [float("nan")]),
         "errors": dict(sum(errors, Counter())),
         "fairness": round(min(counts) / max(1, *counts), 2),
     }

@@ -167,18 +167,18 @@ def dense(
     plan = _plan(connection, _NEAREST, values[0])
     times, rankings, note = _time_queries(connection, sql.SQL(_NEAREST), values)
     # PostgreSQL may find a scan of all rows cheaper, while they are few.
-    used = f"{plan}, lists 100, probes 10" if plan == "index scan" else plan
+    description = f"{plan}, lists 100, probes 10" if plan == "index scan" else plan
     yield Row(
-        retriever=DENSE, way="shared ivfflat", share=share, plan=used, note=note,
+        retriever=DENSE, way="shared ivfflat", share=share, plan=description, note=note,
         **percentiles(times), **recalls(rankings, exact),
     )  # fmt: skip
     matrix = _matrix(connection, share)
-    ranked, times = time_all(lambda vector: _best(matrix @ vector), vectors)
+    numpy_rankings, times = time_all(lambda vector: _best(matrix @ vector), vectors)
     yield Row(
         retriever=DENSE,
         way="NumPy in memory",
         share=share,
-        plan=f"{len(ranked[0])} of {len(matrix)}",
+        plan=f"{len(numpy_rankings[0])} of {len(matrix)}",
         **percentiles(times),
     )
 
@@ -196,12 +196,12 @@ def _matrix(connection: psycopg.Connection, share: Share) -> NDArray[np.float32]
     return matrix
 
 
-def difference(ours: Sequence[Sequence[float]], references: Sequence[Sequence[float]]) -> float:
+def difference(scores: Sequence[Sequence[float]], references: Sequence[Sequence[float]]) -> float:
     """Return the largest relative difference of two lists of scores a question; infinite where one is longer."""
-    if any(len(mine) != len(theirs) for mine, theirs in zip(ours, references, strict=True)):
+    if any(len(mine) != len(reference) for mine, reference in zip(scores, references, strict=True)):
         return float("inf")
-    pairs = [pair for both in zip(ours, references, strict=True) for pair in zip(*both, strict=True)]
-    return max((abs(mine - theirs) / theirs for mine, theirs in pairs), default=0.0)
+    pairs = [pair for both in zip(scores, references, strict=True) for pair in zip(*both, strict=True)]
+    return max((abs(mine - reference) / reference for mine, reference in pairs), default=0.0)
 
 
 def _best(scores: NDArray[np.float32]) -> NDArray[np.intp]:
@@ -228,10 +228,10 @@ def _time_queries(
     connection.execute("SELECT set_config('statement_timeout', %s, false)", [str(TIMEOUT_MS)])
     stopped = 0
 
-    def answer(one: dict[str, Any]) -> list[UUID]:
+    def answer(values: dict[str, Any]) -> list[UUID]:
         nonlocal stopped
         try:
-            return [key for (key,) in connection.execute(query, one).fetchall()]
+            return [key for (key,) in connection.execute(query, values).fetchall()]
         except psycopg.errors.QueryCanceled:
             stopped += 1
             return []

@@ -24,13 +24,13 @@ def plot(rows: Sequence[Row], title: str, file: Path) -> None:
     for panel, retriever in zip(panels, (LEXICAL, DENSE), strict=True):
         styles = iter(_STYLES)
         for way, points in curves(rows, retriever).items():
-            ours = way in (OURS, SEARCH)
-            mark, dash = (_OURS[way], "-") if ours else next(styles)
+            is_kosmos = way in (OURS, SEARCH)
+            mark, dash = (_OURS[way], "-") if is_kosmos else next(styles)
             panel.plot(
                 *zip(*points, strict=True),
                 marker=mark,
                 linestyle=dash,
-                color="black" if ours else "dimgray",
+                color="black" if is_kosmos else "dimgray",
                 linewidth=2.2 if way == OURS else 1.2,
                 label=label(rows, retriever, way),
             )

@@ -27,7 +27,7 @@ class Goal:
     recall_100: float | None = None
     difference: float | None = None
 
-    def is_met_by(self, row: Row) -> bool:
+    def includes(self, row: Row) -> bool:
         """Whether the row reaches all of it."""
         took = row.p50 if row.in_retriever is None else row.in_retriever
         highest = ((took, self.p50), (row.p99, self.p99), (row.difference, self.difference))
@@ -67,17 +67,17 @@ def to_dict(row: Row) -> dict[str, Any]:
     return {
         **asdict(row),
         "goal": str(row_goal) if row_goal else None,
-        "met": row_goal.is_met_by(row) if row_goal else None,
+        "met": row_goal.includes(row) if row_goal else None,
     }
 
 
 def show(result: Mapping[str, Any], rows: Sequence[Row], console: Console) -> None:
     """Print a run: the table of the ways first, then throughput, writing and storage."""
     order = {LEXICAL: 0, DENSE: 1, BOTH: 2}
-    ordered = sorted(rows, key=lambda row: (order[row.retriever], row.share.chunks, row.way != OURS))
+    ranking = sorted(rows, key=lambda row: (order[row.retriever], row.share.chunks, row.way != OURS))
     console.print(
         Group(
-            _ways(ordered, f"{result['chunks']:,} chunks, {result['data']}, {result['questions']} questions a row"),
+            _ways(ranking, f"{result['chunks']:,} chunks, {result['data']}, {result['questions']} questions a row"),
             _throughput(result["throughput"]),
             _show_writing(result),
             _storage(result["storage"]),
@@ -119,7 +119,7 @@ def _ways(rows: Sequence[Row], title: str) -> RenderableType:
             "" if row.in_retriever is None else f"{row.in_retriever:.1f}",
             *recall,
             str(row_goal or ""),
-            _show_verdict(row_goal.is_met_by(row)) if row_goal else "",
+            _show_verdict(row_goal.includes(row)) if row_goal else "",
         )
     return table
 
@@ -144,8 +144,8 @@ def _show_writing(result: Mapping[str, Any]) -> RenderableType:
     table.add_row("chunks published a second, 2 writers", f"{load['chunks_per_s']:,}", "", "")
     for index in result["indexes"]:
         table.add_row(f"indexes of tenant {index['tenant']} built, s", f"{index['seconds']:.1f}", "", "")
-    what = f"{publishing['chunks']:,} chunks into the largest tenant, by an empty one"
-    table.add_row(what, *_ratio(publishing["ratio"], PUBLISHING_RATIO))
+    label = f"{publishing['chunks']:,} chunks into the largest tenant, by an empty one"
+    table.add_row(label, *_ratio(publishing["ratio"], PUBLISHING_RATIO))
     for retriever, at_once in visibility.items():
         table.add_row(
             f"a new chunk is found by the {retriever} retriever",
@@ -155,8 +155,8 @@ def _show_writing(result: Mapping[str, Any]) -> RenderableType:
         )
     for work in ("index_build", "index_rebuild"):
         during = maintenance[work]
-        what = f"p50 during {work}, by quiet p50 ({during['queries']} queries in {during['seconds']:g} s)"
-        table.add_row(what, *_ratio(during["ratio"], MAINTENANCE_RATIO))
+        label = f"p50 during {work}, by quiet p50 ({during['queries']} queries in {during['seconds']:g} s)"
+        table.add_row(label, *_ratio(during["ratio"], MAINTENANCE_RATIO))
     return table
 
 
@@ -188,8 +188,8 @@ def _ratio(ratio: float | None, limit: float) -> tuple[str, str, str]:
     return f"{ratio:.2f}", f"≤ {limit:g}", _show_verdict(ratio <= limit)
 
 
-def _show_verdict(met: bool) -> str:
-    return "yes" if met else "no"
+def _show_verdict(reached: bool) -> str:
+    return "yes" if reached else "no"
 
 
 def _share(value: float | None) -> str:

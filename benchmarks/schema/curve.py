@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.command import command, parse, temporary_folder
-from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, read_databases, settings_of
+from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, load_settings, read_databases
 from kosmos_rag import Engine
 from kosmos_rag.text2sql.linking.evaluation import prompt_contains_tables
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
@@ -35,7 +35,7 @@ def main() -> None:
     model = embedder(quick=arguments.quick)
     with (
         tempfile.TemporaryDirectory() as folder,
-        Engine(settings_of("schema", _KEPT, Path(folder) / "database"), embedder=model) as engine,
+        Engine(load_settings("schema", _KEPT, Path(folder) / "database"), embedder=model) as engine,
     ):
         grounding = SchemaGrounding(engine.tenant("spider"))
         grounding.build_all(schemas)
@@ -43,11 +43,11 @@ def main() -> None:
         for tables, points in lines.items():
             for budget in BUDGETS:
                 results = [(gold, grounding.ask(gold.question, tables=tables, max_tokens=budget)) for gold in questions]
-                held = statistics.fmean(prompt_contains_tables(result, gold) for gold, result in results)
+                recall = statistics.fmean(prompt_contains_tables(result, gold) for gold, result in results)
                 tokens = statistics.fmean(result.tokens for _, result in results)
-                points.append((tokens, held))
+                points.append((tokens, recall))
                 print(
-                    f"{tables:2} tables, budget {budget:3}: {tokens:.0f} tokens on average, recall {held:.3f}",
+                    f"{tables:2} tables, budget {budget:3}: {tokens:.0f} tokens on average, recall {recall:.3f}",
                     flush=True,
                 )
     model.save()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.command import write_results
-from benchmarks.schema.spider import embedder, parse_unread, settings_of
+from benchmarks.schema.spider import embedder, load_settings, parse_unread
 from kosmos_rag import Engine
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.catalog.naming import humanize, plural, singular
@@ -84,14 +84,14 @@ def generated(schema: DatabaseSchema, chance: random.Random) -> Iterator[Questio
     for form in range(4) if pairs else ():
         child, parent = chance.choice(pairs)
         rows, row = plural(_row(child)), _row(parent)
-        own = chance.choice(_plain(child)) if form in (1, 2) else ""
-        other = chance.choice(_plain(parent)) if form != 3 else ""
+        child_column = chance.choice(_plain(child)) if form in (1, 2) else ""
+        parent_column = chance.choice(_plain(parent)) if form != 3 else ""
         value = chance.choice(_VALUES) if form == 2 else ""
         yield question(
             (
-                f"Find the {other} of the {row} that has the most {rows}.",
-                f"Show the {own} and the {other}.",
-                f"What are the {own} of {rows} whose {row} has the {other} {value}?",
+                f"Find the {parent_column} of the {row} that has the most {rows}.",
+                f"Show the {child_column} and the {parent_column}.",
+                f"What are the {child_column} of {rows} whose {row} has the {parent_column} {value}?",
                 f"How many {rows} does each {row} have?",
             )[form],
             child,
@@ -99,10 +99,10 @@ def generated(schema: DatabaseSchema, chance: random.Random) -> Iterator[Questio
         )
 
 
-def measure(grounding: SchemaGrounding, asked: Sequence[Question]) -> dict[str, float]:
+def measure(grounding: SchemaGrounding, questions: Sequence[Question]) -> dict[str, float]:
     """Return the shares of questions whose database is first and whose tables are found."""
 
-    def found(question: Question) -> tuple[bool, bool, bool]:
+    def judge(question: Question) -> tuple[bool, bool, bool]:
         result = grounding.ask(question.text, 1, tables=10)
         tables = [(table.database, table.table) for table in result.tables]
         expected = [(question.database, table) for table in question.tables]
@@ -113,9 +113,9 @@ def measure(grounding: SchemaGrounding, asked: Sequence[Question]) -> dict[str, 
         )
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        rows = list(pool.map(found, asked))
+        rows = list(pool.map(judge, questions))
     names = ("database_first", "tables_in_5", "tables_in_10")
-    return {name: statistics.fmean(held) for name, held in zip(names, zip(*rows, strict=True), strict=True)}
+    return {name: statistics.fmean(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
 
 
 def main() -> None:
@@ -123,19 +123,19 @@ def main() -> None:
     arguments, schemas, unread = parse_unread(__doc__)
     chance = random.Random(_SEED)
     every = [question for schema in unread for question in generated(schema, chance)]
-    asked = chance.sample(every, min(_QUESTIONS, len(every)))
+    questions = chance.sample(every, min(_QUESTIONS, len(every)))
     model = embedder(quick=arguments.quick)
     with (
         tempfile.TemporaryDirectory() as folder,
-        Engine(settings_of("schema", {}, Path(folder) / "database"), embedder=model) as engine,
+        Engine(load_settings("schema", {}, Path(folder) / "database"), embedder=model) as engine,
     ):
         grounding = SchemaGrounding(engine.tenant("spider"))
         grounding.build_all(schemas)
         engine.tenant("spider").indexes.build()
-        figures = measure(grounding, asked)
+        figures = measure(grounding, questions)
     model.save()
-    print(f"{len(asked)} questions  " + "  ".join(f"{name} {value:.3f}" for name, value in figures.items()))
-    write_results(arguments.json, {"questions": len(asked), **figures})
+    print(f"{len(questions)} questions  " + "  ".join(f"{name} {value:.3f}" for name, value in figures.items()))
+    write_results(arguments.json, {"questions": len(questions), **figures})
 
 
 if __name__ == "__main__":

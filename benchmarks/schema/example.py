@@ -18,7 +18,7 @@ from pathlib import Path
 import yaml
 
 from benchmarks.command import EXAMPLES, command, parse, write_results
-from benchmarks.schema.spider import VECTORS, embedder, settings_of
+from benchmarks.schema.spider import VECTORS, embedder, load_settings
 from kosmos_rag import Engine
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
 from kosmos_rag.text2sql.catalog.sources import from_json
@@ -62,7 +62,7 @@ class Question:
     column: str
 
     @property
-    def kept_apart(self) -> bool:
+    def held_out(self) -> bool:
         """Whether it is of the third that nothing was tuned on."""
         return int(hashlib.sha256(self.text.encode()).hexdigest()[:8], 16) % 3 == 0
 
@@ -71,19 +71,19 @@ def questions() -> list[Question]:
     """Read the questions."""
     listed = yaml.safe_load((Path(__file__).parent / "questions.yaml").read_text(encoding="utf-8"))
     return [
-        Question(text=text, category=category, model=written.split(".")[0], column=written.split(".")[1])
+        Question(text=text, category=category, model=name.split(".")[0], column=name.split(".")[1])
         for category, entries in listed.items()
-        for text, written in entries.items()
+        for text, name in entries.items()
     ]
 
 
 def right(result: GroundingResult, question: Question) -> tuple[bool, bool, bool]:
     """Return whether the model, whether model and column, and whether the column is found first."""
     schema = result.selection.schema if result.selection else None
-    models = [table.model for found in result.tables[:3] if schema and (table := schema.table(found.table))]
+    models = [table.model for entry in result.tables[:3] if schema and (table := schema.table(entry.table))]
     names = [ref.name for ref in result.schema_refs[:5]]
-    wanted = f"{question.model}.{question.column}"
-    return question.model in models, wanted in names, names[:1] == [wanted]
+    expected = f"{question.model}.{question.column}"
+    return question.model in models, expected in names, names[:1] == [expected]
 
 
 def generated(columns: int) -> DatabaseSchema:
@@ -108,11 +108,11 @@ def generated(columns: int) -> DatabaseSchema:
     return DatabaseSchema(name="generated", dialect="postgresql", tables=tuple(tables))
 
 
-def timing(grounding: SchemaGrounding, asked: Sequence[Question]) -> dict[str, float]:
+def timing(grounding: SchemaGrounding, asked_questions: Sequence[Question]) -> dict[str, float]:
     """Return milliseconds of a question beyond its embedding, which is kept from the round before."""
     took: list[float] = []
     for number in range(_ROUNDS + 1):
-        for question in asked:
+        for question in asked_questions:
             began = time.perf_counter()
             result = grounding.ask(question.text)
             if number:
@@ -120,17 +120,19 @@ def timing(grounding: SchemaGrounding, asked: Sequence[Question]) -> dict[str, f
     return {"p50_ms": statistics.median(took), "p95_ms": statistics.quantiles(took, n=20)[-1]}
 
 
-def timing_of_many(columns: int, asked: Sequence[Question], database: Path, *, quick: bool) -> dict[str, float]:
+def timing_of_many(
+    columns: int, asked_questions: Sequence[Question], database: Path, *, quick: bool
+) -> dict[str, float]:
     """Return the time at so many generated columns."""
     model = embedder(VECTORS.with_name("generated.npz"), quick=quick)
-    with Engine(settings_of("schema", {}, database), embedder=model) as engine:
+    with Engine(load_settings("schema", {}, database), embedder=model) as engine:
         scope = engine.tenant("large")
         grounding = SchemaGrounding(scope)
-        done = grounding.build_all([generated(columns)])
+        report = grounding.build_all([generated(columns)])
         model.save()
-        print(f"{done.new} documents in {done.seconds:.0f} s", flush=True)
+        print(f"{report.new} documents in {report.seconds:.0f} s", flush=True)
         scope.indexes.build()
-        return timing(grounding, asked)
+        return timing(grounding, asked_questions)
 
 
 def main() -> None:
@@ -141,20 +143,20 @@ def main() -> None:
     arguments = parse(parser, columns=200)
     schema = from_json(EXAMPLE / "programs.json")
     recipes = read_recipes(EXAMPLE / "recipes.yaml", schema)
-    asked, model = questions()[:: 10 if arguments.quick else 1], embedder(quick=arguments.quick)
+    asked_questions, model = questions()[:: 10 if arguments.quick else 1], embedder(quick=arguments.quick)
     report: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        with Engine(settings_of("schema", {}, Path(folder) / "database"), embedder=model) as engine:
+        with Engine(load_settings("schema", {}, Path(folder) / "database"), embedder=model) as engine:
             grounding = SchemaGrounding(engine.tenant("example"))
             grounding.build(schema, recipes)
-            results = [(question, grounding.ask(question.text)) for question in asked]
+            results = [(question, grounding.ask(question.text)) for question in asked_questions]
             for name, apart in {"tuned on": [False], "held out": [True], "all": [False, True]}.items():
-                held = [right(result, question) for question, result in results if question.kept_apart in apart]
+                verdicts = [right(result, question) for question, result in results if question.held_out in apart]
                 row = {
-                    "questions": len(held),
-                    "model": share(held, 0),
-                    "model and column": share(held, 1),
-                    "column first": share(held, 2),
+                    "questions": len(verdicts),
+                    "model": share(verdicts, 0),
+                    "model and column": share(verdicts, 1),
+                    "column first": share(verdicts, 2),
                 }
                 report[name] = row
                 print(
@@ -162,25 +164,25 @@ def main() -> None:
                     f"model and column {row['model and column']:.3f}  column first {row['column first']:.3f}"
                 )
             for question, result in results if arguments.misses else ():
-                if not all(right(result, question)) and not question.kept_apart:
+                if not all(right(result, question)) and not question.held_out:
                     print(
                         f"{question.text} -> {question.model}.{question.column}: "
                         f"{[ref.name for ref in result.schema_refs[:5]]}"
                     )
-            report["time of the example"] = timing(grounding, asked)
+            report["time of the example"] = timing(grounding, asked_questions)
             print("time of the example", report["time of the example"], flush=True)
         if arguments.columns:
             report["time of the generated"] = timing_of_many(
-                arguments.columns, asked[:30], Path(folder) / "large", quick=arguments.quick
+                arguments.columns, asked_questions[:30], Path(folder) / "large", quick=arguments.quick
             )
             print("time of the generated", report["time of the generated"])
     model.save()
     write_results(arguments.json, report)
 
 
-def share(held: Sequence[tuple[bool, ...]], part: int) -> float:
+def share(verdicts: Sequence[tuple[bool, ...]], part: int) -> float:
     """Return the share of questions of which a part is found."""
-    return sum(found[part] for found in held) / len(held)
+    return sum(verdict[part] for verdict in verdicts) / len(verdicts)
 
 
 if __name__ == "__main__":

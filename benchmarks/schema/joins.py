@@ -16,7 +16,7 @@ from datetime import date
 from importlib.resources import as_file, files
 
 from benchmarks.schema.spider import embedder, parse_unread
-from benchmarks.schema.vectors import KeptVectors
+from benchmarks.schema.vectors import CachedVectors
 from kosmos_rag.ingestion.document import ChunkText, embedding_texts
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
@@ -61,38 +61,38 @@ class Outcome:
 def generated(schema: DatabaseSchema, chance: random.Random) -> Iterator[Question]:
     """Give at most one question of each form."""
     keys = [(table, key, parent) for table in schema.tables for key, parent in foreign_keys_with_targets(schema, table)]
-    pairs = [(*found, _said(found[0], chance), _said(found[2], chance)) for found in keys]
-    pairs = [found for found in pairs if found[3] and found[4]]
+    pairs = [(*entry, _pick_column(entry[0], chance), _pick_column(entry[2], chance)) for entry in keys]
+    pairs = [entry for entry in pairs if entry[3] and entry[4]]
     if pairs:
-        child, key, _, own, other = chance.choice(pairs)
-        yield _question("columns of both", f"Show the {own} and the {other}.", (child, key))
+        child, key, _, child_column, other = chance.choice(pairs)
+        yield _question("columns of both", f"Show the {child_column} and the {other}.", (child, key))
         child, key, _, _, other = chance.choice(pairs)
         yield _question("rows of one", f"What is the {other} of each {_row(child)}?", (child, key))
         child, key, _, _, other = chance.choice(pairs)
         yield _question("counted", f"How many {plural(_row(child))} are there for each {other}?", (child, key))
     bridges = [
-        (table, one, other)
+        (table, first, second)
         for table in schema.tables
-        for one in foreign_keys_with_targets(schema, table)
-        for other in foreign_keys_with_targets(schema, table)
-        if one[1].full_name < other[1].full_name and label_column(one[1]) and label_column(other[1])
+        for first in foreign_keys_with_targets(schema, table)
+        for second in foreign_keys_with_targets(schema, table)
+        if first[1].full_name < second[1].full_name and label_column(first[1]) and label_column(second[1])
     ]
     if bridges:
-        table, (one_key, one), (other_key, other_table) = chance.choice(bridges)
-        text = f"Which {_label(one)} go with which {_label(other_table)}?"
-        yield _question("over a bridge", text, (table, one_key), (table, other_key))
+        table, (first_key, first_table), (second_key, second_table) = chance.choice(bridges)
+        text = f"Which {_label(first_table)} go with which {_label(second_table)}?"
+        yield _question("over a bridge", text, (table, first_key), (table, second_key))
 
 
 def _question(form: str, text: str, *keys: tuple[TableSchema, ForeignKey]) -> Question:
     pairs = (
-        frozenset(((table.full_name, own), (key.table, target)))
+        frozenset(((table.full_name, source), (key.table, target)))
         for table, key in keys
-        for own, target in zip(key.columns, key.target, strict=True)
+        for source, target in zip(key.columns, key.target, strict=True)
     )
     return Question(form=form, text=text, keys=frozenset(pairs))
 
 
-def _said(table: TableSchema, chance: random.Random) -> str:
+def _pick_column(table: TableSchema, chance: random.Random) -> str:
     plain = [column for column in table.columns if column.name not in table.key_columns]
     return _name(chance.choice(plain)) if plain else ""
 
@@ -111,23 +111,28 @@ def _row(table: TableSchema) -> str:
     return " ".join([*words[:-1], singular(words[-1])])
 
 
-def outcomes(schema: DatabaseSchema, asked: Sequence[Question], model: KeptVectors, hints: Synonyms) -> list[Outcome]:
+def outcomes(
+    schema: DatabaseSchema, questions: Sequence[Question], model: CachedVectors, hints: Synonyms
+) -> list[Outcome]:
     """Ask questions of one database."""
     documents = list(schema_documents(schema))
-    pieces = [ChunkText(title=it.title or "", source=it.source, section=(), text=it.data.decode()) for it in documents]
+    pieces = [
+        ChunkText(title=document.title or "", source=document.source, section=(), text=document.data.decode())
+        for document in documents
+    ]
     vectors = model.embed(embedding_texts(pieces, model.tokenizer)[0])
     linker = Linker(NameIndex([schema], hints))
-    found = []
-    for question in asked:
+    results = []
+    for question in questions:
         cosines = vectors @ model.embed_query(question.text)
         nearest = sorted(range(len(documents)), key=lambda at: -cosines[at])[:_FOUND]
         tables, columns = {}, {}
         for at in nearest:
-            said = documents[at].metadata
-            if said["kind"] == "schema_model":
-                tables[said["database"], said["table"]] = float(cosines[at])
+            metadata = documents[at].metadata
+            if metadata["kind"] == "schema_model":
+                tables[metadata["database"], metadata["table"]] = float(cosines[at])
             else:
-                columns[said["database"], said["table"], said["column"]] = float(cosines[at])
+                columns[metadata["database"], metadata["table"], metadata["column"]] = float(cosines[at])
         entities = find_entities(question.text, values=linker.find_values(question.text), today=_TODAY)
         evidence = Evidence(tables=tables, columns=columns)
         linked = linker.link(question.text, entities, evidence, tables=5, columns=10)
@@ -135,7 +140,7 @@ def outcomes(schema: DatabaseSchema, asked: Sequence[Question], model: KeptVecto
             schema, linker, linked, column_references(schema.name, schema, linked, 10), entities=entities
         )
         every = join_column_pairs(selection.plans, selection.further)
-        found.append(
+        results.append(
             Outcome(
                 form=question.form,
                 needed=question.keys <= join_column_pairs(selection.plans),
@@ -144,7 +149,7 @@ def outcomes(schema: DatabaseSchema, asked: Sequence[Question], model: KeptVecto
                 right=len(question.keys & every),
             )
         )
-    return found
+    return results
 
 
 def main() -> None:
@@ -153,17 +158,19 @@ def main() -> None:
     with as_file(files("kosmos_rag.text2sql.linking") / "hints.yaml") as path:
         hints = Synonyms(read_rules(path))
     model, chance = embedder(quick=arguments.quick), random.Random(_SEED)
-    found: list[Outcome] = []
+    results: list[Outcome] = []
     for schema in unread:
         if questions := list(generated(schema, chance)):
-            found += outcomes(schema, questions, model, hints)
-    for form in (*dict.fromkeys(outcome.form for outcome in found), "all"):
-        own = [outcome for outcome in found if form in (outcome.form, "all")]
-        needed, held = (statistics.fmean(getattr(it, name) for it in own) for name in ("needed", "all"))
-        hints_given, right = (sum(getattr(it, name) for it in own) for name in ("hints", "right"))
+            results += outcomes(schema, questions, model, hints)
+    for form in (*dict.fromkeys(outcome.form for outcome in results), "all"):
+        form_outcomes = [outcome for outcome in results if form in (outcome.form, "all")]
+        needed, complete = (
+            statistics.fmean(getattr(outcome, name) for outcome in form_outcomes) for name in ("needed", "all")
+        )
+        hints_given, right = (sum(getattr(outcome, name) for outcome in form_outcomes) for name in ("hints", "right"))
         print(
-            f"{form:<16} {len(own):4} questions  needed tables {needed:.3f}  with the next {held:.3f}  "
-            f"hints {hints_given / len(own):.2f}, right {right / max(hints_given, 1):.3f}"
+            f"{form:<16} {len(form_outcomes):4} questions  needed tables {needed:.3f}  with the next {complete:.3f}  "
+            f"hints {hints_given / len(form_outcomes):.2f}, right {right / max(hints_given, 1):.3f}"
         )
     model.save()
 

@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.command import DATASETS, command, parse, temporary_folder, write_results
 from benchmarks.quick import embedder as model_of
 from benchmarks.schema.parts import TUNED_ON, parts
-from benchmarks.schema.vectors import KeptVectors
+from benchmarks.schema.vectors import CachedVectors
 from kosmos_rag import Engine, Settings, Tenant
 from kosmos_rag.core.config.presets import load
 from kosmos_rag.core.types import Filter
@@ -97,13 +97,13 @@ def parse_unread(description: str | None) -> tuple[argparse.Namespace, list[Data
     return arguments, schemas, [schema for schema in schemas if schema.name not in databases]
 
 
-def embedder(kept: Path = VECTORS, *, quick: bool = False) -> KeptVectors:
+def embedder(cache: Path = VECTORS, *, quick: bool = False) -> CachedVectors:
     """Return the packaged model, with vectors from the last run; for a quick run neither."""
     settings = Settings.load(overrides=MODEL)
-    return KeptVectors(model_of(settings, quick=quick), temporary_folder() / "vectors.npz" if quick else kept)
+    return CachedVectors(model_of(settings, quick=quick), temporary_folder() / "vectors.npz" if quick else cache)
 
 
-def settings_of(preset: str, changed: Mapping[str, Any], database: Path) -> Settings:
+def load_settings(preset: str, changed: Mapping[str, Any], database: Path) -> Settings:
     """Return settings by a preset, changed, over one embedded database."""
     base = Settings.load(overrides={**MODEL, "database.data_dir": str(database), "rag.reranking.enabled": False})
     shaped = load(preset, base, validate=build_signal_rules).apply(base)
@@ -116,19 +116,19 @@ def settings_of(preset: str, changed: Mapping[str, Any], database: Path) -> Sett
 def plain(scope: Tenant, gold: GoldQuestion) -> Figures:
     """Measure the ranking of documents by themselves for one question; without columns, nothing is said of them."""
     text = gold.question.replace('"', " ")
-    own = {"metadata.database": gold.database}
+    condition = {"metadata.database": gold.database}
     tables = scope.search(text, 10, Filter(where={"metadata.kind": "schema_model"})).hits
-    found = [(hit.metadata["database"], hit.metadata["table"]) for hit in tables]
-    wanted = [(gold.database, table) for table in gold.tables]
-    in_own = scope.search(text, 50, Filter(where={"metadata.kind": "schema_model", **own})).hits
+    tables_found = [(hit.metadata["database"], hit.metadata["table"]) for hit in tables]
+    expected = [(gold.database, table) for table in gold.tables]
+    in_own = scope.search(text, 50, Filter(where={"metadata.kind": "schema_model", **condition})).hits
     measured = {
-        "database_first": float(bool(found) and found[0][0] == gold.database),
-        "tables_in_5": float(contains_all(found, wanted, 5)),
-        "tables_in_10": float(contains_all(found, wanted, 10)),
+        "database_first": float(bool(tables_found) and tables_found[0][0] == gold.database),
+        "tables_in_5": float(contains_all(tables_found, expected, 5)),
+        "tables_in_10": float(contains_all(tables_found, expected, 10)),
         "r_precision": r_precision([hit.metadata["table"] for hit in in_own], gold.tables),
     }
     if gold.columns:
-        columns = scope.search(text, 10, Filter(where={"metadata.kind": "schema_column", **own})).hits
+        columns = scope.search(text, 10, Filter(where={"metadata.kind": "schema_column", **condition})).hits
         refs = [(hit.metadata["table"], hit.metadata["column"]) for hit in columns]
         measured |= {f"columns_in_{k}": float(contains_all(refs, gold.columns, k)) for k in (5, 10)}
         if gold.requested_columns:
@@ -152,26 +152,27 @@ def joins_of_gold(schemas: Sequence[DatabaseSchema], questions: Sequence[GoldQue
 
 
 def measured_by_question(
-    schemas: Sequence[DatabaseSchema], questions: Sequence[GoldQuestion], folder: Path, model: KeptVectors
+    schemas: Sequence[DatabaseSchema], questions: Sequence[GoldQuestion], folder: Path, model: CachedVectors
 ) -> tuple[list[QuestionScore], dict[str, list[Figures]]]:
     """Ask every question in every way."""
     # All settings first: a run of minutes uses the settings of its beginning.
-    plain_ways = {name: settings_of(_PRESETS.get(name, "schema"), changed, folder) for name, changed in PLAIN.items()}
+    plain_ways = {name: load_settings(_PRESETS.get(name, "schema"), changed, folder) for name, changed in PLAIN.items()}
     with (
-        Engine(settings_of("schema", {}, folder), embedder=model) as engine,
+        Engine(load_settings("schema", {}, folder), embedder=model) as engine,
         ThreadPoolExecutor(_AT_ONCE) as pool,
     ):
         scope = engine.tenant("spider")
-        done = scope.ingest([document for schema in schemas for document in schema_documents(schema)])
+        report = scope.ingest([document for schema in schemas for document in schema_documents(schema)])
         print(
-            f"{done.new} documents, {done.chunks} chunks, {len(done.failed)} failed, {done.seconds:.0f} s", flush=True
+            f"{report.new} documents, {report.chunks} chunks, {len(report.failed)} failed, {report.seconds:.0f} s",
+            flush=True,
         )
         scope.indexes.build()
         grounding = SchemaGrounding(scope)
         judged = list(pool.map(partial(score_question, grounding), questions))
         for part, members in parts(questions).items():
-            own = [found for found in judged if found.gold in members]
-            print(f"grounding, {part}: {aggregate(own).as_json()}", flush=True)
+            part_scores = [score for score in judged if score.gold in members]
+            print(f"grounding, {part}: {aggregate(part_scores).as_json()}", flush=True)
         model.save()
     ways: dict[str, list[Figures]] = {}
     for name, settings in plain_ways.items():
@@ -199,14 +200,14 @@ def main() -> None:
     report: dict[str, dict[str, Figures]] = {}
     for part, members in parts(questions).items():
         databases = {gold.database for gold in members}
-        own = [at for at, gold in enumerate(questions) if gold.database in databases]
-        report[part] = {name: means([rows[at] for at in own]) for name, rows in ways.items()}
-        report[part]["grounding"] = aggregate([judged[at] for at in own]).as_json()
-        show(part, report[part], len(own), databases)
+        positions = [at for at, gold in enumerate(questions) if gold.database in databases]
+        report[part] = {name: means([rows[at] for at in positions]) for name, rows in ways.items()}
+        report[part]["grounding"] = aggregate([judged[at] for at in positions]).as_json()
+        show(part, report[part], len(positions), databases)
         if any(gold.joins for gold in members):
             print(f"\nThe SQL's own tables: the hints hold all keys of {joins_of_gold(schemas, members):.3f}\n")
         if arguments.misses and part == TUNED_ON:
-            show_misses([judged[at] for at in own])
+            show_misses([judged[at] for at in positions])
     write_results(arguments.json, report)
 
 
@@ -214,18 +215,18 @@ def show(part: str, ways: Mapping[str, Figures], questions: int, databases: set[
     """Print a table in Markdown: figures down, ways across."""
     print(f"\n{part}: {questions} questions over {', '.join(sorted(databases))}\n")
     print("\n".join([f"| | {' | '.join(ways)} |", f"|---|{'---|' * len(ways)}"]))
-    for name, said in FIGURES.items():
+    for name, label in FIGURES.items():
         form = {"prompt_tokens": ".0f", "join_hints": ".1f", "references": ".1f"}.get(name, ".3f")
         cells = [f"{way[name]:{form}}".removeprefix("0") if name in way else "-" for way in ways.values()]
-        print(f"| {said} | {' | '.join(cells)} |", flush=True)
+        print(f"| {label} | {' | '.join(cells)} |", flush=True)
 
 
 def show_misses(judged: Sequence[QuestionScore]) -> None:
     """Print the questions of which something was not found, with what."""
-    for found in judged:
+    for score in judged:
         names = ("database_first", "tables_in_5", "columns_in_10", "joins")
-        if missed := [name for name in names if not getattr(found, name)]:
-            print(f"{found.gold.database}: {found.gold.question} [{', '.join(missed)}]\n    {found.gold.sql}")
+        if missed := [name for name in names if not getattr(score, name)]:
+            print(f"{score.gold.database}: {score.gold.question} [{', '.join(missed)}]\n    {score.gold.sql}")
 
 
 if __name__ == "__main__":

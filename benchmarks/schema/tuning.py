@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.command import command, parse
 from benchmarks.schema.parts import HELD_OUT, TUNED_ON, parts
-from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, read_databases, settings_of
+from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, load_settings, read_databases
 from kosmos_rag import Engine, Tenant
 from kosmos_rag.core.types import Filter
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
@@ -44,7 +44,7 @@ class Case:
     entities: Entities
     every: Evidence
     """Over all databases."""
-    own: Evidence
+    own_database: Evidence
     """Over the question's own."""
 
 
@@ -53,46 +53,46 @@ class Measure:
 
     def __init__(self, schemas: Sequence[DatabaseSchema], databases: set[str], synonyms: Synonyms) -> None:
         self._every = NameIndex(schemas, synonyms)
-        self._own = {schema.name: NameIndex([schema], synonyms) for schema in schemas if schema.name in databases}
+        self._indexes = {schema.name: NameIndex([schema], synonyms) for schema in schemas if schema.name in databases}
 
     def __call__(self, weights: Weights, cases: Sequence[Case]) -> dict[str, float]:
         """Return the mean of each figure over the cases that have it."""
         every = Linker(self._every, weights)
-        own = {name: Linker(index, weights) for name, index in self._own.items()}
-        measured = [_measured(case, every, own[case.gold.database]) for case in cases]
+        linkers = {name: Linker(index, weights) for name, index in self._indexes.items()}
+        measured = [_measured(case, every, linkers[case.gold.database]) for case in cases]
         names = dict.fromkeys(name for row in measured for name in row)
         return {name: statistics.fmean(row[name] for row in measured if name in row) for name in names}
 
 
-def _measured(case: Case, every: Linker, own: Linker) -> dict[str, float]:
+def _measured(case: Case, every: Linker, own_linker: Linker) -> dict[str, float]:
     gold = case.gold
     over_all = every.link(gold.question, case.entities, case.every, tables=10, columns=1)
-    found = [(table.database, table.table) for table in over_all.tables]
-    wanted = [(gold.database, table) for table in gold.tables]
-    over_own = own.link(gold.question, case.entities, case.own, tables=len(gold.tables), columns=10)
+    ranking = [(table.database, table.table) for table in over_all.tables]
+    expected = [(gold.database, table) for table in gold.tables]
+    over_own = own_linker.link(gold.question, case.entities, case.own_database, tables=len(gold.tables), columns=10)
     columns = [(column.table, column.column) for column in over_own.columns]
     measured = {
-        "database_first": float(found[0][0] == gold.database),
-        "tables_in_5": float(contains_all(found, wanted, 5)),
-        "tables_in_10": float(contains_all(found, wanted, 10)),
+        "database_first": float(ranking[0][0] == gold.database),
+        "tables_in_5": float(contains_all(ranking, expected, 5)),
+        "tables_in_10": float(contains_all(ranking, expected, 10)),
         "r_precision": r_precision([table.table for table in over_own.tables], gold.tables),
     }
     if gold.columns:
         measured |= {f"columns_in_{k}": float(contains_all(columns, gold.columns, k)) for k in (5, 10)}
     if gold.joins:
-        measured["joins"] = float(contains_joins(own.graph(gold.database).plans(over_own.chosen), gold))
+        measured["joins"] = float(contains_joins(own_linker.graph(gold.database).plans(over_own.chosen), gold))
     return measured
 
 
 def searched(scope: Tenant, gold: GoldQuestion) -> Case:
     """Search for a question as `SchemaGrounding.ask` does."""
     text = gold.question.replace('"', " ")
-    own = Filter(where={"metadata.database": gold.database})
+    condition = Filter(where={"metadata.database": gold.database})
     return Case(
         gold=gold,
         entities=find_entities(gold.question, today=_TODAY),
         every=Evidence.from_hits(scope.search(text).hits),
-        own=Evidence.from_hits(scope.search(text, filter=own).hits),
+        own_database=Evidence.from_hits(scope.search(text, filter=condition).hits),
     )
 
 
@@ -105,8 +105,8 @@ def chosen(worth: Callable[[Weights], float]) -> Weights:
         for name in names:
             for value in GRID:
                 trial = replace(best, **{name: value})
-                if trial != best and (found := worth(trial)) > most + 1e-9:
-                    best, most = trial, found
+                if trial != best and (score := worth(trial)) > most + 1e-9:
+                    best, most = trial, score
             print(f"{name} {getattr(best, name)}: {most:.4f}", flush=True)
     return best
 
@@ -121,7 +121,7 @@ def main() -> None:
     model = embedder(quick=arguments.quick)
     with (
         tempfile.TemporaryDirectory() as folder,
-        Engine(settings_of("schema", {}, Path(folder) / "database"), embedder=model) as engine,
+        Engine(load_settings("schema", {}, Path(folder) / "database"), embedder=model) as engine,
     ):
         scope = engine.tenant("spider")
         scope.ingest([document for schema in schemas for document in schema_documents(schema)])
@@ -144,9 +144,9 @@ def main() -> None:
     }
     for part in (TUNED_ON, HELD_OUT):
         for name, (way, weights) in rows.items():
-            found = way(weights, cases[part])
-            found["mean"] = statistics.fmean(found.values())
-            print(f"{part:<9} {name:<19} " + "  ".join(f"{figure} {value:.3f}" for figure, value in found.items()))
+            figures = way(weights, cases[part])
+            figures["mean"] = statistics.fmean(figures.values())
+            print(f"{part:<9} {name:<19} " + "  ".join(f"{figure} {value:.3f}" for figure, value in figures.items()))
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def with_typo(value: str, chance: random.Random) -> str:
     while True:
         at = chance.choice([at for at in range(len(value) - 1) if value[at : at + 2].isalpha()])
         letter = chance.choice(string.ascii_lowercase)
-        written = chance.choice(
+        variant = chance.choice(
             [
                 value[:at] + value[at + 1 :],
                 value[:at] + letter + value[at:],
@@ -90,14 +90,14 @@ def with_typo(value: str, chance: random.Random) -> str:
                 value[:at] + value[at + 1] + value[at] + value[at + 2 :],
             ]
         )
-        if written.lower() != value.lower():
-            return written
+        if variant.lower() != value.lower():
+            return variant
 
 
 def questions(schema: DatabaseSchema, count: int, chance: random.Random) -> list[Question]:
     """Return questions that say a value, half of them with the name of its column."""
     columns = [(table, column) for table in schema.tables for column in table.columns if column.samples]
-    asked = []
+    questions = []
     for number in range(count):
         table, column = chance.choice(columns)
         value = chance.choice(column.samples)
@@ -105,8 +105,8 @@ def questions(schema: DatabaseSchema, count: int, chance: random.Random) -> list
         text = f"Show all {rows} of {value}"
         if number % 2:
             text = f"How many {rows} are there with the {humanize(column.name)} {value}?"
-        asked.append(Question(text=text, value=value, table=table.full_name, column=column.name))
-    return asked
+        questions.append(Question(text=text, value=value, table=table.full_name, column=column.name))
+    return questions
 
 
 def bound(schema: DatabaseSchema, linker: Linker, question: Question, text: str) -> bool:
@@ -116,7 +116,7 @@ def bound(schema: DatabaseSchema, linker: Linker, question: Question, text: str)
     refs = column_references(schema.name, schema, linked, 10)
     filters = select_parts(schema, linker, linked, refs, entities=entities).filters
     return (question.table, question.column, question.value) in {
-        (found.table, found.column, found.value) for found in filters
+        (condition.table, condition.column, condition.value) for condition in filters
     }
 
 
@@ -125,16 +125,19 @@ def measure(schemas: Sequence[DatabaseSchema], count: int) -> dict[str, float]:
     chance = random.Random(_SEED)
     with as_file(files("kosmos_rag.text2sql.linking") / "hints.yaml") as path:
         hints = Synonyms(read_rules(path))
-    found: dict[str, list[bool]] = {"exact": [], "one typo": []}
+    verdicts: dict[str, list[bool]] = {"exact": [], "one typo": []}
     chosen = chance.sample(schemas, len(schemas))
     filled = [schema for schema in (with_values(schema, chance) for schema in chosen) if _has_values(schema)]
     for schema in filled[:_DATABASES]:
         linker = Linker(NameIndex([schema], hints))
         for question in questions(schema, count // len(filled[:_DATABASES]), chance):
             typo = question.text.replace(question.value, with_typo(question.value, chance))
-            found["exact"].append(bound(schema, linker, question, question.text))
-            found["one typo"].append(bound(schema, linker, question, typo))
-    return {"questions": len(found["exact"]), **{name: sum(held) / len(held) for name, held in found.items()}}
+            verdicts["exact"].append(bound(schema, linker, question, question.text))
+            verdicts["one typo"].append(bound(schema, linker, question, typo))
+    return {
+        "questions": len(verdicts["exact"]),
+        **{name: sum(entries) / len(entries) for name, entries in verdicts.items()},
+    }
 
 
 def _has_values(schema: DatabaseSchema) -> bool:

@@ -9,16 +9,16 @@ import numpy as np
 from kosmos_rag.core.protocols import Embedder, Tokenizer, Vectors
 
 
-class KeptVectors:
+class CachedVectors:
     """The vectors of another embedder, kept. `save` writes them."""
 
     def __init__(self, embedder: Embedder, path: Path) -> None:
         self._embedder = embedder
         self._path = path
-        self._kept: dict[str, np.ndarray] = {}
+        self._cache: dict[str, np.ndarray] = {}
         if path.is_file():
             with np.load(path) as stored:
-                self._kept = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
+                self._cache = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
 
     @property
     def name(self) -> str:
@@ -43,10 +43,10 @@ class KeptVectors:
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return vectors, those of new texts from the model."""
         keys = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._kept}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._cache}
         if missing:
-            self._kept.update(zip(missing, self._embedder.embed(list(missing.values())), strict=True))
-        return np.array([self._kept[key] for key in keys])
+            self._cache.update(zip(missing, self._embedder.embed(list(missing.values())), strict=True))
+        return np.array([self._cache[key] for key in keys])
 
     def embed_query(self, question: str) -> np.ndarray:
         """Return the vector of a question; the model embeds questions as it does texts."""
@@ -56,4 +56,4 @@ class KeptVectors:
     def save(self) -> None:
         """Write all vectors."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(self._path, keys=np.array(list(self._kept)), vectors=np.array(list(self._kept.values())))
+        np.savez(self._path, keys=np.array(list(self._cache)), vectors=np.array(list(self._cache.values())))

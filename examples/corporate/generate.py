@@ -112,29 +112,29 @@ class Document:
 def documents() -> Iterator[Document]:
     """Compose the documents, the same ones each time."""
     topics: dict[str, dict[str, list[Any]]] = yaml.safe_load(Path(__file__).with_name("topics.yaml").read_text("utf-8"))
-    for department, named in topics.items():
-        for number, (name, (title, about, own)) in enumerate(named.items()):
-            share, rest = divmod(PARAGRAPHS[department], len(named))
+    for department, documents in topics.items():
+        for number, (name, (title, about, facts)) in enumerate(documents.items()):
+            share, rest = divmod(PARAGRAPHS[department], len(documents))
             dice = random.Random(f"{department}/{name}")  # noqa: S311 — a sample, no secret
-            sections = _sections(dice, about, own, share + (number < rest))
+            sections = _sections(dice, about, facts, share + (number < rest))
             yield Document(department=department, name=name, title=title, sections=sections)
 
 
 def _sections(
-    dice: random.Random, about: str, own: dict[str, str], paragraphs: int
+    dice: random.Random, about: str, facts: dict[str, str], paragraphs: int
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Put general sections around the document's own, as many as the number of paragraphs asks for."""
-    headings = set(dice.sample([*_BEFORE, *_AFTER], k=paragraphs - 2 * len(own)))
+    headings = set(dice.sample([*_BEFORE, *_AFTER], k=paragraphs - 2 * len(facts)))
 
     def general(texts: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
         for heading, variants in texts.items():
             if heading in headings:
                 yield heading, (_fill(dice, dice.choice(variants), about=about),)
 
-    more = dice.sample(_MORE, k=len(own))
+    more = dice.sample(_MORE, k=len(facts))
     mine = [
         (heading, (fact, _fill(dice, text, heading=heading.lower())))
-        for (heading, fact), text in zip(own.items(), more, strict=True)
+        for (heading, fact), text in zip(facts.items(), more, strict=True)
     ]
     return [*general(_BEFORE), *mine, *general(_AFTER)]
 
@@ -165,8 +165,8 @@ def write_text(document: Document) -> bytes:
     style = random.Random(document.name).choice(["capitals", "title case", "numbered"])  # noqa: S311 — a sample, no secret
     blocks = [document.title.upper() if style == "capitals" else document.title]
     for number, (heading, paragraphs) in enumerate(document.sections, start=1):
-        shown = {"capitals": heading.upper(), "title case": heading, "numbered": f"{number}. {heading}"}[style]
-        blocks += [shown, *paragraphs]
+        title = {"capitals": heading.upper(), "title case": heading, "numbered": f"{number}. {heading}"}[style]
+        blocks += [title, *paragraphs]
     return ("\n\n".join(blocks) + "\n").encode()
 
 

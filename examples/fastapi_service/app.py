@@ -45,5 +45,8 @@ async def ask(question: str, reader: Annotated[Any, Depends(open_reader)]) -> di
         raise HTTPException(422, str(error)) from None
     except DatabaseUnavailable:
         raise HTTPException(503, "the database is unavailable") from None
-    citations = [{"marker": one.marker, "source": one.source, "location": one.location} for one in answer.citations]
+    citations = [
+        {"marker": citation.marker, "source": citation.source, "location": citation.location}
+        for citation in answer.citations
+    ]
     return {"text": answer.text, "refused": answer.refused, "citations": citations}

@@ -47,8 +47,8 @@ async def ask(client: Client, model: BaseChatModel, question: str) -> str:
     graph.add_edge(START, "think")
     graph.add_conditional_edges("think", tools_condition, {"tools": "tools", END: END})
     graph.add_edge("tools", "think")
-    done = await graph.compile().ainvoke({"messages": [HumanMessage(question)]}, {"recursion_limit": 12})
-    return str(done["messages"][-1].content)
+    result = await graph.compile().ainvoke({"messages": [HumanMessage(question)]}, {"recursion_limit": 12})
+    return str(result["messages"][-1].content)
 
 
 async def main(question: str) -> None:

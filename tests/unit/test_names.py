@@ -18,7 +18,7 @@ PARTICIPLES = """
 asked begun counted done drawn found given gone held kept known lost made meant met named ordered ranked said seen sent
 shown spoken taken told used wanted written
 """
-PRONOUNS = "it one ours own theirs them they what which whole whose"
+PRONOUNS = "it one ours own theirs them they what which whose"
 PREPOSITIONS = "above at before below beside between by for in of on over to under with within"
 LAST_WORDS = frozenset({"at", "by", "of"})
 """What a function may not end with; the name of a property may: created_at."""

@@ -6,7 +6,7 @@ import fpdf
 import pytest
 
 from benchmarks import pdf_library_tables, pdf_prose, pdf_tables
-from benchmarks.parsing_pdf import count_breaks, f1, facts_of, read_text
+from benchmarks.parsing_pdf import collect_facts, count_breaks, f1, read_text
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing import parse
 
@@ -155,7 +155,8 @@ def test_parse_pdf__boxes_of_a_drawing_are_no_table() -> None:
 def test_parse_pdf__generated_tables(held_out: bool) -> None:
     for documents in (pdf_tables.documents, pdf_library_tables.documents):
         scores = [
-            f1(facts_of(read_text(data)), Counter(facts)) for _, data, facts in documents(held_out=held_out, seeds=1)
+            f1(collect_facts(read_text(data)), Counter(facts))
+            for _, data, facts in documents(held_out=held_out, seeds=1)
         ]
         assert sum(scores) / len(scores) >= 0.85
 
