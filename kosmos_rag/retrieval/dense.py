@@ -119,8 +119,6 @@ def estimate_selectivity(snapshot: Snapshot, scope: Mapping[str, Any], principal
         snapshot: State of the tenant.
         scope: Bound values of the query.
         principals: Principals of the reader.
-
-    Only the collection of the query counts. 1 if unknown.
     """
     index = snapshot.vector_index
     total = sum(index.acl.values()) if index is not None else 0

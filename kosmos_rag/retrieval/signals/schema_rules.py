@@ -56,8 +56,8 @@ def _target_column(passage: Passage) -> tuple[str, str]:
 
 def _mentions_any(query: QueryContext, passage: Passage) -> bool:
     """Return whether the query contains a word of names or keywords."""
-    of = passage.metadata.get
-    names = (of("table", ""), of("model", ""), of("column", ""), *of("keywords", ()))
+    get = passage.metadata.get
+    names = (get("table", ""), get("model", ""), get("column", ""), *get("keywords", ()))
     return not _split_names(tuple(map(str, names))).isdisjoint(query.words)
 
 
