@@ -44,7 +44,7 @@ def find_instruction(text: str) -> str | None:
     """
     visible_text = strip_invisible(text)
     instruction = _match_instruction(visible_text) or next(
-        filter(None, (_match_instruction(_decode(coded)) for coded in _BASE64.findall(visible_text))), None
+        filter(None, (_match_instruction(_decode(encoded)) for encoded in _BASE64.findall(visible_text))), None
     )
     return None if instruction is None else " ".join(instruction.split())[:_MAX_EXCERPT_CHARS]
 

@@ -273,14 +273,14 @@ class QueryHandler:
     def _answer(
         self, reader: AuditContext, request: QueryRequest, max_tokens: int | None, history: Sequence[Turn]
     ) -> tuple[HandledSearch, AnswerStream]:
-        searched, warnings = request, tuple[str, ...]()
+        rewritten, warnings = request, tuple[str, ...]()
         if history:
             # The history is condensed before the snapshot: its settings are read again.
             with self._telemetry.count_errors():
                 route = self._cache_route(reader, read_routing(self._pool, reader.tenant, reader.collection))
             condensed = route.pipelines.answerer.search_query(request.text, history)
-            searched, warnings = replace(request, text=condensed.question), condensed.warnings
-        handled = self._search(reader, searched)
+            rewritten, warnings = replace(request, text=condensed.question), condensed.warnings
+        handled = self._search(reader, rewritten)
         context = self._assemble(handled, max_tokens)
         stream = handled.route.pipelines.answerer.stream(request.text, context, warnings)
         return handled, stream.on_timing(self._telemetry.record_answer)

@@ -43,26 +43,26 @@ def read_rated_questions(
 
 
 def answer_rated_questions(
-    tenant: EvaluatedTenant, rated: list[RatedQuestion], on_progress: Progress | None = None
+    tenant: EvaluatedTenant, rated_questions: list[RatedQuestion], on_progress: Progress | None = None
 ) -> list[AnsweredQuestion]:
     """Answer rated questions again, with the settings in use.
 
     Args:
         tenant: The tenant as one reader sees it.
-        rated: The questions.
+        rated_questions: The questions.
         on_progress: Called before each question.
 
     Raises RequestError without questions, and what an answer raises.
     """
-    if not rated:
+    if not rated_questions:
         raise RequestError(
             "no stored rating says whether the documents answer its question; collect ratings of answers first, "
             "with rag.audit.questions"
         )
     answered = []
-    for number, question in enumerate(rated):
+    for number, question in enumerate(rated_questions):
         if on_progress is not None:
-            on_progress(number, len(rated), "rated questions")
+            on_progress(number, len(rated_questions), "rated questions")
         confidence = tenant.answer(question.text).confidence
         answered.append(
             AnsweredQuestion(question_id=question.id, answerable=question.answerable, confidence=confidence)

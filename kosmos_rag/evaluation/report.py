@@ -143,5 +143,5 @@ def _changes(first: Evaluation, other: Evaluation, measure: str) -> list[Change]
 
 def _worst(evaluation: Evaluation, measure: str) -> list[tuple[QuestionResult, float]]:
     """Return the questions with the lowest values."""
-    valued = [(result, result.measures[measure]) for result in evaluation.results if measure in result.measures]
-    return sorted(valued, key=lambda entry: entry[1])[:_LISTED]
+    pairs = [(result, result.measures[measure]) for result in evaluation.results if measure in result.measures]
+    return sorted(pairs, key=lambda entry: entry[1])[:_LISTED]

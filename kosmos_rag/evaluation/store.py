@@ -90,12 +90,12 @@ class Evaluations:
         """
         if not reference.strip():
             raise RequestError("the evaluation is not named; give the beginning of its id, a label, or latest")
-        listed = self.recent()
-        matching = [evaluation for evaluation in listed if str(evaluation.id).startswith(reference.lower())]
+        evaluations = self.recent()
+        matching = [evaluation for evaluation in evaluations if str(evaluation.id).startswith(reference.lower())]
         if reference == LATEST:
-            matching = listed[:1]
+            matching = evaluations[:1]
         elif not matching:
-            matching = [evaluation for evaluation in listed if evaluation.label == reference][:1]
+            matching = [evaluation for evaluation in evaluations if evaluation.label == reference][:1]
         if len(matching) != 1:
             matches = f"{len(matching)} evaluations whose ids begin with" if matching else "no evaluation"
             raise RequestError(

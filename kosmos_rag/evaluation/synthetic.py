@@ -176,17 +176,17 @@ def _generate_from_headings(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQu
 
 def _generate_from_definitions(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
     """Generate a question from each term that is defined once."""
-    defined: dict[str, list[GeneratedQuestion]] = {}
+    questions_by_term: dict[str, list[GeneratedQuestion]] = {}
     for chunk in chunks:
         for start, end in sentences(chunk.text, (0, len(chunk.text))):
             match = _DEFINITION.match(" ".join(chunk.text[start:end].split()))
             if match is not None and not _NO_TERM.match(match["term"]):
                 verb = "are" if match["verb"] == "are" else "is"
                 term = _ARTICLE.sub(lambda article: article[0].lower(), match["term"])
-                defined.setdefault(_ARTICLE.sub("", match["term"]).casefold(), []).append(
+                questions_by_term.setdefault(_ARTICLE.sub("", match["term"]).casefold(), []).append(
                     (_question(f"What {verb} {term}?", chunk), "definition")
                 )
-    yield from (once[0] for once in defined.values() if len(once) == 1)
+    yield from (once[0] for once in questions_by_term.values() if len(once) == 1)
 
 
 def _generate_from_phrases(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:

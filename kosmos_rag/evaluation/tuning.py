@@ -137,7 +137,10 @@ def tune(question_set: QuestionSet, stages: Sequence[Stage], measure: str, run: 
     _mean(before, measure)
     for stage in stages:
         runs = [(chosen, best)]
-        runs += [(tried, run(tried, train)) for tried in ({**chosen, **changes} for changes in stage.alternatives)]
+        runs += [
+            (configuration, run(configuration, train))
+            for configuration in ({**chosen, **changes} for changes in stage.alternatives)
+        ]
         chosen, best = _choose(runs, measure, stage.deadline_ms)
     baseline = run({}, test)
     after = run(chosen, test) if chosen else baseline

@@ -130,15 +130,15 @@ def pull_from_hub(name: str, models: ModelsSettings, on_progress: Progress | Non
     if models.offline:
         raise ModelUnavailable(f"{name!r} is not downloaded: models.offline is true; {_remedy(name)}")
     try:
-        revision, stated = _list_hub_files(name)
-        selected_files = _select(list(stated))
+        revision, digests = _list_hub_files(name)
+        selected_files = _select(list(digests))
         _check_complete(selected_files, f"{name!r} on the hub")
         with _new_folder(name, models) as folder:
             for number, file in enumerate(selected_files):
                 if on_progress is not None:
                     on_progress(number, len(selected_files), file)
                 _download(name, file, revision, folder)
-            _seal(name, folder, selected_files, {file: digest for file, digest in stated.items() if digest})
+            _seal(name, folder, selected_files, {file: digest for file, digest in digests.items() if digest})
     except (OSError, ValueError) as error:
         reason = f"{type(error).__name__}: {first_line(error)[:160]}"
         raise ModelUnavailable(
@@ -201,9 +201,9 @@ def _check_complete(files: Sequence[str], place: str) -> None:
         raise ModelUnavailable(f"{place} contains no weights (*.safetensors or *.bin); name another one")
 
 
-def _seal(name: str, folder: Path, files: Sequence[str], stated: Mapping[str, str]) -> None:
+def _seal(name: str, folder: Path, files: Sequence[str], digests: Mapping[str, str]) -> None:
     """Check the files of a model and write their SHA-256. Raises ModelUnavailable."""
-    expected = {**stated, **KNOWN_SHA256.get(name, {})}
+    expected = {**digests, **KNOWN_SHA256.get(name, {})}
     sums = {file: _sha256(folder / file) for file in files}
     for file, digest in expected.items():
         if file in sums and sums[file] != digest:

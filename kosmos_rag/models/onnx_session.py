@@ -167,10 +167,10 @@ class OnnxModel:
 def load_session(folder: Path) -> OnnxModel | None:
     """Load an exported model; None where it has no description."""
     try:
-        described = json.loads((folder / _DESCRIPTION_FILE).read_text(encoding="utf-8"))
+        description = json.loads((folder / _DESCRIPTION_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    return OnnxModel(folder, OnnxDescription(**described))
+    return OnnxModel(folder, OnnxDescription(**description))
 
 
 def _count_threads() -> int:

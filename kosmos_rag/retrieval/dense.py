@@ -93,8 +93,8 @@ def materialise_small_filter(
     if groups:
         rows = connection.execute(statement("documents_by_terms"), values).fetchall()
         if rows[0][0] <= _MAX_FILTERED_DOCUMENTS:
-            listed = [(document_id, chunks) for _, document_id, chunks in rows if document_id is not None]
-            return _build_filtered_set(listed, snapshot)
+            documents = [(document_id, chunks) for _, document_id, chunks in rows if document_id is not None]
+            return _build_filtered_set(documents, snapshot)
         if query.scope["one_group"] or not query.scope["filtered"]:
             return None
     return _build_filtered_set(connection.execute(statement("filtered_documents"), values).fetchall(), snapshot)

@@ -532,8 +532,8 @@ class SearchPipeline:
             else self._apply_signals(self._signals, query, reranked.passages, timer)
         )
         passages = applied.passages
-        dated = any(not VALIDITY_KEYS.isdisjoint(passage.metadata) for passage in passages)
-        if self._settings.rag.retrieval.prefer_current and (dated or ASKS_CURRENT.search(query.parsed.text)):
+        has_validity = any(not VALIDITY_KEYS.isdisjoint(passage.metadata) for passage in passages)
+        if self._settings.rag.retrieval.prefer_current and (has_validity or ASKS_CURRENT.search(query.parsed.text)):
             applied = replace(applied, passages=prefer_current(passages, query.parsed.text, _today()))
         hits = tuple(
             hit if hit.rank == rank else replace(hit, rank=rank)

@@ -107,13 +107,13 @@ def answer_question(
         StatementFailed: The query takes too long.
         DatabaseError: As `QueryRunner.run`.
     """
-    grounded = grounding.ask(question, database=database)
-    if grounded.selection is None:
+    grounding_result = grounding.ask(question, database=database)
+    if grounding_result.selection is None:
         raise NotFound(NO_SCHEMA)
-    schema = grounding.schema(grounded.selection.schema.name)
+    schema = grounding.schema(grounding_result.selection.schema.name)
     runner.require(schema.name)
     prompt = _INSTRUCTIONS.format(
-        dialect=schema.dialect or "the database", prompt=grounded.prompt, question=" ".join(question.split())
+        dialect=schema.dialect or "the database", prompt=grounding_result.prompt, question=" ".join(question.split())
     )
     attempts: list[QueryAttempt] = []
     result = _attempt(runner, schema, tenant.complete(prompt, max_tokens=_MAX_SQL_TOKENS), attempts)
@@ -127,7 +127,7 @@ def answer_question(
         attempts=tuple(attempts),
         result=result,
         citations=_citations(schema, result) if result else (),
-        grounding=grounded,
+        grounding=grounding_result,
     )
 
 

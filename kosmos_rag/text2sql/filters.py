@@ -60,10 +60,10 @@ def _time_filters(
     schema: DatabaseSchema, columns: Sequence[ColumnRef], times: Sequence[TimeRange]
 ) -> Iterator[ValueFilter]:
     pairs = ((table, table.column(name)) for full, name in columns if (table := schema.table(full)) is not None)
-    dated = next(((table, column) for table, column in pairs if column and _DATE_TYPE.search(column.type)), None)
-    if dated is None:
+    date_column = next(((table, column) for table, column in pairs if column and _DATE_TYPE.search(column.type)), None)
+    if date_column is None:
         return
-    table, column = dated
+    table, column = date_column
     for item in times:
         name = f"{quote_table(table)}.{quote_identifier(column.name)}"
         sides = [
@@ -84,15 +84,15 @@ def _time_filters(
 def _value_filters(
     schema: DatabaseSchema, columns: Sequence[ColumnRef], normalized: str, misspelt: str | None
 ) -> Iterator[ValueFilter]:
-    offered = 0
+    count = 0
     for name, column_name in columns:
         table = schema.table(name)
         column = table.column(column_name) if table else None
-        if table is None or column is None or offered == _MAX_COLUMNS:
+        if table is None or column is None or count == _MAX_COLUMNS:
             continue
         value = next((value for value in (*column.enum, *column.samples) if normalize_value(value) == normalized), None)
         if value is not None:
-            offered += 1
+            count += 1
             yield ValueFilter(
                 table=table.full_name,
                 column=column.name,

@@ -33,9 +33,9 @@ def status(
     from kosmos_rag.storage.tenants import tenant as tenant_ref
 
     nodes = list_nodes(admin)
-    placed = None if tenant is None else find_tenant(admin, tenant_ref(tenant))
+    placement = None if tenant is None else find_tenant(admin, tenant_ref(tenant))
     if common.as_json:
-        where = {} if placed is None else {"tenant": placed.to_dict()}
+        where = {} if placement is None else {"tenant": placement.to_dict()}
         print_json({"nodes": [node.to_dict() for node in nodes], **where})
         return
     rows = table("node", "address", "state", "shards", "MB", right={"node", "shards", "MB"})
@@ -43,9 +43,9 @@ def status(
         size = "" if node.bytes is None else f"{node.bytes / 1e6:,.0f}"
         rows.add_row(str(node.id), node.address, "up" if node.available else "DOWN", str(node.shards), size)
     console().print(rows)
-    if placed is not None:
-        alone = ", which no other tenant shares" if placed.isolated else ""
-        typer.echo(f"{tenant} is on node {placed.node} in shard {placed.shard}{alone}")
+    if placement is not None:
+        alone = ", which no other tenant shares" if placement.isolated else ""
+        typer.echo(f"{tenant} is on node {placement.node} in shard {placement.shard}{alone}")
 
 
 @app.command("move")

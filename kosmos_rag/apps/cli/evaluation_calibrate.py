@@ -96,10 +96,12 @@ def _calibrate_ratings(
     reader = engine.tenant(
         options.tenant, principals=principals or (EVERYONE,), collection=options.collection, subject=EVALUATOR
     )
-    rated = read_rated_questions(database, owner, collection=options.collection, limit=limit)
+    rated_questions = read_rated_questions(database, owner, collection=options.collection, limit=limit)
     settings = engine.parts.pipelines.get(database.app, owner, options.collection).settings
     return calibrate(
-        answer_rated_questions(reader, rated, on_progress), wrongly_refused, configured=settings.rag.answer.threshold
+        answer_rated_questions(reader, rated_questions, on_progress),
+        wrongly_refused,
+        configured=settings.rag.answer.threshold,
     )
 
 

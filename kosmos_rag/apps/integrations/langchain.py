@@ -112,15 +112,16 @@ class KosmosVectorStore(VectorStore):
         """
         contents = list(texts)
         text_ids = [text_id or str(uuid.uuid4()) for text_id in ids or [None] * len(contents)]
-        described = [dict(metadata) for metadata in metadatas or [{}] * len(contents)]
-        if not len(contents) == len(text_ids) == len(described):
+        metadata_list = [dict(metadata) for metadata in metadatas or [{}] * len(contents)]
+        if not len(contents) == len(text_ids) == len(metadata_list):
             raise RequestError(
-                f"{len(contents)} texts came with {len(text_ids)} ids and {len(described)} metadatas; give one for each"
+                f"{len(contents)} texts came with {len(text_ids)} ids and {len(metadata_list)} metadatas; give one "
+                "for each"
             )
         self._store.write(
             [
                 StoredText(id=key, text=text, metadata=metadata)
-                for key, text, metadata in zip(text_ids, contents, described, strict=True)
+                for key, text, metadata in zip(text_ids, contents, metadata_list, strict=True)
             ]
         )
         return text_ids

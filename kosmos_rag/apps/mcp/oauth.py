@@ -93,5 +93,5 @@ def challenge(resource: ProtectedResource | None, error: Exception, *, anonymous
         parameters["error"] = "invalid_token"
     if resource is not None:
         parameters |= {"scope": READ, "resource_metadata": resource.metadata_url}
-    listed = ", ".join(f'{name}="{value}"' for name, value in parameters.items())
-    return f"Bearer {listed}".strip()
+    attributes = ", ".join(f'{name}="{value}"' for name, value in parameters.items())
+    return f"Bearer {attributes}".strip()

@@ -106,9 +106,9 @@ class Tool:
             raise RequestError(f"invalid arguments of {self.name}: {describe_faults(error)}") from None
         result = await self.call(caller, **valid)
         budget = valid["max_tokens"] or max_tokens
-        fitted = await caller.run(fit, result, budget, caller.tenant().count_tokens, self.shorten)
-        text = TextContent(type="text", text=encode(fitted))
-        return CallToolResult(content=[text], structured_content=fitted)
+        shortened = await caller.run(fit, result, budget, caller.tenant().count_tokens, self.shorten)
+        text = TextContent(type="text", text=encode(shortened))
+        return CallToolResult(content=[text], structured_content=shortened)
 
 
 def describe_faults(error: ValidationError) -> str:

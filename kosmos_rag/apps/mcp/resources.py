@@ -106,9 +106,9 @@ async def _read_lines(
     if lines is None:
         raise NotFound(NOT_FOUND)
     text = DocumentText.from_record(lines).model_dump(mode="json")
-    fitted = await caller.run(budget.fit, text, max_tokens, tenant.count_tokens, budget.shorten_document)
-    meta = {name: fitted[name] for name in ("version", "lines", "total_lines", "truncated", "next_offset")}
-    return _result(uri, _TEXT, fitted["text"], {f"kosmos-rag/{name}": value for name, value in meta.items()})
+    shortened = await caller.run(budget.fit, text, max_tokens, tenant.count_tokens, budget.shorten_document)
+    meta = {name: shortened[name] for name in ("version", "lines", "total_lines", "truncated", "next_offset")}
+    return _result(uri, _TEXT, shortened["text"], {f"kosmos-rag/{name}": value for name, value in meta.items()})
 
 
 def _parse(uri: str) -> tuple[uuid.UUID, bool, int | None, int]:

@@ -29,6 +29,6 @@ def refuse(section: BaseModel, conflicts: Sequence[Conflict]) -> None:
         return
     lines = []
     for conflict in conflicts:
-        stated = " and ".join(f"{key} is {show(getattr(section, key))}" for key in conflict.keys)
-        lines.append(f"{stated}: {conflict.remedy}")
+        values = " and ".join(f"{key} is {show(getattr(section, key))}" for key in conflict.keys)
+        lines.append(f"{values}: {conflict.remedy}")
     raise PydanticCustomError(CONFLICT, "{text}", {"text": "; ".join(lines), CONFLICT: tuple(conflicts)})

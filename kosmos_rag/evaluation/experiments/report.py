@@ -151,8 +151,8 @@ def _compare_proportions(of: str, counts: Sequence[tuple[int, int]], *, enough: 
 
 def _correct_p_values(differences: Sequence[ArmDifference | None]) -> tuple[ArmDifference, ...]:
     """Return the differences with p-values corrected by Holm."""
-    tested = [difference for difference in differences if difference is not None]
-    corrected = iter(holm([difference.p for difference in tested if difference.p is not None]))
+    present = [difference for difference in differences if difference is not None]
+    corrected = iter(holm([difference.p for difference in present if difference.p is not None]))
     return tuple(
-        difference if difference.p is None else replace(difference, p=next(corrected)) for difference in tested
+        difference if difference.p is None else replace(difference, p=next(corrected)) for difference in present
     )

@@ -190,18 +190,18 @@ class ExperimentRouter:
         key = (settings.settings_hash, preset.version)
         with self._lock:
             if key not in self._treatments:
-                treated = preset.apply(settings)
-                if treated.rag.reranking.enabled and not (settings.rag.reranking.enabled or self._pipeline.reranks):
+                merged = preset.apply(settings)
+                if merged.rag.reranking.enabled and not (settings.rag.reranking.enabled or self._pipeline.reranks):
                     raise ConfigError(
                         f"rag.reranking.enabled ({experiment.name}) needs a reranker, and this process has none; set "
                         "it for the process, and false in the presets of collections that are to go without"
                     )
                 # No preset has such a hash: cached results of one configuration are never those of another.
-                pipeline = self._pipeline.with_settings(treated, f"experiment {treated.settings_hash}")
+                pipeline = self._pipeline.with_settings(merged, f"experiment {merged.settings_hash}")
                 self._treatments[key] = Treatment(
                     pipeline=pipeline,
                     shadow=pipeline.for_background(self._background),
-                    settings_hash=treated.settings_hash,
+                    settings_hash=merged.settings_hash,
                 )
             return self._treatments[key]
 
@@ -211,14 +211,14 @@ class ExperimentRouter:
         control = replace(_build_result(result, Arm.CONTROL), control_ms=_subtract_embedding_ms(result))
         try:
             repeated = replace(query, k=result.requested)
-            treated = treatment.shadow.search(repeated, assignment.routing).result
+            treatment_result = treatment.shadow.search(repeated, assignment.routing).result
         except RoutingChanged:
             return  # the experiment was stopped, or the control is another one by now
         except Exception as error:  # noqa: BLE001 — an experiment never fails a query
             self._log_once(error)
             compared = replace(control, error=type(error).__name__)
         else:
-            compared = _add_comparison(control, [hit.chunk_id for hit in result.hits], treated)
+            compared = _add_comparison(control, [hit.chunk_id for hit in result.hits], treatment_result)
         self._store(query, assignment.experiment.id, compared)
 
     def _store(self, query: Query, experiment_id: uuid.UUID, result: Result) -> None:
@@ -266,13 +266,13 @@ def _subtract_embedding_ms(result: SearchResult) -> float:
     return round(result.timings_ms["total"] - result.timings_ms.get("embed", 0.0), 3)
 
 
-def _add_comparison(control: Result, control_ids: list[uuid.UUID], treated: SearchResult) -> Result:
-    treated_ids = [hit.chunk_id for hit in treated.hits]
+def _add_comparison(control: Result, control_ids: list[uuid.UUID], treatment_result: SearchResult) -> Result:
+    treated_ids = [hit.chunk_id for hit in treatment_result.hits]
     return replace(
         control,
-        treatment_ms=_subtract_embedding_ms(treated),
-        treatment_hits=treated.returned,
+        treatment_ms=_subtract_embedding_ms(treatment_result),
+        treatment_hits=treatment_result.returned,
         overlap=overlap(control_ids, treated_ids),
         rbo=rank_biased_overlap(control_ids, treated_ids),
-        degraded=control.degraded or bool(treated.degraded_stages),
+        degraded=control.degraded or bool(treatment_result.degraded_stages),
     )

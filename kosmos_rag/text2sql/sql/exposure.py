@@ -66,14 +66,14 @@ def _refuse_hidden_names(analysis: QueryAnalysis, dialect: str | None, hidden_us
     aliases = {table_use.alias for table_use in hidden_uses} | set(_join_aliases(analysis.tree, dialect))
     hidden_pairs = {(table_use.alias, name) for table_use in hidden_uses for name in table_use.columns}
     fold = str if dialect == "postgresql" else str.lower
-    described = {(use.alias, fold(column.name)) for use in analysis.uses for column in use.table.columns}
+    described_columns = {(use.alias, fold(column.name)) for use in analysis.uses for column in use.table.columns}
     for column in analysis.tree.find_all(exp.Column):
         if isinstance(column.this, exp.Identifier):
             name = fold_identifier(column.this, dialect)
             table = fold_identifier(column.args["table"], dialect) if column.args.get("table") else None
             if table is None and name in aliases:
                 _refuse(column.sql(), "name the columns")
-            if name in hidden and ((table, name) not in described or (table, name) in hidden_pairs):
+            if name in hidden and ((table, name) not in described_columns or (table, name) in hidden_pairs):
                 _refuse(column.sql(), "write the name of its table before it")
     for join in analysis.tree.find_all(exp.Join):
         using = {fold_identifier(part, dialect) for item in join.args.get("using") or () for part in _identifiers(item)}

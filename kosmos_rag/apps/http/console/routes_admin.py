@@ -76,9 +76,9 @@ async def documents(
         cursor: the page.
     """
     collection, words = caller.collection(collection or None), words.strip()
-    contained = Filter(where={"$or": [{field: {"$icontains": words}} for field in ("source", "title")]})
+    name_filter = Filter(where={"$or": [{field: {"$icontains": words}} for field in ("source", "title")]})
     result = await resources.list_page(
-        caller, collection, _DOCUMENTS_PER_PAGE, cursor, contained if words else None, sort=sort
+        caller, collection, _DOCUMENTS_PER_PAGE, cursor, name_filter if words else None, sort=sort
     )
     return render_page(
         request,
@@ -119,8 +119,8 @@ async def upload(request: Request, caller: ConsoleWriter) -> Response:
             jobs = await _enqueue(caller, fields)
     if wants_page(request):
         return redirect("/jobs")
-    accepted = JobPage(jobs=jobs, next=None)
-    return JSONResponse(accepted.model_dump(mode="json"), HTTPStatus.ACCEPTED)
+    job_page = JobPage(jobs=jobs, next=None)
+    return JSONResponse(job_page.model_dump(mode="json"), HTTPStatus.ACCEPTED)
 
 
 async def _enqueue(caller: Caller, fields: FormData) -> list[JobInfo]:

@@ -65,16 +65,18 @@ async def evaluations(
     def read() -> tuple[list[Evaluation] | None, Comparison | None]:
         try:
             store = Evaluations(database, owner)
-            listed = store.recent(_EVALUATIONS)
+            evaluations = store.recent(_EVALUATIONS)
         except ConfigError:
             return None, None  # the service may have no credentials of the worker role
         if not (baseline and other):
-            return listed, None
-        return listed, build_comparison(store.get(baseline), store.get(other), measure)
+            return evaluations, None
+        return evaluations, build_comparison(store.get(baseline), store.get(other), measure)
 
-    listed, comparison = await caller.run(read)
-    measures = list(dict.fromkeys(name for evaluation in listed or () for name in evaluation.measures))
-    return render_page(request, "evaluations.html", evaluations=listed, measures=measures[:4], comparison=comparison)
+    evaluations, comparison = await caller.run(read)
+    measures = list(dict.fromkeys(name for evaluation in evaluations or () for name in evaluation.measures))
+    return render_page(
+        request, "evaluations.html", evaluations=evaluations, measures=measures[:4], comparison=comparison
+    )
 
 
 def build_comparison(baseline: Evaluation, other: Evaluation, measure: str | None) -> Comparison:

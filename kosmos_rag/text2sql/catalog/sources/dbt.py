@@ -76,11 +76,11 @@ def _relation(node: Mapping[str, Any]) -> str:
     return str(node.get("identifier") or node.get("alias") or node["name"])
 
 
-def _table(node: Mapping[str, Any], listed: Mapping[str, Any], constraints: _Constraints) -> TableSchema:
-    documented = {column["name"].lower(): column for column in (node.get("columns") or {}).values()}
-    catalog_columns = sorted((listed.get("columns") or {}).values(), key=lambda column: column["index"])
+def _table(node: Mapping[str, Any], catalog_node: Mapping[str, Any], constraints: _Constraints) -> TableSchema:
+    manifest_columns = {column["name"].lower(): column for column in (node.get("columns") or {}).values()}
+    catalog_columns = sorted((catalog_node.get("columns") or {}).values(), key=lambda column: column["index"])
     in_catalog = {column["name"].lower(): column for column in catalog_columns}
-    names = dict.fromkeys([*in_catalog, *documented])
+    names = dict.fromkeys([*in_catalog, *manifest_columns])
     return TableSchema(
         name=_relation(node),
         schema=node.get("schema") or None,
@@ -88,20 +88,22 @@ def _table(node: Mapping[str, Any], listed: Mapping[str, Any], constraints: _Con
         module=node.get("package_name"),
         source_file=node.get("original_file_path"),
         comment=node.get("description") or None,
-        columns=tuple(_column(documented.get(name, {}), in_catalog.get(name, {}), constraints) for name in names),
+        columns=tuple(_column(manifest_columns.get(name, {}), in_catalog.get(name, {}), constraints) for name in names),
         primary_key=constraints.primary_key,
         foreign_keys=tuple(dict.fromkeys(constraints.keys)),
         unique=tuple(dict.fromkeys(constraints.unique)),
     )
 
 
-def _column(documented: Mapping[str, Any], catalog_entry: Mapping[str, Any], constraints: _Constraints) -> ColumnSchema:
-    name = str(documented.get("name") or catalog_entry["name"])
+def _column(
+    manifest_column: Mapping[str, Any], catalog_entry: Mapping[str, Any], constraints: _Constraints
+) -> ColumnSchema:
+    name = str(manifest_column.get("name") or catalog_entry["name"])
     return ColumnSchema(
         name=name,
-        type=str(catalog_entry.get("type") or documented.get("data_type") or ""),
+        type=str(catalog_entry.get("type") or manifest_column.get("data_type") or ""),
         nullable=name not in constraints.not_null and name not in constraints.primary_key,
-        comment=documented.get("description") or catalog_entry.get("comment") or None,
+        comment=manifest_column.get("description") or catalog_entry.get("comment") or None,
         enum=constraints.values.get(name, ()),
     )
 
@@ -151,9 +153,9 @@ def _owner(node: Mapping[str, Any], tables: Mapping[str, Any]) -> str | None:
 
     Before v12 it is the last one that the test depends on.
     """
-    attached = node.get("attached_node")
-    if attached in tables:
-        return str(attached)
+    model = node.get("attached_node")
+    if model in tables:
+        return str(model)
     depends = [key for key in node["depends_on"]["nodes"] if key in tables]
     return depends[-1] if depends else None
 
