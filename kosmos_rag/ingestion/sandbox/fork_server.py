@@ -129,12 +129,12 @@ class ForkServerHolder:
                 self._server = _start()
             return self._server
 
-    def discard(self, lost: ForkServer) -> None:
+    def discard(self, server: ForkServer) -> None:
         """Stop a lost server, unless another thread has replaced it already."""
         with self._lock:
-            if self._server is lost:
+            if self._server is server:
                 self._server = None
-                lost.stop()
+                server.stop()
 
     def stop(self) -> None:
         """Stop the server at the end of this process."""
@@ -168,10 +168,10 @@ def probe_isolation() -> Isolation:
     """
     command = _command(_PROBE)
     try:
-        done = subprocess.run(  # noqa: S603 — our own module by our own interpreter
+        process = subprocess.run(  # noqa: S603 — our own module by our own interpreter
             command, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_START_S
         )
-        return Isolation.decode(done.stdout)
+        return Isolation.decode(process.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         message = f"the isolation of the parser's process could not be checked ({first_line(error)}); see its output"
         raise ParseError("crashed", message) from error

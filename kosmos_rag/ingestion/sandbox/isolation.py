@@ -131,14 +131,14 @@ class Confinement:
         if pid == 0:
             try:
                 self.apply()
-                os.write(write, json.dumps(list(_denied(parents))).encode())
+                os.write(write, json.dumps(list(_probe_targets(parents))).encode())
             finally:
                 os._exit(0)
         os.close(write)
         with os.fdopen(read, "rb") as pipe:
-            said = pipe.read()
+            output = pipe.read()
         os.waitpid(pid, 0)
-        return Isolation(layers=self.layers, denied=tuple(json.loads(said or b"[]")))
+        return Isolation(layers=self.layers, denied=tuple(json.loads(output or b"[]")))
 
 
 def _readable() -> Iterator[Path]:
@@ -160,7 +160,7 @@ def _readable() -> Iterator[Path]:
     yield from map(Path, _SYSTEM)
 
 
-def _denied(parents: list[int]) -> Iterator[str]:
+def _probe_targets(parents: list[int]) -> Iterator[str]:
     """Yield those of `TARGETS` that this process fails to reach.
 
     Only Linux is known well enough to say so.

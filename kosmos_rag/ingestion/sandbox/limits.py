@@ -58,7 +58,7 @@ def leave_network() -> bool:
     return _LIBC is not None and _LIBC.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
 
 
-def die_with(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Let the kernel kill this process when `parent`, which forked it, ends.
 
     Linux only. The kernel means the thread that forked, so this is of no use to the child of a process of several
@@ -107,8 +107,8 @@ def limit_resources(*, memory_bytes: int, cpu_s: int) -> None:
         _limit(resource.RLIMIT_AS, memory_bytes)
 
 
-def _limit(which: int, value: int, *, grace: int = 0) -> None:
+def _limit(kind: int, value: int, *, grace: int = 0) -> None:
     """Lower a limit permanently. The hard limit may be lower already."""
-    _, hard = resource.getrlimit(which)
+    _, hard = resource.getrlimit(kind)
     highest = value + grace if hard == resource.RLIM_INFINITY else min(value + grace, hard)
-    resource.setrlimit(which, (min(value, highest), highest))
+    resource.setrlimit(kind, (min(value, highest), highest))

@@ -85,7 +85,7 @@ def receive_request(connection: socket.socket) -> Request:
     return Request(**json.loads(receive_frame(connection, _LARGEST_REQUEST)))
 
 
-def document_of(request: Request, data: bytes) -> SourceDocument:
+def build_document(request: Request, data: bytes) -> SourceDocument:
     """Rebuild the document of a request for the parser."""
     return SourceDocument(source=request.source, title=request.title, media_type=request.media_type, data=data)
 

@@ -10,7 +10,7 @@ from kosmos_rag.ingestion.sandbox.limits import limit_resources
 from kosmos_rag.ingestion.sandbox.protocol import (
     Failure,
     Request,
-    document_of,
+    build_document,
     encode_reply,
     receive_frame,
     receive_request,
@@ -37,7 +37,7 @@ def _result(request: Request, data: bytes) -> ParsedDocument | Failure | bytes:
     try:
         if request.page:
             return render_page(data, request.page)
-        document = document_of(request, data)
+        document = build_document(request, data)
         return parse(document, request.output, ocr=request.ocr, hidden_cells=request.hidden_cells)
     except ParseError as error:
         return Failure(code=error.code, message=str(error))

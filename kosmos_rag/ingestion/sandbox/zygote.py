@@ -17,7 +17,7 @@ import time
 import warnings
 
 from kosmos_rag.ingestion.sandbox.isolation import Confinement
-from kosmos_rag.ingestion.sandbox.limits import die_with, keep_only, lower_priority
+from kosmos_rag.ingestion.sandbox.limits import end_with_parent, keep_only, lower_priority
 from kosmos_rag.ingestion.sandbox.protocol import FORK, OUT_OF_MEMORY, send_frame
 from kosmos_rag.ingestion.sandbox.worker import work
 
@@ -130,7 +130,7 @@ def _live(descriptor: int, parent: int, confinement: Confinement) -> None:
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        die_with(parent)
+        end_with_parent(parent)
         os.setsid()  # for `lower_priority`
         keep_only(descriptor, *confinement.descriptors)
         confinement.apply()
