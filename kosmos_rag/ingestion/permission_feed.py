@@ -12,7 +12,7 @@ from uuid import UUID
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import are_names, is_text
-from kosmos_rag.ingestion.sources.files import open_regular, unreadable
+from kosmos_rag.ingestion.sources.files import open_regular, unreadable_error
 from kosmos_rag.ingestion.sources.json_lines import parse_object
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS
 from kosmos_rag.ingestion.sources.names import printable
@@ -54,8 +54,8 @@ class Permissions:
         """
         acls: dict[DocumentGrant, tuple[str, ...]] = {}
         for grant in set(self.documents.values()):
-            held = grant.principals.union(*(self.containers.get(name, ()) for name in grant.containers))
-            acls[grant] = tuple(sorted(held))
+            principals = grant.principals.union(*(self.containers.get(name, ()) for name in grant.containers))
+            acls[grant] = tuple(sorted(principals))
         return {name: acls[grant] for name, grant in self.documents.items()}
 
     def unknown_containers(self) -> list[str]:
@@ -63,8 +63,8 @@ class Permissions:
 
         Sorted.
         """
-        named = {name for grant in set(self.documents.values()) for name in grant.containers}
-        return sorted(named - self.containers.keys())
+        names = {name for grant in set(self.documents.values()) for name in grant.containers}
+        return sorted(names - self.containers.keys())
 
 
 def read_feed(spec: PermissionFeedSpec) -> Permissions:
@@ -140,7 +140,7 @@ def _lines(spec: JsonLinesPermissions) -> Iterator[tuple[int, bytes]]:
                     raise SourceError("too_large", f"{place} has {MAX_LINE_BYTES:,} bytes or more; split the container")
                 yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         except OSError as error:
-            raise unreadable(printable(spec.path.name), error) from error
+            raise unreadable_error(printable(spec.path.name), error) from error
 
 
 def _parse_line(line: bytes) -> tuple[str, str, dict[str, Any]]:
@@ -156,8 +156,8 @@ def _parse_line(line: bytes) -> tuple[str, str, dict[str, Any]]:
         )
     (kind,) = kinds
     if unknown := sorted(row.keys() - _FIELDS[kind] - {kind}):
-        known = ", ".join([kind, *sorted(_FIELDS[kind])])
-        raise SourceError("unreadable", f"{show(unknown[0])} is no field of a {kind}; known are {known}")
+        fields = ", ".join([kind, *sorted(_FIELDS[kind])])
+        raise SourceError("unreadable", f"{show(unknown[0])} is no field of a {kind}; known are {fields}")
     if kind == "container" and "principals" not in row:
         raise SourceError("unreadable", "principals is missing; give a list, [] where nobody reads the container")
     return kind, _name(kind, row[kind]), row
@@ -198,7 +198,7 @@ def _present(row: Mapping[str, str], column: str) -> list[str]:
     return [row[column]] if column in row else []
 
 
-def _rows(spec: SqlPermissions, key: str, required: set[str], known: set[str]) -> Iterator[dict[str, str]]:
+def _rows(spec: SqlPermissions, key: str, required: set[str], allowed: set[str]) -> Iterator[dict[str, str]]:
     """Yield the rows of a query without its nulls. Raises SourceError, ConfigError."""
     from sqlalchemy import text
 
@@ -207,9 +207,9 @@ def _rows(spec: SqlPermissions, key: str, required: set[str], known: set[str]) -
     with connect(read_only_engine(spec.url_env), spec.url_env, place) as connection:
         result = connection.execute(query)
         columns = set(result.keys())
-        if faults := [*sorted(required - columns), *sorted(columns - known)]:
+        if faults := [*sorted(required - columns), *sorted(columns - allowed)]:
             expected = f"the columns must be {', '.join(sorted(required))}"
-            optional = f", and may be {', '.join(sorted(known - required))}" if known - required else ""
+            optional = f", and may be {', '.join(sorted(allowed - required))}" if allowed - required else ""
             raise SourceError("unreadable", f"{place}: {show(faults[0])} is missing or not known; {expected}{optional}")
         for number, row in enumerate(result.mappings(), start=1):
             try:

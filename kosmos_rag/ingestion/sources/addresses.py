@@ -60,7 +60,7 @@ def is_reachable(address: str, *, allow_private: bool) -> bool:
     A public one, or with `allow_private` a private or loopback one. Never a link-local one, nor one of a cloud's
     metadata service. An IPv4 address embedded in IPv6 counts.
     """
-    ip = _embedded_ipv4(ip_address(address))
+    ip = _extract_ipv4(ip_address(address))
     if ip in _CREDENTIALS:
         return False
     if ip.is_link_local or ip.is_multicast or ip.is_unspecified or (ip.is_reserved and not ip.is_loopback):
@@ -70,7 +70,7 @@ def is_reachable(address: str, *, allow_private: bool) -> bool:
     return ip.is_global or allow_private
 
 
-def _embedded_ipv4(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+def _extract_ipv4(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     """Return the IPv4 address embedded in one of IPv6, else the address."""
     if isinstance(ip, IPv4Address):
         return ip

@@ -62,7 +62,7 @@ class Fetcher:
 
         return self._run_with_timeout(url, lambda until, client: self._follow(client, "GET", url, until, read))
 
-    def validators(self, url: str) -> tuple[str, str] | None:
+    def fetch_validators(self, url: str) -> tuple[str, str] | None:
         """Return ETag and Last-Modified of a URL. Raises SourceError.
 
         None if its server sends neither.
@@ -146,7 +146,7 @@ class Fetcher:
         host = target.raw_host.decode("ascii")
         port = target.port or (443 if target.scheme == "https" else 80)
 
-        def send_to(address: str) -> httpx.Response:
+        def send_request(address: str) -> httpx.Response:
             request = client.build_request(
                 method,
                 target.copy_with(host=address),
@@ -156,14 +156,14 @@ class Fetcher:
             )
             return client.send(request, stream=True)
 
-        def send_to_first() -> httpx.Response:
+        def send_first_request() -> httpx.Response:
             *first_addresses, last = resolve_allowed(host, port, self._settings)
             for address in first_addresses:
                 with suppress(httpx.ConnectError):
-                    return send_to(address)
-            return send_to(last)
+                    return send_request(address)
+            return send_request(last)
 
-        with closing(send_to_first()) as response:
+        with closing(send_first_request()) as response:
             yield response
 
 

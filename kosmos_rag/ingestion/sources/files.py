@@ -36,7 +36,7 @@ def open_regular(path: Path, name: str) -> BinaryIO:
         _require_regular(path.stat(), name)
         file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115 — Path.open takes no opener; the caller closes
     except (OSError, ValueError) as error:
-        raise unreadable(name, error) from error
+        raise unreadable_error(name, error) from error
     try:
         _require_regular(os.fstat(file.fileno()), name)
     except SourceError:
@@ -54,10 +54,10 @@ def read_file(path: Path, name: str, *, max_bytes: int) -> bytes:
         try:
             size = os.fstat(file.fileno()).st_size
             if size > max_bytes:
-                raise too_large(name, max_bytes)
+                raise too_large_error(name, max_bytes)
             return read_limited(iter(lambda: file.read(_BLOCK_BYTES), b""), name, max_bytes=max_bytes)
         except OSError as error:
-            raise unreadable(name, error) from error
+            raise unreadable_error(name, error) from error
 
 
 def read_limited(blocks: Iterable[bytes], name: str, *, max_bytes: int) -> bytes:
@@ -75,11 +75,11 @@ def read_limited(blocks: Iterable[bytes], name: str, *, max_bytes: int) -> bytes
     for block in blocks:
         content += block
         if len(content) > max_bytes:
-            raise too_large(name, max_bytes)
+            raise too_large_error(name, max_bytes)
     return bytes(content)
 
 
-def too_large(name: str, max_bytes: int) -> SourceError:
+def too_large_error(name: str, max_bytes: int) -> SourceError:
     """Return the error of a document over the size limit."""
     return SourceError(
         "too_large",
@@ -87,7 +87,7 @@ def too_large(name: str, max_bytes: int) -> SourceError:
     )
 
 
-def unreadable(name: str, error: OSError | ValueError) -> SourceError:
+def unreadable_error(name: str, error: OSError | ValueError) -> SourceError:
     """Return the error of a file or folder that cannot be read.
 
     Python raises ValueError for a path that cannot exist.
@@ -97,7 +97,7 @@ def unreadable(name: str, error: OSError | ValueError) -> SourceError:
     if isinstance(error, PermissionError):
         return SourceError("no_permission", f"{name} may not be read by this user; change its permissions")
     if isinstance(error, OSError) and error.errno == errno.ENXIO:
-        return _not_a_file(name)
+        return _not_a_file_error(name)
     return SourceError(
         "unreadable", f"{name} cannot be read: {getattr(error, 'strerror', None) or error}; check the disk"
     )
@@ -105,10 +105,10 @@ def unreadable(name: str, error: OSError | ValueError) -> SourceError:
 
 def _require_regular(state: os.stat_result, name: str) -> None:
     if not stat.S_ISREG(state.st_mode):
-        raise _not_a_file(name)
+        raise _not_a_file_error(name)
 
 
-def _not_a_file(name: str) -> SourceError:
+def _not_a_file_error(name: str) -> SourceError:
     return SourceError("not_a_file", f"{name} is not a regular file; give files or folders")
 
 

@@ -10,9 +10,9 @@ from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.values import Switch
 from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.files import from_locator, read_file, to_locator, unreadable
+from kosmos_rag.ingestion.sources.files import from_locator, read_file, to_locator, unreadable_error
 from kosmos_rag.ingestion.sources.gitignore import IgnoreFiles, Patterns
-from kosmos_rag.ingestion.sources.listing import Entry, Listing, failure_of
+from kosmos_rag.ingestion.sources.listing import Entry, Listing, build_failure
 from kosmos_rag.ingestion.sources.names import FileNames, RootName
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, SourcePath
 
@@ -64,7 +64,7 @@ class FolderSource:
         """Start a listing, in the order of the names."""
         # .kosmosignore comes first, so it may override .gitignore.
         names = (IGNORE_FILE, ".gitignore") if self._spec.gitignore else (IGNORE_FILE,)
-        ignore_files = IgnoreFiles(self._path, names, self._names.name_of)
+        ignore_files = IgnoreFiles(self._path, names, self._names.to_name)
         return Listing(
             self._names.title,
             self._entries(ignore_files),
@@ -75,7 +75,7 @@ class FolderSource:
     def load(self, entry: Entry) -> SourceDocument:
         """Read the file of an entry. Raises SourceError."""
         path = from_locator(dict(entry.locator))
-        if self._names.name_of(path) != entry.source:
+        if self._names.to_name(path) != entry.source:
             raise SourceError("not_found", f"{entry.source} was listed under another root; list the source again")
         if self._is_external(path):
             raise SourceError(
@@ -97,7 +97,7 @@ class FolderSource:
         The disk is checked again: a file that was not walked (behind a link, hidden, new) may still exist. What the
         patterns exclude may belong to another source.
         """
-        path = self._names.path_of(source)
+        path = self._names.to_path(source)
         if path is None or not self._path.is_dir():
             return False
         if not os.path.lexists(path) or (path.is_symlink() and self._is_external(path)):
@@ -131,8 +131,8 @@ class FolderSource:
         try:
             is_folder = stat.S_ISDIR(self._path.stat().st_mode)
         except (OSError, ValueError) as error:
-            name = self._names.name_of(self._path)
-            yield failure_of(name, unreadable(name, error))
+            name = self._names.to_name(self._path)
+            yield build_failure(name, unreadable_error(name, error))
             return
         if is_folder:
             yield from self._walk(ignore_files)
@@ -151,9 +151,9 @@ class FolderSource:
             except OSError as error:
                 if folder == root or os.path.lexists(folder):
                     name = self._name_of_folder(folder)
-                    yield failure_of(name, unreadable(name, error))
+                    yield build_failure(name, unreadable_error(name, error))
             except SourceError as error:
-                yield failure_of(self._name_of_folder(folder), error)
+                yield build_failure(self._name_of_folder(folder), error)
             else:
                 yield from self._file_entries(Path(folder, name) for name in kept_files)
                 inner = (os.path.join(folder, name) for name in reversed(kept_folders))  # noqa: PTH118 — a million of them
@@ -200,10 +200,10 @@ class FolderSource:
             etag = self._spec.compute_etag(state.st_mtime_ns, state.st_ctime_ns, state.st_size)
         except (OSError, ValueError):
             etag = None  # `load` reports what is wrong with it
-        return Entry(source=self._names.name_of(path), etag=etag, locator=to_locator(path))
+        return Entry(source=self._names.to_name(path), etag=etag, locator=to_locator(path))
 
     def _name_of_folder(self, folder: str) -> str:
-        return self._names.title if folder == os.fspath(self._path) else self._names.name_of(folder)
+        return self._names.title if folder == os.fspath(self._path) else self._names.to_name(folder)
 
 
 def _list_folder(folder: str) -> tuple[list[str], list[str]]:

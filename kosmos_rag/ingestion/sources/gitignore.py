@@ -37,17 +37,17 @@ class IgnoreFiles:
     Paths are relative to the folder, which is `""`.
     """
 
-    def __init__(self, root: Path, names: Sequence[str], name_of: Callable[[Path], str]) -> None:
+    def __init__(self, root: Path, names: Sequence[str], to_name: Callable[[Path], str]) -> None:
         """Create the rules of a folder; nothing is read yet.
 
         Args:
             root: The folder.
             names: File names of ignore files, in the order of precedence.
-            name_of: Returns the name of a file for messages.
+            to_name: Returns the name of a file for messages.
         """
         self._root = root
         self._names = names
-        self._name_of = name_of
+        self._to_name = to_name
         self._chains: dict[str, tuple[_Rule, ...]] = {}
 
     def load_rules(self, folder: str) -> tuple[_Rule, ...]:
@@ -73,7 +73,7 @@ class IgnoreFiles:
         return False
 
     def _specs(self, path: Path) -> Iterator[GitIgnoreSpec]:
-        name = self._name_of(path)
+        name = self._to_name(path)
         try:
             # Bytes that are not UTF-8 match themselves, as in the names of files.
             text = read_file(path, name, max_bytes=_MAX_IGNORE_FILE_BYTES).decode("utf-8-sig", "surrogateescape")

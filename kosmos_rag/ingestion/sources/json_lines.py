@@ -10,8 +10,8 @@ from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import SourceError, first_line
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.files import open_regular, too_large, unreadable
-from kosmos_rag.ingestion.sources.listing import Entry, Listing, drop_duplicates, failure_of
+from kosmos_rag.ingestion.sources.files import open_regular, too_large_error, unreadable_error
+from kosmos_rag.ingestion.sources.listing import Entry, Listing, build_failure, drop_duplicates
 from kosmos_rag.ingestion.sources.names import FileNames, RootName
 from kosmos_rag.ingestion.sources.rows import Fields, compute_row_etag, row_document, row_id
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank, SourcePath
@@ -40,7 +40,7 @@ class JsonLinesSource:
         self._spec = spec
         names = FileNames(spec.path, spec.root)
         self._path = names.path
-        self._name = names.name_of(names.path)
+        self._name = names.to_name(names.path)
         self._max_bytes = settings.max_file_bytes
         self._fields = Fields(
             id=spec.id_field, text=spec.text_field, title=spec.title_field, metadata=spec.metadata_fields
@@ -65,10 +65,10 @@ class JsonLinesSource:
                 file.seek(offset)
                 line = file.read(length)
             except OSError as error:
-                raise unreadable(self._name, error) from error
+                raise unreadable_error(self._name, error) from error
         try:
             row = parse_object(line)
-            is_stale = self._source_of(row) != entry.source
+            is_stale = self._build_source(row) != entry.source
         except SourceError:
             is_stale = True
         if is_stale:
@@ -82,16 +82,16 @@ class JsonLinesSource:
                     continue
                 try:
                     if len(line) > self._max_bytes:
-                        raise too_large("it", self._max_bytes)
+                        raise too_large_error("it", self._max_bytes)
                     row = parse_object(line)
                     yield Entry(
-                        source=self._source_of(row),
+                        source=self._build_source(row),
                         etag=compute_row_etag(row, self._fields, self._spec),
                         locator={"offset": offset, "length": len(line)},
                     )
                 except SourceError as error:
                     location = f"{self._name}, line {number}"
-                    yield failure_of(location, SourceError(error.code, one_line(f"{location}: {error}")))
+                    yield build_failure(location, SourceError(error.code, one_line(f"{location}: {error}")))
 
     def _lines(self, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         """Yield each line with its offset.
@@ -107,9 +107,9 @@ class JsonLinesSource:
                     line = continuation
                 offset = file.tell()
         except OSError as error:
-            raise unreadable(self._name, error) from error
+            raise unreadable_error(self._name, error) from error
 
-    def _source_of(self, row: dict[str, Any]) -> str:
+    def _build_source(self, row: dict[str, Any]) -> str:
         return f"{self._name}#{row_id(row, self._fields.id)}"
 
 

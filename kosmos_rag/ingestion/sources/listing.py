@@ -69,7 +69,7 @@ class Listing:
                     self._empty = False
                     yield item
         except SourceError as error:
-            self.failures.append(failure_of(self.name, error))
+            self.failures.append(build_failure(self.name, error))
         self._exhausted = True
 
     def _add_failure(self, failure: IngestFailure) -> None:
@@ -117,7 +117,7 @@ class Source(Protocol):
         ...
 
 
-def failure_of(source: str, error: SourceError) -> IngestFailure:
+def build_failure(source: str, error: SourceError) -> IngestFailure:
     """Return the record of an error."""
     return IngestFailure(source=source, code=error.code, message=str(error))
 

@@ -46,20 +46,20 @@ class FileNames:
         if root is None and not self.path.name:
             raise RequestError(f"{self.path} has no name that documents could begin with; name its root")
         self._base = os.path.join(self.path, "")  # noqa: PTH118 — Path drops the slash
-        self._prefix_of_file = _prefix_of(self.path.parent.name if root is None else root)
-        self.prefix = _prefix_of(self.path.name if root is None else root)
+        self._prefix_of_file = _build_prefix(self.path.parent.name if root is None else root)
+        self.prefix = _build_prefix(self.path.name if root is None else root)
         """What the names begin with where the path is a folder; empty for none."""
         self.title = self.prefix.rstrip("/") or printable(self.path.name)
         """The folder in messages, which readers may see: they do not say where it is."""
 
-    def name_of(self, file: str | Path) -> str:
+    def to_name(self, file: str | Path) -> str:
         """Return the name of a file at the path or below."""
         full = os.fspath(file)
         if full == os.fspath(self.path):
             return self._prefix_of_file + printable(self.path.name)
         return self.prefix + printable(full.removeprefix(self._base))
 
-    def path_of(self, name: str) -> Path | None:
+    def to_path(self, name: str) -> Path | None:
         """Return the path of a document by its name.
 
         None for a document of another root.
@@ -75,7 +75,7 @@ def default_name(path: Path, root: str | None = None) -> str:
     Raises RequestError for a folder without a name.
     """
     names = FileNames(path, root)
-    return names.name_of(names.path) if names.path.is_file() else names.prefix.rstrip("/")
+    return names.to_name(names.path) if names.path.is_file() else names.prefix.rstrip("/")
 
 
 def printable(path: str) -> str:
@@ -86,5 +86,5 @@ def printable(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace").replace("\x00", "\\x00")
 
 
-def _prefix_of(root: str) -> str:
+def _build_prefix(root: str) -> str:
     return "" if root in {"", NO_ROOT} else f"{printable(root)}/"

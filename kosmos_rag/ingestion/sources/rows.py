@@ -11,7 +11,7 @@ from uuid import UUID
 from kosmos_rag.core.config.display import show
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import SourceDocument
-from kosmos_rag.ingestion.sources.files import too_large
+from kosmos_rag.ingestion.sources.files import too_large_error
 from kosmos_rag.ingestion.sources.spec import DocumentOptions
 
 RowId = str | int
@@ -75,7 +75,7 @@ def row_document(
     """
     data = _to_bytes(row.get(fields.text), fields.text, source)
     if len(data) > max_bytes:
-        raise too_large(source, max_bytes)
+        raise too_large_error(source, max_bytes)
     title = row.get(fields.title) if fields.title else None
     if title is not None and not isinstance(title, str):
         raise SourceError("unreadable", f"{source}: {fields.title} is {show(title)}; a title must be text")

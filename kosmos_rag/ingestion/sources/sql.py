@@ -9,7 +9,7 @@ from kosmos_rag.core.config import IngestionSettings, mask_password
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError, SourceError, first_line
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.listing import Entry, Listing, drop_duplicates, failure_of
+from kosmos_rag.ingestion.sources.listing import Entry, Listing, build_failure, drop_duplicates
 from kosmos_rag.ingestion.sources.rows import Fields, compute_row_etag, row_document, row_id
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, Name, NotBlank, Variable
 
@@ -94,7 +94,7 @@ class SqlSource:
                     yield Entry(source=f"{self._root}{key}", etag=etag, locator={"id": key})
                 except SourceError as error:
                     location = f"{self._root}, row {number}"
-                    yield failure_of(location, SourceError(error.code, one_line(f"{location}: {error}")))
+                    yield build_failure(location, SourceError(error.code, one_line(f"{location}: {error}")))
 
     def _rows(self) -> "Subquery":
         """Return the query as a table of the columns that are used."""
@@ -129,12 +129,12 @@ def connect(engine: "Engine", variable: str, name: str) -> Iterator["Connection"
         with engine.connect() as connection:
             yield connection
     except SQLAlchemyError as error:
-        said = one_line(mask_password(first_line(error)))
+        detail = one_line(mask_password(first_line(error)))
         if isinstance(error, OperationalError) or (isinstance(error, DBAPIError) and error.connection_invalidated):
             raise SourceError(
-                "unavailable", f"{name}: the database of {variable} fails: {said}; try again later"
+                "unavailable", f"{name}: the database of {variable} fails: {detail}; try again later"
             ) from error
-        raise SourceError("unreadable", f"{name}: the query fails: {said}; correct it") from error
+        raise SourceError("unreadable", f"{name}: the query fails: {detail}; correct it") from error
 
 
 def read_only_engine(variable: str) -> "Engine":
@@ -146,10 +146,10 @@ def read_only_engine(variable: str) -> "Engine":
     from sqlalchemy.exc import ArgumentError
     from sqlalchemy.pool import NullPool
 
-    if not (given := os.environ.get(variable)):
+    if not (address := os.environ.get(variable)):
         raise ConfigError(f"{variable} is not set: put the URL of the database into that variable")
     try:
-        url = make_url(given)
+        url = make_url(address)
         if url.drivername in ("postgresql", "postgres"):
             url = url.set(drivername="postgresql+psycopg")
         engine = create_engine(url, poolclass=NullPool, hide_parameters=True)

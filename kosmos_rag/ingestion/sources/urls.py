@@ -48,7 +48,7 @@ class UrlsSource:
 
     def _etag(self, url: str) -> str | None:
         try:
-            validators = self._fetcher.validators(url)
+            validators = self._fetcher.fetch_validators(url)
         except SourceError:
             return None  # `load` reports what is wrong with it
         return None if validators is None else self._spec.compute_etag(validators)
