@@ -35,13 +35,15 @@ def apply_access_policy(document: SourceDocument, access: AccessSettings) -> Sou
 
 
 def _department(source: str, metadata: Mapping[str, Any], access: AccessSettings) -> str:
-    known, by_folder = access.departments, access.department_from == "folder"
-    department = find_department(metadata, source, key=access.key, by_folder=by_folder, departments=known)
-    named = metadata.get(access.key)
-    if named is not None and (department is None or (known and department not in known)):
-        expected = f"one of {', '.join(known)} (rag.access.departments)" if known else "the name of one department"
+    departments, by_folder = access.departments, access.department_from == "folder"
+    department = find_department(metadata, source, key=access.key, by_folder=by_folder, departments=departments)
+    value = metadata.get(access.key)
+    if value is not None and (department is None or (departments and department not in departments)):
+        expected = (
+            f"one of {', '.join(departments)} (rag.access.departments)" if departments else "the name of one department"
+        )
         raise IngestionError(
-            BAD_DEPARTMENT, f"{access.key} in the metadata of {source} is {str(named)[:60]!r}; give {expected}"
+            BAD_DEPARTMENT, f"{access.key} in the metadata of {source} is {str(value)[:60]!r}; give {expected}"
         )
     if department is None:
         reason = f"its metadata have no {access.key!r}"

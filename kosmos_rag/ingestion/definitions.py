@@ -29,10 +29,10 @@ _MAX_WORDS = 6
 """Words of a defined term. More are a sentence."""
 
 
-def defined_terms(text: str) -> list[str]:
+def find_defined_terms(text: str) -> list[str]:
     """Return the terms that a text defines, in order and without repetitions."""
-    found = (
+    terms = (
         next(group for name, group in match.groupdict().items() if group and name != "indent")
         for match in _FORMS.finditer(text)
     )
-    return [term for term in dict.fromkeys(found) if len(term.split()) <= _MAX_WORDS and any(map(str.isalnum, term))]
+    return [term for term in dict.fromkeys(terms) if len(term.split()) <= _MAX_WORDS and any(map(str.isalnum, term))]

@@ -132,7 +132,7 @@ def discover(
     return discovery
 
 
-def unlisted_sources(listing: Listing, stored: Iterable[str], listed: set[str]) -> list[str]:
+def find_unlisted_sources(listing: Listing, stored: Iterable[str], listed: set[str]) -> list[str]:
     """Return the stored sources that a listing covers and lacks.
 
     Args:

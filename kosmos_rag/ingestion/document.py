@@ -27,7 +27,7 @@ from kosmos_rag.core.types import (
 from kosmos_rag.core.types.files import parse_file_source
 from kosmos_rag.ingestion.acl import apply_access_policy
 from kosmos_rag.ingestion.chunking import build_chunker
-from kosmos_rag.ingestion.definitions import defined_terms
+from kosmos_rag.ingestion.definitions import find_defined_terms
 from kosmos_rag.ingestion.parsing import OutputLimits, is_small_text, media_types, parse
 from kosmos_rag.ingestion.parsing.headings import plain_headings
 from kosmos_rag.ingestion.parsing.ocr import require_ocr
@@ -158,7 +158,7 @@ def declared_language(document: SourceDocument) -> str | None:
     return "simple" if PurePath(document.source).suffix.lower() in _CODE else None
 
 
-def language_of(document: SourceDocument, configured: str, available: Collection[str]) -> str:
+def choose_language(document: SourceDocument, configured: str, available: Collection[str]) -> str:
     """Return the text search configuration of a document.
 
     Args:
@@ -256,7 +256,7 @@ def process_document(
         IngestionError: the server has no such language.
         ParseError: the bytes are not a document that can be used.
     """
-    text_search_language = language_of(document, language, languages)
+    text_search_language = choose_language(document, language, languages)
     parsed = _parse(document, limits)
     if find_headings and not parsed.headings and parsed.media_type in (media_types.TEXT, media_types.PDF):
         parsed = replace(parsed, headings=plain_headings(parsed.text))
@@ -327,7 +327,7 @@ class ChunkText:
         """
         section = " | ".join(dict.fromkeys(name for name in self.section if name != self._title))
         table = (part for part in self._table if part not in self.text)
-        defined = "\n".join(defined_terms(self.text))[:_MAX_FIELD]
+        defined = "\n".join(find_defined_terms(self.text))[:_MAX_FIELD]
         fields = [
             *[self._title[:_MAX_FIELD]] * _TITLE_WEIGHT,
             section[:_MAX_FIELD],

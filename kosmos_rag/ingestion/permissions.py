@@ -148,8 +148,8 @@ def _plan(current: FeedPass, stored: StoredPermissions, acls: Mapping[uuid.UUID,
     Raises RequestError if a document belongs to another feed.
     """
     for key, (source, _) in acls.items():
-        feed, held = stored.feeds.get(key, (current.feed, NOBODY))
-        if feed != current.feed and held != NOBODY:
+        feed, feed_acl = stored.feeds.get(key, (current.feed, NOBODY))
+        if feed != current.feed and feed_acl != NOBODY:
             message = f"the document {show(source)} is in the permission feed {feed} too; a document has one feed: "
             raise RequestError(one_line(f"{message}take it out of {feed} and sync that first. Nothing was changed"))
     unnamed = frozenset(key for key, (feed, _) in stored.feeds.items() if feed == current.feed and key not in acls)

@@ -21,7 +21,7 @@ from kosmos_rag.core.errors import GONE, IngestionError, RequestError
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, IngestReport, Outcome, SourceDocument, is_text
 from kosmos_rag.ingestion.acl import remove_unauthorised
-from kosmos_rag.ingestion.discovery import Discovery, PendingDocument, discover, split_windows, unlisted_sources
+from kosmos_rag.ingestion.discovery import Discovery, PendingDocument, discover, find_unlisted_sources, split_windows
 from kosmos_rag.ingestion.document import (
     ChunkedDocument,
     DocumentProcessor,
@@ -148,13 +148,13 @@ class IngestPipeline:
         """
         discovery = discover(items, self.settings.ingestion, root=root)
         report = ReportBuilder(failed=list(discovery.failures))
-        done, total = 0, len(discovery.documents)
+        position, total = 0, len(discovery.documents)
         for window in split_windows(discovery.documents, WINDOW_DOCUMENTS):
             self.run(tenant, collection, window, recorder=report)
             for document in window:
-                done += 1
+                position += 1
                 if on_progress is not None:
-                    on_progress(done, total, str(document.source))
+                    on_progress(position, total, str(document.source))
         self._remove_missing(tenant, collection, discovery, report, prune=prune)
         return report.build()
 
@@ -182,25 +182,25 @@ class IngestPipeline:
             lease: fences the documents off from other writers.
             executor: processes the documents and publishes the batches.
         """
-        named = _assign_ids(tenant, collection, documents, recorder)
+        entries = _assign_ids(tenant, collection, documents, recorder)
         try:
             with self._database.worker.transaction(tenant.id, [EVERYONE], on_node=True) as connection:
-                state = load_state(connection, tenant.id, collection, [key for key, _ in named])
+                state = load_state(connection, tenant.id, collection, [key for key, _ in entries])
             require_preset(collection, preset_version, state.preset)
-            processor = self._processor_for(state.preset)
+            processor = self._get_processor(state.preset)
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
-            return recorder.record_failure([document for _, document in named], error)
+            return recorder.record_failure([document for _, document in entries], error)
         run = _Run(
             database=self._database, publisher=self.publisher, processor=processor, tenant=tenant,
             collection=collection, state=state, recorder=recorder, lease=lease, executor=executor,
         )  # fmt: skip
-        return run.ingest(named)
+        return run.ingest(entries)
 
-    def processor_of(self, tenant: TenantRef, collection: str) -> DocumentProcessor:
+    def load_processor(self, tenant: TenantRef, collection: str) -> DocumentProcessor:
         """Return what processes the documents of a collection. Raises ConfigError, DatabaseError."""
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             preset = load_preset(connection, tenant.id, collection)
-        return self._processor_for(preset)
+        return self._get_processor(preset)
 
     def require_preset(self, tenant: TenantRef, collection: str, enqueued: str | None) -> None:
         """Raise IngestionError unless the collection has the job's preset.
@@ -253,14 +253,14 @@ class IngestPipeline:
         except (RecursionError, TypeError, ValueError) as error:
             raise RequestError(f"the metadata cannot be stored as JSON ({error}); correct them") from error
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            access = self._processor_for(load_preset(connection, tenant.id, collection)).settings.rag.access
+            access = self._get_processor(load_preset(connection, tenant.id, collection)).settings.rag.access
             if access.department_from is not None and access.key in changes:
                 raise RequestError(
                     f"{access.key} decides who may read documents of {collection}; ingest the document with another one"
                 )
             return update_metadata(connection, tenant.id, ids, changes, collection=collection)
 
-    def _processor_for(self, preset: Preset | None) -> DocumentProcessor:
+    def _get_processor(self, preset: Preset | None) -> DocumentProcessor:
         if preset is None:
             return self.processor
         with self._lock:
@@ -278,7 +278,7 @@ class IngestPipeline:
         And unlistable ones that would stay readable by everyone.
         """
         listings = discovery.listings if prune else []
-        failed = {document_id(tenant.id, collection, one.source): one.code for one in discovery.failures}
+        failed = {document_id(tenant.id, collection, failure.source): failure.code for failure in discovery.failures}
         if not listings and not failed:
             return
         listed = {document.source for document in discovery.documents}
@@ -286,7 +286,7 @@ class IngestPipeline:
             missing: dict[str, uuid.UUID] = {}
             for listing in listings:
                 stored = load_sources(connection, tenant.id, collection, prefix=listing.prefix)
-                sources = unlisted_sources(listing, stored, listed)
+                sources = find_unlisted_sources(listing, stored, listed)
                 if refusal := listing.refusal_to_prune(sources):
                     report.failed.append(refusal)
                 else:
@@ -294,7 +294,7 @@ class IngestPipeline:
             removed = (
                 remove_documents(connection, tenant.id, list(missing.values()), collection=collection) if missing else 0
             )
-            access = self._processor_for(load_preset(connection, tenant.id, collection)).settings.rag.access
+            access = self._get_processor(load_preset(connection, tenant.id, collection)).settings.rag.access
             removed += len(remove_unauthorised(connection, tenant.id, failed, access, collection=collection))
         report.counts[Outcome.REMOVED] += removed
 
@@ -306,15 +306,15 @@ def _assign_ids(
 
     Those whose name cannot be stored have failed.
     """
-    named: list[tuple[uuid.UUID, PendingDocument]] = []
+    entries: list[tuple[uuid.UUID, PendingDocument]] = []
     for document in documents:
         try:
             check_source_name(document.source)
         except IngestionError as error:
             recorder.record_failure([document], error)
         else:
-            named.append((document_id(tenant.id, collection, document.source), document))
-    return named
+            entries.append((document_id(tenant.id, collection, document.source), document))
+    return entries
 
 
 @dataclass(kw_only=True)
@@ -332,9 +332,9 @@ class _Batch:
 
     def take(self) -> "_Batch":
         """Return the documents as another batch, and empty this one."""
-        taken = replace(self)
+        batch = replace(self)
         self.documents, self.chunks, self.bytes = {}, 0, 0
-        return taken
+        return batch
 
 
 _Document = tuple[uuid.UUID, PendingDocument]
@@ -389,18 +389,18 @@ class _Run:
         for document, future in collected.slow:
             future.add_done_callback(partial(self._publish_alone, document))
 
-    def _process(self, identified: _Document, collected: _Collected) -> ChunkedDocument | None:
+    def _process(self, entry: _Document, collected: _Collected) -> ChunkedDocument | None:
         """Load, parse and chunk a document.
 
         None where it is stored with the same fingerprint, or takes long. A large document does not hold the others:
         they are published before it is parsed.
         """
-        key, pending = identified
+        key, pending = entry
         with pending.start_span():
             document = pending.load()
             self.processor.check(document)
             if self.state.fingerprints.get(key) == self.processor.fingerprint(document):
-                collected.unchanged.append(identified)
+                collected.unchanged.append(entry)
                 return None
             if len(document.data) >= LARGE_BYTES:
                 self._submit(collected.batch)
@@ -409,7 +409,7 @@ class _Run:
             )
             if future.done():
                 return future.result()
-            collected.slow.append((identified, future))
+            collected.slow.append((entry, future))
             return None
 
     def _collect_slow(self, collected: _Collected) -> None:

@@ -73,11 +73,11 @@ class ReportBuilder:
 
     def record_published(self, published: Iterable[PublishedDocument]) -> None:
         """Count new and changed documents with their chunks."""
-        for one in published:
-            self.counts[one.outcome] += 1
-            self.chunks += len(one.document.chunks)
-            self.reused += one.reused
-            self.fallbacks.update(chunk.fallback_reason for chunk in one.document.chunks if chunk.fallback_reason)
+        for entry in published:
+            self.counts[entry.outcome] += 1
+            self.chunks += len(entry.document.chunks)
+            self.reused += entry.reused
+            self.fallbacks.update(chunk.fallback_reason for chunk in entry.document.chunks if chunk.fallback_reason)
 
     def record_unchanged(self, documents: Sequence[PendingDocument]) -> None:
         """Count unchanged documents."""

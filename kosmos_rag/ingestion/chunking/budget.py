@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import Tokenizer
-from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, cut_point, trimmed
+from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, cut_point, trim_spans
 
 
 class TokenBudget:
@@ -43,7 +43,7 @@ class TokenBudget:
     def _shorten(self, text: str, chunk: ChunkSpan) -> list[ChunkSpan]:
         if chunk.start < chunk.own_start:
             return [replace(chunk, start=chunk.own_start)]
-        parts = trimmed(text, self._cut(text, chunk.start, chunk.end))
+        parts = trim_spans(text, self._cut(text, chunk.start, chunk.end))
         return [replace(chunk, start=start, own_start=start, end=end) for start, end in parts]
 
     def _cut(self, text: str, start: int, end: int) -> list[Span]:

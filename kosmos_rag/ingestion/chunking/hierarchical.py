@@ -38,7 +38,8 @@ class HierarchicalChunker:
         spans = [span for spans_of_run in self._packer.pack(text, runs) for span in spans_of_run]
         chunks = build_chunks(document, self._budget.fit(text, spans))
         return [
-            replace(chunk, parent_span=self._parent_span(_section_of(chunk, section_blocks), chunk)) for chunk in chunks
+            replace(chunk, parent_span=self._parent_span(_find_section(chunk, section_blocks), chunk))
+            for chunk in chunks
         ]
 
     def _parent_span(self, units: Sequence[Unit], chunk: Chunk) -> Span | None:
@@ -56,7 +57,7 @@ class HierarchicalChunker:
         return units[bisect_left(units, low, key=_start)].start, units[bisect_right(units, high, key=_end) - 1].end
 
 
-def _section_of(chunk: Chunk, section_blocks: Sequence[Sequence[Unit]]) -> Sequence[Unit]:
+def _find_section(chunk: Chunk, section_blocks: Sequence[Sequence[Unit]]) -> Sequence[Unit]:
     return section_blocks[bisect_right(section_blocks, chunk.start, key=lambda units: units[0].start) - 1]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
-from kosmos_rag.ingestion.chunking.span import ChunkSpan, cut_to_size, trim, trimmed
+from kosmos_rag.ingestion.chunking.span import ChunkSpan, cut_to_size, trim, trim_spans
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,28 +106,28 @@ class Packer:
         return None
 
     def _pack_run(self, text: str, units: Sequence[_CountedUnit], target: int) -> Iterator[ChunkSpan]:
-        for reason, stretch in groupby(units, key=lambda counted: counted.too_long):
+        for reason, stretch in groupby(units, key=lambda counted_unit: counted_unit.too_long):
             if reason is None:
                 for group in self._groups(list(stretch), target):
                     span = self._chunk_span(group[0].unit.start, group[-1].unit.end)
                     # Several units always fit; a block that does not is alone.
                     yield replace(span, indivisible=self._whole_blocks and group[0].unit.fenced and len(group) == 1)
             else:
-                for counted in stretch:
-                    yield from self._cut(text, counted.unit, reason)
+                for counted_unit in stretch:
+                    yield from self._cut(text, counted_unit.unit, reason)
 
     def _groups(self, units: Sequence[_CountedUnit], target: int) -> list[list[_CountedUnit]]:
         groups: list[list[_CountedUnit]] = []
         group: list[_CountedUnit] = []
-        for counted in units:
-            if group and counted.unit.begins_topic and _extent(group) >= self._min_size:
+        for counted_unit in units:
+            if group and counted_unit.unit.begins_topic and _extent(group) >= self._min_size:
                 groups.append(group)
                 group = []
-            while group and not self._fits(group[0], counted, target):
-                full = self._split_index(group, counted)
+            while group and not self._fits(group[0], counted_unit, target):
+                full = self._split_index(group, counted_unit)
                 groups.append(group[:full])
                 group = group[full:]
-            group.append(counted)
+            group.append(counted_unit)
         groups.append(group)
         return self._join_short_tail(groups, target)
 
@@ -155,7 +155,7 @@ class Packer:
             yield self._chunk_span(unit.body, unit.end)
             return
         first, *remaining = self._recursive.cut(text, (unit.body, unit.end), fallback_reason=reason)
-        for start, end in trimmed(text, cut_to_size(text, (unit.start, first.end), self._max_size)):
+        for start, end in trim_spans(text, cut_to_size(text, (unit.start, first.end), self._max_size)):
             yield replace(first, start=start, own_start=start, end=end)
         yield from remaining
 

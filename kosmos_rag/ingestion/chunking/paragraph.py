@@ -8,7 +8,7 @@ from itertools import pairwise
 from kosmos_rag.core.types import Chunk, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
-from kosmos_rag.ingestion.chunking.span import Span, build_chunks, trimmed
+from kosmos_rag.ingestion.chunking.span import Span, build_chunks, trim_spans
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*+\n\s*+")
 
@@ -39,7 +39,7 @@ def blocks(document: ParsedDocument, span: Span) -> Iterator[Block]:
 
 
 def _paragraphs(text: str, span: Span) -> Iterator[Block]:
-    return (Block(start=start, end=end) for start, end in trimmed(text, _split_at_blank_lines(text, span)))
+    return (Block(start=start, end=end) for start, end in trim_spans(text, _split_at_blank_lines(text, span)))
 
 
 def table_rows(text: str, table: TableSpan) -> Iterator[Block]:
@@ -53,7 +53,7 @@ def table_rows(text: str, table: TableSpan) -> Iterator[Block]:
     while ends and (at := text.find("\n", ends[-1] + 1, table.end)) != -1:
         ends.append(at)
     lines = pairwise([start, *ends, table.end])
-    for first, end in trimmed(text, lines):
+    for first, end in trim_spans(text, lines):
         yield Block(start=first, end=end, noun="table row", continues_table=first > start)
 
 

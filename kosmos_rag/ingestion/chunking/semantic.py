@@ -18,7 +18,7 @@ from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.section import section_units, sections
-from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, build_chunks, trimmed
+from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, build_chunks, trim_spans
 
 _MAX_SENTENCES = 20_000
 """Each sentence is one more text for the model: so many cost a CPU some minutes."""
@@ -71,17 +71,17 @@ class SemanticChunker:
         return build_chunks(document, self._budget.fit(text, spans))
 
     def _chunk_spans(self, document: ParsedDocument) -> list[ChunkSpan]:
-        whole: list[ChunkSpan] = []
+        section_spans: list[ChunkSpan] = []
         long: list[Sequence[Unit]] = []
         section_blocks = [units for section in sections(document) if (units := list(section_units(document, section)))]
         for blocks, fits in zip(section_blocks, self._fit(document.text, section_blocks), strict=True):
             if fits:
                 start, end = _extent(blocks)
-                whole.append(ChunkSpan(start=start, own_start=start, end=end, chunker=self.name))
+                section_spans.append(ChunkSpan(start=start, own_start=start, end=end, chunker=self.name))
             else:
-                long.append(list(_divided(document.text, blocks)))
-        runs = [Run(units=units, target=self._max_size) for units in self._with_topics(document.text, long)]
-        return [*whole, *(span for spans in self._packer.pack(document.text, runs) for span in spans)]
+                long.append(list(_split_blocks(document.text, blocks)))
+        runs = [Run(units=units, target=self._max_size) for units in self._split_topics(document.text, long)]
+        return [*section_spans, *(span for spans in self._packer.pack(document.text, runs) for span in spans)]
 
     def _fit(self, text: str, section_blocks: Sequence[Sequence[Unit]]) -> list[bool]:
         """Return for each section whether it is one chunk."""
@@ -90,17 +90,17 @@ class SemanticChunker:
         tokens = dict(zip(short, self._budget.count(text, short), strict=True))
         return [extent in tokens and tokens[extent] <= self._budget.max_tokens for extent in extents]
 
-    def _with_topics(self, text: str, sections_of_units: Sequence[Sequence[Unit]]) -> Iterator[Sequence[Unit]]:
+    def _split_topics(self, text: str, sections_of_units: Sequence[Sequence[Unit]]) -> Iterator[Sequence[Unit]]:
         """Yield the units of each section, with the topics found.
 
         Sentences of all sections are embedded in one call.
         """
-        gaps = [gap for units in sections_of_units for gap in self._unstructured_gaps(units)]
+        gaps = [gap for units in sections_of_units for gap in self._find_gaps(units)]
         topics = self._topic_starts(text, gaps)
         for units in sections_of_units:
             yield [replace(unit, begins_topic=True) if unit.start in topics else unit for unit in units]
 
-    def _unstructured_gaps(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, Unit]]:
+    def _find_gaps(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, Unit]]:
         """Yield the pairs of neighbouring sentences of long paragraphs.
 
         Without those so near to an end of the section that a chunk would be shorter than `min_size`.
@@ -140,7 +140,7 @@ class SemanticChunker:
         return vectors
 
 
-def _divided(text: str, blocks: Sequence[Unit]) -> Iterator[Unit]:
+def _split_blocks(text: str, blocks: Sequence[Unit]) -> Iterator[Unit]:
     """Yield rows, fenced blocks and the sentences of paragraphs.
 
     A list is one topic, and so is a block with the colon that announces it.
@@ -158,7 +158,7 @@ def _parts(text: str, block: Unit) -> Iterator[Unit]:
     if block.noun != "paragraph":
         yield block
         return
-    for start, end in trimmed(text, sentences(text, (block.body, block.end))):
+    for start, end in trim_spans(text, sentences(text, (block.body, block.end))):
         if start == block.body:
             yield replace(block, end=end, noun="sentence")
         else:

@@ -42,7 +42,7 @@ def trim(text: str, span: Span) -> Span:
     return min(start + len(inner) - len(inner.lstrip()), end), end
 
 
-def trimmed(text: str, spans: Iterable[Span]) -> Iterator[Span]:
+def trim_spans(text: str, spans: Iterable[Span]) -> Iterator[Span]:
     """Trim each span and drop blank ones."""
     for span in spans:
         start, end = trim(text, span)

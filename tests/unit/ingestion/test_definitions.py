@@ -2,7 +2,7 @@
 
 import pytest
 
-from kosmos_rag.ingestion.definitions import defined_terms
+from kosmos_rag.ingestion.definitions import find_defined_terms
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from kosmos_rag.ingestion.definitions import defined_terms
     ],
 )
 def test_defined_terms__are_found(text: str, terms: list[str]) -> None:
-    assert defined_terms(text) == terms
+    assert find_defined_terms(text) == terms
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_defined_terms__are_found(text: str, terms: list[str]) -> None:
     ],
 )
 def test_defined_terms__are_not_seen_in_other_text(text: str) -> None:
-    assert defined_terms(text) == []
+    assert find_defined_terms(text) == []

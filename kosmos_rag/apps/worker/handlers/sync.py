@@ -49,7 +49,7 @@ class SyncHandler:
         """Run one sync; each document becomes a job of its own."""
         try:
             owner = TenantRef(id=job.tenant_id, name=job.tenant)
-            processor = self._pipeline.processor_of(owner, job.collection)
+            processor = self._pipeline.load_processor(owner, job.collection)
             sync = _SyncRun(self._database, self._pipeline, processor, job, channel)
             sync.run()
         except DatabaseUnavailable as error:

@@ -70,7 +70,7 @@ def test_root__that_is_no_name_is_refused(root: str, kb: Path, opened: Any) -> N
 def test_root__of_a_folder_without_a_name_must_be_given(opened: Any) -> None:
     with pytest.raises(RequestError, match="/ has no name that documents could begin with; name its root"):
         opened(kind="folder", path="/")
-    assert FileNames(Path("/"), "server").name_of("/etc/hosts") == "server/etc/hosts"
+    assert FileNames(Path("/"), "server").to_name("/etc/hosts") == "server/etc/hosts"
 
 
 def test_covers__without_a_root_every_path_and_no_address(kb: Path, opened: Any) -> None:
