@@ -42,7 +42,7 @@ __all__ = ["OutputLimits", "detect", "is_small_text", "parse"]
 _Parser = Callable[[bytes, OutputLimits], ParsedDocument]
 
 
-def _bounded(parser: Callable[[bytes], ParsedDocument]) -> _Parser:
+def _adapt_parser(parser: Callable[[bytes], ParsedDocument]) -> _Parser:
     """Adapt a parser whose output is bounded by its input.
 
     A check at the end is enough.
@@ -51,8 +51,8 @@ def _bounded(parser: Callable[[bytes], ParsedDocument]) -> _Parser:
 
 
 _PARSERS: dict[str, _Parser] = {
-    **{name: _bounded(partial(parse_code, media_type=name)) for name in set(media_types.CODE.values())},
-    **{name: _bounded(partial(parse_markup, media_type=name)) for name in set(media_types.MARKUP.values())},
+    **{name: _adapt_parser(partial(parse_code, media_type=name)) for name in set(media_types.CODE.values())},
+    **{name: _adapt_parser(partial(parse_markup, media_type=name)) for name in set(media_types.MARKUP.values())},
     media_types.PDF: parse_pdf,
     media_types.DOCX: parse_docx,
     media_types.WORDML: parse_wordml,
@@ -60,7 +60,7 @@ _PARSERS: dict[str, _Parser] = {
     media_types.EPUB: parse_epub,
     media_types.CONFLUENCE: parse_confluence_export,
     media_types.HTML: partial(parse_html, is_page=True),
-    media_types.MARKDOWN: _bounded(parse_markdown),
+    media_types.MARKDOWN: _adapt_parser(parse_markdown),
     media_types.CSV: partial(parse_csv, media_type=media_types.CSV),
     media_types.TSV: partial(parse_csv, media_type=media_types.TSV),
     media_types.JSON: parse_json,
@@ -72,7 +72,7 @@ _PARSERS: dict[str, _Parser] = {
     media_types.SVG: parse_svg,
     media_types.SUBRIP: partial(parse_subtitles, media_type=media_types.SUBRIP),
     media_types.WEBVTT: partial(parse_subtitles, media_type=media_types.WEBVTT),
-    media_types.TEXT: _bounded(parse_text),
+    media_types.TEXT: _adapt_parser(parse_text),
 }
 
 

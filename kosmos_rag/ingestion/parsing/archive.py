@@ -78,22 +78,22 @@ def screen_office(data: bytes, name: str) -> bytes:
             if _is_xml(part):
                 refuse_doctype(part, member.filename, name)
                 is_strict |= member.filename == _ROOT_RELATIONS and _STRICT_NAME.search(part) is not None
-                has_other_type |= member.filename == _CONTENT_TYPES and _with_main_type(part) != part
-        return _renamed(archive, is_strict=is_strict) if is_strict or has_other_type else data
+                has_other_type |= member.filename == _CONTENT_TYPES and _replace_main_type(part) != part
+        return _rewrite_package(archive, is_strict=is_strict) if is_strict or has_other_type else data
 
 
-def _renamed(archive: zipfile.ZipFile, *, is_strict: bool) -> bytes:
+def _rewrite_package(archive: zipfile.ZipFile, *, is_strict: bool) -> bytes:
     out = BytesIO()
-    with zipfile.ZipFile(out, "w") as renamed:
+    with zipfile.ZipFile(out, "w") as package:
         for member in archive.infolist():
             part = archive.read(member)
             if is_strict and _is_xml(part):
                 part = _STRICT_NAME.sub(_TRANSITIONAL_NAME, part)
-            renamed.writestr(member.filename, _with_main_type(part) if member.filename == _CONTENT_TYPES else part)
+            package.writestr(member.filename, _replace_main_type(part) if member.filename == _CONTENT_TYPES else part)
     return out.getvalue()
 
 
-def _with_main_type(part: bytes) -> bytes:
+def _replace_main_type(part: bytes) -> bytes:
     for pattern, main_type in _MAIN_TYPES:
         part = pattern.sub(main_type, part)
     return part

@@ -12,7 +12,7 @@ _OCTETS = (0x04, 0x24)
 _MOST_PIECES = 100_000
 
 
-def signed_content(data: bytes) -> bytes | None:
+def extract_signed_content(data: bytes) -> bytes | None:
     """Return the content of signed data; None for other messages.
 
     Such as encrypted ones. Raises ValueError if the data is no CMS message.
@@ -22,11 +22,11 @@ def signed_content(data: bytes) -> bytes | None:
         return None
     signed_data = list(_elements(_only(content_info[1][1], _SEQUENCE)))
     # The version, the digest algorithms, the content; then certificates and signatures.
-    encapsulated = list(_elements(signed_data[2][1])) if len(signed_data) > 2 else []
-    wrapped = [value for tag, value in encapsulated if tag == _CONTEXT_0]
-    if not wrapped:
+    content_elements = list(_elements(signed_data[2][1])) if len(signed_data) > 2 else []
+    contents = [value for tag, value in content_elements if tag == _CONTEXT_0]
+    if not contents:
         raise ValueError("the signature is detached")
-    return b"".join(_octets(wrapped[0]))
+    return b"".join(_octets(contents[0]))
 
 
 def _only(data: bytes, tag: int) -> bytes:

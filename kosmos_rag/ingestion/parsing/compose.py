@@ -39,43 +39,43 @@ class Composition:
         """The title of the first heading of level 1."""
         return next((heading.title for heading in self._headings if heading.level == 1), None)
 
-    def heading(self, level: int, title: str) -> None:
+    def add_heading(self, level: int, title: str) -> None:
         """Add a heading as a block; nothing where the title is blank."""
         if cleaned := clean_title(title):
             start = self._add(" ".join(clean(title).split()), _BLOCK_SEPARATOR)
             self._headings.append(Heading(level=level, title=cleaned, start=start))
             self._paragraph = 0
 
-    def block(self, text: str) -> None:
+    def add_block(self, text: str) -> None:
         """Add a block; nothing where the text is blank."""
         if text := clean(text).strip("\n").rstrip():
             self._add(text, _BLOCK_SEPARATOR)
 
-    def paragraph(self, text: str) -> None:
+    def add_paragraph(self, text: str) -> None:
         """Add a block that is a paragraph, counted from its heading."""
         before = self._length
-        self.block(text)
+        self.add_block(text)
         if self._length > before:
             self._paragraph += 1
             start = before and before + len(_BLOCK_SEPARATOR)
             self._add_place(PlaceSpan(start, self._length, first_paragraph=self._paragraph))
 
-    def line(self, text: str) -> None:
+    def add_line(self, text: str) -> None:
         """Add a line to the last block; a blank one too."""
         self._add(clean(text), "\n")
 
-    def table(self, table: Table) -> None:
+    def add_table(self, table: Table) -> None:
         """Add a table as a block; nothing where it has no text."""
         rendered = render(table, self._limits)
         if rendered.text:
             start = self._add(rendered.text, _BLOCK_SEPARATOR)
             self._tables.append(rendered.span(start))
 
-    def sheet(self, sheet: Sheet) -> None:
+    def add_sheet(self, sheet: Sheet) -> None:
         """Add the tables, texts and remarks of a sheet, below its name."""
         if sheet.name:
             before = self._length
-            self.heading(1, sheet.name)
+            self.add_heading(1, sheet.name)
             self._add_place(PlaceSpan(before, self._length, sheet=sheet.name))
         for part in sheet_parts(sheet):
             if isinstance(part, Table):
@@ -104,14 +104,14 @@ class Composition:
             lengths, rows = [sum(lengths)], [(rows[0][0], rows[-1][1])]
         ends = [start + length for length in accumulate(lengths)]
         for length, end, lines in zip(lengths, ends, rows, strict=True):
-            if cells := sheet.cells_of(part, lines):
+            if cells := sheet.format_cells(part, lines):
                 self._add_place(PlaceSpan(end - length, end - 1, sheet=sheet.name, cells=cells))
 
     def _add_place(self, place: PlaceSpan) -> None:
         if len(self._places) < _MOST_PLACES:
             self._places.append(place)
 
-    def page(self) -> None:
+    def begin_page(self) -> None:
         """Begin a page, also one without text."""
         if self._pages:
             self._at_start = False
@@ -120,11 +120,11 @@ class Composition:
         self._limits.check_pages(len(self._pages))
         self._at_start = True
 
-    def note(self, code: str, message: str) -> None:
+    def add_note(self, code: str, message: str) -> None:
         """Add a note about guessed or unreadable parts of the file."""
         self._notes.append(Note(code=code, message=message))
 
-    def document(
+    def add_document(
         self, parsed: ParsedDocument, *, title: str | None = None, under: int = 0, attachment: str | None = None
     ) -> None:
         """Add a parsed document as a block with its headings and notes.
@@ -137,9 +137,9 @@ class Composition:
         """
         before = self._length
         if attachment:
-            self.heading(under, attachment)
+            self.add_heading(under, attachment)
         if title and not parsed.headings:
-            self.heading(1, title)
+            self.add_heading(1, title)
         start = self._add(parsed.text, _BLOCK_SEPARATOR)
         self._headings += [
             Heading(level=under + h.level, title=h.title, start=start + h.start) for h in parsed.headings
@@ -153,10 +153,10 @@ class Composition:
             place._replace(start=start + place.start, end=min(start + place.end, self._length))
             for place in parsed.places
         ]
-        for place in _attached(places, before, self._length, attachment) if attachment else places:
+        for place in _label_places(places, before, self._length, attachment) if attachment else places:
             self._add_place(place)
 
-    def parsed(self, media_type: str, title: str | None) -> ParsedDocument:
+    def build(self, media_type: str, title: str | None) -> ParsedDocument:
         """Return the composed document."""
         return ParsedDocument(
             text="".join(self._parts),
@@ -180,7 +180,7 @@ class Composition:
         return self._length - len(text)
 
 
-def _attached(places: Sequence[PlaceSpan], start: int, end: int, attachment: str) -> Iterator[PlaceSpan]:
+def _label_places(places: Sequence[PlaceSpan], start: int, end: int, attachment: str) -> Iterator[PlaceSpan]:
     """Yield the places of an attachment, without gaps, with its name."""
     for place in places:
         if start + len(_BLOCK_SEPARATOR) < place.start:

@@ -68,12 +68,12 @@ def parse_confluence_export(data: bytes, limits: OutputLimits) -> ParsedDocument
     with zipfile.ZipFile(BytesIO(data)) as archive:
         if ENTITIES in archive.namelist():
             space = _read_space(archive)
-            for level, page in _in_order(space.pages):
-                composition.heading(level, page.title)
+            for level, page in _sort_pages(space.pages):
+                composition.add_heading(level, page.title)
                 _add_body(composition, space.bodies.get(page.id, ""), level, limits)
-            return composition.parsed(media_types.CONFLUENCE, clean_title(space.name))
+            return composition.build(media_types.CONFLUENCE, clean_title(space.name))
         title = _add_pages(composition, archive, limits)
-    return composition.parsed(media_types.CONFLUENCE, title)
+    return composition.build(media_types.CONFLUENCE, title)
 
 
 def _read_space(archive: zipfile.ZipFile) -> _Space:
@@ -113,12 +113,12 @@ def _add_object(space: _Space, element: Any) -> None:
         space.pages.append(page)
 
 
-def _in_order(pages: list[_Page]) -> Iterator[tuple[int, _Page]]:
+def _sort_pages(pages: list[_Page]) -> Iterator[tuple[int, _Page]]:
     """Yield level and page, each after its parent."""
-    known = {page.id for page in pages}
+    page_ids = {page.id for page in pages}
     children: dict[str, list[_Page]] = defaultdict(list)
     for page in pages:
-        children[page.parent if page.parent in known else ""].append(page)
+        children[page.parent if page.parent in page_ids else ""].append(page)
     seen: set[str] = set()
     # All pages again: parents in a circle would lose theirs.
     for page in [*sorted(children[""], key=_order), *sorted(pages, key=_order)]:
@@ -141,7 +141,7 @@ def _add_body(composition: Composition, body: str, level: int, limits: OutputLim
     if body:
         parsed = parse_html(body.encode(), limits)
         if parsed.text:
-            composition.document(parsed, under=level)
+            composition.add_document(parsed, under=level)
 
 
 def _add_pages(composition: Composition, archive: zipfile.ZipFile, limits: OutputLimits) -> str | None:
@@ -154,8 +154,8 @@ def _add_pages(composition: Composition, archive: zipfile.ZipFile, limits: Outpu
     folder = index.removesuffix(INDEX)
     source = archive.read(index)
     linked = (normpath(folder + unquote(link)) for link in _LINK.findall(source.decode("utf-8", "replace")))
-    ordered = dict.fromkeys([*(name for name in linked if name in members), *sorted(members)])
-    for name in ordered:
+    reading_order = dict.fromkeys([*(name for name in linked if name in members), *sorted(members)])
+    for name in reading_order:
         if name != index:
             _add_page(composition, archive.read(name), limits)
     return parse_html(source, limits).title
@@ -164,4 +164,4 @@ def _add_pages(composition: Composition, archive: zipfile.ZipFile, limits: Outpu
 def _add_page(composition: Composition, source: bytes, limits: OutputLimits) -> None:
     parsed = parse_html(source, limits, is_page=True)
     if parsed.text:
-        composition.document(parsed, title=parsed.title)
+        composition.add_document(parsed, title=parsed.title)

@@ -16,7 +16,7 @@ from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.decode import decode
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.sheets import Sheet
-from kosmos_rag.ingestion.parsing.tables import one_line
+from kosmos_rag.ingestion.parsing.tables import collapse_whitespace
 
 _SEPARATORS = "\t;,|"
 """If two fit equally well, the first: commas also occur in numbers."""
@@ -45,15 +45,15 @@ def parse_csv(data: bytes, limits: OutputLimits, *, media_type: str) -> ParsedDo
     except csv.Error:
         return ParsedDocument(text=text, media_type=media_type)
     composition = Composition(limits)
-    composition.sheet(Sheet(rows=rows))
-    return composition.parsed(media_type, None)
+    composition.add_sheet(Sheet(rows=rows))
+    return composition.build(media_type, None)
 
 
 def _read(text: str, separator: str, limits: OutputLimits) -> list[list[str]]:
     rows = []
     size = 0
     for cells in _rows(text, separator):
-        row = [one_line(cell) for cell in cells]
+        row = [collapse_whitespace(cell) for cell in cells]
         size += sum(map(len, row))
         limits.check_text(size)
         rows.append(row)

@@ -134,8 +134,8 @@ def find_codec(label: str | None) -> str | None:
     """
     if not label:
         return None
-    known = webencodings.lookup(label)
-    name = label.strip().lower().removeprefix("x-") if known is None else known.codec_info.name
+    web_encoding = webencodings.lookup(label)
+    name = label.strip().lower().removeprefix("x-") if web_encoding is None else web_encoding.codec_info.name
     try:
         codec = codecs.lookup(name)
         codec.decode(b"")
@@ -159,11 +159,11 @@ def _decode(data: bytes, label: str | None) -> Decoded:
         if data.startswith(mark):
             return _decode_marked(data[len(mark) :], encoding)
     if b"\0" in data:
-        wide = _unmarked_wide(data)
+        wide = _decode_wide(data)
         if wide is not None:
             return wide
-        data = _without_sparse_nuls(data)
-    codec = find_codec(label) or _declared_codec(data)
+        data = _remove_sparse_nuls(data)
+    codec = find_codec(label) or _find_declared_codec(data)
     if codec == "utf-8" or (codec and _is_utf8_with_letters(data)):
         codec = None
     return _decode_stateful(data) or _decode_declared(data, codec) or _decode_utf8(data) or _decode_legacy(data)
@@ -175,7 +175,7 @@ def _decode_marked(data: bytes, encoding: str) -> Decoded:
     return Decoded(text=data.decode(encoding, "replace"), encoding=encoding)
 
 
-def _unmarked_wide(data: bytes) -> Decoded | None:
+def _decode_wide(data: bytes) -> Decoded | None:
     """Decode UTF-32 or UTF-16 without a byte order mark.
 
     The pattern of the bytes identifies them.
@@ -205,7 +205,7 @@ def _is_prose(text: str) -> bool:
     return sum(count for _, count in blocks.most_common(2)) * 10 >= len(text) * 9
 
 
-def _without_sparse_nuls(data: bytes) -> bytes:
+def _remove_sparse_nuls(data: bytes) -> bytes:
     nuls = data.count(0)
     if nuls * _SPARSE_NULS >= len(data) or _CONTROL_BYTES.search(data):
         raise ParseError(
@@ -216,15 +216,15 @@ def _without_sparse_nuls(data: bytes) -> bytes:
     return data.replace(b"\0", b"")
 
 
-def _declared_codec(data: bytes) -> str | None:
+def _find_declared_codec(data: bytes) -> str | None:
     """Return the codec that the data declares near its start.
 
     XML, HTML, CSS and source code have such declarations.
     """
     head = data[:_MAX_DECLARATION_OFFSET]
     matches = (pattern.search(head) for pattern in _DECLARATIONS)
-    codecs_found = (find_codec(match[1].decode("latin-1")) for match in matches if match)
-    return next((codec for codec in codecs_found if codec), None)
+    declared_codecs = (find_codec(match[1].decode("latin-1")) for match in matches if match)
+    return next((codec for codec in declared_codecs if codec), None)
 
 
 def _is_utf8_with_letters(data: bytes) -> bool:

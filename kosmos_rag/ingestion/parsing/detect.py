@@ -178,7 +178,7 @@ def _type_of_zip(data: bytes) -> str:
         return media_types.CONFLUENCE
     if declared in _OPEN_DOCUMENTS and _OPEN_DOCUMENT in members:
         return declared
-    raise _unsupported(next((name for member, name in _ZIP_CONTENTS if member in members), "ZIP archive"))
+    raise _unsupported_error(next((name for member, name in _ZIP_CONTENTS if member in members), "ZIP archive"))
 
 
 def _is_confluence(archive: zipfile.ZipFile, members: Collection[str]) -> bool:
@@ -200,12 +200,12 @@ def _type_of_ole(data: bytes) -> str:
         raise ParseError("encrypted", "the Office document has a password; remove it and save the document again")
     for stream, name in _OLE_STREAMS:
         if _stream(stream) in data:
-            raise _unsupported(name)
+            raise _unsupported_error(name)
     if _stream("__properties_version1.0") in data:
         return media_types.MSG
     if _stream("Workbook") in data or _stream("Book") in data:
         return media_types.XLS
-    raise _unsupported("legacy Office document")
+    raise _unsupported_error("legacy Office document")
 
 
 def _stream(name: str) -> bytes:
@@ -217,10 +217,10 @@ def _refuse_known_binary(data: bytes) -> None:
     for offset, signature, name in _BINARIES:
         # A text may begin with the letters of a signature; it has no NUL.
         if data.startswith(signature, offset) and (has_nul or not signature.isascii()):
-            raise _unsupported(name)
+            raise _unsupported_error(name)
 
 
-def _unsupported(name: str) -> ParseError:
+def _unsupported_error(name: str) -> ParseError:
     return ParseError("unsupported", f"{name}: not a supported format; convert it to PDF, DOCX, HTML or Markdown")
 
 
@@ -233,7 +233,7 @@ def _extension(source: str) -> str:
 
 
 def _type_of_text(text: str, extension: str) -> str:
-    start = _after_prolog(text)
+    start = _skip_prolog(text)
     if _HTML_START.match(text, start) or (extension in _HTML_NAMES and _ANY_TAG.match(text, start)):
         return media_types.HTML
     if _SVG_START.match(text, start):
@@ -263,11 +263,13 @@ def _type_of_mail(text: str, extension: str) -> str | None:
     head = text[:_SNIFFED].lstrip()
     envelope = _ENVELOPE.match(head)
     fields = head[envelope.end() :] if envelope else head
-    named = _MAIL_NAMES[extension]
-    if named is not None:
-        known = len(_MAIL_FIELD.findall(fields.partition("\n\n")[0]))
-        is_mail = known >= _ENOUGH_FIELDS or (known and _ANY_FIELD.match(fields)) or _PART_START.match(fields)
-        return named if is_mail else None
+    media_type = _MAIL_NAMES[extension]
+    if media_type is not None:
+        field_count = len(_MAIL_FIELD.findall(fields.partition("\n\n")[0]))
+        is_mail = (
+            field_count >= _ENOUGH_FIELDS or (field_count and _ANY_FIELD.match(fields)) or _PART_START.match(fields)
+        )
+        return media_type if is_mail else None
     if not _is_mail(fields):
         return None
     if envelope:
@@ -282,7 +284,7 @@ def _is_mail(text: str) -> bool:
     return bool((_FROM.search(fields[0]) and _STAMP.search(fields[0])) or _MIME.search(fields[0]))
 
 
-def _after_prolog(text: str) -> int:
+def _skip_prolog(text: str) -> int:
     """Skip white space, comments and processing instructions.
 
     HTML may begin with any number of them.

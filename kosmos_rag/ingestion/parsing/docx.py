@@ -17,13 +17,13 @@ from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import refuse_doctype, screen_office
 from kosmos_rag.ingestion.parsing.clean import clean_property_title
 from kosmos_rag.ingestion.parsing.compose import Composition
-from kosmos_rag.ingestion.parsing.docx_styles import Lists, ParagraphStyle, Styles, W, outline_level, value_of
+from kosmos_rag.ingestion.parsing.docx_styles import Lists, ParagraphStyle, Styles, W, outline_level, read_value
 from kosmos_rag.ingestion.parsing.docx_text import NOT_READ, PARAGRAPH, TextReader
 from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
 from kosmos_rag.ingestion.parsing.plain import parse_text
-from kosmos_rag.ingestion.parsing.table_builder import MAX_COLUMNS, Cell, TableBuilder, repeated
-from kosmos_rag.ingestion.parsing.tables import Table, one_line
+from kosmos_rag.ingestion.parsing.table_builder import MAX_COLUMNS, Cell, TableBuilder, shorten_repetition
+from kosmos_rag.ingestion.parsing.tables import Table, collapse_whitespace
 
 _TABLE, _ROW, _CELL, _EXTERNAL = f"{W}tbl", f"{W}tr", f"{W}tc", f"{W}altChunk"
 _WITHOUT_BLOCKS = NOT_READ | {f"{W}{name}" for name in ("tblPr", "tblGrid", "trPr", "tcPr", "sectPr", "sdtPr")}
@@ -51,7 +51,7 @@ def parse_docx(data: bytes, limits: OutputLimits = UNLIMITED) -> ParsedDocument:
     composition = Composition(limits)
     reader = _Reader(part, part.document.styles.element, limits)
     _add_blocks(composition, reader.blocks(part.document.element.body))
-    return composition.parsed(media_types.DOCX, _core_title(package) or composition.first_title)
+    return composition.build(media_types.DOCX, _core_title(package) or composition.first_title)
 
 
 def parse_wordml(data: bytes, limits: OutputLimits) -> ParsedDocument:
@@ -69,7 +69,7 @@ def parse_wordml(data: bytes, limits: OutputLimits) -> ParsedDocument:
     composition = Composition(limits)
     reader = _Reader(_NoPackage(), root, limits)
     _add_blocks(composition, reader.blocks(root.find(f"{W}body")))
-    return composition.parsed(media_types.WORDML, composition.first_title)
+    return composition.build(media_types.WORDML, composition.first_title)
 
 
 class _NoPackage:
@@ -82,15 +82,15 @@ class _NoPackage:
 def _add_blocks(composition: Composition, blocks: "Iterable[_Block]") -> None:
     for block in blocks:
         if isinstance(block, Table):
-            composition.table(block)
+            composition.add_table(block)
         elif isinstance(block, ParsedDocument):
-            composition.document(block)
+            composition.add_document(block)
         elif block.level:
-            composition.heading(block.level, block.text)
+            composition.add_heading(block.level, block.text)
         elif block.is_note:
-            composition.block(block.text)
+            composition.add_block(block.text)
         else:
-            composition.paragraph(block.text)
+            composition.add_paragraph(block.text)
 
 
 def _open(data: bytes) -> Any:
@@ -136,7 +136,7 @@ class _Reader:
         self._limits = limits
         self._texts = TextReader(part)
         self._styles = Styles(styles)
-        self._lists = Lists(self._texts.related_root("numbering"))
+        self._lists = Lists(self._texts.parse_related_part("numbering"))
 
     def blocks(self, body: Any) -> Iterator[_Block]:
         """Yield the blocks in document order.
@@ -177,13 +177,13 @@ class _Reader:
                 texts.append(self._texts.read(element))
             elif element.tag == _TABLE:
                 inside.append(element)
-        return one_line(" ".join(texts))
+        return collapse_whitespace(" ".join(texts))
 
     def _paragraph(self, element: Any) -> _Paragraph:
-        own = element.find(_PARAGRAPH_PROPERTIES)
-        properties = {} if own is None else {child.tag: child for child in own}
-        named = properties.get(_STYLE)
-        style = self._styles.of_paragraph(None if named is None else named.get(_VALUE))
+        element_properties = element.find(_PARAGRAPH_PROPERTIES)
+        properties = {} if element_properties is None else {child.tag: child for child in element_properties}
+        style_property = properties.get(_STYLE)
+        style = self._styles.find_paragraph_style(None if style_property is None else style_property.get(_VALUE))
         text = self._texts.read(element).strip("\n").rstrip()
         level = style.level
         if _OUTLINE in properties and len(text) <= _LONGEST_OUTLINED:
@@ -191,15 +191,15 @@ class _Reader:
         mark = self._mark(properties.get(_NUMBER), style) if text.strip() else ""
         return _Paragraph(text=mark + text if text.strip() else "", level=level, is_caption=style.is_caption)
 
-    def _mark(self, own: Any | None, style: ParagraphStyle) -> str:
+    def _mark(self, list_property: Any | None, style: ParagraphStyle) -> str:
         """Return the number or bullet that is printed before a paragraph.
 
         Its own list precedes that of its style.
         """
-        number = "" if own is None else value_of(own, "numId")
-        if own is None or not number:
-            return self._lists.mark(*style.listed) if style.listed else ""
-        level = value_of(own, "ilvl")
+        number = "" if list_property is None else read_value(list_property, "numId")
+        if list_property is None or not number:
+            return self._lists.mark(*style.list_level) if style.list_level else ""
+        level = read_value(list_property, "ilvl")
         return self._lists.mark(number, int(level) if level in _LIST_LEVELS else 0)
 
     def _external(self, element: Any) -> ParsedDocument | None:
@@ -214,21 +214,21 @@ class _Reader:
         return parse_text(part.blob) if kind == "text/plain" else None
 
 
-def _table(table: Any, caption: str, text_of: Callable[[Any], str]) -> Table:
+def _table(table: Any, caption: str, read_text: Callable[[Any], str]) -> Table:
     builder = TableBuilder()
     header_rows = 0
     above: dict[int, str] = {}
     for number, row in enumerate(_nearest(table, {_ROW})):
-        cells = list(_cells(row, above, text_of))
+        cells = list(_cells(row, above, read_text))
         builder.add_row(cells)
         ends = accumulate(cell.columns for cell in cells)
-        above = {end - cell.columns: repeated(cell.text) for cell, end in zip(cells, ends, strict=True)}
+        above = {end - cell.columns: shorten_repetition(cell.text) for cell, end in zip(cells, ends, strict=True)}
         if header_rows == number and _properties(row, f"{W}trPr").get(f"{W}tblHeader") is not None:
             header_rows += 1
     return builder.build(header_rows=header_rows or None, caption=caption)
 
 
-def _cells(row: Any, above: dict[int, str], text_of: Callable[[Any], str]) -> Iterator[Cell]:
+def _cells(row: Any, above: dict[int, str], read_text: Callable[[Any], str]) -> Iterator[Cell]:
     """Yield the cells of a row.
 
     A cell that continues one above has its text.
@@ -242,7 +242,7 @@ def _cells(row: Any, above: dict[int, str], text_of: Callable[[Any], str]) -> It
         if merge is not None and merge.get(f"{W}val", "continue") == "continue":
             text = above.get(column, "")
         else:
-            text = text_of(cell)
+            text = read_text(cell)
         columns = max(1, _number(properties.get(f"{W}gridSpan"), 1))
         yield Cell(text=text, columns=columns)
         column += columns

@@ -23,14 +23,14 @@ _BULLET = "- "
 
 
 @cache
-def _qualified(path: str) -> str:
+def _qualify(path: str) -> str:
     return "/".join(W + name for name in path.split("/"))
 
 
-def value_of(element: Any, path: str) -> str:
+def read_value(element: Any, path: str) -> str:
     """Return the value of a property below an element, or ""."""
-    found = element.find(_qualified(path))
-    return "" if found is None else found.get(_VALUE, "")
+    property_element = element.find(_qualify(path))
+    return "" if property_element is None else property_element.get(_VALUE, "")
 
 
 def _integer(text: str, default: int) -> int:
@@ -47,7 +47,7 @@ class ParagraphStyle(NamedTuple):
 
     level: int
     """Of a heading; 0 for no heading."""
-    listed: tuple[str, int] | None
+    list_level: tuple[str, int] | None
     """Number and level of the list."""
     is_caption: bool
 
@@ -59,14 +59,14 @@ class Styles:
         self._elements = {style.get(f"{W}styleId"): style for style in root.iter(f"{W}style")}
         self._styles: dict[str | None, ParagraphStyle] = {}
 
-    def of_paragraph(self, identity: str | None) -> ParagraphStyle:
+    def find_paragraph_style(self, identity: str | None) -> ParagraphStyle:
         """Return a style, also one that the document does not define."""
         if identity not in self._styles:
             element = self._elements.get(identity)
-            name = "" if element is None else value_of(element, "name")
+            name = "" if element is None else read_value(element, "name")
             self._styles[identity] = ParagraphStyle(
                 level=next(self._heading_levels(identity), 0),
-                listed=self._list_of(identity),
+                list_level=self._find_list_level(identity),
                 is_caption=name.lower() == "caption",
             )
         return self._styles[identity]
@@ -74,15 +74,15 @@ class Styles:
     def _heading_levels(self, identity: str | None) -> Iterator[int]:
         """Yield the heading levels of a style and its bases."""
         for element in self._bases(identity):
-            if match := _HEADING.fullmatch(value_of(element, "name")):
+            if match := _HEADING.fullmatch(read_value(element, "name")):
                 yield int(match[1] or 1)
-            elif outline := value_of(element, "pPr/outlineLvl"):
+            elif outline := read_value(element, "pPr/outlineLvl"):
                 yield outline_level(outline)
 
-    def _list_of(self, identity: str | None) -> tuple[str, int] | None:
+    def _find_list_level(self, identity: str | None) -> tuple[str, int] | None:
         for element in self._bases(identity):
-            if number := value_of(element, "pPr/numPr/numId"):
-                return number, _integer(value_of(element, "pPr/numPr/ilvl"), 0)
+            if number := read_value(element, "pPr/numPr/numId"):
+                return number, _integer(read_value(element, "pPr/numPr/ilvl"), 0)
         return None
 
     def _bases(self, identity: str | None) -> Iterator[Any]:
@@ -91,7 +91,7 @@ class Styles:
             if element is None:
                 return
             yield element
-            identity = value_of(element, "basedOn")
+            identity = read_value(element, "basedOn")
 
 
 class Lists:
@@ -100,18 +100,18 @@ class Lists:
     def __init__(self, root: Any | None) -> None:
         self._levels: dict[str, dict[int, Any]] = {}
         self._counts: dict[str, list[int | None]] = {}
-        self._counter_of: dict[str, str] = {}
+        self._counters: dict[str, str] = {}
         if root is None:
             return
         abstracts = {element.get(f"{W}abstractNumId"): element for element in root.iter(f"{W}abstractNum")}
-        styled = {value_of(element, "styleLink"): name for name, element in abstracts.items()}
+        style_owners = {read_value(element, "styleLink"): name for name, element in abstracts.items()}
         for number in root.iter(f"{W}num"):
-            name, abstract = number.get(f"{W}numId"), value_of(number, "abstractNumId")
-            if abstract in abstracts and (style := value_of(abstracts[abstract], "numStyleLink")):
-                abstract = styled.get(style, abstract)
+            name, abstract = number.get(f"{W}numId"), read_value(number, "abstractNumId")
+            if abstract in abstracts and (style := read_value(abstracts[abstract], "numStyleLink")):
+                abstract = style_owners.get(style, abstract)
             # Levels that the number itself has replace those of its definition.
             self._levels[name] = {**_levels(abstracts.get(abstract)), **_levels(number)}
-            self._counter_of[name] = name if value_of(number, "lvlOverride/startOverride") else abstract
+            self._counters[name] = name if read_value(number, "lvlOverride/startOverride") else abstract
 
     def mark(self, number: str, level: int) -> str:
         """Count an item and return its printed mark.
@@ -121,15 +121,17 @@ class Lists:
         levels = self._levels.get(number, {})
         if level not in levels or not 0 <= level < _LEVELS:
             return ""
-        style = value_of(levels[level], "numFmt")
+        style = read_value(levels[level], "numFmt")
         if style == "bullet":
             return _BULLET
         if style == "none":
             return ""
-        counts = self._counts.setdefault(self._counter_of[number], [None] * _LEVELS)
+        counts = self._counts.setdefault(self._counters[number], [None] * _LEVELS)
         counts[level] = _start(levels[level]) if counts[level] is None else (counts[level] or 0) + 1
         counts[level + 1 :] = [None] * (_LEVELS - level - 1)
-        mark = _PLACE.sub(lambda match: _shown(levels, counts, int(match[1]) - 1), value_of(levels[level], "lvlText"))
+        mark = _PLACE.sub(
+            lambda match: _format_level(levels, counts, int(match[1]) - 1), read_value(levels[level], "lvlText")
+        )
         return f"{mark} " if mark else ""
 
 
@@ -139,13 +141,13 @@ def _levels(element: Any | None) -> dict[int, Any]:
 
 
 def _start(level: Any) -> int:
-    return _integer(value_of(level, "start"), 1)
+    return _integer(read_value(level, "start"), 1)
 
 
-def _shown(levels: dict[int, Any], counts: list[int | None], level: int) -> str:
+def _format_level(levels: dict[int, Any], counts: list[int | None], level: int) -> str:
     element = levels.get(level)
     if element is None:
         return ""
     count = counts[level]
-    style = _FORMATS.get(value_of(element, "numFmt"), "1")
+    style = _FORMATS.get(read_value(element, "numFmt"), "1")
     return format_number(_start(element) if count is None else count, style)

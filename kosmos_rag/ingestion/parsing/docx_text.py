@@ -11,7 +11,7 @@ from kosmos_rag.ingestion.parsing.docx_styles import W
 from kosmos_rag.ingestion.parsing.office_drawings import CHART, DIAGRAM, drawing_contents
 from kosmos_rag.ingestion.parsing.omml import equation_text
 from kosmos_rag.ingestion.parsing.scripts import KINDS, mark_script
-from kosmos_rag.ingestion.parsing.tables import Table, one_line
+from kosmos_rag.ingestion.parsing.tables import Table, collapse_whitespace
 
 PARAGRAPH = f"{W}p"
 _RUN, _TEXT = f"{W}r", f"{W}t"
@@ -50,7 +50,7 @@ class TextReader:
         self._number = 0
         self._contents: list[Table | str] = []
 
-    def related_root(self, name: str) -> Any | None:
+    def parse_related_part(self, name: str) -> Any | None:
         """Return the root of a related part, such as `numbering`."""
         from docx.oxml import parse_xml
 
@@ -115,9 +115,9 @@ class TextReader:
         return f"[{self._number}]"
 
     def _read_notes(self, kind: str) -> Iterator[tuple[str, str]]:
-        root = self.related_root(kind)
+        root = self.parse_related_part(kind)
         for note in () if root is None else root:
-            text = one_line(" ".join(self.read(paragraph) for paragraph in note.iter(PARAGRAPH)))
+            text = collapse_whitespace(" ".join(self.read(paragraph) for paragraph in note.iter(PARAGRAPH)))
             if kind == "comments" and text:
                 text = f"Comment ({note.get(f'{W}author') or 'unknown'}): {text}"
             yield note.get(f"{W}id", ""), text

@@ -11,7 +11,7 @@ from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing import media_types, mime
 from kosmos_rag.ingestion.parsing.armor import strip_armor
 from kosmos_rag.ingestion.parsing.clean import clean_title
-from kosmos_rag.ingestion.parsing.cms import signed_content
+from kosmos_rag.ingestion.parsing.cms import extract_signed_content
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.decode import Decoded
 from kosmos_rag.ingestion.parsing.html import parse_html
@@ -79,7 +79,7 @@ def parse_eml(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> Parse
     message = mime.read_message(data)
     composition = Composition(limits)
     _Mail(composition, limits, parse_part).add(message, level=1)
-    return composition.parsed(media_types.EML, mime.header(message, "Subject") or None)
+    return composition.build(media_types.EML, mime.header(message, "Subject") or None)
 
 
 def parse_msg(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> ParsedDocument:
@@ -96,9 +96,9 @@ def parse_msg(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> Parse
     message, unread = read_msg(data)
     composition = Composition(limits)
     for name in unread:
-        composition.note(UNREADABLE, f"the attached message {name!r} was left out; save it as a file of its own")
+        composition.add_note(UNREADABLE, f"the attached message {name!r} was left out; save it as a file of its own")
     _Mail(composition, limits, parse_part).add(message, level=1)
-    return composition.parsed(media_types.MSG, mime.header(message, "Subject") or None)
+    return composition.build(media_types.MSG, mime.header(message, "Subject") or None)
 
 
 def parse_mbox(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> ParsedDocument:
@@ -128,10 +128,10 @@ def parse_mbox(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> Pars
             if error.code != "encrypted":
                 raise
             failures.append(error)
-            composition.note("encrypted_part", f"mail {number} is encrypted and was left out")
+            composition.add_note("encrypted_part", f"mail {number} is encrypted and was left out")
     if len(failures) == len(starts):
         raise failures[0]
-    return composition.parsed(media_types.MBOX, None)
+    return composition.build(media_types.MBOX, None)
 
 
 def parse_mhtml(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> ParsedDocument:
@@ -168,14 +168,14 @@ class _Mail:
         parts = _Parts(limits=self._limits)
         _collect(message, parts, depth=0)
         composition = self._composition
-        composition.heading(level, mime.header(message, "Subject") or title)
-        composition.block("\n".join(_header_lines(message)))
+        composition.add_heading(level, mime.header(message, "Subject") or title)
+        composition.add_block("\n".join(_header_lines(message)))
         for body in parts.bodies:
-            composition.document(body, under=level)
+            composition.add_document(body, under=level)
         for note in parts.notes:
-            composition.note(UNREADABLE, note)
+            composition.add_note(UNREADABLE, note)
         if names := [name for part in parts.attachments if (name := mime.filename(part))]:
-            composition.block(f"Attachments: {', '.join(names)}")
+            composition.add_block(f"Attachments: {', '.join(names)}")
         self._add_mails(parts.mails, level + 1)
         self._add_attachments(parts.attachments, level + 1)
 
@@ -183,7 +183,7 @@ class _Mail:
         for mail in mails:
             subject = mime.header(mail, "Subject") or "Forwarded mail"
             if level > _DEEPEST_MAIL:
-                self._composition.note(UNREADABLE, f"the mail {subject!r} is too deep in other mails")
+                self._composition.add_note(UNREADABLE, f"the mail {subject!r} is too deep in other mails")
                 continue
             try:
                 self.add(mail, level=level, title="Forwarded mail")
@@ -196,27 +196,27 @@ class _Mail:
         readable = [part for part in attachments if not mime.content_type(part).startswith(_SKIPPED_TYPES)]
         if len(readable) > _MOST_ATTACHMENTS:
             message = f"only {_MOST_ATTACHMENTS} of {len(readable)} attachments were read"
-            self._composition.note(UNREADABLE, message)
+            self._composition.add_note(UNREADABLE, message)
         for number, part in enumerate(readable[:_MOST_ATTACHMENTS], start=1):
             name = mime.filename(part) or f"Attachment {number}"
             try:
-                parsed = self._parse_part(_attached_document(part, name))
+                parsed = self._parse_part(_build_attachment(part, name))
             except ParseError as error:
                 self._note(error, f"the attachment {name!r}")
                 continue
             document = replace(parsed, text=parsed.text.rstrip())
-            self._composition.document(document, under=level, attachment=clean_title(name))
+            self._composition.add_document(document, under=level, attachment=clean_title(name))
 
     def _note(self, error: ParseError, subject: str) -> None:
         if error.code != "empty":
-            self._composition.note(UNREADABLE, f"{subject} cannot be read ({error.code}): {error}")
+            self._composition.add_note(UNREADABLE, f"{subject} cannot be read ({error.code}): {error}")
 
 
 def _header_lines(message: Message) -> list[str]:
     return [f"{name}: {value}" for name in _SHOWN if (value := mime.header(message, name))]
 
 
-def _attached_document(part: Message, name: str) -> SourceDocument:
+def _build_attachment(part: Message, name: str) -> SourceDocument:
     data = mime.part_bytes(part)
     if mime.content_type(part).startswith("text/") and (decoded := mime.part_text(part)):
         data = decoded.text.encode()
@@ -234,7 +234,7 @@ def _collect(part: Message, parts: _Parts, *, depth: int) -> None:
     if depth > _DEEPEST_PARTS:
         parts.notes.append(f"parts of the mail that are nested more than {_DEEPEST_PARTS} deep were left out")
     elif kind in _MAILS:
-        if (mail := mime.encapsulated(part)) is not None:
+        if (mail := mime.read_inner_message(part)) is not None:
             parts.mails.append(mail)
     elif kind in _REPORTS:
         parts.bodies.append(_plain(Decoded(text=_report(part), encoding="ascii")))
@@ -243,7 +243,7 @@ def _collect(part: Message, parts: _Parts, *, depth: int) -> None:
     elif kind in _CMS or (mime.filename(part) or "").lower().endswith(".p7m"):
         _collect_signed(part, parts, depth=depth + 1)
     elif kind == "application/pgp-encrypted":
-        raise _encrypted("PGP")
+        raise _encrypted_error("PGP")
     elif _is_body(part, kind):
         _collect_body(part, kind, parts, depth=depth)
     elif kind not in _SIGNATURES:
@@ -253,7 +253,7 @@ def _collect(part: Message, parts: _Parts, *, depth: int) -> None:
 def _collect_multipart(part: Message, kind: str, parts: _Parts, *, depth: int) -> None:
     children = [child for child in part.get_payload() if isinstance(child, Message)]
     if kind == "multipart/encrypted":
-        raise _encrypted("S/MIME or PGP")
+        raise _encrypted_error("S/MIME or PGP")
     if kind == "multipart/alternative":
         _collect_alternative(children, parts, depth=depth)
         return
@@ -267,15 +267,15 @@ def _collect_alternative(children: list[Message], parts: _Parts, *, depth: int) 
 
     Attachments may be in any alternative.
     """
-    found = []
+    alternatives = []
     for child in children:
         alternative = _Parts(limits=parts.limits)
         _collect(child, alternative, depth=depth)
-        found.append((child, alternative))
-    with_text = [alternative for _, alternative in found if alternative.bodies]
+        alternatives.append((child, alternative))
+    with_text = [alternative for _, alternative in alternatives if alternative.bodies]
     plain = [alternative for alternative in with_text if alternative.bodies[0].media_type == media_types.TEXT]
     chosen = next(iter([*plain, *with_text]), None)
-    for child, alternative in found:
+    for child, alternative in alternatives:
         if alternative is chosen or child.is_multipart() or chosen is None:
             parts.extend(alternative, bodies=alternative is chosen)
 
@@ -284,11 +284,11 @@ def _collect_signed(part: Message, parts: _Parts, *, depth: int) -> None:
     if mime.parameter(part, "smime-type") == "certs-only":
         return
     try:
-        content = signed_content(mime.part_bytes(part))
+        content = extract_signed_content(mime.part_bytes(part))
     except (IndexError, ValueError) as error:
         raise ParseError("corrupt", f"the S/MIME part of the mail is broken ({error}); save the mail again") from error
     if content is None:
-        raise _encrypted("S/MIME")
+        raise _encrypted_error("S/MIME")
     _collect(mime.read_message(content), parts, depth=depth)
 
 
@@ -305,7 +305,7 @@ def _collect_body(part: Message, kind: str, parts: _Parts, *, depth: int) -> Non
     else:
         text, encrypted = strip_armor(decoded.text)
         if encrypted:
-            raise _encrypted("PGP")
+            raise _encrypted_error("PGP")
         if mime.parameter(part, "format") == "flowed":
             text = mime.unflow(text, delete_spaces=mime.parameter(part, "delsp") == "yes")
         text, count = _ENCODED_LINES.subn("", text)
@@ -342,5 +342,5 @@ def _report(part: Message) -> str:
     return "\n\n".join(text for text in fields if text)
 
 
-def _encrypted(kind: str) -> ParseError:
+def _encrypted_error(kind: str) -> ParseError:
     return ParseError("encrypted", f"the mail is encrypted ({kind}); save it decrypted")

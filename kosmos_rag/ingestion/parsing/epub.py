@@ -45,7 +45,7 @@ def parse_epub(data: bytes, limits: OutputLimits) -> ParsedDocument:
         composition = Composition(limits)
         for member in _spine(package, posixpath.dirname(path)):
             _add_chapter(composition, archive.read(member), limits)
-    return composition.parsed(media_types.EPUB, clean_title(package.findtext(f".//{_TITLE}", "")))
+    return composition.build(media_types.EPUB, clean_title(package.findtext(f".//{_TITLE}", "")))
 
 
 def _xml(archive: zipfile.ZipFile, member: str) -> ElementTree.Element:
@@ -79,4 +79,4 @@ def _add_chapter(composition: Composition, page: bytes, limits: OutputLimits) ->
             return
         raise
     if chapter.text:
-        composition.document(chapter, title=chapter.title)
+        composition.add_document(chapter, title=chapter.title)

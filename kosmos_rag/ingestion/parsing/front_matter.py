@@ -77,9 +77,9 @@ def read_front_matter(text: str) -> FrontMatter:
         return FrontMatter()
     metadata: dict[str, str | list[str]] = {}
     for name, value in fields.items():
-        known = _FIELDS.get(name.lower())
-        if known and known not in metadata and (texts := list(_texts(value, split=known in _LISTS))):
-            metadata[known] = texts if known in _LISTS else texts[0]
+        key = _FIELDS.get(name.lower())
+        if key and key not in metadata and (texts := list(_texts(value, split=key in _LISTS))):
+            metadata[key] = texts if key in _LISTS else texts[0]
     title = next((text for name in ("title", "Title") for text in _texts(fields.get(name))), None)
     return FrontMatter(end=block.end(), title=title, metadata=metadata)
 

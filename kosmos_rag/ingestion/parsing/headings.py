@@ -63,9 +63,9 @@ def _level(line: str) -> int | None:
 
 
 def _is_title_case(words: list[str]) -> bool:
-    named = [word.strip("()\"'-/&") for word in words]
-    return named[0][:1].isupper() and all(
-        not word or word[0].isupper() or word[0].isdigit() or word in _SMALL for word in named
+    stripped_words = [word.strip("()\"'-/&") for word in words]
+    return stripped_words[0][:1].isupper() and all(
+        not word or word[0].isupper() or word[0].isdigit() or word in _SMALL for word in stripped_words
     )
 
 

@@ -12,7 +12,7 @@ from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.confluence import IS_STORAGE, to_html
 from kosmos_rag.ingestion.parsing.decode import decode
-from kosmos_rag.ingestion.parsing.html_inline import Bullets, find_anchor, picture_text, script_of
+from kosmos_rag.ingestion.parsing.html_inline import Bullets, find_anchor, picture_text, read_script
 from kosmos_rag.ingestion.parsing.html_tables import TableReader
 from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
 from kosmos_rag.ingestion.parsing.mathml import math_text
@@ -89,11 +89,11 @@ def parse_html(data: bytes, limits: OutputLimits = UNLIMITED, *, is_page: bool =
         or next((h.title for h in reader.headings if h.level == 1), None),
         headings=tuple(reader.headings),
         tables=tuple(reader.tables),
-        places=tuple(_anchored(reader.anchors, len(text))) if is_page else (),
+        places=tuple(_build_anchor_places(reader.anchors, len(text))) if is_page else (),
     )
 
 
-def _anchored(anchors: Sequence[tuple[int, str]], end: int) -> Iterator[PlaceSpan]:
+def _build_anchor_places(anchors: Sequence[tuple[int, str]], end: int) -> Iterator[PlaceSpan]:
     """Return a place for the text from each anchor to the next."""
     ends = [*(start for start, _ in anchors[1:]), end]
     return (PlaceSpan(start, last, anchor=anchor) for (start, anchor), last in zip(anchors, ends, strict=False))
@@ -248,7 +248,7 @@ class _Reader:
             return False
         if tag in _BREAKS:
             self._lines.end_line(_BREAKS[tag])
-        elif script := script_of(node):
+        elif script := read_script(node):
             self._lines.add_verbatim(script)
             return False
         if tag == "table" and self._add_tables(node):
@@ -305,9 +305,10 @@ class _Reader:
             node, table = pending.pop()
             self._add_table(table)
             inside = [
-                (it, self._table_reader.read(it, self._cell_text)) for it in self._table_reader.tables_inside(node)
+                (inner, self._table_reader.read(inner, self._cell_text))
+                for inner in self._table_reader.find_inner_tables(node)
             ]
-            pending += [(it, read) for it, read in reversed(inside) if read is not None]
+            pending += [(inner, inner_table) for inner, inner_table in reversed(inside) if inner_table is not None]
         return True
 
     def _add_table(self, table: Table) -> None:
@@ -329,9 +330,9 @@ class _Reader:
             elif node.tag == "br" or node.tag in _BREAKS:
                 pieces.append(" ")
             elif self._is_visible(node):
-                shown = math_text(node) if node.tag == "math" else script_of(node)
-                pieces.append(shown or (picture_text(node) if node.tag == "img" else ""))
-                if shown:
+                notation = math_text(node) if node.tag == "math" else read_script(node)
+                pieces.append(notation or (picture_text(node) if node.tag == "img" else ""))
+                if notation:
                     return False
             return self._is_visible(node) and not (node.tag == "table" and self._table_reader.is_data(node))
 

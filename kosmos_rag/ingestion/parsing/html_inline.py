@@ -54,7 +54,7 @@ def _number(value: str | None, default: int) -> int:
     return int(value) if value and _NUMBER.fullmatch(value) else default
 
 
-def script_of(node: "LexborNode") -> str:
+def read_script(node: "LexborNode") -> str:
     """Return a superscript or subscript with its mark.
 
     Empty for other elements, and for what has no mark, such as a link to a footnote.
@@ -89,11 +89,11 @@ def find_anchor(heading: "LexborNode") -> str | None:
     while before is not None and not before.is_element_node and not (before.text_content or "").strip():
         before = before.prev
     around = heading.parent if before is None else before
-    wanted = _SECTIONS if before is None else _LINKS
+    tags = _SECTIONS if before is None else _LINKS
     nodes = [
         heading,
         heading.css_first("[id], a[name]"),
-        around if around is not None and around.tag in wanted else None,
+        around if around is not None and around.tag in tags else None,
     ]
     for node in nodes:
         names = {} if node is None else node.attributes

@@ -52,7 +52,7 @@ class TableReader:
     """Reads tables by what of a page is shown."""
 
     def __init__(self, tree: "LexborHTMLParser", is_visible: "Callable[[LexborNode], bool]") -> None:
-        self._layout = {table.mem_id for table in tree.css(_LAYOUT)} | _tables_with_headings(tree)
+        self._layout = {table.mem_id for table in tree.css(_LAYOUT)} | _find_tables_with_headings(tree)
         self._is_visible = is_visible
 
     def is_data(self, table: "LexborNode") -> bool:
@@ -72,12 +72,12 @@ class TableReader:
             return True
         return not _has_tables(table)
 
-    def read(self, table: "LexborNode", text_of: "Callable[[LexborNode], str]") -> Table | None:
+    def read(self, table: "LexborNode", read_text: "Callable[[LexborNode], str]") -> Table | None:
         """Read a table of data; return None for another.
 
         Args:
             table: the element.
-            text_of: reads a cell or the caption on one line.
+            read_text: reads a cell or the caption on one line.
         """
         rows = list(self._rows(table))
         if not self._has_data(table, rows):
@@ -86,14 +86,14 @@ class TableReader:
         for number, row in enumerate(rows):
             if number and row.group != rows[number - 1].group:
                 builder.end_group()
-            builder.add_row(_cell(cell, text_of) for cell in row.cells)
+            builder.add_row(_cell(cell, read_text) for cell in row.cells)
         header_rows, header_columns = _header(rows)
         caption = self._caption(table)
         return builder.build(
-            header_rows=header_rows, header_columns=header_columns, caption=text_of(caption) if caption else ""
+            header_rows=header_rows, header_columns=header_columns, caption=read_text(caption) if caption else ""
         )
 
-    def tables_inside(self, table: "LexborNode") -> "Iterator[LexborNode]":
+    def find_inner_tables(self, table: "LexborNode") -> "Iterator[LexborNode]":
         """Yield the outermost tables of data inside a table."""
         pending = [table.first_child] if _has_tables(table) else []
         while pending:
@@ -120,30 +120,30 @@ class TableReader:
                     yield _Row(cells=cells, group=number, in_head=group.tag == "thead")
 
 
-def _tables_with_headings(tree: "LexborHTMLParser") -> set[int]:
-    found: set[int] = set()
+def _find_tables_with_headings(tree: "LexborHTMLParser") -> set[int]:
+    tables: set[int] = set()
     visited: set[int] = set()
     for heading in tree.css(_HEADINGS_INSIDE):
         node = heading.parent
         while node is not None and node.mem_id not in visited:
             visited.add(node.mem_id)
             if node.tag == "table":
-                found.add(node.mem_id)
+                tables.add(node.mem_id)
             node = node.parent
-    return found
+    return tables
 
 
 def _has_tables(table: "LexborNode") -> bool:
     return any(inside.mem_id != table.mem_id for inside in table.css("table"))
 
 
-def _cell(cell: "LexborNode", text_of: "Callable[[LexborNode], str]") -> Cell:
+def _cell(cell: "LexborNode", read_text: "Callable[[LexborNode], str]") -> Cell:
     attributes = cell.attributes
     if not attributes:
-        return Cell(text=text_of(cell))
+        return Cell(text=read_text(cell))
     rows = _number(attributes.get("rowspan"))
     return Cell(
-        text=text_of(cell),
+        text=read_text(cell),
         columns=_number(attributes.get("colspan")) or 1,
         rows=_MAX_ROWS if rows == 0 else min(rows or 1, _MAX_ROWS),
     )

@@ -34,8 +34,8 @@ def parse_json(data: bytes, limits: OutputLimits) -> ParsedDocument:
         return ParsedDocument(text=text, media_type=media_types.JSON)
     composition = Composition(limits)
     for line in value_lines(value):
-        composition.line(line)
-    return composition.parsed(media_types.JSON, None)
+        composition.add_line(line)
+    return composition.build(media_types.JSON, None)
 
 
 def parse_json_lines(data: bytes, limits: OutputLimits) -> ParsedDocument:
@@ -49,10 +49,10 @@ def parse_json_lines(data: bytes, limits: OutputLimits) -> ParsedDocument:
     composition = Composition(limits)
     for line in decode(data).split("\n"):
         try:
-            composition.line("; ".join(value_lines(_DECODER.decode(line))))
+            composition.add_line("; ".join(value_lines(_DECODER.decode(line))))
         except (ValueError, RecursionError):
-            composition.line(line)
-    return composition.parsed(media_types.JSONL, None)
+            composition.add_line(line)
+    return composition.build(media_types.JSONL, None)
 
 
 def value_lines(value: Any) -> Iterator[str]:

@@ -38,10 +38,10 @@ def detect_legacy(sample: bytes) -> tuple[str, bool]:
     """
     import chardet
 
-    ranked = chardet.detect_all(sample, ignore_threshold=True, compat_names=False)
+    candidates = chardet.detect_all(sample, ignore_threshold=True, compat_names=False)
     scores: dict[str, tuple[float, str]] = {}
     best = 0.0
-    for candidate in ranked[:_MOST_CANDIDATES]:
+    for candidate in candidates[:_MOST_CANDIDATES]:
         encoding = candidate["encoding"]
         text = _try_decode(sample, encoding)
         if encoding is None or text is None or (encoding != _WESTERN and candidate["confidence"] < best / _CERTAIN):
@@ -71,8 +71,8 @@ def _prior(encoding: str, text: str) -> float:
     """
     if encoding != _WESTERN:
         return 1.0
-    letters, others = len(_LETTERS.findall(text)), len(_NOT_ASCII.findall(text))
-    return 1.0 + _PRIOR * letters / (letters + others) / max(1, others)
+    letters, other_characters = len(_LETTERS.findall(text)), len(_NOT_ASCII.findall(text))
+    return 1.0 + _PRIOR * letters / (letters + other_characters) / max(1, other_characters)
 
 
 def _share_of_words(text: str) -> float:

@@ -57,11 +57,11 @@ def bound_notes(notes: Sequence[Note]) -> tuple[Note, ...]:
 
     If there are more, the last one has their number.
     """
-    kept = [Note(code=note.code, message=clean_title(note.message) or note.code) for note in dict.fromkeys(notes)]
-    if len(kept) > _MOST_NOTES:
-        more = len(kept) - _MOST_NOTES + 1
-        kept[_MOST_NOTES - 1 :] = [Note(code="more", message=f"{more} more notes")]
-    return tuple(kept)
+    result = [Note(code=note.code, message=clean_title(note.message) or note.code) for note in dict.fromkeys(notes)]
+    if len(result) > _MOST_NOTES:
+        more = len(result) - _MOST_NOTES + 1
+        result[_MOST_NOTES - 1 :] = [Note(code="more", message=f"{more} more notes")]
+    return tuple(result)
 
 
 UNLIMITED = OutputLimits()

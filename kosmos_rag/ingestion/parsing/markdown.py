@@ -11,7 +11,7 @@ from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean_title, offset_lines
 from kosmos_rag.ingestion.parsing.decode import decode
 from kosmos_rag.ingestion.parsing.front_matter import read_front_matter
-from kosmos_rag.ingestion.parsing.markdown_tables import markdown_tables
+from kosmos_rag.ingestion.parsing.markdown_tables import find_markdown_tables
 
 # The grammar is that of CommonMark 0.31: sections 4.2 (ATX), 4.3 (setext) and 4.5 (fences).
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
@@ -41,7 +41,7 @@ def parse_markdown(data: bytes) -> ParsedDocument:
         title=front.title or next((h.title for h in headings if h.level == 1), None),
         headings=headings,
         metadata=front.metadata,
-        tables=tuple(markdown_tables(lines)),
+        tables=tuple(find_markdown_tables(lines)),
     )
 
 

@@ -16,7 +16,7 @@ _CELL_END = re.compile(r"(?<!\\)\|")
 _OTHER_BLOCK = re.compile(r"\s*$| {0,3}(?:#{1,6}[ \t]|>|[-+*][ \t]|\d{1,9}[.)][ \t])")
 
 
-def markdown_tables(lines: Iterable[tuple[int, str]]) -> Iterator[TableSpan]:
+def find_markdown_tables(lines: Iterable[tuple[int, str]]) -> Iterator[TableSpan]:
     """Yield the tables of a text.
 
     A table is a line of names, a line of delimiters with as many cells, and the lines up to a blank one or another

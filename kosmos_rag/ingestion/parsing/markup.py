@@ -10,7 +10,7 @@ from kosmos_rag.core.types import Heading, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean_title, offset_lines
 from kosmos_rag.ingestion.parsing.decode import decode
-from kosmos_rag.ingestion.parsing.markup_tables import Lines, asciidoc_tables, org_tables, rst_tables
+from kosmos_rag.ingestion.parsing.markup_tables import Lines, find_asciidoc_tables, find_org_tables, find_rst_tables
 
 # docutils, "Sections": a line of one punctuation character below the title, and the same above it or none.
 _RST_ADORNMENT = re.compile(r"([!-/:-@[-`{-~])\1*[ \t]*$")
@@ -40,7 +40,7 @@ _TEX_LABEL = re.compile(r"\\(?:label|thanks|footnote|index)\{[^{}]*\}")
 _TEX_COMMAND = re.compile(r"\\[a-zA-Z]+\*?[ \t]*|\\\\|[{}]")
 _TEX_ESCAPED = re.compile(r"\\([#$%&_{}])")
 
-_Found = tuple[str | None, list[Heading]]
+_TitleAndHeadings = tuple[str | None, list[Heading]]
 
 
 def parse_markup(data: bytes, *, media_type: str) -> ParsedDocument:
@@ -62,7 +62,7 @@ def parse_markup(data: bytes, *, media_type: str) -> ParsedDocument:
     )
 
 
-def _rst(text: str) -> _Found:
+def _find_rst_headings(text: str) -> _TitleAndHeadings:
     """Find the titles of reStructuredText.
 
     The first adornment is that of level 1.
@@ -84,7 +84,7 @@ def _rst(text: str) -> _Found:
     return None, headings
 
 
-def _asciidoc(text: str) -> _Found:
+def _find_asciidoc_headings(text: str) -> _TitleAndHeadings:
     headings: list[Heading] = []
     block = ""
     for start, line in offset_lines(text):
@@ -96,7 +96,7 @@ def _asciidoc(text: str) -> _Found:
     return None, headings
 
 
-def _org(text: str) -> _Found:
+def _find_org_headings(text: str) -> _TitleAndHeadings:
     headings = [
         Heading(level=len(match["stars"]), title=_ORG_TAGS.sub("", title), start=match.start())
         for match in _ORG_TITLE.finditer(text)
@@ -106,7 +106,7 @@ def _org(text: str) -> _Found:
     return clean_title(keyword[1]) if keyword else None, headings
 
 
-def _tex(text: str) -> _Found:
+def _find_tex_headings(text: str) -> _TitleAndHeadings:
     title: str | None = None
     headings: list[Heading] = []
     at = 0
@@ -115,7 +115,7 @@ def _tex(text: str) -> _Found:
         if match["verbatim"]:
             end = text.find(f"\\end{{{match['verbatim']}}}", at)
             at = len(text) if end == -1 else end
-        elif match["command"] and (name := clean_title(_tex_words(_braced(text, at)))):
+        elif match["command"] and (name := clean_title(_tex_words(_read_braces(text, at)))):
             if match["command"] == "title":
                 title = title or name
             else:
@@ -124,7 +124,7 @@ def _tex(text: str) -> _Found:
     return title, headings
 
 
-def _braced(text: str, start: int) -> str:
+def _read_braces(text: str, start: int) -> str:
     """Return the text within the braces that opened before `start`.
 
     Empty if they do not close.
@@ -143,14 +143,14 @@ def _tex_words(source: str) -> str:
     return words.replace("~", " ")
 
 
-_GRAMMARS: Mapping[str, Callable[[str], _Found]] = {
-    media_types.RST: _rst,
-    media_types.ASCIIDOC: _asciidoc,
-    media_types.ORG: _org,
-    media_types.TEX: _tex,
+_GRAMMARS: Mapping[str, Callable[[str], _TitleAndHeadings]] = {
+    media_types.RST: _find_rst_headings,
+    media_types.ASCIIDOC: _find_asciidoc_headings,
+    media_types.ORG: _find_org_headings,
+    media_types.TEX: _find_tex_headings,
 }
 _TABLES: Mapping[str, Callable[[Lines], Iterator[TableSpan]]] = {
-    media_types.RST: rst_tables,
-    media_types.ASCIIDOC: asciidoc_tables,
-    media_types.ORG: org_tables,
+    media_types.RST: find_rst_tables,
+    media_types.ASCIIDOC: find_asciidoc_tables,
+    media_types.ORG: find_org_tables,
 }

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kosmos_rag.core.types import TableSpan
-from kosmos_rag.ingestion.parsing.markdown_tables import markdown_tables
+from kosmos_rag.ingestion.parsing.markdown_tables import find_markdown_tables
 from kosmos_rag.ingestion.parsing.tables import MAX_NAMES_CHARS
 
 Lines = Sequence[tuple[int, str]]
@@ -24,26 +24,26 @@ _GRID_LINE = re.compile(r"[ \t]*[+|]")
 _ADOC_BORDER = re.compile(r"\|===+[ \t]*$")
 
 
-def org_tables(lines: Lines) -> Iterator[TableSpan]:
+def find_org_tables(lines: Lines) -> Iterator[TableSpan]:
     """Yield the tables of Org that have a header.
 
     They are those of Markdown with a plus in the line below the names.
     """
-    return markdown_tables((at, line.replace("+", "|") if _ORG_RULE.match(line) else line) for at, line in lines)
+    return find_markdown_tables((at, line.replace("+", "|") if _ORG_RULE.match(line) else line) for at, line in lines)
 
 
-def rst_tables(lines: Lines) -> Iterator[TableSpan]:
+def find_rst_tables(lines: Lines) -> Iterator[TableSpan]:
     """Yield the simple tables and the grid tables of reStructuredText."""
     index = 0
     while index < len(lines):
         line = lines[index][1]
-        found = None
+        result = None
         if _SIMPLE_BORDER.match(line):
-            found = _simple_table(lines, index)
+            result = _simple_table(lines, index)
         elif _GRID_BORDER.match(line):
-            found = _grid_table(lines, index)
-        if found is not None:
-            table, index = found
+            result = _grid_table(lines, index)
+        if result is not None:
+            table, index = result
             yield table
         index += 1
 
@@ -82,7 +82,7 @@ def _grid_table(lines: Lines, first: int) -> tuple[TableSpan, int]:
     return _span(lines, first, last, header_end, cells), last
 
 
-def asciidoc_tables(lines: Lines) -> Iterator[TableSpan]:
+def find_asciidoc_tables(lines: Lines) -> Iterator[TableSpan]:
     """Yield the tables of AsciiDoc.
 
     Its first line names the columns if a blank one follows.

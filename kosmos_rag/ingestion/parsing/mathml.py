@@ -6,7 +6,7 @@ For example `x=(-b±√(b^2-4ac))/(2a)`, as those of Office.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kosmos_rag.ingestion.parsing.omml import grouped, scripts
+from kosmos_rag.ingestion.parsing.omml import group, scripts
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -31,40 +31,40 @@ def math_text(node: "LexborNode", depth: int = 0) -> str:
     return write(parts) if len(parts) >= count else "".join(parts)
 
 
-def _fraction(parts: list[str]) -> str:
-    return f"{grouped(parts[0])}/{grouped(parts[1])}"
+def _write_fraction(parts: list[str]) -> str:
+    return f"{group(parts[0])}/{group(parts[1])}"
 
 
-def _above(parts: list[str]) -> str:
-    return grouped(parts[0]) + scripts("", parts[1])
+def _write_superscript(parts: list[str]) -> str:
+    return group(parts[0]) + scripts("", parts[1])
 
 
-def _below(parts: list[str]) -> str:
-    return grouped(parts[0]) + scripts(parts[1], "")
+def _write_subscript(parts: list[str]) -> str:
+    return group(parts[0]) + scripts(parts[1], "")
 
 
-def _both(parts: list[str]) -> str:
-    return grouped(parts[0]) + scripts(parts[1], parts[2])
+def _write_both_scripts(parts: list[str]) -> str:
+    return group(parts[0]) + scripts(parts[1], parts[2])
 
 
-def _square_root(parts: list[str]) -> str:
+def _write_square_root(parts: list[str]) -> str:
     return f"√({''.join(parts)})"
 
 
-def _root(parts: list[str]) -> str:
-    return f"root{grouped(parts[1])}({parts[0]})"
+def _write_root(parts: list[str]) -> str:
+    return f"root{group(parts[1])}({parts[0]})"
 
 
 _WRITERS: dict[str, tuple[int, Callable[[list[str]], str]]] = {
-    "mfrac": (2, _fraction),
-    "msup": (2, _above),
-    "mover": (2, _above),
-    "msub": (2, _below),
-    "munder": (2, _below),
-    "msubsup": (3, _both),
-    "munderover": (3, _both),
-    "msqrt": (1, _square_root),
-    "mroot": (2, _root),
+    "mfrac": (2, _write_fraction),
+    "msup": (2, _write_superscript),
+    "mover": (2, _write_superscript),
+    "msub": (2, _write_subscript),
+    "munder": (2, _write_subscript),
+    "msubsup": (3, _write_both_scripts),
+    "munderover": (3, _write_both_scripts),
+    "msqrt": (1, _write_square_root),
+    "mroot": (2, _write_root),
     "mtr": (1, ", ".join),
     "mtable": (1, "; ".join),
 }

@@ -61,8 +61,8 @@ def _repair(head: bytes) -> bytes:
     if head.startswith(b"--"):  # the first part of a mail whose own header is lost
         return b"\n" + head
     lines = _SPACE_BEFORE_COLON.sub(rb"\1:", head).splitlines(keepends=True)
-    known = [number for number, line in enumerate(lines) if _KNOWN_FIELD.match(line)]
-    last = known[-1] if known else 0
+    field_lines = [number for number, line in enumerate(lines) if _KNOWN_FIELD.match(line)]
+    last = field_lines[-1] if field_lines else 0
     return b"".join(line for number, line in enumerate(lines) if number > last or _FIELD_LINE.match(line))
 
 
@@ -167,7 +167,7 @@ def part_text(part: Message) -> Decoded | None:
         return None
 
 
-def encapsulated(part: Message) -> Message | None:
+def read_inner_message(part: Message) -> Message | None:
     """Return the mail in a part of the type message/rfc822.
 
     None without one.
@@ -192,8 +192,8 @@ def recover_parts(part: Message, text: str) -> Message | None:
     if boundary is None or '"' in boundary[1]:
         return None
     head = f'Content-Type: multipart/mixed; boundary="{boundary[1]}"\n\n'
-    found = message_from_bytes(head.encode("utf-8", "surrogateescape") + _raw_bytes(part), policy=_POLICY)
-    return found if found.is_multipart() else None
+    multipart = message_from_bytes(head.encode("utf-8", "surrogateescape") + _raw_bytes(part), policy=_POLICY)
+    return multipart if multipart.is_multipart() else None
 
 
 def unflow(text: str, *, delete_spaces: bool) -> str:

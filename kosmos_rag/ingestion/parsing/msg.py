@@ -47,27 +47,30 @@ def read_msg(data: bytes) -> tuple[Message, list[str]]:
     return mime.read_message(mail.as_bytes()), unread
 
 
-def _fields(stored: Any) -> dict[str, str]:
-    headers = {name.lower(): value for name, value in stored.message_headers.items()}
-    names = (f"{one.name} <{one.email_address}>" if one.email_address else one.name for one in stored.recipients)
-    date = headers.get("date") or (format_datetime(stored.sent_date) if stored.sent_date else "")
+def _fields(message: Any) -> dict[str, str]:
+    headers = {name.lower(): value for name, value in message.message_headers.items()}
+    names = (
+        f"{recipient.name} <{recipient.email_address}>" if recipient.email_address else recipient.name
+        for recipient in message.recipients
+    )
+    date = headers.get("date") or (format_datetime(message.sent_date) if message.sent_date else "")
     to, copies = headers.get("to", ""), headers.get("cc", "")
     return {
-        "Subject": stored.subject,
-        "From": stored.sender or "",
+        "Subject": message.subject,
+        "From": message.sender or "",
         "To": to or ("" if copies else ", ".join(names)),
         "Cc": copies,
         "Date": date,
     }
 
 
-def _add_texts(mail: EmailMessage, stored: Any) -> None:
+def _add_texts(mail: EmailMessage, message: Any) -> None:
     """Add the plain text, else the HTML text."""
-    body = clean(stored.body or "")
+    body = clean(message.body or "")
     if body.strip():
         mail.set_content(body)
-    elif page := stored.properties.binary_prop_value(_HTML):
-        encoding = _CODE_PAGES.get(code := stored.properties.int_prop_value(_CODE_PAGE) or 65001, f"cp{code}")
+    elif page := message.properties.binary_prop_value(_HTML):
+        encoding = _CODE_PAGES.get(code := message.properties.int_prop_value(_CODE_PAGE) or 65001, f"cp{code}")
         mail.set_content(_decode(page, encoding), subtype="html")
     else:
         mail.set_content("")

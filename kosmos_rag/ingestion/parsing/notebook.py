@@ -46,7 +46,7 @@ def parse_notebook(data: bytes, limits: OutputLimits) -> ParsedDocument:
     for cell in cells:
         if isinstance(cell, dict):
             _add_cell(composition, cell, language)
-    return composition.parsed(media_types.NOTEBOOK, composition.first_title)
+    return composition.build(media_types.NOTEBOOK, composition.first_title)
 
 
 def _cells(notebook: Any) -> list[Any] | None:
@@ -69,7 +69,7 @@ def _language(notebook: Any) -> str:
 
 
 def _add_cell(composition: Composition, cell: dict[str, Any], language: str) -> None:
-    source = _DATA_URL.sub("", _joined(cell.get("source", cell.get("input"))))
+    source = _DATA_URL.sub("", _join_lines(cell.get("source", cell.get("input"))))
     match cell.get("cell_type"):
         case "markdown":
             _add_markdown(composition, source)
@@ -80,35 +80,35 @@ def _add_cell(composition: Composition, cell: dict[str, Any], language: str) -> 
             outputs = cell.get("outputs")
             for output in outputs if isinstance(outputs, list) else ():
                 if isinstance(output, dict):
-                    _add_fenced(composition, _shown(output), "")
+                    _add_fenced(composition, _read_output(output), "")
         case _:
-            composition.block(source)
+            composition.add_block(source)
 
 
 def _add_markdown(composition: Composition, source: str) -> None:
     cleaned = clean(source).strip("\n").rstrip()
     if cleaned:
-        composition.document(parse_markdown(cleaned.encode()))
+        composition.add_document(parse_markdown(cleaned.encode()))
 
 
 def _add_fenced(composition: Composition, code: str, language: str) -> None:
     if code.strip():
         fence = "```" if "```" not in code else "~~~~"
-        composition.block(f"{fence}{language}\n{code.strip(chr(10)).rstrip()}\n{fence}")
+        composition.add_block(f"{fence}{language}\n{code.strip(chr(10)).rstrip()}\n{fence}")
 
 
-def _shown(output: dict[str, Any]) -> str:
+def _read_output(output: dict[str, Any]) -> str:
     """Return the text of a result: printed text, value or error."""
     if "ename" in output:
-        return f"{_joined(output['ename'])}: {_joined(output.get('evalue'))}"
+        return f"{_join_lines(output['ename'])}: {_join_lines(output.get('evalue'))}"
     data = output.get("data")
     if not isinstance(data, dict):  # a stream, or a result of version 3
-        text = _joined(output.get("text"))
+        text = _join_lines(output.get("text"))
     else:
-        text = next((shown for kind in _SHOWN_TYPES if (shown := _joined(data.get(kind)))), "")
+        text = next((value for kind in _SHOWN_TYPES if (value := _join_lines(data.get(kind)))), "")
     return _NO_WORD.sub("", _ANSI.sub("", text))[:_LONGEST_OUTPUT]
 
 
-def _joined(lines: Any) -> str:
+def _join_lines(lines: Any) -> str:
     """Join a value that is a text or a list of lines."""
     return "".join(line for line in lines if isinstance(line, str)) if isinstance(lines, list | str) else ""

@@ -80,13 +80,13 @@ class _Section:
         if self.exponent:
             return f"{self.before}{float(value):.{len(self.decimals)}E}{self.after}"
         value = value.quantize(Decimal(1).scaleb(-len(self.decimals)), rounding=ROUND_HALF_UP)
-        whole, _, fraction = f"{value:f}".partition(".")
-        whole = whole.lstrip("0").rjust(self.digits.count("0"), "0")
-        if self.grouped and whole:
-            whole = f"{int(whole):,}".rjust(len(whole), "0")
-        kept = len(fraction.rstrip("0"))
-        fraction = fraction[: max(kept, self.decimals.rfind("0") + 1)]
-        return f"{self.before}{whole}{'.' if fraction else ''}{fraction}{self.after}"
+        integer, _, fraction = f"{value:f}".partition(".")
+        integer = integer.lstrip("0").rjust(self.digits.count("0"), "0")
+        if self.grouped and integer:
+            integer = f"{int(integer):,}".rjust(len(integer), "0")
+        significant = len(fraction.rstrip("0"))
+        fraction = fraction[: max(significant, self.decimals.rfind("0") + 1)]
+        return f"{self.before}{integer}{'.' if fraction else ''}{fraction}{self.after}"
 
 
 @lru_cache(maxsize=512)
@@ -105,9 +105,9 @@ def _number_writer(code: str) -> Callable[[int | float], str]:
         if not number.is_finite() or positive is None or abs(number.adjusted()) > _MAX_DIGITS:
             return plain(value)
         if number < 0:
-            shown = (negative or positive).show(-number)
-            has_digits = any(character in "123456789" for character in shown)
-            return f"-{shown}" if negative is None and has_digits else shown
+            result = (negative or positive).show(-number)
+            has_digits = any(character in "123456789" for character in result)
+            return f"-{result}" if negative is None and has_digits else result
         return (zero if zero and not number else positive).show(number)
 
     return write
@@ -152,18 +152,18 @@ def _literal(token: re.Match[str]) -> str:
 
 
 def _section(literals: list[str], digits: str, percents: int, *, exponent: bool) -> _Section | None:
-    whole, _, decimals = digits.partition(".")
-    scaled = (decimals or whole).rstrip(",") if decimals else whole.rstrip(",")
-    thousands = len(decimals or whole) - len(scaled)
-    whole, decimals = (whole, scaled) if decimals else (scaled, "")
-    if max(len(whole), len(decimals)) > _MAX_DIGITS or "." in decimals:
+    integer, _, decimals = digits.partition(".")
+    scaled = (decimals or integer).rstrip(",") if decimals else integer.rstrip(",")
+    thousands = len(decimals or integer) - len(scaled)
+    integer, decimals = (integer, scaled) if decimals else (scaled, "")
+    if max(len(integer), len(decimals)) > _MAX_DIGITS or "." in decimals:
         return None
     return _Section(
         before=literals[0].lstrip(),
         after=literals[1].rstrip(),
-        digits=whole.replace(",", ""),
+        digits=integer.replace(",", ""),
         decimals=decimals.replace(",", ""),
-        grouped="," in whole,
+        grouped="," in integer,
         factor=Decimal(100) ** percents / Decimal(1000) ** thousands,
         exponent=exponent,
     )
@@ -176,14 +176,14 @@ def _show_date(value: datetime | date | time | timedelta, code: str) -> str:
     moment, elapsed = _moment(value)
     tokens = list(_DATE_TOKEN.finditer(code))
     has_half = any((token["part"] or "").upper() in ("AM/PM", "A/P") for token in tokens)
-    shown = []
+    parts = []
     for number, token in enumerate(tokens):
         part = (token["part"] or token["elapsed"] or "").lower()
         if part.startswith("m") and _is_minute(tokens, number):
             part = part.replace("m", "n")
         literal = token["quoted"] or token["escaped"] or token["literal"] or ""
-        shown.append(_date_part(part, moment, elapsed, has_half=has_half) if part else literal)
-    return "".join(shown).strip()
+        parts.append(_date_part(part, moment, elapsed, has_half=has_half) if part else literal)
+    return "".join(parts).strip()
 
 
 def _moment(value: datetime | date | time | timedelta) -> tuple[datetime, timedelta]:
@@ -225,8 +225,8 @@ def _date_part(part: str, moment: datetime, elapsed: timedelta, *, has_half: boo
         return names[index][: {3: 3, 5: 1}.get(width)] if letter == "m" or width == 3 else names[index]
     hour = (moment.hour + 11) % 12 + 1 if has_half else moment.hour
     if letter == "s":
-        whole, _, digits = part.partition(".")
+        integer, _, digits = part.partition(".")
         fraction = f".{moment.microsecond:06}"[: len(digits) + 1] if digits else ""
-        return f"{moment.second:0{min(len(whole), 2)}}{fraction}"
+        return f"{moment.second:0{min(len(integer), 2)}}{fraction}"
     number = {"m": moment.month, "d": moment.day, "h": hour, "n": moment.minute}[letter]
     return f"{number:0{min(width, 2)}}"

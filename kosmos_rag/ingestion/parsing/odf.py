@@ -63,16 +63,16 @@ def parse_odf(data: bytes, limits: OutputLimits, *, media_type: str, hidden_cell
         if _MANIFEST in archive.namelist() and b"encryption-data" in archive.read(_MANIFEST):
             raise ParseError("encrypted", f"the {name} file has a password; remove it and save the document again")
         root = _xml(archive, _CONTENT, name)
-        others = {part: _xml(archive, part, name) for part in (_STYLES, _META) if part in archive.namelist()}
+        roots = {part: _xml(archive, part, name) for part in (_STYLES, _META) if part in archive.namelist()}
     composition = Composition(limits)
-    styles = Styles([root, *(others[part] for part in (_STYLES,) if part in others)])
+    styles = Styles([root, *(roots[part] for part in (_STYLES,) if part in roots)])
     if media_type == media_types.ODS:
         _SheetsReader(composition, styles, hidden_cells=hidden_cells).read(root)
     else:
         _Reader(composition, styles).read(root)
-    title = clean_property_title(others[_META].findtext(f".//{_TITLE}") or "") if _META in others else None
+    title = clean_property_title(roots[_META].findtext(f".//{_TITLE}") or "") if _META in roots else None
     # The name of a sheet is no title of its workbook.
-    return composition.parsed(media_type, title or (None if media_type == media_types.ODS else composition.first_title))
+    return composition.build(media_type, title or (None if media_type == media_types.ODS else composition.first_title))
 
 
 def _xml(archive: zipfile.ZipFile, member: str, name: str) -> Element:
@@ -136,7 +136,7 @@ class _Reader:
     def _enter(self, element: Element) -> bool:
         """Note where the following blocks are; return whether to read them."""
         if element.tag == _PAGE:
-            self._composition.page()
+            self._composition.begin_page()
             return not self._styles.is_hidden("drawing-page", element.get(f"{DRAWING}style-name"))
         if element.tag == _LIST:
             self._lists.append(self._open_list(element))
@@ -188,11 +188,11 @@ class _Reader:
         elif element.tag == HEADING:
             self._add_heading(element, text)
         elif self._is_title:
-            self._composition.heading(1, text)
+            self._composition.add_heading(1, text)
         elif element.find(f".//{_SEQUENCE}") is not None:
             self._caption = text
         else:
-            self._composition.block(("Notes: " if self._is_notes else mark) + text)
+            self._composition.add_block(("Notes: " if self._is_notes else mark) + text)
             self._is_notes = False
         self._add_notes()
 
@@ -200,17 +200,17 @@ class _Reader:
         level = min(max(1, integer(element.get(f"{TEXT}outline-level"))), 9)
         is_numbered = not self._lists and element.get(f"{TEXT}is-list-header") != "true"
         mark = self._outline.mark(level - 1) if is_numbered else ""
-        self._composition.heading(level, mark + text)
+        self._composition.add_heading(level, mark + text)
 
     def _end_caption(self) -> None:
         """Add a caption that has no table below it."""
         if self._caption:
-            self._composition.block(self._caption)
+            self._composition.add_block(self._caption)
         self._caption = None
 
     def _add_notes(self) -> None:
         for note in self._texts.take_notes():
-            self._composition.block(note)
+            self._composition.add_block(note)
 
     def _add_table(self, table: Element) -> None:
         builder = TableBuilder()
@@ -219,12 +219,12 @@ class _Reader:
             builder.add_row(self._cells(row))
         header = {id(row) for part in table.iter(f"{TABLE}table-header-rows") for row in part}
         count = sum(id(row) in header for row in rows)
-        self._composition.table(builder.build(header_rows=count or None, caption=self._caption or ""))
+        self._composition.add_table(builder.build(header_rows=count or None, caption=self._caption or ""))
         self._caption = None
         self._add_notes()
 
     def _cells(self, row: Element) -> Iterator[Cell]:
-        for cell in _repeated_cells(row):
+        for cell in _expand_cells(row):
             if cell.tag == _CELL:
                 text = self._texts.read_line(cell)
                 yield Cell(text=text, columns=_span(cell, "columns"), rows=_span(cell, "rows"))
@@ -252,7 +252,7 @@ class _SheetsReader:
         for row in table.iter(_ROW):
             count = max(1, integer(row.get(f"{TABLE}number-rows-repeated")))
             if self._hidden_cells or _is_visible(row):
-                elements = list(_repeated_cells(row))
+                elements = list(_expand_cells(row))
                 for column, cell in enumerate(elements, start=1):
                     columns, rows = _span(cell, "columns"), _span(cell, "rows")
                     if columns > 1 or rows > 1:
@@ -266,7 +266,7 @@ class _SheetsReader:
         if not self._hidden_cells:
             cells.remove_columns(list(_hidden_columns(table, cells.width)))
         if not cells.is_blank:
-            self._composition.sheet(cells.sheet(clean_title(table.get(f"{TABLE}name") or "")))
+            self._composition.add_sheet(cells.build_sheet(clean_title(table.get(f"{TABLE}name") or "")))
 
 
 def _hidden_columns(table: Element, width: int) -> Iterator[int]:
@@ -283,7 +283,7 @@ def _is_visible(element: Element) -> bool:
     return element.get(f"{TABLE}visibility", "visible") == "visible"
 
 
-def _repeated_cells(row: Element) -> Iterator[Element]:
+def _expand_cells(row: Element) -> Iterator[Element]:
     """Yield the cells of a row, without the empty rest of it."""
     cells = [element for element in row if element.tag in _CELLS]
     while cells and not len(cells[-1]):
@@ -293,5 +293,5 @@ def _repeated_cells(row: Element) -> Iterator[Element]:
             yield cell
 
 
-def _span(cell: Element, what: str) -> int:
-    return max(1, min(integer(cell.get(f"{TABLE}number-{what}-spanned")), MAX_COLUMNS))
+def _span(cell: Element, axis: str) -> int:
+    return max(1, min(integer(cell.get(f"{TABLE}number-{axis}-spanned")), MAX_COLUMNS))

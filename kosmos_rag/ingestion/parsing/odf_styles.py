@@ -29,7 +29,7 @@ class _Level:
     prefix: str
     suffix: str
     start: int
-    shown: int
+    display_levels: int
     """Levels that the number shows: 2 for `3.1`."""
 
 
@@ -53,14 +53,14 @@ class Numbering:
         for deeper in [other for other in self.counts if other > level]:
             del self.counts[deeper]
         self.counts[level] = value or self.counts.get(level, settings.start - 1) + 1
-        number = ".".join(self._shown(level, settings))
+        number = ".".join(self._format_numbers(level, settings))
         return f"{settings.prefix}{number}{settings.suffix} "
 
-    def _shown(self, level: int, settings: _Level) -> Iterator[str]:
-        for one in range(max(0, level + 1 - settings.shown), level + 1):
-            above = self.levels.get(one)
+    def _format_numbers(self, level: int, settings: _Level) -> Iterator[str]:
+        for number in range(max(0, level + 1 - settings.display_levels), level + 1):
+            above = self.levels.get(number)
             if above is not None and above.style:
-                yield format_number(self.counts.get(one, above.start), above.style)
+                yield format_number(self.counts.get(number, above.start), above.style)
 
 
 class Styles:
@@ -130,6 +130,6 @@ def _levels(style: Element) -> Iterator[tuple[int, _Level]]:
                     prefix=element.get(f"{STYLE}num-prefix", ""),
                     suffix=element.get(f"{STYLE}num-suffix", ""),
                     start=integer(element.get(f"{TEXT}start-value")) or 1,
-                    shown=integer(element.get(f"{TEXT}display-levels")) or 1,
+                    display_levels=integer(element.get(f"{TEXT}display-levels")) or 1,
                 ),
             )

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 from kosmos_rag.ingestion.parsing.odf_styles import NAMESPACE, TEXT, Styles, integer
 from kosmos_rag.ingestion.parsing.scripts import script_text
-from kosmos_rag.ingestion.parsing.tables import one_line
+from kosmos_rag.ingestion.parsing.tables import collapse_whitespace
 
 PARAGRAPH, HEADING = f"{TEXT}p", f"{TEXT}h"
 _SPAN, _SPACES, _NOTE = f"{TEXT}span", f"{TEXT}s", f"{TEXT}note"
@@ -43,8 +43,8 @@ class TextReader:
             elif element.tag == _NOTE:
                 parts.append(self._note(element))
                 continue
-            elif element.tag == _SPAN and (shown := self._styled(element)) is not None:
-                parts.append(shown)
+            elif element.tag == _SPAN and (styled_text := self._read_span(element)) is not None:
+                parts.append(styled_text)
                 continue
             for child in reversed(element):
                 pending += [child.tail or "", child] if child.tag not in NOT_READ else [child.tail or ""]
@@ -53,9 +53,9 @@ class TextReader:
 
     def read_line(self, element: Element) -> str:
         """Return the paragraphs of a cell or note on one line."""
-        return one_line(" ".join(self.read(part) for part in outermost(element, {PARAGRAPH, HEADING})))
+        return collapse_whitespace(" ".join(self.read(part) for part in outermost(element, {PARAGRAPH, HEADING})))
 
-    def _styled(self, span: Element) -> str | None:
+    def _read_span(self, span: Element) -> str | None:
         """Return a superscript or subscript, nothing for hidden text.
 
         None for other texts.
@@ -67,7 +67,7 @@ class TextReader:
         return (script_text(script, span.text or "") or None) if script and not len(span) else None
 
     def _note(self, note: Element) -> str:
-        mark = f"[{one_line(note.findtext(f'{TEXT}note-citation') or '*')}]"
+        mark = f"[{collapse_whitespace(note.findtext(f'{TEXT}note-citation') or '*')}]"
         body = note.find(f"{TEXT}note-body")
         self._notes.append(f"{mark} {'' if body is None else self.read_line(body)}")
         return mark

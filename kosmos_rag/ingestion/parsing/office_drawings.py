@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kosmos_rag.ingestion.parsing.table_builder import Cell, TableBuilder
-from kosmos_rag.ingestion.parsing.tables import Table, one_line
+from kosmos_rag.ingestion.parsing.tables import Table, collapse_whitespace
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
@@ -40,7 +40,7 @@ def drawing_contents(element: Any, part: Any) -> Iterator[Table | str]:
 
 
 def _words(element: Any) -> str:
-    return one_line("".join(text.text or "" for text in element.iter(f"{_A}t")))
+    return collapse_whitespace("".join(text.text or "" for text in element.iter(f"{_A}t")))
 
 
 def _chart(root: Any) -> Table:
@@ -49,28 +49,29 @@ def _chart(root: Any) -> Table:
     One row for each category, one column for each series.
     """
     title = root.find(f".//{_C}chart/{_C}title")
-    series = list(root.iter(f"{_C}ser"))
-    categories = _points(series, f"{_C}cat", f"{_C}xVal")
-    values = [_points([one], f"{_C}val", f"{_C}yVal") for one in series]
+    all_series = list(root.iter(f"{_C}ser"))
+    categories = _points(all_series, f"{_C}cat", f"{_C}xVal")
+    columns = [_points([series], f"{_C}val", f"{_C}yVal") for series in all_series]
     builder = TableBuilder()
-    builder.add_row([Cell(text=""), *(Cell(text=_name(one)) for one in series)])
-    for index in sorted({*categories, *(index for one in values for index in one)})[:_MOST_POINTS]:
-        builder.add_row([Cell(text=categories.get(index, "")), *(Cell(text=one.get(index, "")) for one in values)])
+    builder.add_row([Cell(text=""), *(Cell(text=_name(series)) for series in all_series)])
+    for index in sorted({*categories, *(index for points in columns for index in points)})[:_MOST_POINTS]:
+        cells = (Cell(text=points.get(index, "")) for points in columns)
+        builder.add_row([Cell(text=categories.get(index, "")), *cells])
     return builder.build(header_rows=1, caption="" if title is None else _words(title))
 
 
 def _name(series: Any) -> str:
     value = series.find(f"{_C}tx//{_C}v")
-    return "" if value is None else one_line(value.text or "")
+    return "" if value is None else collapse_whitespace(value.text or "")
 
 
-def _points(series: list[Any], *tags: str) -> dict[int, str]:
+def _points(all_series: list[Any], *tags: str) -> dict[int, str]:
     """Return the points of the first series with some, by index."""
-    for one in series:
+    for series in all_series:
         for tag in tags:
             points = {
-                int(point.get("idx")): one_line(point.findtext(f"{_C}v") or "")
-                for point in one.iterfind(f"{tag}//{_C}pt")
+                int(point.get("idx")): collapse_whitespace(point.findtext(f"{_C}v") or "")
+                for point in series.iterfind(f"{tag}//{_C}pt")
                 if (point.get("idx") or "").isdecimal()
             }
             if points:

@@ -28,71 +28,71 @@ def _part(element: Any, name: str) -> str:
     return "" if part is None else equation_text(part)
 
 
-def grouped(text: str) -> str:
+def group(text: str) -> str:
     """Return a part of an equation, in brackets if needed."""
     return text if _SIMPLE.fullmatch(text) else f"({text})"
 
 
 def _property(element: Any, name: str, default: str) -> str:
-    found = element.find(f"{_M}{element.tag.removeprefix(_M)}Pr/{_M}{name}")
-    return default if found is None else found.get(f"{_M}val", "")
+    node = element.find(f"{_M}{element.tag.removeprefix(_M)}Pr/{_M}{name}")
+    return default if node is None else node.get(f"{_M}val", "")
 
 
-def _fraction(element: Any) -> str:
-    return f"{grouped(_part(element, 'num'))}/{grouped(_part(element, 'den'))}"
+def _write_fraction(element: Any) -> str:
+    return f"{group(_part(element, 'num'))}/{group(_part(element, 'den'))}"
 
 
-def _scripted(element: Any) -> str:
+def _write_scripts(element: Any) -> str:
     """Write a base with what is below and above it."""
     below = _part(element, "sub") or (_part(element, "lim") if element.tag == f"{_M}limLow" else "")
     above = _part(element, "sup") or (_part(element, "lim") if element.tag == f"{_M}limUpp" else "")
-    return grouped(_part(element, "e")) + scripts(below, above)
+    return group(_part(element, "e")) + scripts(below, above)
 
 
 def scripts(below: str, above: str) -> str:
     """Return what is below and above a part, with their marks."""
-    return (f"_{grouped(below)}" if below else "") + (f"^{grouped(above)}" if above else "")
+    return (f"_{group(below)}" if below else "") + (f"^{group(above)}" if above else "")
 
 
-def _root(element: Any) -> str:
+def _write_root(element: Any) -> str:
     degree = _part(element, "deg")
-    return f"{'root' + grouped(degree) if degree else '√'}({_part(element, 'e')})"
+    return f"{'root' + group(degree) if degree else '√'}({_part(element, 'e')})"
 
 
-def _sum(element: Any) -> str:
+def _write_sum(element: Any) -> str:
     sign = _property(element, "chr", "∫")
     return f"{sign}{scripts(_part(element, 'sub'), _part(element, 'sup'))} {_part(element, 'e')}"
 
 
-def _delimited(element: Any) -> str:
+def _write_delimiters(element: Any) -> str:
     inside = _property(element, "sepChr", "|").join(map(equation_text, element.findall(f"{_M}e")))
     return f"{_property(element, 'begChr', '(')}{inside}{_property(element, 'endChr', ')')}"
 
 
-def _matrix(element: Any) -> str:
+def _write_matrix(element: Any) -> str:
     rows = (", ".join(map(equation_text, row.findall(f"{_M}e"))) for row in element.findall(f"{_M}mr"))
     return f"[{'; '.join(rows)}]"
 
 
-def _function(element: Any) -> str:
+def _write_function(element: Any) -> str:
     return f"{_part(element, 'fName')} {_part(element, 'e')}"
 
 
-def _array(element: Any) -> str:
+def _write_array(element: Any) -> str:
     return "; ".join(map(equation_text, element.findall(f"{_M}e")))
 
 
 _WRITERS = {
-    "f": _fraction,
-    "sSup": _scripted,
-    "sSub": _scripted,
-    "sSubSup": _scripted,
-    "limLow": _scripted,
-    "limUpp": _scripted,
-    "rad": _root,
-    "nary": _sum,
-    "d": _delimited,
-    "m": _matrix,
-    "func": _function,
-    "eqArr": _array,
+    "f": _write_fraction,
+    "sSup": _write_scripts,
+    "sSub": _write_scripts,
+    "sSubSup": _write_scripts,
+    "limLow": _write_scripts,
+    "limUpp": _write_scripts,
+    "rad": _write_root,
+    "nary": _write_sum,
+    "d": _write_delimiters,
+    "m": _write_matrix,
+    "func": _write_function,
+    "eqArr": _write_array,
 }

@@ -30,8 +30,8 @@ def parse_parquet(data: bytes, limits: OutputLimits) -> ParsedDocument:
         raise ParseError("unsupported", "a Parquet table; pip install 'kosmos-rag[parquet]', or convert it to CSV")
     composition = Composition(limits)
     for row in _rows(data):
-        composition.line("; ".join(value_lines(_as_json(row))))
-    return composition.parsed(media_types.PARQUET, None)
+        composition.add_line("; ".join(value_lines(_as_json(row))))
+    return composition.build(media_types.PARQUET, None)
 
 
 def _rows(data: bytes) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ from kosmos_rag.ingestion.parsing.clean import clean_property_title, clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.ocr import PageReader
 from kosmos_rag.ingestion.parsing.pdf_headings import find_headings
-from kosmos_rag.ingestion.parsing.pdf_layout import PageLines, Paragraph, paragraphs, resolve_hyphens
+from kosmos_rag.ingestion.parsing.pdf_layout import PageLines, Paragraph, build_paragraphs, resolve_hyphens
 from kosmos_rag.ingestion.parsing.pdf_lines import Line, join_runs, tidy
 from kosmos_rag.ingestion.parsing.pdf_page import PageContent, PageFrame, Run, read_page
 from kosmos_rag.ingestion.parsing.pdf_tables import FoundTable, continue_table, find_tables
@@ -67,7 +67,7 @@ class _Content:
     outline: _Outline
     title: str | None
     notes: tuple[Note, ...]
-    written_pages: list[list[Paragraph]]
+    text_pages: list[list[Paragraph]]
     """Those whose letters show the headings: the pages without those that are pictures."""
     frames: list[PageFrame | None]
 
@@ -138,13 +138,13 @@ def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> _Cont
         raise ParseError("corrupt", f"none of {len(contents)} pages can be read; save the document again")
     page_lines = list(_page_lines([content or _NO_CONTENT for content in contents], limits))
     resolve_hyphens(page_lines)
-    pages = paragraphs(page_lines)
+    pages = build_paragraphs(page_lines)
     for content, page in zip(contents, pages, strict=True):
         page += [Paragraph(lines=[], verbatim=value) for value in map(_clean_value, content.values if content else ())]
-    written = [page for page, content in zip(pages, contents, strict=True) if content and not content.scanned]
+    text_pages = [page for page, content in zip(pages, contents, strict=True) if content and not content.scanned]
     return _Content(
         pages=pages,
-        written_pages=written,
+        text_pages=text_pages,
         frames=[content.frame if content else None for content in contents],
         outline=outline,
         title=title,
@@ -160,19 +160,23 @@ def _page_lines(contents: Sequence[PageContent], limits: OutputLimits) -> Iterat
     before: FoundTable | None = None
     for content in contents:
         tables = find_tables(content)
-        named = [_table_paragraph(found, limits) for found in tables]
+        table_paragraphs = [_table_paragraph(found_table, limits) for found_table in tables]
         if before is not None and tables and (table := continue_table(before, tables[0])):
-            named[0] = _table_paragraph(tables[0]._replace(table=table), limits, is_continued=True)
+            table_paragraphs[0] = _table_paragraph(tables[0]._replace(table=table), limits, is_continued=True)
             tables[0] = tables[0]._replace(table=table)
-        items = _items(content, tables, named)
+        items = _items(content, tables, table_paragraphs)
         # A page number may follow.
-        before = tables[-1] if any(item is named[-1] for item in items[-2:] if tables) else None
+        before = tables[-1] if any(item is table_paragraphs[-1] for item in items[-2:] if tables) else None
         yield PageLines(items=items, top=content.top, bottom=content.bottom)
 
 
-def _items(content: PageContent, tables: Sequence[FoundTable], named: Sequence[Paragraph]) -> list[Line | Paragraph]:
-    starts = {min(found.lines): paragraph for found, paragraph in zip(tables, named, strict=True)}
-    taken = {index for found in tables for index in found.lines}
+def _items(
+    content: PageContent, tables: Sequence[FoundTable], table_paragraphs: Sequence[Paragraph]
+) -> list[Line | Paragraph]:
+    starts = {
+        min(found_table.lines): paragraph for found_table, paragraph in zip(tables, table_paragraphs, strict=True)
+    }
+    table_lines = {index for found_table in tables for index in found_table.lines}
     items: list[Line | Paragraph] = []
     between: list[list[Run]] = []
     for index, runs in enumerate(content.lines):
@@ -180,7 +184,7 @@ def _items(content: PageContent, tables: Sequence[FoundTable], named: Sequence[P
             items += _text_lines(between)
             between = []
             items.append(starts[index])
-        elif index not in taken:
+        elif index not in table_lines:
             between.append(runs)
     items += _text_lines(between)
     return items
@@ -190,15 +194,15 @@ def _text_lines(lines: Sequence[Sequence[Run]]) -> Iterator[Line]:
     return (line for line in join_runs(lines) if line.text)
 
 
-def _table_paragraph(found: FoundTable, limits: OutputLimits, *, is_continued: bool = False) -> Paragraph:
+def _table_paragraph(found_table: FoundTable, limits: OutputLimits, *, is_continued: bool = False) -> Paragraph:
     """Return a rendered table.
 
     The column names of a continued table are on the page before; they are context, not text.
     """
-    rendered = render(found.table, limits)
+    rendered = render(found_table.table, limits)
     if is_continued:
         rendered = replace(rendered, text=rendered.text[rendered.body :], body=0)
-    return Paragraph(lines=[], verbatim=rendered.text, table=rendered, box=found.box)
+    return Paragraph(lines=[], verbatim=rendered.text, table=rendered, box=found_table.box)
 
 
 def _clean_value(value: str) -> str:
@@ -207,8 +211,8 @@ def _clean_value(value: str) -> str:
 
 def _page_notes(broken: Sequence[int]) -> Iterator[Note]:
     if broken:
-        named = ", ".join(map(str, broken[:10])) + (" …" if len(broken) > 10 else "")
-        yield Note(code="pages_unreadable", message=f"pages that could not be read and are left out: {named}")
+        numbers = ", ".join(map(str, broken[:10])) + (" …" if len(broken) > 10 else "")
+        yield Note(code="pages_unreadable", message=f"pages that could not be read and are left out: {numbers}")
 
 
 def _open(data: bytes) -> Any:
@@ -244,13 +248,13 @@ def _check_readable(text: str) -> None:
 
     The fonts of such a file do not define which letters they draw.
     """
-    shown = _REPEATED.sub(r"\1", "".join(text.split()))
-    readable = sum(map(str.isalnum, shown))
-    if len(shown) >= _LEAST_CHARACTERS and readable < _LEAST_READABLE * len(shown):
+    characters = _REPEATED.sub(r"\1", "".join(text.split()))
+    readable = sum(map(str.isalnum, characters))
+    if len(characters) >= _LEAST_CHARACTERS and readable < _LEAST_READABLE * len(characters):
         raise ParseError(
             "garbled",
-            f"{len(shown) - readable} of {len(shown)} characters are no letters: the fonts of the PDF do not say what "
-            "they draw; print it to a new PDF, or run OCR on it",
+            f"{len(characters) - readable} of {len(characters)} characters are no letters: the fonts of the PDF do not "
+            "say what they draw; print it to a new PDF, or run OCR on it",
         )
 
 
@@ -325,7 +329,7 @@ def _separator(before: Paragraph | None) -> str:
 def _headings(content: _Content, text: _Text) -> list[Heading]:
     return [
         Heading(level=level, title=title, start=text.starts[id(paragraph)])
-        for paragraph, title, level in find_headings(content.written_pages)[:_MAX_OUTLINE_ENTRIES]
+        for paragraph, title, level in find_headings(content.text_pages)[:_MAX_OUTLINE_ENTRIES]
     ]
 
 

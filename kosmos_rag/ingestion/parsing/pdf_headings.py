@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from kosmos_rag.ingestion.parsing.pdf_layout import Paragraph, body_style
+from kosmos_rag.ingestion.parsing.pdf_layout import Paragraph, find_body_style
 
 _LARGER = 1.1
 """How many times the size of the text a heading has at least."""
@@ -43,7 +43,7 @@ def find_headings(pages: Sequence[Sequence[Paragraph]]) -> list[FoundHeading]:
     them. The larger the letters, the higher the level; the deeper the number, the lower.
     """
     flow = [paragraph for page in pages for paragraph in page if paragraph.lines]
-    usual = body_style(line for paragraph in flow if paragraph.verbatim is None for line in paragraph.lines)
+    usual = find_body_style(line for paragraph in flow if paragraph.verbatim is None for line in paragraph.lines)
     if usual is None:
         return []
     candidates = list(_candidates(flow, *usual))

@@ -116,14 +116,14 @@ class _Metrics:
     """Of two lines of a paragraph, in sizes of their letters."""
 
 
-def paragraphs(pages: Sequence[PageLines]) -> list[list[Paragraph]]:
+def build_paragraphs(pages: Sequence[PageLines]) -> list[list[Paragraph]]:
     """Return the paragraphs of each page."""
     metrics = _measure(pages)
-    cleared = _without_running_lines(pages, metrics)
+    cleared = _drop_running_lines(pages, metrics)
     result: list[list[Paragraph]] = []
     before: _PageEnd | None = None
     for page, asides in cleared:
-        builder = _PageBuilder(page, _of_page(page, metrics), before)
+        builder = _PageBuilder(page, _adapt_metrics(page, metrics), before)
         result.append(builder.build(asides))
         before = builder.end
     return result
@@ -144,12 +144,14 @@ def resolve_hyphens(pages: Sequence[PageLines]) -> None:
             if isinstance(item, Line) and item.divided and (following := after.get(id(item))):
                 first = item.text.split()[-1].lstrip(_PUNCTUATION) if item.text else ""
                 second = following.text.split(maxsplit=1)[0].rstrip(_PUNCTUATION) if following.text else ""
-                own = not second[:1].islower() or (f"{first}-{second}" in words and first + second not in words)
-                if own and second[:1].isascii():
+                is_hyphenated = not second[:1].islower() or (
+                    f"{first}-{second}" in words and first + second not in words
+                )
+                if is_hyphenated and second[:1].isascii():
                     page.items[index] = item._replace(text=f"{item.text}-")
 
 
-def body_style(lines: Iterable[Line]) -> tuple[float, bool] | None:
+def find_body_style(lines: Iterable[Line]) -> tuple[float, bool] | None:
     """Return the style of most letters."""
     usual: Counter[tuple[float, bool]] = Counter()
     for line in lines:
@@ -157,7 +159,7 @@ def body_style(lines: Iterable[Line]) -> tuple[float, bool] | None:
     return usual.most_common(1)[0][0] if usual else None
 
 
-def _of_page(page: PageLines, metrics: _Metrics) -> _Metrics:
+def _adapt_metrics(page: PageLines, metrics: _Metrics) -> _Metrics:
     """Return the metrics with the size of the page's own text.
 
     Only if that size is distinct, as in an appendix.
@@ -172,7 +174,7 @@ def _of_page(page: PageLines, metrics: _Metrics) -> _Metrics:
 
 
 def _measure(pages: Sequence[PageLines]) -> _Metrics:
-    style = body_style(line for page in pages for line in page.lines)
+    style = find_body_style(line for page in pages for line in page.lines)
     distances = sorted(
         distance
         for page in pages
@@ -189,7 +191,7 @@ def _distance(above: Line, below: Line) -> float:
     return (above.baseline - below.baseline) / max(above.size, below.size, 1.0)
 
 
-def _without_running_lines(pages: Sequence[PageLines], metrics: _Metrics) -> Iterator[tuple[PageLines, list[Line]]]:
+def _drop_running_lines(pages: Sequence[PageLines], metrics: _Metrics) -> Iterator[tuple[PageLines, list[Line]]]:
     """Yield each page without page number and running lines.
 
     The second value has the running lines that first occur on the page.

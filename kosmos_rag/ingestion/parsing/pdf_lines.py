@@ -101,13 +101,13 @@ def _line(runs: Sequence[Run]) -> Line:
         main = next(run for run in runs if run.size == size)
         left, right = min(run.left for run in runs), max(run.right for run in runs)
         baseline, bold, divided = main.baseline, main.bold, runs[-1].divided
-        text = text_of(runs, main)
+        text = join_text(runs, main)
     if text[-1:] in _HYPHENS and not divided and _LINE_END_HYPHEN.search(text) is not None:
         text, divided = text[:-1], True
     return Line(tidy(text).strip(), left, right, baseline, size, bold, divided)
 
 
-def text_of(runs: Sequence[Run], main: Run | None = None) -> str:
+def join_text(runs: Sequence[Run], main: Run | None = None) -> str:
     """Return the text of runs.
 
     `^` and `_` precede superscripts and subscripts of the main run's letters.

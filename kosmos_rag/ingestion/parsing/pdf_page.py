@@ -163,24 +163,24 @@ def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
     """
     rules = list(_rules(page)) if layer.count_chars() else []
     lines = list(_LayerReader(layer, table_regions(rules)).read())
-    turned: Counter[int] = Counter()
+    characters: Counter[int] = Counter()
     for turn, runs in lines:
-        turned[turn] += sum(len(run.text) for run in runs)
-    turn = turned.most_common(1)[0][0] if turned else 0
+        characters[turn] += sum(len(run.text) for run in runs)
+    turn = characters.most_common(1)[0][0] if characters else 0
     area = Box(*page.get_bbox())
     left, bottom, right, top = area
-    kept = [runs for of_line, runs in lines if of_line == turn]
+    page_lines = [runs for line_turn, runs in lines if line_turn == turn]
     if turn == _DOWNWARD:
         # PDFium gives columns of vertical writing from left to right; they are read from right to left.
-        kept.sort(key=lambda runs: -runs[0].baseline)
+        page_lines.sort(key=lambda runs: -runs[0].baseline)
         bottom, top = left, right
     elif turn == _UPWARD:
         bottom, top = -right, -left
     # Text in another direction, as a stamp in the margin, follows the rest.
-    kept += [runs for of_line, runs in lines if of_line != turn]
+    page_lines += [runs for line_turn, runs in lines if line_turn != turn]
     return PageContent(
-        lines=kept,
-        rules=[_turned_rule(rule, turn) for rule in rules] if turn else rules,
+        lines=page_lines,
+        rules=[_turn_rule(rule, turn) for rule in rules] if turn else rules,
         values=list(_values(page, forms)),
         bottom=bottom,
         top=top,
@@ -231,7 +231,7 @@ class _LayerReader:
             if style.turn == 0 and _is_vertical(boxes, words, style.size):
                 style = style._replace(turn=_DOWNWARD, baseline=boxes[0].left)
             if style.turn:
-                yield style.turn, [_turned_run(_union(boxes), words, style, divided=divided)]
+                yield style.turn, [_turn_run(_union(boxes), words, style, divided=divided)]
             elif self._is_simple(boxes, words, style):
                 left, _, right, _ = _union(boxes)
                 yield 0, [Run(words, left, right, style.baseline, style.size, style.bold, divided)]
@@ -345,7 +345,7 @@ def _is_vertical(boxes: list[Box], words: str, size: float) -> bool:
     return len(words) > _MOST_SCRIPTED or max(each.left for each in boxes) < min(each.right for each in boxes)
 
 
-def _turned_run(box: Box, words: str, style: _Style, *, divided: bool) -> Run:
+def _turn_run(box: Box, words: str, style: _Style, *, divided: bool) -> Run:
     if style.turn == _DOWNWARD:
         return Run(words, -box.top, -box.bottom, box.left, style.size, style.bold, divided)
     if style.turn == _UPWARD:
@@ -353,7 +353,7 @@ def _turned_run(box: Box, words: str, style: _Style, *, divided: bool) -> Run:
     return Run(words, -box.right, -box.left, -style.baseline, style.size, style.bold, divided)
 
 
-def _turned_rule(rule: Rule, turn: int) -> Rule:
+def _turn_rule(rule: Rule, turn: int) -> Rule:
     if turn == _DOWNWARD:
         return Rule(-rule.top, rule.left, -rule.bottom, rule.right)
     if turn == _UPWARD:
@@ -506,7 +506,7 @@ def _field(annotation: Any, forms: Any) -> str:
     else:
         value = _wide(raw.FPDFAnnot_GetFormFieldValue, forms, annotation)
     names = (raw.FPDFAnnot_GetFormFieldAlternateName, raw.FPDFAnnot_GetFormFieldName)
-    name = next((found for read in names if (found := _wide(read, forms, annotation).strip())), "")
+    name = next((text for read in names if (text := _wide(read, forms, annotation).strip())), "")
     return f"{name}: {value}" if name and value.strip() else value
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from kosmos_rag.ingestion.parsing.pdf_lines import text_of, tidy
+from kosmos_rag.ingestion.parsing.pdf_lines import join_text, tidy
 from kosmos_rag.ingestion.parsing.pdf_page import Box, PageContent, Rule, Run, table_regions
 from kosmos_rag.ingestion.parsing.table_headers import find_header
 from kosmos_rag.ingestion.parsing.tables import Table
@@ -78,31 +78,33 @@ def find_tables(content: PageContent) -> list[FoundTable]:
     """
     if sum(map(len, content.lines)) > _MAX_RUNS:
         return []
-    found: list[FoundTable] = []
-    taken: set[int] = set()
+    tables: list[FoundTable] = []
+    table_lines: set[int] = set()
     for ruled in table_regions(content.rules):
-        region = _with_outer_rows(ruled, content.lines)
-        indexes = [index for index, runs in enumerate(content.lines) if index not in taken and _inside(runs, region)]
+        region = _add_outer_rows(ruled, content.lines)
+        indexes = [
+            index for index, runs in enumerate(content.lines) if index not in table_lines and _inside(runs, region)
+        ]
         rules = [rule for rule in content.rules if _touches(rule, ruled)]
-        table = _ruled_table([run for index in indexes for run in content.lines[index]], rules, region)
+        table = _build_ruled_table([run for index in indexes for run in content.lines[index]], rules, region)
         if table is not None:
-            found.append(FoundTable(frozenset(indexes), table, region))
-            taken.update(indexes)
-    for indexes in _tabular_lines(content.lines, taken):
+            tables.append(FoundTable(frozenset(indexes), table, region))
+            table_lines.update(indexes)
+    for indexes in _tabular_lines(content.lines, table_lines):
         runs = [run for index in indexes for run in content.lines[index]]
-        table = _unruled_table(runs)
+        table = _build_unruled_table(runs)
         if table is not None:
-            found.append(FoundTable(frozenset(indexes), table, _box_of(runs)))
-    return found
+            tables.append(FoundTable(frozenset(indexes), table, _bound_runs(runs)))
+    return tables
 
 
-def continue_table(before: FoundTable, found: FoundTable) -> Table | None:
+def continue_table(before: FoundTable, found_table: FoundTable) -> Table | None:
     """Return a table with the header of the one that it continues.
 
     It is at the top of a page. None if it has its own header.
     """
-    width = len(found.table.rows[0])
-    near = abs(before.box.left - found.box.left) + abs(before.box.right - found.box.right) < 4 * _NEAR
+    width = len(found_table.table.rows[0])
+    near = abs(before.box.left - found_table.box.left) + abs(before.box.right - found_table.box.right) < 4 * _NEAR
     if not near or width != len(before.table.rows[0]):
         return None
     count = before.table.header_rows
@@ -110,14 +112,14 @@ def continue_table(before: FoundTable, found: FoundTable) -> Table | None:
         header = find_header(before.table.rows, before.table.spans)
         count = header.count if header.first == 0 else 0
     names = before.table.rows[:count]
-    if not names or list(found.table.rows[:count]) == list(names):
+    if not names or list(found_table.table.rows[:count]) == list(names):
         return None
     spans = {at: columns for at, columns in before.table.spans.items() if at[0] < count}
-    spans |= {(row + count, column): columns for (row, column), columns in found.table.spans.items()}
-    return Table(rows=[*names, *found.table.rows], spans=spans, header_rows=count)
+    spans |= {(row + count, column): columns for (row, column), columns in found_table.table.spans.items()}
+    return Table(rows=[*names, *found_table.table.rows], spans=spans, header_rows=count)
 
 
-def _with_outer_rows(region: Box, lines: Sequence[Sequence[Run]]) -> Box:
+def _add_outer_rows(region: Box, lines: Sequence[Sequence[Run]]) -> Box:
     """Extend a region by the rows of cells just outside its lines.
 
     They are above its first ruled line and below its last.
@@ -151,7 +153,7 @@ def _touches(rule: Rule, box: Box) -> bool:
     )
 
 
-def _box_of(runs: Sequence[Run]) -> Box:
+def _bound_runs(runs: Sequence[Run]) -> Box:
     return Box(
         min(run.left for run in runs),
         min(run.baseline for run in runs),
@@ -160,7 +162,7 @@ def _box_of(runs: Sequence[Run]) -> Box:
     )
 
 
-def _ruled_table(runs: Sequence[Run], rules: Sequence[Rule], region: Box) -> Table | None:
+def _build_ruled_table(runs: Sequence[Run], rules: Sequence[Rule], region: Box) -> Table | None:
     if len(runs) < 2:
         return None
     vertical = [rule for rule in rules if rule.top - rule.bottom > rule.right - rule.left]
@@ -174,7 +176,7 @@ def _ruled_table(runs: Sequence[Run], rules: Sequence[Rule], region: Box) -> Tab
         return None
     if len(xs) >= 3 and len(ys) >= 2:
         return _Grid(xs, ys, vertical, horizontal).table(runs)
-    return _banded_table(runs, horizontal)
+    return _build_banded_table(runs, horizontal)
 
 
 def _cluster(values: Iterable[float]) -> list[float]:
@@ -192,8 +194,8 @@ class _Grid:
     def __init__(self, xs: Sequence[float], ys: Sequence[float], vertical: list[Rule], horizontal: list[Rule]) -> None:
         self._xs = xs
         self._ys = list(reversed(ys))
-        self._vertical = _by_place(self._xs, [(rule.left, rule) for rule in vertical])
-        self._horizontal = _by_place(ys, [(rule.bottom, rule) for rule in horizontal])
+        self._vertical = _group_rules(self._xs, [(rule.left, rule) for rule in vertical])
+        self._horizontal = _group_rules(ys, [(rule.bottom, rule) for rule in horizontal])
 
     def table(self, runs: Sequence[Run]) -> Table | None:
         """Return the table of the runs in the cells."""
@@ -204,7 +206,7 @@ class _Grid:
         previous: dict[int, list[Run]] = {}
         for band in range(len(self._ys) - 1):
             cells = self._cells(bands.get(band, []), band)
-            lines = self._lines_of(cells)
+            lines = self._split_band(cells)
             if lines is not None:
                 rows += lines
                 previous = {}
@@ -252,7 +254,7 @@ class _Grid:
         y, x = self._ys[band], (self._xs[column] + self._xs[column + 1]) / 2
         return any(rule.left <= x <= rule.right for rule in self._horizontal[y])
 
-    def _lines_of(self, cells: dict[int, list[Run]]) -> list[_Row] | None:
+    def _split_band(self, cells: dict[int, list[Run]]) -> list[_Row] | None:
         """Return the lines of a band without inner ruled lines as rows.
 
         None for a band that is one row.
@@ -273,7 +275,7 @@ class _Grid:
         return _join_continued(rows)
 
 
-def _by_place(places: Sequence[float], rules: Iterable[tuple[float, Rule]]) -> dict[float, list[Rule]]:
+def _group_rules(places: Sequence[float], rules: Iterable[tuple[float, Rule]]) -> dict[float, list[Rule]]:
     """Group ruled lines by the place of their cluster."""
     grouped: dict[float, list[Rule]] = defaultdict(list)
     for at, rule in rules:
@@ -293,7 +295,7 @@ def _lines(runs: Iterable[Run]) -> list[list[Run]]:
     return lines
 
 
-def _banded_table(runs: Sequence[Run], horizontal: Sequence[Rule]) -> Table | None:
+def _build_banded_table(runs: Sequence[Run], horizontal: Sequence[Rule]) -> Table | None:
     """Return a table with horizontal lines only.
 
     Gaps between the runs separate its columns.
@@ -304,15 +306,15 @@ def _banded_table(runs: Sequence[Run], horizontal: Sequence[Rule]) -> Table | No
     columns = _columns(lines)
     if len(columns) < 2 or len(lines) < 2:
         return None
-    rows = _placed_rows(lines, columns)
+    rows = _place_rows(lines, columns)
     bands: dict[int, list[_Row]] = defaultdict(list)
     for row in rows:
         bands[bisect_right(full, row.baseline)].append(row)
-    filled = [bands[band] for band in sorted(bands, reverse=True)]
-    if len(filled) >= _LEAST_ROWS and max(map(len, filled[1:])) <= 3:
-        merged = [*_join_continued(filled[0]), *(_merge(band) for band in filled[1:])]
+    row_groups = [bands[band] for band in sorted(bands, reverse=True)]
+    if len(row_groups) >= _LEAST_ROWS and max(map(len, row_groups[1:])) <= 3:
+        merged = [*_join_continued(row_groups[0]), *(_merge(band) for band in row_groups[1:])]
     else:
-        merged = [row for band in filled for row in _join_continued(band)]
+        merged = [row for band in row_groups for row in _join_continued(band)]
     _spread_header(merged, columns, horizontal)
     table = _table(merged, len(columns))
     return table if table is not None and not _is_prose(table) else None
@@ -327,13 +329,13 @@ def _columns(lines: Sequence[Sequence[Run]]) -> list[tuple[float, float]]:
     allowed = int(len(lines) * _SPANNING) if len(lines) >= 8 else 1 if len(lines) >= 4 else 0
     best: list[tuple[float, float]] = []
     for crossing in range(allowed + 1):
-        columns = _covered(lines, crossing, size)
+        columns = _find_covered_stretches(lines, crossing, size)
         if len(columns) > len(best):
             best = columns
     return best if len(best) <= _MAX_COLUMNS else []
 
 
-def _covered(lines: Sequence[Sequence[Run]], crossing: int, size: float) -> list[tuple[float, float]]:
+def _find_covered_stretches(lines: Sequence[Sequence[Run]], crossing: int, size: float) -> list[tuple[float, float]]:
     """Return the stretches that more than `crossing` lines cover.
 
     Stretches that are closer than a column gap are joined.
@@ -354,7 +356,7 @@ def _covered(lines: Sequence[Sequence[Run]], crossing: int, size: float) -> list
     return stretches
 
 
-def _placed_rows(lines: Sequence[Sequence[Run]], columns: Sequence[tuple[float, float]]) -> list[_Row]:
+def _place_rows(lines: Sequence[Sequence[Run]], columns: Sequence[tuple[float, float]]) -> list[_Row]:
     """Return the lines as rows with columns.
 
     Lines that are too close to be two rows are joined.
@@ -440,7 +442,7 @@ def _surrounds(above: _Row, row: _Row, below: _Row) -> bool:
 def _continues(above: _Row, row: _Row, columns: int, *, has_two_gaps: bool) -> bool:
     if len(row.cells) >= columns or not row.cells.keys() <= above.cells.keys():
         return False
-    is_text = not any(_NUMBER.fullmatch(text_of(runs).strip()) for runs in row.cells.values())
+    is_text = not any(_NUMBER.fullmatch(join_text(runs).strip()) for runs in row.cells.values())
     if has_two_gaps:
         return is_text or 0 not in row.cells
     return 0 not in row.cells and is_text and len(row.cells) <= max(1, columns // 2)
@@ -466,13 +468,13 @@ def _spread_header(rows: Sequence[_Row], columns: Sequence[tuple[float, float]],
     top.spans = {}
     for column, runs in sorted(cells.items()):
         left, right = min(run.left for run in runs), max(run.right for run in runs)
-        first, last = _covered_columns(left, right, columns, horizontal) or (column, column)
+        first, last = _find_covered_columns(left, right, columns, horizontal) or (column, column)
         top.cells[first] += runs
         if last > first:
             top.spans[first] = last - first + 1
 
 
-def _covered_columns(
+def _find_covered_columns(
     left: float, right: float, columns: Sequence[tuple[float, float]], horizontal: Sequence[Rule]
 ) -> tuple[int, int] | None:
     middle = (left + right) / 2
@@ -511,7 +513,7 @@ def _table(rows: Sequence[_Row], columns: int) -> Table | None:
 
 
 def _cell_text(runs: Sequence[Run]) -> str:
-    return " ".join(tidy(text_of(line)) for line in _lines(runs)).strip()
+    return " ".join(tidy(join_text(line)) for line in _lines(runs)).strip()
 
 
 def _bold_rows(rows: Sequence[_Row]) -> int | None:
@@ -524,7 +526,7 @@ def _bold_rows(rows: Sequence[_Row]) -> int | None:
     return count if 0 < count <= 3 and not any(bold[count : count + 3]) and count < len(rows) else None
 
 
-def _tabular_lines(lines: Sequence[Sequence[Run]], taken: set[int]) -> Iterator[list[int]]:
+def _tabular_lines(lines: Sequence[Sequence[Run]], table_lines: set[int]) -> Iterator[list[int]]:
     """Yield the indexes of consecutive lines in columns.
 
     Nothing else is between them.
@@ -534,11 +536,11 @@ def _tabular_lines(lines: Sequence[Sequence[Run]], taken: set[int]) -> Iterator[
     """Lines that belong to the group if more of it follows."""
     left = right = 0.0
     for index, runs in enumerate(lines):
-        is_part = index not in taken and _is_part(lines, index, taken)
-        if group and (index in taken or not _is_near(lines[(pending or group)[-1]], runs)):
+        is_part = index not in table_lines and _is_part(lines, index, table_lines)
+        if group and (index in table_lines or not _is_near(lines[(pending or group)[-1]], runs)):
             yield group
             group, pending = [], []
-        if is_part or (group and index not in taken and _is_cell(lines[index - 1], runs)):
+        if is_part or (group and index not in table_lines and _is_cell(lines[index - 1], runs)):
             left = min(left, runs[0].left) if group else runs[0].left
             right = max(right, runs[-1].right) if group else runs[-1].right
             group += [*pending, index]
@@ -552,14 +554,14 @@ def _tabular_lines(lines: Sequence[Sequence[Run]], taken: set[int]) -> Iterator[
         yield group
 
 
-def _is_part(lines: Sequence[Sequence[Run]], index: int, taken: set[int]) -> bool:
+def _is_part(lines: Sequence[Sequence[Run]], index: int, table_lines: set[int]) -> bool:
     """Return whether a line is part of a table.
 
     It has cells, or it and the next line are cells.
     """
     if _has_cells(lines[index]):
         return True
-    return index + 1 < len(lines) and index + 1 not in taken and _is_cell(lines[index], lines[index + 1])
+    return index + 1 < len(lines) and index + 1 not in table_lines and _is_cell(lines[index], lines[index + 1])
 
 
 def _has_cells(runs: Sequence[Run]) -> bool:
@@ -587,14 +589,14 @@ def _is_within(runs: Sequence[Run], left: float, right: float) -> bool:
     return runs[0].left >= left - _NEAR and runs[-1].right - runs[0].left < 0.6 * (right - left)
 
 
-def _unruled_table(runs: Sequence[Run]) -> Table | None:
+def _build_unruled_table(runs: Sequence[Run]) -> Table | None:
     lines = _lines(runs)
     if len(lines) < _LEAST_ROWS:
         return None
     columns = _columns(lines)
     if len(columns) < 2:
         return None
-    rows = _join_continued(_placed_rows(lines, columns))
+    rows = _join_continued(_place_rows(lines, columns))
     _spread_header(rows, columns, ())
     table = _table(rows, len(columns))
     return table if table is not None and _is_tabular(table) else None
@@ -602,13 +604,13 @@ def _unruled_table(runs: Sequence[Run]) -> Table | None:
 
 def _is_tabular(table: Table) -> bool:
     """Return whether cells are a table, not prose or a list."""
-    if len(table.rows) < _LEAST_ROWS or _filled(table) < _LEAST_FILLED or _is_prose(table):
+    if len(table.rows) < _LEAST_ROWS or _fill_ratio(table) < _LEAST_FILLED or _is_prose(table):
         return False
     first = [row[0] for row in table.rows if row[0]]
     return len(table.rows[0]) > 2 or not all(map(_MARKER.fullmatch, first))
 
 
-def _filled(table: Table) -> float:
+def _fill_ratio(table: Table) -> float:
     return sum(bool(cell) for row in table.rows for cell in row) / (len(table.rows) * len(table.rows[0]))
 
 
@@ -623,6 +625,6 @@ def _is_drawing(table: Table) -> bool:
 
     Few are filled, and none next to another.
     """
-    return _filled(table) < _LEAST_DRAWN or not any(
+    return _fill_ratio(table) < _LEAST_DRAWN or not any(
         before and after for row in table.rows for before, after in pairwise(row)
     )

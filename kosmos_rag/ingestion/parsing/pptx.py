@@ -16,7 +16,7 @@ from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.office_drawings import CHART, DIAGRAM, drawing_contents
 from kosmos_rag.ingestion.parsing.pptx_text import paragraph_lines
 from kosmos_rag.ingestion.parsing.table_builder import Cell, TableBuilder
-from kosmos_rag.ingestion.parsing.tables import Table, one_line
+from kosmos_rag.ingestion.parsing.tables import Table, collapse_whitespace
 
 
 def parse_pptx(data: bytes, limits: OutputLimits) -> ParsedDocument:
@@ -31,22 +31,22 @@ def parse_pptx(data: bytes, limits: OutputLimits) -> ParsedDocument:
     presentation = Presentation(BytesIO(data))
     composition = Composition(limits)
     for slide in presentation.slides:
-        composition.page()
+        composition.begin_page()
         if slide.element.get("show") != "0":
             _add_slide(composition, slide)
     title = clean_property_title(presentation.core_properties.title or "")
-    return composition.parsed(media_types.PPTX, title or composition.first_title)
+    return composition.build(media_types.PPTX, title or composition.first_title)
 
 
 def _add_slide(composition: Composition, slide: Any) -> None:
     title = slide.shapes.title
     if title is not None:
-        composition.heading(1, title.text_frame.text)
+        composition.add_heading(1, title.text_frame.text)
     for shape in _shapes(slide.shapes):
         if title is None or shape.shape_id != title.shape_id:
             _add_shape(composition, shape)
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None and frame.text.strip():
-        composition.block(f"Notes: {frame.text}")
+        composition.add_block(f"Notes: {frame.text}")
 
 
 def _shapes(shapes: Any) -> Iterator[Any]:
@@ -66,16 +66,16 @@ def _shapes(shapes: Any) -> Iterator[Any]:
 
 def _add_shape(composition: Composition, shape: Any) -> None:
     if shape.has_text_frame:
-        composition.block("\n".join(_lines(shape.text_frame)))
+        composition.add_block("\n".join(_lines(shape.text_frame)))
     elif shape.has_table:
-        composition.table(_table(shape.table))
+        composition.add_table(_table(shape.table))
     else:
         for element in shape.element.iter(CHART, DIAGRAM):
             for content in drawing_contents(element, shape.part):
                 if isinstance(content, Table):
-                    composition.table(content)
+                    composition.add_table(content)
                 else:
-                    composition.block(content)
+                    composition.add_block(content)
 
 
 def _table(table: Any) -> Table:
@@ -83,7 +83,11 @@ def _table(table: Any) -> Table:
     for row in table.rows:
         cells = (cell for cell in row.cells if not cell.is_spanned)
         builder.add_row(
-            Cell(text=one_line(" ".join(_lines(cell.text_frame))), columns=cell.span_width, rows=cell.span_height)
+            Cell(
+                text=collapse_whitespace(" ".join(_lines(cell.text_frame))),
+                columns=cell.span_width,
+                rows=cell.span_height,
+            )
             for cell in cells
         )
     return builder.build()

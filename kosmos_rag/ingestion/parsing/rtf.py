@@ -7,7 +7,7 @@ from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.table_builder import Cell, TableBuilder
-from kosmos_rag.ingestion.parsing.tables import one_line
+from kosmos_rag.ingestion.parsing.tables import collapse_whitespace
 
 
 def parse_rtf(data: bytes, limits: OutputLimits) -> ParsedDocument:
@@ -24,12 +24,12 @@ def parse_rtf(data: bytes, limits: OutputLimits) -> ParsedDocument:
         if is_row:
             table = TableBuilder()
             for line in group:
-                table.add_row(Cell(text=one_line(cell)) for cell in line[:-1].split("|"))
-            composition.table(table.build())
+                table.add_row(Cell(text=collapse_whitespace(cell)) for cell in line[:-1].split("|"))
+            composition.add_table(table.build())
         else:
             for line in group:
-                composition.block(line)
-    return composition.parsed(media_types.RTF, None)
+                composition.add_block(line)
+    return composition.build(media_types.RTF, None)
 
 
 def _is_row(line: str) -> bool:

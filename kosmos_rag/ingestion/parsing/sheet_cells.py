@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.ingestion.parsing.sheets import Remark, Sheet
-from kosmos_rag.ingestion.parsing.table_builder import MAX_COVERED, repeated
+from kosmos_rag.ingestion.parsing.table_builder import MAX_COVERED, shorten_repetition
 
 
 class SheetCells:
@@ -68,7 +68,7 @@ class SheetCells:
         for index in indexes:
             row = self._rows[index]
             row += [""] * (column + 1 - len(row))
-            row[column] = row[column] or repeated(text)
+            row[column] = row[column] or shorten_repetition(text)
             if text and width > 1:
                 self._spans[index, column] = width
 
@@ -92,7 +92,7 @@ class SheetCells:
             if (width := end - start - bisect_left(hidden, end) + bisect_left(hidden, start)) > 1
         }
 
-    def sheet(self, name: str | None, remarks: Sequence[Remark] = ()) -> Sheet:
+    def build_sheet(self, name: str | None, remarks: Sequence[Remark] = ()) -> Sheet:
         """Return the sheet with its remarks."""
         return Sheet(
             rows=self._rows,

@@ -62,7 +62,7 @@ class Sheet:
     """Number of each column in the file, from 1; None where no column is left out."""
     remarks: Sequence[Remark] = ()
 
-    def cells_of(self, part: Table | SheetText, lines: tuple[int, int]) -> str | None:
+    def format_cells(self, part: Table | SheetText, lines: tuple[int, int]) -> str | None:
         """Return the cells of some rows, such as `B12:D12`.
 
         None where they are empty.
@@ -187,9 +187,9 @@ def _cut_columns(block: _Block, spans: _RowSpans) -> list[_Block]:
 
     No side begins or ends with a blank column.
     """
-    used = sorted(_used_columns(block, spans))
-    groups = [[used[0], used[0] + 1]]
-    for column in used[1:]:
+    columns = sorted(_find_used_columns(block, spans))
+    groups = [[columns[0], columns[0] + 1]]
+    for column in columns[1:]:
         if column > groups[-1][1]:
             groups.append([column, column])
         groups[-1][1] = column + 1
@@ -203,16 +203,16 @@ def _cut_columns(block: _Block, spans: _RowSpans) -> list[_Block]:
     return parts
 
 
-def _used_columns(block: _Block, spans: _RowSpans) -> set[int]:
-    used: set[int] = set()
+def _find_used_columns(block: _Block, spans: _RowSpans) -> set[int]:
+    columns: set[int] = set()
     for row in block.rows:
-        if len(used) == block.width:
+        if len(columns) == block.width:
             break
-        used.update(column for column, cell in enumerate(row) if cell)
+        columns.update(column for column, cell in enumerate(row) if cell)
     for (index, column), width in block.spans(spans).items():
         if sum(map(bool, block.rows[index])) > 1:  # a title may cover several tables
-            used.update(range(column, column + width))
-    return used
+            columns.update(range(column, column + width))
+    return columns
 
 
 def _are_apart(left: _Block, right: _Block) -> bool:

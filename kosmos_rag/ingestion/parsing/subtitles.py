@@ -39,15 +39,15 @@ def parse_subtitles(data: bytes, limits: OutputLimits, *, media_type: str) -> Pa
     section_ends, previous = -1, ""
     for second, words in _cues(text):
         if second >= section_ends or second < section_ends - _SECTION_S:
-            composition.heading(1, f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}")
-            composition.block(words)
+            composition.add_heading(1, f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}")
+            composition.add_block(words)
             section_ends = second + _SECTION_S
         elif words != previous:  # live captions repeat the line above
-            composition.line(words)
+            composition.add_line(words)
         previous = words
     if not previous:
         return ParsedDocument(text=text, media_type=media_type)
-    return composition.parsed(media_type, None)
+    return composition.build(media_type, None)
 
 
 def _cues(text: str) -> Iterator[tuple[int, str]]:

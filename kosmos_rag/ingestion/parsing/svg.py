@@ -26,9 +26,9 @@ def parse_svg(data: bytes, limits: OutputLimits) -> ParsedDocument:
     root = fromstring(data)
     composition = Composition(limits)
     for text in _texts(root):
-        composition.line(text)
+        composition.add_line(text)
     title = next((element.text for element in root if _name(element) == "title"), None)
-    return composition.parsed(media_types.SVG, clean_title(title or ""))
+    return composition.build(media_types.SVG, clean_title(title or ""))
 
 
 def _name(element: Element) -> str:

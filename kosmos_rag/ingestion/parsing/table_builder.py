@@ -23,7 +23,7 @@ class Cell:
 
 
 @dataclass(kw_only=True, slots=True)
-class _Covered:
+class _CoveredColumns:
     """The columns that a cell covers in the rows below it."""
 
     column: int
@@ -33,7 +33,7 @@ class _Covered:
     text: str
 
 
-def repeated(text: str) -> str:
+def shorten_repetition(text: str) -> str:
     """Shorten a merged cell's text for the rows after its first."""
     return text if len(text) <= _MAX_REPEATED_CHARS else text[: _MAX_REPEATED_CHARS - 1].rstrip() + "…"
 
@@ -47,7 +47,7 @@ class TableBuilder:
     def __init__(self) -> None:
         self._rows: list[list[str]] = []
         self._spans: dict[tuple[int, int], int] = {}
-        self._covered: list[_Covered] = []
+        self._covered: list[_CoveredColumns] = []
         self._positions = 0
 
     def add_row(self, cells: Iterable[Cell]) -> None:
@@ -61,7 +61,7 @@ class TableBuilder:
         self._rows.append([])
         above = iter(self._covered)
         covered = next(above, None)
-        begun = []
+        new_covers = []
         column = 0
         for cell in cells:
             while covered and covered.column <= column:
@@ -71,18 +71,18 @@ class TableBuilder:
             columns = max(1, min(cell.columns, MAX_COLUMNS))
             self._place(column, columns, cell.text)
             if cell.rows > 1:
-                text = repeated(cell.text)
-                begun.append(_Covered(column=column, columns=columns, rows=cell.rows, text=text))
+                text = shorten_repetition(cell.text)
+                new_covers.append(_CoveredColumns(column=column, columns=columns, rows=cell.rows, text=text))
             column += columns
         while covered:
             self._place(covered.column, covered.columns, covered.text)
             covered = next(above, None)
-        self._end_row(begun)
+        self._end_row(new_covers)
 
-    def _end_row(self, begun: list[_Covered]) -> None:
+    def _end_row(self, new_covers: list[_CoveredColumns]) -> None:
         self._cover(len(self._covered))
-        if begun:
-            self._covered = sorted([*self._covered, *begun], key=lambda covered: covered.column)
+        if new_covers:
+            self._covered = sorted([*self._covered, *new_covers], key=lambda covered: covered.column)
         for covered in self._covered:
             covered.rows -= 1
         self._covered = [covered for covered in self._covered if covered.rows]

@@ -68,14 +68,14 @@ class _Grid:
     def __init__(self, rows: Rows, spans: Spans) -> None:
         self._rows = rows
         self._spans = spans
-        columns = {column for row in rows[: _MAX_TITLE_ROWS + _SAMPLED_ROWS] for column in _filled(row)}
+        columns = {column for row in rows[: _MAX_TITLE_ROWS + _SAMPLED_ROWS] for column in _find_filled_columns(row)}
         self._left = min(columns, default=0)
         self._width = max(columns, default=0) + 1 - self._left
 
     def count_titles(self) -> int:
         """Count the leading rows of a single cell that are no header."""
         for index, row in enumerate(self._rows[:_MAX_TITLE_ROWS]):
-            filled = _filled(row)
+            filled = _find_filled_columns(row)
             if len(filled) > 1 or self._width == 1 or (filled and self._is_header(index)):
                 return index
         return 0
@@ -96,7 +96,7 @@ class _Grid:
         """
         if index + 1 >= len(self._rows):
             return False
-        filled = _filled(self._rows[index])
+        filled = _find_filled_columns(self._rows[index])
         if len(filled) < 2:
             return bool(filled) and filled[0] != self._left and self._continues(index)
         return self._has_names(index)
@@ -107,7 +107,7 @@ class _Grid:
         It is a word, or of another kind than the column below it.
         """
         row = self._rows[index]
-        kinds = {column: _kind(row[column]) for column in _filled(row)}
+        kinds = {column: _kind(row[column]) for column in _find_filled_columns(row)}
         if all(kind is _Kind.TEXT or self._differs(index, column, kind) for column, kind in kinds.items()):
             return True
         return _is_progression(row) and not _is_progression(self._rows[index + 1])
@@ -120,14 +120,14 @@ class _Grid:
     def _continues(self, index: int) -> bool:
         """Return whether the row below a header row is header too."""
         row, below = self._rows[index], self._rows[index + 1]
-        filled = _filled(below)
+        filled = _find_filled_columns(below)
         if filled and all(_UNIT.fullmatch(below[column]) for column in filled):
             return True
         if len(filled) < 2 or index + 2 >= len(self._rows) or not self._has_names(index + 1):
             return False
-        if any((index, column) in self._spans for column in _filled(row)):
+        if any((index, column) in self._spans for column in _find_filled_columns(row)):
             return True
-        first = _filled(row)[0]
+        first = _find_filled_columns(row)[0]
         fills_gap = any(column > first and not "".join(row[column : column + 1]) for column in filled)
         # A gap alone may be a missing name: what fills it must be a header by its kind, not only by its words.
         return fills_gap and any(self._differs(index + 1, column, _kind(below[column])) for column in filled)
@@ -137,7 +137,7 @@ class _Grid:
 
         Its names end with a colon, or the table has two columns with values of several kinds.
         """
-        rows = [row for row in self._rows[first : first + _SAMPLED_ROWS] if _filled(row)]
+        rows = [row for row in self._rows[first : first + _SAMPLED_ROWS] if _find_filled_columns(row)]
         if self._width < 2 or self._left or len(rows) < 2:
             return False
         names = [row[0] for row in rows]
@@ -151,7 +151,7 @@ class _Grid:
         return len(kinds) > 1 and 1 <= 4 * kinds.count(_Kind.TEXT) / len(kinds) <= 3
 
 
-def _filled(row: Sequence[str]) -> list[int]:
+def _find_filled_columns(row: Sequence[str]) -> list[int]:
     return [column for column, cell in enumerate(row) if cell]
 
 
@@ -175,12 +175,12 @@ def _is_progression(row: Sequence[str]) -> bool:
     """
     cells = [cell for cell in row if cell]
     years = [cell for cell in cells if _kind(cell) is _Kind.YEAR]
-    others = cells[1:] if cells and _kind(cells[0]) is _Kind.TEXT else cells
-    if len(years) > 1 and all(cell in years or _kind(cell) is _Kind.TEXT for cell in others):
+    values = cells[1:] if cells and _kind(cells[0]) is _Kind.TEXT else cells
+    if len(years) > 1 and all(cell in years or _kind(cell) is _Kind.TEXT for cell in values):
         return _steps(years) in ({1}, {-1})
-    if len(others) < 3 or not all(cell.isdecimal() and len(cell) < 10 for cell in others):
+    if len(values) < 3 or not all(cell.isdecimal() and len(cell) < 10 for cell in values):
         return False
-    steps = _steps(others)
+    steps = _steps(values)
     return len(steps) == 1 and 0 not in steps
 
 

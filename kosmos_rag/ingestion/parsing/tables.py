@@ -62,7 +62,7 @@ class TableText:
         return TableSpan(start=start, end=start + len(self.text), context=self.context, body=start + self.body)
 
 
-def one_line(text: str) -> str:
+def collapse_whitespace(text: str) -> str:
     """Collapse white space, as the text of a cell needs it."""
     return " ".join(text.split())
 
@@ -77,8 +77,8 @@ def render(table: Table, limits: OutputLimits) -> TableText:
         ParseError: `too_large`, more text than the limits allow.
     """
     header = _header(table)
-    titles = (one_line(" ".join(row)) for row in table.rows[: header.first])
-    caption = "\n".join(filter(None, dict.fromkeys([one_line(table.caption), *titles])))
+    titles = (collapse_whitespace(" ".join(row)) for row in table.rows[: header.first])
+    caption = "\n".join(filter(None, dict.fromkeys([collapse_whitespace(table.caption), *titles])))
     levels = _name_levels(table, header)
     header_line = _join(_join_levels(levels))
     above = header.first + header.count
@@ -163,18 +163,18 @@ def _row_lines(table: Table, header: HeaderRows, names: Sequence[str]) -> Iterat
     for index in range(header.first + header.count, len(table.rows)):
         row = table.rows[index]
         if names and index in with_spans:
-            yield _named(row, _names_of_cells(table, index, names))
+            yield _join_named_cells(row, _name_cells(table, index, names))
         elif names:
-            yield _named(row, names)
+            yield _join_named_cells(row, names)
         elif header.columns and row and row[0]:
-            yield _named([_join(row[1:]) or row[0]], [row[0].rstrip(": ")] if any(row[1:]) else [])
+            yield _join_named_cells([_join(row[1:]) or row[0]], [row[0].rstrip(": ")] if any(row[1:]) else [])
         elif index in with_spans:
-            yield _join(list(_own_cells(table, index)))
+            yield _join(list(_list_cells(table, index)))
         else:
             yield _join(row)
 
 
-def _own_cells(table: Table, index: int) -> Iterator[str]:
+def _list_cells(table: Table, index: int) -> Iterator[str]:
     """Yield the cells of a row without positions that others cover."""
     end = 0
     for column, cell in enumerate(table.rows[index]):
@@ -187,7 +187,7 @@ def _join(cells: Sequence[str]) -> str:
     return " | ".join(cells).strip(" |")
 
 
-def _named(row: Sequence[str], names: Sequence[str]) -> str:
+def _join_named_cells(row: Sequence[str], names: Sequence[str]) -> str:
     parts = []
     for column, cell in enumerate(row):
         if cell:
@@ -196,7 +196,7 @@ def _named(row: Sequence[str], names: Sequence[str]) -> str:
     return "; ".join(parts)
 
 
-def _names_of_cells(table: Table, index: int, names: Sequence[str]) -> list[str]:
+def _name_cells(table: Table, index: int, names: Sequence[str]) -> list[str]:
     """Return the names for the cells of a row with merged cells.
 
     A cell across the whole table belongs to no column.

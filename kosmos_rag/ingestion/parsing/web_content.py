@@ -123,16 +123,16 @@ class _Block:
             yield block
             block = block.parent
 
-    def kept(self) -> "list[_Block]":
+    def collect_remaining(self) -> "list[_Block]":
         """Return the block and its kept descendants in document order."""
-        found, pending = [], [self]
+        blocks, pending = [], [self]
         while pending:
             block = pending.pop()
             if not block.dropped:
-                found.append(block)
+                blocks.append(block)
                 if block.children:
                     pending += block.children[::-1]
-        return found
+        return blocks
 
 
 def find_boilerplate(tree: "LexborHTMLParser", hidden: Collection[int]) -> set[int]:
@@ -154,8 +154,8 @@ def find_boilerplate(tree: "LexborHTMLParser", hidden: Collection[int]) -> set[i
     _count(root)
     if _drop_teasers(root):
         _count(root)
-    frame = _dropped(root) if root.text >= least else set()
-    main = _main(tree, root)
+    frame = _collect_dropped(root) if root.text >= least else set()
+    main = _find_main(tree, root)
     if main is not None:
         _drop_around(main)
     if is_clear:  # else the largest part may be the comments
@@ -163,12 +163,12 @@ def find_boilerplate(tree: "LexborHTMLParser", hidden: Collection[int]) -> set[i
     _drop_menus(main or root)
     _drop_lone_headings(root)
     _keep_title(root)
-    return _dropped(root) if sum(block.own_text for block in root.kept()) >= least else frame
+    return _collect_dropped(root) if sum(block.own_text for block in root.collect_remaining()) >= least else frame
 
 
 def _blocks(body: "LexborNode", hidden: Collection[int]) -> _Block:
     """Return the block of a body, with those inside it."""
-    root = _Block(body.mem_id, "body", own_text=_own_text(body))
+    root = _Block(body.mem_id, "body", own_text=_count_own_text(body))
     blocks = {root.node: root}
     """Innermost block of each element that is shown."""
     linked: set[int] = set()
@@ -183,7 +183,7 @@ def _blocks(body: "LexborNode", hidden: Collection[int]) -> _Block:
         if tag not in _INLINE:
             block = block.add_child(element, tag)
         blocks[element] = block
-        length = _own_text(node)
+        length = _count_own_text(node)
         block.own_text += length
         if tag == "a" or outer.mem_id in linked:
             linked.add(element)
@@ -191,18 +191,18 @@ def _blocks(body: "LexborNode", hidden: Collection[int]) -> _Block:
     return root
 
 
-def _own_text(node: "LexborNode") -> int:
+def _count_own_text(node: "LexborNode") -> int:
     return len(node.text(deep=False, strip=True))
 
 
 def _count(root: _Block) -> None:
     """Count text, links and prose of each kept block."""
-    kept = root.kept()
-    for block in kept:
+    blocks = root.collect_remaining()
+    for block in blocks:
         block.text, block.links = block.own_text, block.own_links
         words = block.text - block.links
         block.prose = words if words >= _SHORTEST_PROSE and words >= block.links else 0
-    for block in reversed(kept):
+    for block in reversed(blocks):
         parent = block.parent
         if parent is not None and block.text:
             parent.text += block.text
@@ -210,8 +210,8 @@ def _count(root: _Block) -> None:
             parent.prose += block.prose
 
 
-def _dropped(root: _Block) -> set[int]:
-    return {child.node for block in root.kept() for child in block.children if child.dropped}
+def _collect_dropped(root: _Block) -> set[int]:
+    return {child.node for block in root.collect_remaining() for child in block.children if child.dropped}
 
 
 def _drop_frame(root: _Block, names: Mapping[int, str]) -> bool:
@@ -243,8 +243,8 @@ def _drop_teasers(root: _Block) -> bool:
 
     They are teasers of other pages. They are kept if little prose is left. Returns whether any was dropped.
     """
-    lists = {block.node for block in root.kept() if block.tag in _LISTS and _is_teasers(block)}
-    outer = _outermost(root, lists)
+    lists = {block.node for block in root.collect_remaining() if block.tag in _LISTS and _is_teasers(block)}
+    outer = _find_outermost(root, lists)
     if not outer or root.prose - _prose(outer) < _SHORTEST_ARTICLE:
         return False
     for block in outer:
@@ -260,7 +260,7 @@ def _is_teasers(block: _Block) -> bool:
 
 
 def _has_linked_heading(item: _Block) -> bool:
-    return item.links > 0 and any(inner.links and inner.tag in _HEADINGS for inner in item.kept())
+    return item.links > 0 and any(inner.links and inner.tag in _HEADINGS for inner in item.collect_remaining())
 
 
 def _most_prose(name: str, total: int) -> float:
@@ -277,7 +277,7 @@ def _prose(blocks: Iterable[_Block]) -> int:
 def _frame_names(tree: "LexborHTMLParser") -> dict[int, str]:
     names = {node.mem_id: node.tag or "" for node in tree.css(_FRAME_TAGS)}
     names |= {node.mem_id: node.tag or "" for node in tree.css("[role]") if node.attributes.get("role") in _FRAME_ROLES}
-    for node in _named(tree):
+    for node in _find_named(tree):
         attributes = node.attributes
         identifier = attributes.get("id") or ""
         if _FRAME_NAME.search(identifier) and _names_heading(identifier, node):
@@ -287,11 +287,11 @@ def _frame_names(tree: "LexborHTMLParser") -> dict[int, str]:
     return names
 
 
-def _named(tree: "LexborHTMLParser") -> "list[LexborNode]":
+def _find_named(tree: "LexborHTMLParser") -> "list[LexborNode]":
     """Return the elements whose class or identifier may name no content."""
     attributes = [node.attributes for node in tree.css("[class], [id]")]
-    found = " ".join(f"{each.get('class')} {each.get('id')}" for each in attributes).lower()
-    names = [name for name in _FRAME_NAMES.split() if name in found]
+    identifiers = " ".join(f"{each.get('class')} {each.get('id')}" for each in attributes).lower()
+    names = [name for name in _FRAME_NAMES.split() if name in identifiers]
     return tree.css(", ".join(f'[class*="{name}" i], [id*="{name}" i]' for name in names)) if names else []
 
 
@@ -307,27 +307,27 @@ def _names_heading(identifier: str, node: "LexborNode") -> bool:
     return len(words) > 1 and "".join(_LETTERS.findall(heading.text().lower())).startswith(words)
 
 
-def _main(tree: "LexborHTMLParser", root: _Block) -> _Block | None:
+def _find_main(tree: "LexborHTMLParser", root: _Block) -> _Block | None:
     """Return the one block that is declared as the content.
 
     It must have a share of the prose.
     """
     for selector in _MAIN:
-        found = _outermost(root, {node.mem_id for node in tree.css(selector)})
-        if len(found) == 1 and found[0].prose >= _LEAST_IN_MAIN * root.prose:
-            return found[0]
+        blocks = _find_outermost(root, {node.mem_id for node in tree.css(selector)})
+        if len(blocks) == 1 and blocks[0].prose >= _LEAST_IN_MAIN * root.prose:
+            return blocks[0]
     return None
 
 
-def _outermost(root: _Block, nodes: Collection[int]) -> list[_Block]:
-    found, pending = [], [root]
+def _find_outermost(root: _Block, nodes: Collection[int]) -> list[_Block]:
+    blocks, pending = [], [root]
     while pending and nodes:
         block = pending.pop()
         if block.node in nodes:
-            found.append(block)
+            blocks.append(block)
         elif not block.dropped:
             pending.extend(block.children)
-    return [block for block in found if not block.dropped]
+    return [block for block in blocks if not block.dropped]
 
 
 def _drop_around(main: _Block) -> None:
@@ -344,11 +344,11 @@ def _drop_siblings(main: _Block) -> None:
     It descends as long as one part of a block has most of its prose.
     """
     block = main
-    while kept := [child for child in block.children if not child.dropped]:
-        largest = max(kept, key=lambda child: child.prose)
+    while children := [child for child in block.children if not child.dropped]:
+        largest = max(children, key=lambda child: child.prose)
         if not largest.prose or largest.tag in _LEAVES or largest.prose < _SHARE_OF_MAIN * block.prose:
             return
-        for child in kept:
+        for child in children:
             child.dropped = child is not largest and not _is_content(child, largest.prose)
         block = largest
 
@@ -361,7 +361,7 @@ def _is_content(block: _Block, prose: int) -> bool:
 
 
 def _drop_menus(root: _Block) -> None:
-    for block in root.kept():
+    for block in root.collect_remaining():
         if not block.links or block.prose or block.tag in _HEADINGS or block.text > _LARGEST_MENU * root.text:
             continue
         most = _MOST_LINKS_OF_PARAGRAPH if block.tag in _LEAVES else _MOST_LINKS
@@ -370,7 +370,7 @@ def _drop_menus(root: _Block) -> None:
 
 def _drop_lone_headings(root: _Block) -> None:
     """Drop the headings of what was dropped."""
-    for block in root.kept():
+    for block in root.collect_remaining():
         if not block.children:
             continue
         heading: _Block | None = None

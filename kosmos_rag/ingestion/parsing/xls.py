@@ -14,7 +14,7 @@ from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.number_format import plain, show
 from kosmos_rag.ingestion.parsing.sheet_cells import SheetCells
-from kosmos_rag.ingestion.parsing.tables import one_line
+from kosmos_rag.ingestion.parsing.tables import collapse_whitespace
 
 _GENERAL = "General"
 _MOST_CELLS = 5_000_000
@@ -54,7 +54,7 @@ def parse_xls(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False) 
     for sheet in workbook.sheets():
         if hidden_cells or sheet.visibility == 0:
             _add_sheet(composition, workbook, sheet, hidden_cells=hidden_cells)
-    return composition.parsed(media_types.XLS, None)
+    return composition.build(media_types.XLS, None)
 
 
 def _add_sheet(composition: Composition, workbook: Any, sheet: Any, *, hidden_cells: bool) -> None:
@@ -69,7 +69,7 @@ def _add_sheet(composition: Composition, workbook: Any, sheet: Any, *, hidden_ce
     if not hidden_cells:
         cells.remove_columns([column for column in range(cells.width) if _is_hidden(sheet.colinfo_map.get(column))])
     if not cells.is_blank:
-        composition.sheet(cells.sheet(clean_title(sheet.name)))
+        composition.add_sheet(cells.build_sheet(clean_title(sheet.name)))
 
 
 def _is_hidden(info: Any) -> bool:
@@ -81,7 +81,7 @@ def _cell_text(workbook: Any, cell: Any) -> str:
     import xlrd
 
     if cell.ctype == xlrd.XL_CELL_TEXT:
-        return one_line(cell.value)
+        return collapse_whitespace(cell.value)
     if cell.ctype == xlrd.XL_CELL_BOOLEAN:
         return "TRUE" if cell.value else "FALSE"
     if cell.ctype == xlrd.XL_CELL_ERROR:

@@ -20,7 +20,7 @@ from kosmos_rag.ingestion.parsing.limits import OutputLimits
 from kosmos_rag.ingestion.parsing.number_format import plain, show
 from kosmos_rag.ingestion.parsing.sheet_cells import SheetCells
 from kosmos_rag.ingestion.parsing.sheets import Remark
-from kosmos_rag.ingestion.parsing.tables import one_line
+from kosmos_rag.ingestion.parsing.tables import collapse_whitespace
 from kosmos_rag.ingestion.parsing.xlsx_remarks import read_remarks
 
 _VISIBLE = "visible"
@@ -52,8 +52,8 @@ def parse_xlsx(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False)
                 reader = _SheetReader(sheet, formats, limits)
                 reader.read(hidden_cells=hidden_cells)
                 if not reader.cells.is_blank or reader.remarks:
-                    composition.sheet(reader.cells.sheet(clean_title(sheet.title), reader.remarks))
-        return composition.parsed(media_types.XLSX, clean_property_title(workbook.properties.title or ""))
+                    composition.add_sheet(reader.cells.build_sheet(clean_title(sheet.title), reader.remarks))
+        return composition.build(media_types.XLSX, clean_property_title(workbook.properties.title or ""))
 
 
 class _Formats:
@@ -65,20 +65,22 @@ class _Formats:
 
     def show(self, value: Any, style: int) -> str:
         if isinstance(value, str):
-            return one_line(value)
+            return collapse_whitespace(value)
         code = self._codes.get(style)
         if code is None:
             code = self._codes[style] = self._code(style)
-        return plain(value) if code == _GENERAL and not isinstance(value, bool) else one_line(show(value, code))
+        return (
+            plain(value) if code == _GENERAL and not isinstance(value, bool) else collapse_whitespace(show(value, code))
+        )
 
     def _code(self, style: int) -> str:
         from openpyxl.styles.numbers import BUILTIN_FORMATS, BUILTIN_FORMATS_MAX_SIZE
 
         styles, formats = self._workbook._cell_styles, self._workbook._number_formats
         number = styles[style].numFmtId if style < len(styles) else 0
-        own = number - BUILTIN_FORMATS_MAX_SIZE
-        if own >= 0:
-            return str(formats[own]) if own < len(formats) else _GENERAL
+        custom_index = number - BUILTIN_FORMATS_MAX_SIZE
+        if custom_index >= 0:
+            return str(formats[custom_index]) if custom_index < len(formats) else _GENERAL
         return str(BUILTIN_FORMATS.get(number, _GENERAL))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from xml.etree.ElementTree import Element
 
 from kosmos_rag.ingestion.parsing.sheets import Remark
-from kosmos_rag.ingestion.parsing.tables import one_line
+from kosmos_rag.ingestion.parsing.tables import collapse_whitespace
 
 _MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _ANCHORS = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"
@@ -53,11 +53,11 @@ def _comments(root: Element) -> Iterator[Remark]:
         text = "".join(part.text or "" for part in comment.iter(f"{_MAIN}t"))
         if text.startswith(_THREAD):
             text = text.partition("Comment:")[2].replace("\nReply:", "")
-        text = one_line(text).removeprefix(f"{author}:").strip()
+        text = collapse_whitespace(text).removeprefix(f"{author}:").strip()
         if reference and text:
-            named = f" ({author})" if author and not author.startswith(_THREAD_AUTHOR) else ""
+            attribution = f" ({author})" if author and not author.startswith(_THREAD_AUTHOR) else ""
             row, column = int(reference[2]), _column(reference[1])
-            yield Remark(text=f"Comment on {reference[0]}{named}: {text}", row=row, column=column)
+            yield Remark(text=f"Comment on {reference[0]}{attribution}: {text}", row=row, column=column)
 
 
 def _text_boxes(root: Element) -> Iterator[Remark]:
@@ -69,7 +69,7 @@ def _text_boxes(root: Element) -> Iterator[Remark]:
 
 
 def _words(body: Element) -> str:
-    lines = (one_line("".join(part.itertext())) for part in body.iter(f"{_DRAWING}p"))
+    lines = (collapse_whitespace("".join(part.itertext())) for part in body.iter(f"{_DRAWING}p"))
     return "\n".join(filter(None, lines))
 
 

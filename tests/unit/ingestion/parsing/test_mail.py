@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing import OutputLimits, parse
-from kosmos_rag.ingestion.parsing.cms import signed_content
+from kosmos_rag.ingestion.parsing.cms import extract_signed_content
 from kosmos_rag.ingestion.parsing.mime import decode_words
 
 HEAD = "From: Ada <ada@example.org>\nTo: bob@example.org\nSubject: Plan\nMIME-Version: 1.0\n"
@@ -184,7 +184,7 @@ def smime(data: bytes, kind: str) -> str:
 def test_parse_mail__smime_that_is_signed_has_its_text(key: rsa.RSAPrivateKey, certificate: x509.Certificate) -> None:
     builder = pkcs7.PKCS7SignatureBuilder().set_data(text("Signed words.").encode())
     signed = builder.add_signer(certificate, key, hashes.SHA256()).sign(Encoding.DER, [pkcs7.PKCS7Options.Binary])
-    assert signed_content(signed) == text("Signed words.").encode()
+    assert extract_signed_content(signed) == text("Signed words.").encode()
     assert parse_mail(smime(signed, "signed-data")).text == TOP + "Signed words."
     for cut in range(0, len(signed) - 1, 7):
         try:
@@ -199,7 +199,7 @@ def test_signed_content__indefinite_length() -> None:
     content = b"\x30\x80\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x01\xa0\x80" + pieces + b"\x00\x00" * 2
     signed = b"\x30\x80\x02\x01\x01\x31\x00" + content + b"\x31\x00\x00\x00"
     oid = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02"
-    assert signed_content(b"\x30\x80" + oid + b"\xa0\x80" + signed + b"\x00\x00" * 2) == b"onetwo"
+    assert extract_signed_content(b"\x30\x80" + oid + b"\xa0\x80" + signed + b"\x00\x00" * 2) == b"onetwo"
 
 
 def test_parse_mail__smime_that_is_enveloped(certificate: x509.Certificate) -> None:

@@ -112,6 +112,6 @@ def test_place_at__joins_what_is_together_and_stops_elsewhere() -> None:
 
 def test_sheet__a_very_large_table_has_one_place() -> None:
     composition = Composition(UNLIMITED)
-    composition.sheet(Sheet(rows=[["name", "sum"], *([["a", "1"]] * 100_000)], name="S"))
-    parsed = composition.parsed("text/csv", None)
+    composition.add_sheet(Sheet(rows=[["name", "sum"], *([["a", "1"]] * 100_000)], name="S"))
+    parsed = composition.build("text/csv", None)
     assert [span.place.words for span in parsed.places] == ["sheet S", "sheet S, cells A1:B100001"]
