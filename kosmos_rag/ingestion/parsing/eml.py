@@ -9,7 +9,6 @@ from email.message import Message
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.parsing import media_types, mime
-from kosmos_rag.ingestion.parsing.armor import strip_armor
 from kosmos_rag.ingestion.parsing.clean import clean_title
 from kosmos_rag.ingestion.parsing.cms import extract_signed_content
 from kosmos_rag.ingestion.parsing.compose import Composition
@@ -42,6 +41,11 @@ _ENCODED_LINES = re.compile(
 )
 _MBOX_START = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\n]*\n(?=[!-9;-~]+[ \t]*:)")
 _ESCAPED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
+_PGP_BLOCK = re.compile(r"^-----BEGIN PGP ([A-Z ]+)-----$.*?(?:^-----END PGP \1-----$|\Z)", re.MULTILINE | re.DOTALL)
+"""Inline PGP in the text of a mail: RFC 9580, sections 6.2 and 7."""
+_PGP_SIGNED = re.compile(r"^-----BEGIN PGP SIGNED MESSAGE-----\n(?:[A-Za-z]+: [^\n]*\n)*\n?", re.MULTILINE)
+_PGP_DASHES = re.compile(r"^- (?=-|From )", re.MULTILINE)
+_PGP_ENCRYPTED = "MESSAGE"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -303,7 +307,7 @@ def _collect_body(part: Message, kind: str, parts: _Parts, *, depth: int) -> Non
         parsed = parse_html(decoded.text.encode(), parts.limits)
         body = replace(parsed, notes=(*decoded.notes, *parsed.notes))
     else:
-        text, encrypted = strip_armor(decoded.text)
+        text, encrypted = _strip_armor(decoded.text)
         if encrypted:
             raise _encrypted_error("PGP")
         if mime.parameter(part, "format") == "flowed":
@@ -314,6 +318,21 @@ def _collect_body(part: Message, kind: str, parts: _Parts, *, depth: int) -> Non
         body = _plain(replace(decoded, text=text))
     if body.text and not body.text.isspace():
         parts.bodies.append(body)
+
+
+def _strip_armor(text: str) -> tuple[str, bool]:
+    """Remove signatures, keys and encrypted blocks of PGP from a text.
+
+    The second value is whether most of the text is encrypted.
+    """
+    if "-----BEGIN PGP " not in text:
+        return text, False
+    if _PGP_SIGNED.search(text):
+        text = _PGP_DASHES.sub("", _PGP_SIGNED.sub("", text))
+    blocks = list(_PGP_BLOCK.finditer(text))
+    rest = _PGP_BLOCK.sub("", text)
+    encrypted = sum(len(block[0]) for block in blocks if block[1] == _PGP_ENCRYPTED)
+    return rest, encrypted > len(rest.strip())
 
 
 def _plain(decoded: Decoded) -> ParsedDocument:
