@@ -24,9 +24,11 @@ from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
 from kosmos_rag.ingestion.parsing.plain import parse_text
 from kosmos_rag.ingestion.parsing.table_builder import MAX_COLUMNS, Cell, TableBuilder, shorten_repetition
 from kosmos_rag.ingestion.parsing.tables import Table, collapse_whitespace
+from kosmos_rag.ingestion.parsing.xml_tree import find_outermost
 
 _TABLE, _ROW, _CELL, _EXTERNAL = f"{W}tbl", f"{W}tr", f"{W}tc", f"{W}altChunk"
 _WITHOUT_BLOCKS = NOT_READ | {f"{W}{name}" for name in ("tblPr", "tblGrid", "trPr", "tcPr", "sectPr", "sdtPr")}
+_find_parts = partial(find_outermost, excluded=_WITHOUT_BLOCKS)
 _NAMESPACE_2003 = b"http://schemas.microsoft.com/office/word/2003/wordml"
 _PARAGRAPH_PROPERTIES, _STYLE, _OUTLINE, _NUMBER = f"{W}pPr", f"{W}pStyle", f"{W}outlineLvl", f"{W}numPr"
 _VALUE = f"{W}val"
@@ -218,7 +220,7 @@ def _table(table: Any, caption: str, read_text: Callable[[Any], str]) -> Table:
     builder = TableBuilder()
     header_rows = 0
     above: dict[int, str] = {}
-    for number, row in enumerate(_nearest(table, {_ROW})):
+    for number, row in enumerate(_find_parts(table, {_ROW})):
         cells = list(_cells(row, above, read_text))
         builder.add_row(cells)
         ends = accumulate(cell.columns for cell in cells)
@@ -236,7 +238,7 @@ def _cells(row: Any, above: dict[int, str], read_text: Callable[[Any], str]) -> 
     column = _number(_properties(row, f"{W}trPr").get(f"{W}gridBefore"), 0)
     if column:
         yield Cell(text="", columns=column)
-    for cell in _nearest(row, {_CELL}):
+    for cell in _find_parts(row, {_CELL}):
         properties = _properties(cell, f"{W}tcPr")
         merge = properties.get(f"{W}vMerge")
         if merge is not None and merge.get(f"{W}val", "continue") == "continue":
@@ -271,29 +273,13 @@ def _block_elements(root: Any) -> Iterator[Any]:
 
     A table of one column only arranges the page: its contents are yielded.
     """
-    for element in _nearest(root, {PARAGRAPH, _TABLE, _EXTERNAL}):
-        if element.tag == _TABLE and all(_has_one_cell(row) for row in _nearest(element, {_ROW})):
+    for element in _find_parts(root, {PARAGRAPH, _TABLE, _EXTERNAL}):
+        if element.tag == _TABLE and all(_has_one_cell(row) for row in _find_parts(element, {_ROW})):
             yield from _block_elements(element)
         else:
             yield element
 
 
 def _has_one_cell(row: Any) -> bool:
-    cells = _nearest(row, {_CELL})
+    cells = _find_parts(row, {_CELL})
     return next(cells, None) is None or next(cells, None) is None
-
-
-def _nearest(root: Any, tags: set[str]) -> Iterator[Any]:
-    """Yield the outermost descendants with one of the tags.
-
-    In document order.
-
-    Content controls and tracked insertions wrap paragraphs, rows and cells at any level.
-    """
-    pending = list(reversed(root))
-    while pending:
-        element = pending.pop()
-        if element.tag in tags:
-            yield element
-        elif element.tag not in _WITHOUT_BLOCKS:
-            pending.extend(reversed(element))

@@ -1,12 +1,12 @@
 """Read the text of paragraphs of OpenDocument files."""
 
 import re
-from collections.abc import Collection, Iterator
 from xml.etree.ElementTree import Element
 
 from kosmos_rag.ingestion.parsing.odf_styles import NAMESPACE, TEXT, Styles, integer
 from kosmos_rag.ingestion.parsing.scripts import script_text
 from kosmos_rag.ingestion.parsing.tables import collapse_whitespace
+from kosmos_rag.ingestion.parsing.xml_tree import find_outermost
 
 PARAGRAPH, HEADING = f"{TEXT}p", f"{TEXT}h"
 _SPAN, _SPACES, _NOTE = f"{TEXT}span", f"{TEXT}s", f"{TEXT}note"
@@ -53,7 +53,9 @@ class TextReader:
 
     def read_line(self, element: Element) -> str:
         """Return the paragraphs of a cell or note on one line."""
-        return collapse_whitespace(" ".join(self.read(part) for part in outermost(element, {PARAGRAPH, HEADING})))
+        return collapse_whitespace(
+            " ".join(self.read(part) for part in find_outermost(element, {PARAGRAPH, HEADING}, excluded=NOT_READ))
+        )
 
     def _read_span(self, span: Element) -> str | None:
         """Return a superscript or subscript, nothing for hidden text.
@@ -71,14 +73,3 @@ class TextReader:
         body = note.find(f"{TEXT}note-body")
         self._notes.append(f"{mark} {'' if body is None else self.read_line(body)}")
         return mark
-
-
-def outermost(root: Element, tags: Collection[str]) -> Iterator[Element]:
-    """Yield the outermost descendants with one of the tags, in document order."""
-    pending = list(reversed(root))
-    while pending:
-        element = pending.pop()
-        if element.tag in tags:
-            yield element
-        elif element.tag not in NOT_READ:
-            pending.extend(reversed(element))
