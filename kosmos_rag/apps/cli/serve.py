@@ -1,11 +1,18 @@
 """kosmos-rag serve: the HTTP service."""
 
-from contextlib import nullcontext
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Annotated
 
 import typer
 
 from kosmos_rag.apps.cli.options import CommonOptions, command
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.errors import KosmosError
+
+log = logging.getLogger("kosmos_rag.apps.worker")
 
 
 @command
@@ -32,10 +39,37 @@ def serve(
 
     require_extra("service", "fastapi", "uvicorn")
     from kosmos_rag.apps.http.server import serve as serve_until_stopped
-    from kosmos_rag.apps.worker.background import run_in_background
 
     runs_worker = settings.service.development.tenant is not None if worker is None else worker
     address = f"http://{settings.service.host}:{settings.service.port}"
     typer.echo(f"loading the models; then the console is on {address} and the interface on {address}/docs", err=True)
-    with run_in_background(settings) if runs_worker else nullcontext():
+    with _run_worker(settings) if runs_worker else nullcontext():
         serve_until_stopped(settings)
+
+
+@contextmanager
+def _run_worker(settings: Settings) -> Iterator[None]:
+    """Run a worker in a thread during the block, and drain it at the end.
+
+    Jobs run in processes of their own, as those of `run_worker` do. Raises ConfigError and DatabaseError at the start;
+    what ends the worker later is logged.
+    """
+    from kosmos_rag.apps.worker.handlers import create_runner
+    from kosmos_rag.apps.worker.supervisor import Supervisor
+    from kosmos_rag.storage.queue import kinds
+
+    supervisor = Supervisor(settings, kinds=kinds.ALL, create_runner=create_runner)
+
+    def run() -> None:
+        try:
+            supervisor.run()
+        except KosmosError as error:
+            log.error("the worker has ended, and jobs wait: %s", error, extra={"action": "worker_failed"})
+
+    thread = threading.Thread(target=run, name="kosmos-rag-worker")
+    thread.start()
+    try:
+        yield
+    finally:
+        supervisor.stop()
+        thread.join()
