@@ -3,7 +3,7 @@
 from sqlalchemy import CheckConstraint, PrimaryKeyConstraint, Table, Text, Uuid
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from kosmos_rag.storage.tables.columns import column, metadata, of_tenant, tenant_id, time
+from kosmos_rag.storage.tables.columns import column, metadata, tenant_id, tenant_key, time
 
 api_keys = Table(
     "api_keys",
@@ -20,7 +20,7 @@ api_keys = Table(
     column("default_collection", Text(collation="C"), null=True),  # of requests that name none
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'ingest', 'admin']"),
-    of_tenant(),
+    tenant_key(),
 )
 
 # Under the key that its client gave it: who sends it again gets the job that there is.
@@ -33,5 +33,5 @@ idempotency_keys = Table(
     column("job_id", Uuid, null=True),  # no reference: on a distributed server jobs are a local table
     time("created_at"),
     PrimaryKeyConstraint("tenant_id", "key"),
-    of_tenant(),
+    tenant_key(),
 )

@@ -46,6 +46,6 @@ def references(column: str, table: str, *, on_delete: str | None = "CASCADE") ->
     )
 
 
-def of_tenant() -> ForeignKeyConstraint:
+def tenant_key() -> ForeignKeyConstraint:
     """Return the reference to the tenant, with whom its rows go."""
     return ForeignKeyConstraint(["tenant_id"], [f"{SCHEMA}.tenants.tenant_id"], ondelete="CASCADE")

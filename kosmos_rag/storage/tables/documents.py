@@ -17,7 +17,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, TSVECTOR
 
 from kosmos_rag.storage.migrate import SCHEMA
-from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, references, tenant_id, time
+from kosmos_rag.storage.tables.columns import collection, column, metadata, references, tenant_id, tenant_key, time
 
 tenants = Table(
     "tenants",
@@ -53,7 +53,7 @@ embedding_spaces = Table(
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("dimensions BETWEEN 1 AND 4000"),
     CheckConstraint("state IN ('building', 'ready', 'dropping')"),
-    of_tenant(),
+    tenant_key(),
 )
 
 documents = Table(
@@ -75,7 +75,7 @@ documents = Table(
     column("notes", JSONB),  # what of its file was guessed or could not be read
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("version >= 1"),
-    of_tenant(),
+    tenant_key(),
     Index("documents_collection", "tenant_id", "collection"),
 )
 
@@ -179,5 +179,5 @@ collection_presets = Table(
     column("content", Text),  # JSON; not JSONB, which does not keep the order of signals
     time("created_at"),
     PrimaryKeyConstraint("tenant_id", "collection"),
-    of_tenant(),
+    tenant_key(),
 )

@@ -3,7 +3,7 @@
 from sqlalchemy import Boolean, CheckConstraint, Double, Integer, PrimaryKeyConstraint, Table, Text, Uuid
 from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB
 
-from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, references, tenant_id, time
+from kosmos_rag.storage.tables.columns import collection, column, metadata, references, tenant_id, tenant_key, time
 
 evaluations = Table(
     "evaluations",
@@ -28,7 +28,7 @@ evaluations = Table(
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("depth > 0"),
     CheckConstraint("questions > 0"),
-    of_tenant(),
+    tenant_key(),
 )
 
 evaluation_results = Table(

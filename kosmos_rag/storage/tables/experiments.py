@@ -14,7 +14,7 @@ from sqlalchemy import (
     text,
 )
 
-from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, references, tenant_id, time
+from kosmos_rag.storage.tables.columns import collection, column, metadata, references, tenant_id, tenant_key, time
 
 experiments = Table(
     "experiments",
@@ -32,7 +32,7 @@ experiments = Table(
     UniqueConstraint("tenant_id", "name"),
     CheckConstraint("mode IN ('shadow', 'serve')"),
     CheckConstraint("share > 0 AND share <= 1"),
-    of_tenant(),
+    tenant_key(),
 )
 # One at a time for the same questions: with two, the cause of a difference would be unknown.
 Index(

@@ -2,7 +2,7 @@
 
 from sqlalchemy import CheckConstraint, Index, PrimaryKeyConstraint, Table, Text, Uuid, text
 
-from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, tenant_id, time
+from kosmos_rag.storage.tables.columns import collection, column, metadata, tenant_id, tenant_key, time
 
 feedback = Table(
     "feedback",
@@ -23,6 +23,6 @@ feedback = Table(
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("rating IN ('up', 'down', 'click')"),
     CheckConstraint("reason IN ('wrong', 'incomplete', 'outdated', 'not_covered')"),
-    of_tenant(),
+    tenant_key(),
 )
 Index("feedback_down", feedback.c.tenant_id, feedback.c.at, postgresql_where=text("rating = 'down'"))

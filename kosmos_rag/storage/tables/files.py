@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Index, PrimaryKeyConstraint, Table, Text, Uuid
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, references, tenant_id, time
+from kosmos_rag.storage.tables.columns import collection, column, metadata, references, tenant_id, tenant_key, time
 
 # The bytes are in `uploads`, under the same id.
 files = Table(
@@ -18,7 +18,7 @@ files = Table(
     column("acl", ARRAY(Text)),  # who sees the file itself: its uploader, administrators, and named readers
     time("created_at"),
     PrimaryKeyConstraint("tenant_id", "id"),
-    of_tenant(),
+    tenant_key(),
     Index("files_created_at", "tenant_id", "created_at", "id"),
 )
 
@@ -33,7 +33,7 @@ vector_stores = Table(
     column("metadata", JSONB),
     time("created_at"),
     PrimaryKeyConstraint("tenant_id", "collection"),
-    of_tenant(),
+    tenant_key(),
 )
 
 # No reference to the document, which a job makes later, nor to the job, which is in a local table.
@@ -61,5 +61,5 @@ file_batches = Table(
     column("file_ids", ARRAY(Uuid)),
     time("created_at"),
     PrimaryKeyConstraint("tenant_id", "id"),
-    of_tenant(),
+    tenant_key(),
 )

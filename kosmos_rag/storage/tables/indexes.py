@@ -14,7 +14,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, REAL
 
 from kosmos_rag.storage.migrate import SCHEMA
-from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, references, tenant_id, time
+from kosmos_rag.storage.tables.columns import collection, column, metadata, references, tenant_id, tenant_key, time
 
 collection_statistics = Table(
     "collection_statistics",
@@ -29,7 +29,7 @@ collection_statistics = Table(
     PrimaryKeyConstraint("tenant_id", "collection"),
     CheckConstraint("chunks >= 0"),
     CheckConstraint("length >= 0"),
-    of_tenant(),
+    tenant_key(),
 )
 
 # Counts of the chunks with the same access control list: a search is scored with the counts that its reader may see.
@@ -45,7 +45,7 @@ acl_statistics = Table(
     column("languages", ARRAY(Text)),  # of the documents: a query is analysed in each language
     column("epoch", BigInteger),  # epoch of the collection when these chunks last changed
     PrimaryKeyConstraint("tenant_id", "collection", "acl_hash"),
-    of_tenant(),
+    tenant_key(),
 )
 
 # No foreign key here and in `unsegmented_terms`: rows are written under the lock on `collection_statistics`, which has
@@ -105,7 +105,7 @@ indexes = Table(
         "(kind = 'segment') = (collection IS NOT NULL AND first_sequence IS NOT NULL AND last_sequence IS NOT NULL)"
     ),
     CheckConstraint("(kind = 'segment') = (space_id IS NULL)"),
-    of_tenant(),
+    tenant_key(),
 )
 
 segments = Table(

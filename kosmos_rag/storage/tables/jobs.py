@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB
 
-from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, tenant_id, time
+from kosmos_rag.storage.tables.columns import collection, column, metadata, tenant_id, tenant_key, time
 
 # No foreign keys: on a distributed server jobs and sync runs are local tables, whose references do not cascade.
 jobs = Table(
@@ -103,5 +103,5 @@ uploads = Table(
     time("created_at"),
     column("number", Integer),  # position of the chunk in the upload
     PrimaryKeyConstraint("tenant_id", "id", "number"),
-    of_tenant(),
+    tenant_key(),
 )

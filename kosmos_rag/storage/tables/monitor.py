@@ -4,7 +4,7 @@ from pgvector.sqlalchemy import HALFVEC
 from sqlalchemy import CheckConstraint, Double, Index, PrimaryKeyConstraint, Table, Text, Uuid
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL
 
-from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, tenant_id, time
+from kosmos_rag.storage.tables.columns import collection, column, metadata, tenant_id, tenant_key, time
 
 monitor_samples = Table(
     "monitor_samples",
@@ -18,7 +18,7 @@ monitor_samples = Table(
     column("vector", HALFVEC),
     column("question", Text, null=True),  # null unless a setting asks for it
     PrimaryKeyConstraint("tenant_id", "id"),
-    of_tenant(),
+    tenant_key(),
 )
 
 monitor_runs = Table(
@@ -37,7 +37,7 @@ monitor_runs = Table(
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("kind IN ('recall', 'questions', 'isolation')"),
     CheckConstraint("state IN ('ok', 'alarm', 'unknown')"),
-    of_tenant(),
+    tenant_key(),
 )
 Index("monitor_runs_newest", monitor_runs.c.tenant_id, monitor_runs.c.kind, monitor_runs.c.at)
 
@@ -54,6 +54,6 @@ index_events = Table(
     column("after", JSONB),
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("action IN ('rebuilt', 'tuned', 'search_widened', 'dropped', 'skipped')"),
-    of_tenant(),
+    tenant_key(),
 )
 Index("index_events_newest", index_events.c.tenant_id, index_events.c.at)

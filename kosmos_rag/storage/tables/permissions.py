@@ -4,7 +4,7 @@ from sqlalchemy import BigInteger, ForeignKeyConstraint, PrimaryKeyConstraint, T
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from kosmos_rag.storage.migrate import SCHEMA
-from kosmos_rag.storage.tables.columns import collection, column, metadata, of_tenant, tenant_id, time
+from kosmos_rag.storage.tables.columns import collection, column, metadata, tenant_id, tenant_key, time
 
 permission_feeds = Table(
     "permission_feeds",
@@ -16,7 +16,7 @@ permission_feeds = Table(
     time("started_at"),
     time("finished_at", null=True),
     PrimaryKeyConstraint("tenant_id", "collection", "name"),
-    of_tenant(),
+    tenant_key(),
 )
 
 document_permissions = Table(
