@@ -181,7 +181,7 @@ class TenantAudit:
 
         Raises ConfigError, DatabaseError.
         """
-        return seals.oldest_unsealed_at(self._database.worker, self._owner)
+        return seals.find_oldest_unsealed(self._database.worker, self._owner)
 
     def seal(self) -> int:
         """Seal new records and rotate the monthly partitions.

@@ -31,15 +31,15 @@ from kosmos_rag.storage.files import (
     Page,
     PendingFile,
     list_files,
+    list_pending_attachments,
     list_vector_store_files,
     list_vector_stores,
-    pending_attachments,
     uploader_principal,
 )
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.uploads import delete_uploads, require_complete
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, create_tenant, server_time, validate_name
+from kosmos_rag.storage.tenants import TenantRef, create_tenant, read_server_time, validate_name
 
 _NO_STORE = "there is no such vector store, or none with a document that you may read"
 _STATES = {
@@ -103,7 +103,7 @@ class TenantFiles:
         }
         with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             require_complete(connection, self._owner.id, upload_id, size)
-            now = server_time(connection)
+            now = read_server_time(connection)
             create_tenant(connection, self._owner, now=now)
             connection.execute(statement("insert_file"), {**values, "now": now})
         return FileInfo(
@@ -196,7 +196,7 @@ class TenantVectorStores:
             "metadata": Jsonb(dict(metadata)),
         }
         with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            now = server_time(connection)
+            now = read_server_time(connection)
             create_tenant(connection, self._owner, now=now)
             connection.execute(statement("insert_vector_store"), {**values, "now": now})
 
@@ -250,7 +250,7 @@ class TenantVectorStores:
         infos = self.require_files(files)
         jobs = self._jobs(collection)
         with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            now = server_time(connection)
+            now = read_server_time(connection)
             locked = {"tenant_id": self._owner.id, "file_ids": list(files)}
             if len(connection.execute(statement("lock_file"), locked).fetchall()) < len(files):
                 raise NotFound("a file was deleted meanwhile; leave it out")
@@ -353,7 +353,7 @@ class TenantVectorStores:
             "file_ids": list(files),
         }
         with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            connection.execute(statement("insert_file_batch"), {**values, "now": server_time(connection)})
+            connection.execute(statement("insert_file_batch"), {**values, "now": read_server_time(connection)})
         return self.batch(collection, batch_id)
 
     def batch(self, collection: str, batch_id: uuid.UUID) -> FileBatchInfo:
@@ -394,7 +394,7 @@ class TenantVectorStores:
         scope = {"tenant_id": self._owner.id, "collections": list(collections)}
         with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
             unfinished = [job_id for (job_id,) in connection.execute(statement("unfinished_file_jobs"), scope)]
-            rows = pending_attachments(connection, self._owner.id, collections, unfinished=unfinished, ids=ids)
+            rows = list_pending_attachments(connection, self._owner.id, collections, unfinished=unfinished, ids=ids)
         if not rows:
             return []
         jobs = {job.id: job for job in self._queue.jobs(self._owner, ids=[row[1] for row in rows], limit=len(rows))}

@@ -73,7 +73,7 @@ from kosmos_rag.storage.documents import (
     read_sections,
     read_texts,
 )
-from kosmos_rag.storage.erasure import ErasureStore, by_metadata, by_source, by_subject
+from kosmos_rag.storage.erasure import ErasureStore, select_metadata, select_source, select_subject
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -306,9 +306,9 @@ class Tenant:
         DatabaseError.
         """
         selectors = [
-            *([by_subject(subject)] if subject is not None else []),
-            *([by_source(source)] if source is not None else []),
-            *([by_metadata(*metadata)] if metadata is not None else []),
+            *([select_subject(subject)] if subject is not None else []),
+            *([select_source(source)] if source is not None else []),
+            *([select_metadata(*metadata)] if metadata is not None else []),
         ]
         if len(selectors) != 1:
             raise RequestError(f"{len(selectors)} selectors are given; erase by one of subject, source and metadata")

@@ -26,7 +26,7 @@ from kosmos_rag.indexing.transactions import ensure_lock_release, maintenance_tr
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, live_space, spaces_of
+from kosmos_rag.storage.tenants import TenantRef, find_live_space, list_spaces
 
 Progress = Callable[[str], None]
 """Called with one line for each step."""
@@ -167,7 +167,7 @@ class IndexMaintenance:
         with self._lock_indexes(tenant):
             self._vectors.clean_up(tenant, lambda _: None)
             with maintenance_transaction(self._database, tenant) as connection:
-                spaces = spaces_of(connection, tenant.id)
+                spaces = list_spaces(connection, tenant.id)
             for stored in spaces:
                 self._vectors.drop_space(tenant, stored.space)
 
@@ -184,4 +184,4 @@ class IndexMaintenance:
 
     def _live_space(self, tenant: TenantRef) -> Space | None:
         with maintenance_transaction(self._database, tenant) as connection:
-            return live_space(connection, tenant.id)
+            return find_live_space(connection, tenant.id)

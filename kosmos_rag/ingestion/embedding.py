@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.types import Space
-from kosmos_rag.storage.publish import stored_vectors, text_hash
+from kosmos_rag.storage.publish import load_vectors, text_hash
 
 TEXTS_PER_CALL = 128
 """Texts of one call of a model: four of its batches, some seconds on a slow processor."""
@@ -35,7 +35,7 @@ class TextVectors:
         In the caller's transaction.
         """
         for space, _ in self._spaces:
-            self._vectors[space.id] |= stored_vectors(connection, tenant_id, space.id, self._texts.keys())
+            self._vectors[space.id] |= load_vectors(connection, tenant_id, space.id, self._texts.keys())
 
     @property
     def missing(self) -> int:

@@ -26,7 +26,7 @@ from kosmos_rag.ingestion.state import load_preset
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.publish import PreparedDocument, publish
-from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, server_time, writable_spaces
+from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, list_writable_spaces, read_server_time
 
 INLINE_TEXTS = 16
 """Texts that are embedded within the publishing transaction, before it locks anything.
@@ -188,7 +188,7 @@ class Publisher:
     ) -> _Batch:
         if spaces is None:
             with self._database.worker.transaction(tenant.id, [EVERYONE], on_node=True) as connection:
-                spaces = writable_spaces(connection, tenant.id)
+                spaces = list_writable_spaces(connection, tenant.id)
         first_space = None if spaces else self._embedders.default_space(tenant.id)
         writable = self._embedders.get_writable([first_space] if first_space else spaces, tenant.name)
         texts = [text for document in documents for text in document.embedded]
@@ -259,7 +259,7 @@ class Publisher:
         leased_documents = [document for document in documents if document.id in leased]
         if not leased_documents:
             return {}
-        now = server_time(connection)
+        now = read_server_time(connection)
         ensure_tenant(connection, batch.tenant, batch.collection, batch.first_space, now=now)
         replaced = publish(connection, batch.tenant.id, leased_documents, collection=batch.collection, now=now)
         _require_unchanged_preset(connection, batch)

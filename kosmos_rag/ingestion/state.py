@@ -10,7 +10,7 @@ from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import Space
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import writable_spaces
+from kosmos_rag.storage.tenants import list_writable_spaces
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +43,7 @@ def load_state(
     return CollectionState(
         preset=load_preset(connection, tenant_id, collection),
         languages=tuple(name for (name,) in connection.execute(statement("text_search_languages")).fetchall()),
-        spaces=writable_spaces(connection, tenant_id),
+        spaces=list_writable_spaces(connection, tenant_id),
         fingerprints=dict(connection.execute(statement("fingerprints"), values).fetchall()),
     )
 

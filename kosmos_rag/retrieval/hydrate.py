@@ -13,7 +13,7 @@ from kosmos_rag.core.freshness import VALIDITY_KEYS, outdated_reason
 from kosmos_rag.core.types import Occurrence, Passage, PlaceSpan
 from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, FusedCandidate
-from kosmos_rag.storage.documents import notes_of
+from kosmos_rag.storage.documents import parse_notes
 from kosmos_rag.storage.sql import statement
 
 _SPARE = 5
@@ -84,7 +84,7 @@ def hydrate(
                 "section": tuple(row["section"]),
                 "table_context": tuple(row["table_context"]),
                 "place_spans": tuple([PlaceSpan(*span) for span in row["place_spans"]]),
-                "notes": notes_of(row["notes"]) if row["notes"] else (),
+                "notes": parse_notes(row["notes"]) if row["notes"] else (),
                 "department": rule.department(row["metadata"], row["source"], principals) if rule else None,
             }
             hit = _Hit(row=row, entry=entry, fused_rank=fused_rank)

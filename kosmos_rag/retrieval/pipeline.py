@@ -60,7 +60,7 @@ from kosmos_rag.retrieval.signals.apply import SignalResult, Signals, build_sign
 from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Routing, Snapshot, load_snapshot
 from kosmos_rag.storage.pool import ConnectionPool
-from kosmos_rag.storage.tenants import TenantRef, live_space
+from kosmos_rag.storage.tenants import TenantRef, find_live_space
 
 log = logging.getLogger(__name__)
 
@@ -383,7 +383,7 @@ class SearchPipeline:
         assert space_id is not None, "compared by the caller"
         embedder = self._resources.embedders.get_cached(space_id)
         if embedder is None:
-            stored = live_space(connection, tenant.id)
+            stored = find_live_space(connection, tenant.id)
             assert stored is not None, "the snapshot names it"
             embedder = self._resources.embedders.get(stored, tenant.name)
         self._resources.last_embedders[tenant.id] = (space_id, embedder)

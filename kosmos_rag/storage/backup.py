@@ -156,14 +156,14 @@ def _run(program: Path, *arguments: str, conninfo: str | None = None) -> str:
         fields: dict[str, Any] = dict(conninfo_to_dict(conninfo))
         environment["PGPASSWORD"] = str(fields.pop("password", ""))
         command.append(f"--dbname={make_conninfo(**fields)}")
-    done = subprocess.run(  # noqa: S603 — a program of PostgreSQL, without a shell
+    process = subprocess.run(  # noqa: S603 — a program of PostgreSQL, without a shell
         command, capture_output=True, text=True, check=False, env=environment, stdin=subprocess.DEVNULL
     )
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"{program.name} ended with exit code {done.returncode}"]
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or [f"{program.name} ended with exit code {process.returncode}"]
         reason = next((line for line in lines if "error:" in line), lines[0])
-        raise DatabaseError(f"{reason}; {_remedy(done.stderr)}")
-    return done.stdout
+        raise DatabaseError(f"{reason}; {_remedy(process.stderr)}")
+    return process.stdout
 
 
 def _remedy(output: str) -> str:

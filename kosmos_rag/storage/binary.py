@@ -105,7 +105,7 @@ def array(connection: psycopg.Connection, kind: str, values: Sequence[Any] | NDA
     return Array(_HEADER.pack(1, 0, oid, len(values), 1) + ENCODERS[kind](values))
 
 
-def _framed(elements: Sequence[bytes]) -> bytes:
+def _frame(elements: Sequence[bytes]) -> bytes:
     lengths = map(_LENGTH.pack, map(len, elements))
     return b"".join(chain.from_iterable(zip(lengths, elements, strict=True)))
 
@@ -118,7 +118,7 @@ def _uuids(values: Sequence[UUID]) -> bytes:
 
 
 def _texts(values: Sequence[str]) -> bytes:
-    return _framed([value.encode() for value in values])
+    return _frame([value.encode() for value in values])
 
 
 def _integers(values: Sequence[int]) -> bytes:
@@ -134,7 +134,7 @@ def _halfvecs(vectors: Sequence[NDArray[np.floating]]) -> bytes:
     Dimensions and a reserved word, then the values.
     """
     head = np.array([len(vectors[0]), 0], dtype=">i2").tobytes() if len(vectors) else b""
-    return _framed([head + vector.astype(">f2").tobytes() for vector in vectors])
+    return _frame([head + vector.astype(">f2").tobytes() for vector in vectors])
 
 
 ENCODERS: dict[str, Callable[[Any], bytes]] = {
@@ -143,8 +143,8 @@ ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "text": _texts,
     "halfvec": _halfvecs,
     # Given in binary form.
-    "tsvector": _framed,
-    "sparsevec": _framed,
+    "tsvector": _frame,
+    "sparsevec": _frame,
 }
 """Encoders of array elements by type."""
 

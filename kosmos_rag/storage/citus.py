@@ -59,9 +59,9 @@ def plan(connection: psycopg.Connection) -> list[sql.Composed]:
     """
     if connection.execute(statement("schema_exists")).fetchone() != (True,):
         raise DatabaseNotReady(["the database has no kosmos schema yet; run `kosmos-rag migrate`"])
-    known = _known(connection)
-    missing = [*_functions(POLICY_FUNCTIONS, known), *_tables(connection, known), *_functions(ROW_FUNCTIONS, known)]
-    steps = [*missing, *_truncations(known)]
+    state = _read_state(connection)
+    missing = [*_functions(POLICY_FUNCTIONS, state), *_tables(connection, state), *_functions(ROW_FUNCTIONS, state)]
+    steps = [*missing, *_truncations(state)]
     return [*_MODES, *steps, _GRANT] if steps else []
 
 
@@ -123,7 +123,7 @@ def require_cluster(connection: psycopg.Connection) -> None:
         raise DatabaseNotReady(["Citus has no worker; run SELECT citus_add_node('its name', 5432) for each"])
 
 
-def _known(connection: psycopg.Connection) -> CitusState:
+def _read_state(connection: psycopg.Connection) -> CitusState:
     row = connection.execute(statement("citus_nodes")).fetchone()
     if row is None or not row[0]:
         return CitusState()
@@ -146,19 +146,19 @@ _MODES = (
 _GRANT = sql.SQL("GRANT USAGE ON SCHEMA {} TO {}, {}").format(*map(sql.Identifier, (SCHEMA, APP, WORKER)))
 
 
-def _functions(signatures: tuple[str, ...], known: CitusState) -> Iterator[sql.Composed]:
+def _functions(signatures: tuple[str, ...], state: CitusState) -> Iterator[sql.Composed]:
     for signature in signatures:
-        if signature not in known.functions:
+        if signature not in state.functions:
             yield sql.SQL("SELECT create_distributed_function({}::regprocedure)").format(sql.Literal(signature))
 
 
-def _tables(connection: psycopg.Connection, known: CitusState) -> Iterator[sql.Composed]:
-    circular = [constraint for constraint in _circular() if constraint.table.name not in known.tables]
+def _tables(connection: psycopg.Connection, state: CitusState) -> Iterator[sql.Composed]:
+    circular = [constraint for constraint in _circular() if constraint.table.name not in state.tables]
     definitions = {constraint: _definition(connection, constraint) for constraint in circular}
     for constraint in circular:
         yield sql.SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(*_names(constraint))
     for table in DISTRIBUTED:
-        if table not in known.tables:
+        if table not in state.tables:
             colocated = "none" if table == ANCHOR else f"{SCHEMA}.{ANCHOR}"
             yield sql.SQL("SELECT create_distributed_table({}, 'tenant_id', colocate_with => {})").format(
                 sql.Literal(f"{SCHEMA}.{table}"), sql.Literal(colocated)
@@ -167,13 +167,13 @@ def _tables(connection: psycopg.Connection, known: CitusState) -> Iterator[sql.C
         yield sql.SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(*_names(constraint), definitions[constraint])
 
 
-def _truncations(known: CitusState) -> Iterator[sql.Composed]:
+def _truncations(state: CitusState) -> Iterator[sql.Composed]:
     """Yield what removes the coordinator's copy of distributed rows.
 
     No deletion would reach it.
     """
     for table in DISTRIBUTED:
-        if table not in known.tables or table in known.left_behind:
+        if table not in state.tables or table in state.left_behind:
             yield sql.SQL("SELECT truncate_local_data_after_distributing_table({})").format(
                 sql.Literal(f"{SCHEMA}.{table}")
             )

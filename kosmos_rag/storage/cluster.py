@@ -102,19 +102,19 @@ def move_tenant(admin_conninfo: str, tenant: TenantRef, node: int, *, limit_s: f
         StatementFailed: it took longer than `limit_s`, or Citus refused it.
     """
     with _connect(admin_conninfo, limit_s) as connection, _maintenance_lock(connection, tenant):
-        placed = _find_tenant(connection, tenant)
-        nodes = {known.id: known for known in cluster_nodes(connection)}
+        location = _find_tenant(connection, tenant)
+        nodes = {candidate.id: candidate for candidate in cluster_nodes(connection)}
         if node not in nodes:
             raise RequestError(f"there is no node {node} that holds tenants; `kosmos-rag cluster status` lists them")
-        if node == placed.node:
+        if node == location.node:
             raise RequestError(f"{tenant.name} is on node {node} already; name another one")
-        _require_available(nodes[placed.node], nodes[node])
-        values = {"shard": placed.shard, "source": placed.node, "target": node}
+        _require_available(nodes[location.node], nodes[node])
+        values = {"shard": location.shard, "source": location.node, "target": node}
         began = time.monotonic()
-        with _given_up_after(limit_s):
+        with _translate_timeout(limit_s):
             connection.execute(statement("move_shard"), values)
         seconds = time.monotonic() - began
-    return ShardMove(tenant=tenant.name, source=placed.node, target=node, shard=placed.shard, seconds=seconds)
+    return ShardMove(tenant=tenant.name, source=location.node, target=node, shard=location.shard, seconds=seconds)
 
 
 def isolate_tenant(admin_conninfo: str, tenant: TenantRef, *, limit_s: float) -> ShardMove:
@@ -127,17 +127,17 @@ def isolate_tenant(admin_conninfo: str, tenant: TenantRef, *, limit_s: float) ->
         RequestError: the tenant has a shard of its own.
     """
     with _connect(admin_conninfo, limit_s) as connection, _maintenance_lock(connection, tenant):
-        placed = _find_tenant(connection, tenant)
-        if placed.isolated:
-            raise RequestError(f"{tenant.name} has the shard {placed.shard} to itself already")
-        nodes = {known.id: known for known in cluster_nodes(connection)}
-        _require_available(nodes[placed.node])
+        location = _find_tenant(connection, tenant)
+        if location.isolated:
+            raise RequestError(f"{tenant.name} has the shard {location.shard} to itself already")
+        nodes = {candidate.id: candidate for candidate in cluster_nodes(connection)}
+        _require_available(nodes[location.node])
         began = time.monotonic()
-        with _given_up_after(limit_s):
+        with _translate_timeout(limit_s):
             connection.execute(statement("isolate_tenant"), {"tenant_id": tenant.id})
         seconds = time.monotonic() - began
         shard = _find_tenant(connection, tenant).shard
-    return ShardMove(tenant=tenant.name, source=placed.node, target=placed.node, shard=shard, seconds=seconds)
+    return ShardMove(tenant=tenant.name, source=location.node, target=location.node, shard=shard, seconds=seconds)
 
 
 @contextmanager
@@ -179,7 +179,7 @@ def _require_available(*nodes: ClusterNode) -> None:
 
 
 @contextmanager
-def _given_up_after(limit_s: float) -> Iterator[None]:
+def _translate_timeout(limit_s: float) -> Iterator[None]:
     try:
         yield
     except psycopg.errors.QueryCanceled as error:

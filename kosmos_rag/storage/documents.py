@@ -91,7 +91,7 @@ def list_documents(
         return [_document_info(row) for row in cursor.execute(query, values)]
 
 
-def position_of(document: DocumentInfo, sort: DocumentSort) -> DocumentPosition:
+def find_position(document: DocumentInfo, sort: DocumentSort) -> DocumentPosition:
     """Return the position of a document in a list of this order."""
     place = (document.source, document.collection)
     if sort == "source":
@@ -122,13 +122,13 @@ def count_documents(
     return int(count)
 
 
-def notes_of(stored: Iterable[Mapping[str, str]]) -> tuple[Note, ...]:
+def parse_notes(stored: Iterable[Mapping[str, str]]) -> tuple[Note, ...]:
     """Return the notes of a document from the column `notes`."""
     return tuple(Note(code=note["code"], message=note["message"]) for note in stored)
 
 
 def _document_info(row: Mapping[str, Any]) -> DocumentInfo:
-    return DocumentInfo(**{**row, "notes": notes_of(row["notes"])})
+    return DocumentInfo(**{**row, "notes": parse_notes(row["notes"])})
 
 
 def read_last_changes(
@@ -185,9 +185,9 @@ def read_folder_totals(
         (documents,) = count.fetchone() or (0,)
     return documents, [
         FolderTotal(
-            collection=collection, department=department, folder=folder, principals=tuple(held or ()), chunks=chunks
+            collection=collection, department=department, folder=folder, principals=tuple(acl or ()), chunks=chunks
         )
-        for collection, department, folder, held, chunks in rows
+        for collection, department, folder, acl, chunks in rows
     ]
 
 
@@ -437,7 +437,7 @@ def read_spans(
     ]
 
 
-def source_etags(
+def read_source_etags(
     connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Collection[uuid.UUID]
 ) -> dict[str, str | None]:
     """Return the stored etags of these documents by source.

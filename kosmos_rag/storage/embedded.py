@@ -220,10 +220,10 @@ def check_folder(data_dir: Path) -> None:
 
 def _check_name(data_dir: Path) -> None:
     """Raise ConfigError where PostgreSQL's programs would not pass the path on."""
-    if found := _UNUSABLE.search(str(data_dir)):
+    if match := _UNUSABLE.search(str(data_dir)):
         raise ConfigError(
             f"database.data_dir = {str(data_dir)!r}: the embedded server takes no folder whose path contains "
-            f"{found.group()!r}; choose another"
+            f"{match.group()!r}; choose another"
         )
 
 

@@ -28,7 +28,7 @@ from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.files import uploader_principal
 from kosmos_rag.storage.publish import remove_documents
-from kosmos_rag.storage.queue.uploads import abandoned_uploads, delete_uploads
+from kosmos_rag.storage.queue.uploads import delete_uploads, find_abandoned_uploads
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -60,7 +60,7 @@ _ESCAPED = str.maketrans({"%": r"\%", "_": r"\_", "\\": r"\\", "*": "%", "?": "_
 class Selector:
     """What to erase of a tenant.
 
-    Create it with `by_subject`, `by_source` or `by_metadata`.
+    Create it with `select_subject`, `select_source` or `select_metadata`.
     """
 
     kind: ErasureKind
@@ -73,32 +73,34 @@ class Selector:
     value: str | None = None
 
 
-def by_subject(subject: str) -> Selector:
+def select_subject(subject: str) -> Selector:
     """Select what is stored about a reader. Raises RequestError."""
-    return Selector(kind=ErasureKind.SUBJECT, text=_required("subject", subject), subject=subject)
+    return Selector(kind=ErasureKind.SUBJECT, text=_require_text("subject", subject), subject=subject)
 
 
-def by_source(glob: str) -> Selector:
+def select_source(glob: str) -> Selector:
     """Select documents by source.
 
     `*` is any text, `?` one character. Raises RequestError.
     """
-    text = _required("source", glob)
+    text = _require_text("source", glob)
     return Selector(kind=ErasureKind.SOURCE, text=text, pattern=text.translate(_ESCAPED))
 
 
-def by_metadata(key: str, value: str) -> Selector:
+def select_metadata(key: str, value: str) -> Selector:
     """Select documents with this metadata value.
 
     A list that contains the value matches too. Raises RequestError.
     """
-    _required("metadata key", key)
-    return Selector(kind=ErasureKind.METADATA, text=f"{key}={_required('metadata value', value)}", key=key, value=value)
+    _require_text("metadata key", key)
+    return Selector(
+        kind=ErasureKind.METADATA, text=f"{key}={_require_text('metadata value', value)}", key=key, value=value
+    )
 
 
-def _required(what: str, text: str) -> str:
+def _require_text(kind: str, text: str) -> str:
     if not is_text(text) or not text:
-        raise RequestError(f"the {what} to erase is {str(text)[:80]!r}; give a text")
+        raise RequestError(f"the {kind} to erase is {str(text)[:80]!r}; give a text")
     return text
 
 
@@ -145,7 +147,7 @@ class ErasureStore:
 
         def remove(connection: psycopg.Connection, counts: Counter[str]) -> tuple[Sequence[RetainedRows], str]:
             values = {"tenant_id": self._owner.id}
-            retained = self._retained(connection, subject=None, document_ids=None)
+            retained = self._count_retained(connection, subject=None, document_ids=None)
             # Jobs first: a running publication has locked its job, then its collection.
             counts["jobs"] += connection.execute(statement("erase_jobs"), values).rowcount
             connection.execute(statement("lock_collections"), values).fetchall()
@@ -191,7 +193,7 @@ class ErasureStore:
         counts["monitor_samples"] += connection.execute(statement("erase_subject_samples"), values).rowcount
         uploader = {**values, "uploader": uploader_principal(selector.text)}
         counts["files"] += connection.execute(statement("erase_uploader"), uploader).rowcount
-        return self._retained(connection, subject=selector.subject, document_ids=())
+        return self._count_retained(connection, subject=selector.subject, document_ids=())
 
     def _erase_documents(
         self, connection: psycopg.Connection, selector: Selector, counts: Counter[str]
@@ -203,7 +205,7 @@ class ErasureStore:
             "value": selector.value,
         }
         rows = self._select_documents(connection, values)
-        retained = self._retained(connection, subject=None, document_ids=values["document_ids"])
+        retained = self._count_retained(connection, subject=None, document_ids=values["document_ids"])
         # Jobs first: a running publication has locked its job, then its collection.
         job_ids = [job_id for (job_id,) in connection.execute(statement("erase_document_jobs"), values).fetchall()]
         counts["jobs"] += len(job_ids)
@@ -211,7 +213,7 @@ class ErasureStore:
             statement("erase_idempotency_keys_of_jobs"), values | {"job_ids": job_ids}
         ).rowcount
         counts["files"] += connection.execute(statement("delete_files"), values).rowcount
-        uploads = abandoned_uploads(connection, self._owner.id, age=timedelta())
+        uploads = find_abandoned_uploads(connection, self._owner.id, age=timedelta())
         delete_uploads(connection, self._owner.id, uploads)
         counts["uploads"] += len(uploads)
         stored = connection.execute(statement("rows_of_documents"), values).fetchone()
@@ -258,7 +260,7 @@ class ErasureStore:
         }
         return rows
 
-    def _retained(
+    def _count_retained(
         self, connection: psycopg.Connection, *, subject: str | None, document_ids: Sequence[uuid.UUID] | None
     ) -> Sequence[RetainedRows]:
         """Count the rows of the audit log that an erasure leaves.

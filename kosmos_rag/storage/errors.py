@@ -18,16 +18,16 @@ def _is_connection_lost(sqlstate: str | None) -> bool:
     return sqlstate is None or (sqlstate[:2] in {"08", "28", "3D", "57"} and sqlstate != "57014")
 
 
-def _node_of(error: psycopg.Error) -> NodeUnavailable | None:
+def _find_lost_node(error: psycopg.Error) -> NodeUnavailable | None:
     """Return the error of a lost node, or None."""
     if error.sqlstate is None or not (_is_connection_lost(error.sqlstate) or "marked as essential" in str(error)):
         return None
-    found = _NODE.search(str(error)) or _NODE.search(error.diag.context or "")
-    if found is None:
+    match = _NODE.search(str(error)) or _NODE.search(error.diag.context or "")
+    if match is None:
         return None
     reason = first_line(error).rpartition("following error: ")[2]
     return NodeUnavailable(
-        f"node {found[1]} of the cluster cannot be reached by the coordinator: {reason}; start it, or look at its log; "
+        f"node {match[1]} of the cluster cannot be reached by the coordinator: {reason}; start it, or look at its log; "
         "tenants on other nodes are not affected"
     )
 
@@ -67,12 +67,12 @@ def translate_errors() -> Iterator[None]:
     except psycopg_pool.PoolClosed as error:
         raise DatabaseUnavailable("the engine is closed; open a new one") from error
     except psycopg.OperationalError as error:
-        if (node := _node_of(error)) is not None:
+        if (node := _find_lost_node(error)) is not None:
             raise node from error
         if _is_connection_lost(error.sqlstate):
             raise _unavailable(error) from error
         raise StatementFailed(f"{first_line(error)}{_remedy(error)}", sqlstate=error.sqlstate) from error
     except psycopg.Error as error:
-        if (node := _node_of(error)) is not None:
+        if (node := _find_lost_node(error)) is not None:
             raise node from error
         raise StatementFailed(first_line(error), sqlstate=error.sqlstate) from error

@@ -66,7 +66,7 @@ def base_name(table: str) -> str:
     return _PARTITION.sub("", table)
 
 
-def expected_policies(table: str, *, partition: bool) -> frozenset[Policy]:
+def list_policies(table: str, *, partition: bool) -> frozenset[Policy]:
     """Return the policies of a table.
 
     A partition has none of its parent: no query reads past the parent.
@@ -92,7 +92,7 @@ def expected_policies(table: str, *, partition: bool) -> frozenset[Policy]:
     return frozenset(() if base == VERSION else {app_read, worker_all})
 
 
-def expected_privileges(role: str, table: str) -> frozenset[str]:
+def list_privileges(role: str, table: str) -> frozenset[str]:
     """Return the privileges of kosmos_app or kosmos_worker on a table.
 
     A partition of the log has none of its own.

@@ -117,7 +117,7 @@ def list_vector_stores(
     return [VectorStoreInfo(counts=FileCounts(completed=row.pop("documents")), **row) for row in rows]
 
 
-def pending_attachments(
+def list_pending_attachments(
     connection: psycopg.Connection,
     tenant_id: uuid.UUID,
     collections: Sequence[str],

@@ -301,10 +301,10 @@ def move_counts(
         counts: what `count_moves` returned.
         languages: text search configurations of the moved documents by their new list.
     """
-    whole = _whole_moves(connection, scope, counts)
-    for move in whole:
+    whole_moves = _find_whole_moves(connection, scope, counts)
+    for move in whole_moves:
         _rename_acl(connection, scope, move, counts[move])
-    _move_lexemes(connection, scope, {move: count for move, count in counts.items() if move not in whole})
+    _move_lexemes(connection, scope, {move: count for move, count in counts.items() if move not in whole_moves})
     added: dict[Acl, LexicalCounts] = {}
     removed: dict[Acl, LexicalCounts] = {}
     for move, count in counts.items():
@@ -331,7 +331,7 @@ WHOLE_MOVE_CHUNKS = 20
 """Chunks from which on a statement of its own for a whole list pays."""
 
 
-def _whole_moves(
+def _find_whole_moves(
     connection: psycopg.Connection, scope: dict[str, Any], counts: Mapping[Move, LexicalCounts]
 ) -> set[Move]:
     """Return the moves of all chunks of one list.
@@ -368,9 +368,9 @@ def _move_lexemes(connection: psycopg.Connection, scope: dict[str, Any], counts:
         changes.update({(lexeme, move.after): chunks for lexeme, chunks in count.lexemes.items()})
         changes.subtract({(lexeme, move.before): chunks for lexeme, chunks in count.lexemes.items()})
     # The changes of a lexeme add up to 0: where one list gets more chunks, another has fewer, and has the id.
-    ordered = sorted(changes.items())  # neighbours in the index
-    fewer = {pair: change for pair, change in ordered if change < 0}
-    more = {pair: change for pair, change in ordered if change > 0}
+    sorted_changes = sorted(changes.items())  # neighbours in the index
+    fewer = {pair: change for pair, change in sorted_changes if change < 0}
+    more = {pair: change for pair, change in sorted_changes if change > 0}
     ids: dict[str, int] = {}
     for name in ("delete_lexemes", "update_lexemes") if fewer else ():
         pairs = list(fewer)
@@ -474,7 +474,7 @@ def _new_lexeme_columns(
     }
 
 
-def saturated_terms(analysis: Analysis, lexeme_ids: Mapping[str, int], pivot: float) -> list[bytes]:
+def compute_saturated_terms(analysis: Analysis, lexeme_ids: Mapping[str, int], pivot: float) -> list[bytes]:
     """Return each chunk's saturated term frequencies as binary `sparsevec`.
 
     The indices are lexeme ids.

@@ -116,8 +116,8 @@ def lint_statement(name: str, sql: str, tenant_tables: set[str]) -> list[str]:
         for alias in {alias or table for table, alias in _TABLE.findall(text)}
         if re.search(rf"\bkosmos\.\w+\({alias}\s*[,)]", text)
     ]
-    named = {table for table, _ in _TABLE.findall(text)} & tenant_tables
-    if named & QUEUE and named - QUEUE:
+    tables = {table for table, _ in _TABLE.findall(text)} & tenant_tables
+    if tables & QUEUE and tables - QUEUE:
         findings.append(f"{name}: joins the queue, a local table, with distributed ones")
     if set(_WRITE.findall(text)) - QUEUE:
         findings += _lint_write(name, text)

@@ -100,8 +100,8 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
         config.attributes["connection"] = connection
         try:
             script = ScriptDirectory.from_config(config)
-            known = {entry.revision for entry in script.walk_revisions()}
-            if before is not None and before not in known:
+            revisions = {entry.revision for entry in script.walk_revisions()}
+            if before is not None and before not in revisions:
                 raise DatabaseNotReady(
                     [f"the database is at revision {before}, unknown to this version; install a newer kosmos-rag"]
                 )
@@ -125,7 +125,7 @@ def _comment(revision: str) -> str:
 
     Code of that revision can serve from this one.
     """
-    oldest = max((one for one in BREAKING if one <= revision), default=None)
+    oldest = max((candidate for candidate in BREAKING if candidate <= revision), default=None)
     return f"COMMENT ON TABLE {SCHEMA}.alembic_version IS {'NULL' if oldest is None else repr(oldest)}"
 
 

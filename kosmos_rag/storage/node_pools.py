@@ -46,9 +46,9 @@ class NodePool(ConnectionPool):
         try:
             psycopg.connect(self._conninfo, **self._connect_arguments()).close()
         except psycopg.OperationalError as error:
-            raise self._lost(error) from error
+            raise self._unavailable_error(error) from error
 
-    def _lost(self, error: psycopg.OperationalError) -> NodeUnavailable:
+    def _unavailable_error(self, error: psycopg.OperationalError) -> NodeUnavailable:
         return NodeUnavailable(
             f"node {self._address} of the cluster cannot be reached: {first_line(error)}; start it, let clients "
             "reach it by this name, or set database.use_nodes to false"
@@ -70,7 +70,7 @@ class NodePool(ConnectionPool):
             except psycopg.OperationalError as error:
                 if not connection.closed:
                     raise
-                raise self._lost(error) from error
+                raise self._unavailable_error(error) from error
 
 
 class NodePools:
@@ -82,7 +82,7 @@ class NodePools:
         self._settings = settings
         self._lock = threading.Lock()
         self._pools: dict[tuple[str, int], NodePool] = {}
-        self._found: TTLCache[uuid.UUID, ConnectionPool] = TTLCache(_TENANTS, _PLACEMENT_S)
+        self._tenant_pools: TTLCache[uuid.UUID, ConnectionPool] = TTLCache(_TENANTS, _PLACEMENT_S)
 
     @contextmanager
     def checkout(self, tenant_id: uuid.UUID) -> Iterator[psycopg.Connection]:
@@ -93,7 +93,7 @@ class NodePools:
         except NodeUnavailable:
             # The tenant may have been moved from a node that has been taken away since.
             with self._lock:
-                self._found.pop(tenant_id, None)
+                self._tenant_pools.pop(tenant_id, None)
             raise
 
     def _find(self, tenant_id: uuid.UUID) -> ConnectionPool:
@@ -102,18 +102,18 @@ class NodePools:
         It is the coordinator's on a server that distributes nothing.
         """
         with self._lock:
-            if (known := self._found.get(tenant_id)) is not None:
-                return known
+            if (cached_pool := self._tenant_pools.get(tenant_id)) is not None:
+                return cached_pool
         with self._coordinator.untenanted() as connection:
             placement = find_placement(connection, tenant_id)
         with self._lock:
             pool: ConnectionPool = self._coordinator
             if placement is not None:
-                pool = self._pool_of(placement.host, placement.port)
-            self._found[tenant_id] = pool
+                pool = self._get_pool(placement.host, placement.port)
+            self._tenant_pools[tenant_id] = pool
             return pool
 
-    def _pool_of(self, host: str, port: int) -> NodePool:
+    def _get_pool(self, host: str, port: int) -> NodePool:
         if (host, port) not in self._pools:
             self._pools[host, port] = NodePool(
                 make_conninfo(self._conninfo, host=host, port=port),

@@ -132,8 +132,8 @@ def update_permissions(
     rows = connection.execute(statement("documents_with_other_acl"), values).fetchall()
     if rows:
         batch = list(acls.items())
-        moved = [
-            _Moved(
+        changes = [
+            _AclChange(
                 id=batch[number - 1][0],
                 version_id=version_id,
                 move=Move(before=tuple(before), after=batch[number - 1][1]),
@@ -141,7 +141,7 @@ def update_permissions(
             )
             for number, version_id, language, before in rows
         ]
-        _move(connection, current, statistics, moved)
+        _move(connection, current, statistics, changes)
     return len(rows)
 
 
@@ -165,7 +165,7 @@ def _require_latest(connection: psycopg.Connection, current: FeedPass) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Moved:
+class _AclChange:
     """A document whose acl changes."""
 
     id: uuid.UUID
@@ -175,16 +175,16 @@ class _Moved:
 
 
 def _move(
-    connection: psycopg.Connection, current: FeedPass, statistics: CollectionStatistics, moved: Sequence[_Moved]
+    connection: psycopg.Connection, current: FeedPass, statistics: CollectionStatistics, changes: Sequence[_AclChange]
 ) -> None:
     scope = _scope(current)
-    moves = {one.version_id: one.move for one in moved}
+    moves = {change.version_id: change.move for change in changes}
     counts = lexical_statistics.count_moves(connection, current.tenant_id, moves)
-    acls = array(connection, "text", [array_literal(one.move.after) for one in moved])
+    acls = array(connection, "text", [array_literal(change.move.after) for change in changes])
     version_ids = array(connection, "uuid", list(moves))
-    document_ids = array(connection, "uuid", [one.id for one in moved])
+    document_ids = array(connection, "uuid", [change.id for change in changes])
     connection.execute(statement("update_document_acls"), {**scope, "document_ids": document_ids, "acls": acls})
-    replace_filter_terms(connection, current.tenant_id, [one.id for one in moved])
+    replace_filter_terms(connection, current.tenant_id, [change.id for change in changes])
     connection.execute(statement("update_version_acls"), {**scope, "version_ids": version_ids, "acls": acls})
     cursor = connection.cursor(binary=True)
     chunks = cursor.execute(
@@ -205,6 +205,6 @@ def _move(
         connection.execute(statement("update_unsegmented_acls"), values)
         connection.execute(statement("update_embedding_acls"), values)
     languages: dict[Acl, set[str]] = {}
-    for one in moved:
-        languages.setdefault(one.move.after, set()).add(one.language)
+    for change in changes:
+        languages.setdefault(change.move.after, set()).add(change.language)
     lexical_statistics.move_counts(connection, scope, statistics, counts, languages)

@@ -220,10 +220,10 @@ class ConnectionPool:
         def number(name: str) -> int:
             return self._pool.get_stats().get(name, 0)
 
-        def used() -> int:
+        def count_used() -> int:
             return max(0, number("pool_size") - number("pool_available"))
 
-        telemetry.gauge(POOL_CONNECTIONS, used, self.role, "used")
+        telemetry.gauge(POOL_CONNECTIONS, count_used, self.role, "used")
         telemetry.gauge(POOL_CONNECTIONS, lambda: number("pool_available"), self.role, "idle")
         telemetry.gauge(POOL_WAITING, lambda: number("requests_waiting"), self.role)
         telemetry.gauge(POOL_WAIT_SECONDS, lambda: number("requests_wait_ms") / 1000, self.role)

@@ -20,14 +20,14 @@ from kosmos_rag.storage.expected_catalog import (
     TABLES,
     Policy,
     base_name,
-    expected_policies,
-    expected_privileges,
     is_migrated,
+    list_policies,
+    list_privileges,
 )
 from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.placement import ClusterNode
 from kosmos_rag.storage.provision import APP, OWNER, WORKER
-from kosmos_rag.storage.sql import statement, used
+from kosmos_rag.storage.sql import list_used_names, statement
 
 MIN_SERVER = 160000
 MIN_VECTOR = (0, 8, 0)
@@ -94,8 +94,8 @@ def _role_problems(server: dict[str, object], roles: Sequence[tuple[Any, ...]], 
             problems += [f"role {name} {right}; {instead}" for right in rights]
         else:
             reasons = [_DANGERS[name]] if name in _DANGERS else rights
-            which = f", which {' and '.join(reasons)}" if reasons else ""
-            problems.append(f"role {role} is a member of {name}{which}; {instead}")
+            clause = f", which {' and '.join(reasons)}" if reasons else ""
+            problems.append(f"role {role} is a member of {name}{clause}; {instead}")
     return problems
 
 
@@ -142,7 +142,7 @@ class _CatalogueCheck:
 
         The first column names the object.
         """
-        return [row for row in self._all(query) if not self._newer or base_name(row[0]) in used()]
+        return [row for row in self._all(query) if not self._newer or base_name(row[0]) in list_used_names()]
 
     def _policy_problems(self) -> list[str]:
         tables: dict[tuple[str, bool], set[Policy]] = {}
@@ -155,7 +155,7 @@ class _CatalogueCheck:
             if base_name(table) not in TABLES:
                 problems.append(f"table kosmos.{table} is not of the migrations; drop it, or move it to another schema")
                 continue
-            expected = expected_policies(table, partition=partition)
+            expected = list_policies(table, partition=partition)
             problems += [
                 f"policy {name} on kosmos.{table} is not as migrated; {_RESTORE}"
                 for name in sorted(policy.name for policy in policies - expected)
@@ -179,7 +179,7 @@ class _CatalogueCheck:
         excess: dict[tuple[str, str], list[str]] = {}
         for table, role, privilege in self._rows(statement("table_privileges")):
             # A login has the privileges of the role that it is a member of.
-            if privilege not in expected_privileges(role if role in {APP, WORKER} else self._expected_role, table):
+            if privilege not in list_privileges(role if role in {APP, WORKER} else self._expected_role, table):
                 excess.setdefault((table, role), []).append(privilege)
         return [
             f"role {role} has {', '.join(privileges)} on kosmos.{table}, which no migration grants; "
@@ -202,7 +202,7 @@ class _CatalogueCheck:
         problems += [
             f"function kosmos.{signature} is missing; {_RESTORE}"
             for signature in sorted(missing)
-            if not self._newer or signature.partition("(")[0] in CONTEXT_FUNCTIONS | used()
+            if not self._newer or signature.partition("(")[0] in CONTEXT_FUNCTIONS | list_used_names()
         ]
         return problems + [
             f"function {name} runs with the rights of {owner}, which our policies do not bind; "

@@ -73,7 +73,7 @@ def text_hash(text: str) -> uuid.UUID:
     return uuid.UUID(bytes=hashlib.md5(text.encode(), usedforsecurity=False).digest())
 
 
-def stored_vectors(
+def load_vectors(
     connection: psycopg.Connection, tenant_id: uuid.UUID, space_id: uuid.UUID, hashes: Collection[uuid.UUID]
 ) -> dict[uuid.UUID, NDArray[np.float32]]:
     """Return stored vectors by text hash, in stored precision.
@@ -120,10 +120,10 @@ def publish(
     languages = [document.language for document in documents for _ in document.analysed]
     # In a pipeline the client continues while the server works, and waits where it reads a result.
     with connection.pipeline():
-        analysing = lexical_statistics.send_texts(connection, texts, languages)
+        analysis_cursors = lexical_statistics.send_texts(connection, texts, languages)
         chunks = _encode(connection, _chunk_columns(documents), _CHUNK_TYPES)
         embeddings = {key: _encode(connection, _vectors(documents, key), _VECTOR_TYPES) for key in space_ids}
-        analysis = lexical_statistics.read_analysis(analysing)
+        analysis = lexical_statistics.read_analysis(analysis_cursors)
         analysed: dict[str, list[Any]] = {"tsv": analysis.tsvectors, "length": analysis.lengths.tolist()}
         chunks = _merge(chunks, _encode(connection, analysed, _ANALYSED_TYPES))
         # The lock comes last: other writers of the collection wait from here to the commit.
@@ -151,14 +151,14 @@ def publish(
             for values in _merge(chunks, embeddings[space_id]):
                 connection.execute(statement("insert_embeddings"), {**scope, "space_id": space_id, **values})
         pivot = _pivot(statistics, analysis, removed)
-        terms = {"terms": lexical_statistics.saturated_terms(analysis, lexeme_ids, pivot)}
+        terms = {"terms": lexical_statistics.compute_saturated_terms(analysis, lexeme_ids, pivot)}
         for values in _merge(chunks, _encode(connection, terms, _TERM_TYPES)):
             connection.execute(statement("insert_unsegmented_terms"), {**scope, "pivot": pivot, **values})
     return set(locked.numbers)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Locked:
+class _LockedState:
     """What a publication reads under its locks."""
 
     statistics: CollectionStatistics
@@ -173,7 +173,7 @@ class _Locked:
     """The acl of each document: that of a permission feed that names it, else its own."""
 
 
-def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequence[PreparedDocument]) -> _Locked:
+def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequence[PreparedDocument]) -> _LockedState:
     """Lock the collection and its spaces, and read their state.
 
     The statements run in this order: a cutover holds the locks on the spaces until it commits, and a permission feed
@@ -191,16 +191,16 @@ def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequ
     space_ids = {space_id for (space_id,) in spaces.fetchall()}
     (live_space_id,) = live.fetchone() or (None,)
     previous = versions.fetchall()
-    named = {key: tuple(acl) for key, acl in permissions.fetchall()}
-    own = {document.id: NOBODY if document.acl == (PERMISSION_FEED,) else document.acl for document in documents}
+    feed_acls = {key: tuple(acl) for key, acl in permissions.fetchall()}
+    own_acls = {document.id: NOBODY if document.acl == (PERMISSION_FEED,) else document.acl for document in documents}
     version_ids = [version_id for version_id, _, _ in previous]
-    return _Locked(
+    return _LockedState(
         statistics=locked,
         space_ids=space_ids,
         live_space_id=live_space_id,
         removed=lexical_statistics.count_removed(connection, scope["tenant_id"], version_ids),
         numbers=Counter({document_id: number for _, document_id, number in previous}),
-        acls={key: named.get(key, acl) for key, acl in own.items()},
+        acls={key: feed_acls.get(key, acl) for key, acl in own_acls.items()},
     )
 
 
@@ -223,7 +223,7 @@ def _encode(
 
 def _merge(batches: Sequence[dict[str, Array]], more: Sequence[dict[str, Array]]) -> list[dict[str, Array]]:
     """Join the columns of each batch."""
-    return [{**columns, **others} for columns, others in zip(batches, more, strict=True)]
+    return [{**columns, **additions} for columns, additions in zip(batches, more, strict=True)]
 
 
 def _vectors(documents: Sequence[PreparedDocument], space_id: uuid.UUID) -> dict[str, list[Any]]:

@@ -85,12 +85,12 @@ def ensure_tenant(
     values = {"tenant_id": owner.id, "collection": collection}
     epoch = int(now.timestamp() * 1_000_000)
     connection.execute(statement("create_collection_statistics"), values | {"epoch": epoch})
-    if space is not None and live_space(connection, owner.id) is None:
+    if space is not None and find_live_space(connection, owner.id) is None:
         create_space(connection, owner.id, space, state=READY, now=now)
         connection.execute(statement("make_space_live"), {**values, "space_id": space.id})
 
 
-def server_time(connection: psycopg.Connection) -> datetime:
+def read_server_time(connection: psycopg.Connection) -> datetime:
     """Return the server's time of the start of the transaction.
 
     The clocks of processes may differ. It is bound as a value: a distributed server refuses `now()` in an upsert.
@@ -135,7 +135,7 @@ def create_space(
     connection.execute(statement("create_space"), values)
 
 
-def live_space(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Space | None:
+def find_live_space(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Space | None:
     """Return the live space of a tenant.
 
     None for a tenant without documents.
@@ -144,7 +144,7 @@ def live_space(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Space | 
     return None if row is None else _space(*row)
 
 
-def spaces_of(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[StoredSpace]:
+def list_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[StoredSpace]:
     """Return the spaces of a tenant, the live one first.
 
     Then former live ones, newest first, then the others.
@@ -163,12 +163,12 @@ def spaces_of(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Stor
     ]
 
 
-def writable_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Space]:
+def list_writable_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Space]:
     """Return the spaces that a publication writes vectors of.
 
     The live one comes first.
     """
-    return [stored.space for stored in spaces_of(connection, tenant_id) if stored.state != DROPPING]
+    return [stored.space for stored in list_spaces(connection, tenant_id) if stored.state != DROPPING]
 
 
 def _space(

@@ -6,7 +6,7 @@ import psycopg
 from psycopg import sql
 
 from kosmos_rag.storage.citus import DISTRIBUTED
-from kosmos_rag.storage.sql import names, statement
+from kosmos_rag.storage.sql import list_statements, statement
 
 _PLACEHOLDER = re.compile(r"%\((\w+)\)[sb]")
 # What the server cannot tell from where a value stands: it is selected, and inserted from there.
@@ -51,7 +51,7 @@ def of_distributed_tables() -> list[str]:
     """The names of the statements that read or write the rows of a tenant; a name as a literal reads no row."""
     return [
         name
-        for name in names()
+        for name in list_statements()
         if name not in _OF_ADMINISTRATOR and set(re.findall(r"(?<!')\bkosmos\.(\w+)", _code(name))) & set(DISTRIBUTED)
     ]
 

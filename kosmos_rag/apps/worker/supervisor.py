@@ -132,7 +132,7 @@ class Supervisor:
         """
         if kinds.DOCUMENT in self._kinds:
             self._check_isolation()
-        since = self._queue.server_time()
+        since = self._queue.read_server_time()
         with ExitStack() as stack:
             stack.callback(self._database.close)
             stack.callback(self._summarise, since)

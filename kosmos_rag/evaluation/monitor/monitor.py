@@ -31,7 +31,7 @@ from kosmos_rag.evaluation.runner import EvaluatedTenant, Plan, evaluate, for_ev
 from kosmos_rag.indexing import history
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.tenants import TenantRef, create_tenant, live_space, tenant
+from kosmos_rag.storage.tenants import TenantRef, create_tenant, find_live_space, tenant
 
 Progress = Callable[[str], None]
 """Called with one line for each step."""
@@ -156,7 +156,7 @@ class RecallMonitor:
 
     def _live_space(self, owner: TenantRef) -> Space | None:
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            return live_space(connection, owner.id)
+            return find_live_space(connection, owner.id)
 
     def _question_files(self, owner: TenantRef) -> list[tuple[str | None, Path]]:
         files = ((*key.partition("/"), path) for key, path in self._settings.questions.items())

@@ -14,7 +14,7 @@ from kosmos_rag.indexing.reembedding.backfill import ALL_IDS, count_embedded
 from kosmos_rag.indexing.transactions import exclusive_transaction, maintenance_transaction
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, spaces_of
+from kosmos_rag.storage.tenants import TenantRef, list_spaces
 
 _BATCH_VECTORS = 4_096
 """Vectors deleted in one transaction: publications wait for it."""
@@ -34,7 +34,9 @@ def retire(database: Database, tenant: TenantRef, name: str) -> Space:
     """
     with exclusive_transaction(database, tenant) as connection:
         matching = [
-            stored for stored in spaces_of(connection, tenant.id) if name in (stored.space.model, str(stored.space.id))
+            stored
+            for stored in list_spaces(connection, tenant.id)
+            if name in (stored.space.model, str(stored.space.id))
         ]
         if len(matching) != 1:
             count = f"{len(matching)} spaces" if matching else "no space"

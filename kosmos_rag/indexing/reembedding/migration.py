@@ -41,8 +41,8 @@ from kosmos_rag.storage.tenants import (
     StoredSpace,
     TenantRef,
     create_space,
-    spaces_of,
-    writable_spaces,
+    list_spaces,
+    list_writable_spaces,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class Reembedding:
                     embedded=count_embedded(connection, tenant, stored.space),
                     chunks=chunks,
                 )
-                for stored in spaces_of(connection, tenant.id)
+                for stored in list_spaces(connection, tenant.id)
             ]
 
     def create_target_space(self, tenant: TenantRef) -> None:
@@ -270,7 +270,7 @@ class Reembedding:
 
     def _list_spaces(self, tenant: TenantRef) -> list[StoredSpace]:
         with maintenance_transaction(self._database, tenant) as connection:
-            return spaces_of(connection, tenant.id)
+            return list_spaces(connection, tenant.id)
 
     def _target_space(self, tenant: TenantRef) -> tuple[Space, StoredSpace | None]:
         """Return the target space, and its stored state if it exists."""
@@ -293,7 +293,7 @@ class Reembedding:
 
     def _backfills(self, tenant: TenantRef) -> list[SpaceBackfill]:
         with maintenance_transaction(self._database, tenant) as connection:
-            spaces = writable_spaces(connection, tenant.id)
+            spaces = list_writable_spaces(connection, tenant.id)
         return [
             SpaceBackfill(
                 database=self._database,
@@ -317,7 +317,7 @@ class Reembedding:
 
     def _make_live(self, tenant: TenantRef, space: Space) -> None:
         with exclusive_transaction(self._database, tenant) as connection:
-            stored_spaces = {stored.space.id: stored for stored in spaces_of(connection, tenant.id)}
+            stored_spaces = {stored.space.id: stored for stored in list_spaces(connection, tenant.id)}
             if space.id not in stored_spaces or stored_spaces[space.id].state == DROPPING:
                 raise RequestError(f"the space of {space.model!r} has been dropped; run kosmos-rag reembed start")
             scope = {"tenant_id": tenant.id, "space_id": space.id, "now": datetime.now(UTC)}

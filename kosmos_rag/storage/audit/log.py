@@ -202,13 +202,13 @@ def _passages(result: AuditedResult) -> list[AuditPassage]:
         hits = [_from_hit(hit, hit.score, rank=hit.rank, shown=True) for hit in result.hits]
         return hits + _from_places(result.hits, after=hits[-1].rank if hits else 0, shown=True)
     context = _context(result)
-    shown = [_from_context(rank, passage) for rank, passage in enumerate(context.passages, start=1)]
-    shown_ids = {chunk_id for passage in shown for chunk_id in passage.chunk_ids}
+    passages = [_from_context(rank, passage) for rank, passage in enumerate(context.passages, start=1)]
+    shown_ids = {chunk_id for passage in passages for chunk_id in passage.chunk_ids}
     omitted = [hit for hit in context.retrieval.hits if hit.chunk_id not in shown_ids]
-    shown += [
-        _from_hit(hit, hit.score, rank=rank, shown=False) for rank, hit in enumerate(omitted, start=len(shown) + 1)
+    passages += [
+        _from_hit(hit, hit.score, rank=rank, shown=False) for rank, hit in enumerate(omitted, start=len(passages) + 1)
     ]
-    return shown + _from_places(context.retrieval.hits, after=len(shown), shown=False)
+    return passages + _from_places(context.retrieval.hits, after=len(passages), shown=False)
 
 
 def _from_places(hits: Sequence[Passage], *, after: int, shown: bool) -> list[AuditPassage]:

@@ -108,7 +108,7 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def last_seal(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Seal | None:
+def find_last_seal(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Seal | None:
     """Return the newest seal of a tenant; None if it has none."""
     row = connection.execute(statement("last_seal"), {"tenant_id": tenant_id}).fetchone()
     return None if row is None else Seal.from_row(row)
@@ -119,20 +119,20 @@ def seal_events(worker: ConnectionPool, owner: TenantRef) -> list[Seal]:
 
     If another process seals the same tenant, the rest is left to it. Raises DatabaseError.
     """
-    last = _committed_position(worker, owner)
+    last = _read_committed_position(worker, owner)
     created: list[Seal] = []
     while batch := _seal_batch(worker, owner, last):
         created += batch
     return created
 
 
-def oldest_unsealed_at(worker: ConnectionPool, owner: TenantRef) -> datetime | None:
+def find_oldest_unsealed(worker: ConnectionPool, owner: TenantRef) -> datetime | None:
     """Return the time of the oldest unsealed record.
 
     None if all are sealed. Raises DatabaseError.
     """
     with worker.transaction(owner.id, [EVERYONE]) as connection:
-        before = last_seal(connection, owner.id)
+        before = find_last_seal(connection, owner.id)
         values = {"tenant_id": owner.id, "after": before.last_position if before else 0}
         row = connection.execute(statement("oldest_unsealed_event"), values).fetchone()
     assert row is not None, "an aggregate has one row"
@@ -140,7 +140,7 @@ def oldest_unsealed_at(worker: ConnectionPool, owner: TenantRef) -> datetime | N
     return at
 
 
-def _committed_position(worker: ConnectionPool, owner: TenantRef) -> int:
+def _read_committed_position(worker: ConnectionPool, owner: TenantRef) -> int:
     """Return a position before which no record is uncommitted.
 
     Every record of the tenant up to it is committed or never will be.
@@ -155,7 +155,7 @@ def _committed_position(worker: ConnectionPool, owner: TenantRef) -> int:
 
 def _seal_batch(worker: ConnectionPool, owner: TenantRef, last: int) -> list[Seal]:
     with worker.transaction(owner.id, [EVERYONE]) as connection:
-        previous = last_seal(connection, owner.id)
+        previous = find_last_seal(connection, owner.id)
         after = previous.last_position if previous else 0
         records = read_records(connection, owner.id, after=after, last=last, limit=_BATCH_SIZE)
         created = []
@@ -210,7 +210,7 @@ def verify_seals(worker: ConnectionPool, owner: TenantRef) -> AuditReport:
         rows, problem = _verify_seal(worker, owner, previous, seal)
         report = _add_valid(report, seal, rows) if problem is None else _add_broken(report, seal, problem)
     with worker.transaction(owner.id, [EVERYONE]) as connection:
-        last = last_seal(connection, owner.id)
+        last = find_last_seal(connection, owner.id)
         values = {"tenant_id": owner.id, "after": last.last_position if last else 0}
         row = connection.execute(statement("count_unsealed_events"), values).fetchone()
     return replace(report, unsealed=row[0] if row else 0)
@@ -235,7 +235,7 @@ def _add_broken(report: AuditReport, seal: Seal, problem: str) -> AuditReport:
     )
 
 
-def _expired_before(worker: ConnectionPool, owner: TenantRef) -> date:
+def _read_expiry(worker: ConnectionPool, owner: TenantRef) -> date:
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         ((expired_before,),) = connection.execute(statement("audit_expired_before")).fetchall()
     return date.min if expired_before is None else expired_before.astimezone(UTC).date()
@@ -267,7 +267,7 @@ def _verify_seal(worker: ConnectionPool, owner: TenantRef, previous: Seal | None
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         rows = read_records(connection, owner.id, after=after, last=seal.last_position, limit=seal.rows + 1)
     # Read after the records: a concurrent rotation writes its limit before it drops records.
-    if len(rows) < seal.rows and seal.month < _expired_before(worker, owner):
+    if len(rows) < seal.rows and seal.month < _read_expiry(worker, owner):
         return 0, None
     return len(rows), _difference(seal, rows)
 

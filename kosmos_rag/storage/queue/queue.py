@@ -32,7 +32,7 @@ from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, server_time
+from kosmos_rag.storage.tenants import TenantRef, read_server_time
 
 CHANNEL = "kosmos_jobs"
 REQUEUE_INTERVAL_S = 0.5
@@ -209,11 +209,11 @@ def finish(
     """
     if not outcomes:
         return
-    written = chunks or {}
+    chunk_counts = chunks or {}
     values = {
         "tokens": list(outcomes),
         "outcomes": [str(outcome) for outcome in outcomes.values()],
-        "chunks": [written.get(token, 0) for token in outcomes],
+        "chunks": [chunk_counts.get(token, 0) for token in outcomes],
     }
     row = connection.execute(statement("finish_jobs"), values).fetchone()
     if row != (len(outcomes),):
@@ -392,10 +392,10 @@ class Queue:
         count: int = row[0]
         return count
 
-    def server_time(self) -> datetime:
+    def read_server_time(self) -> datetime:
         """Return the time of the server."""
         with self._pool.untenanted() as connection:
-            return server_time(connection)
+            return read_server_time(connection)
 
     def count_dead_since(self, since: datetime, kinds: Sequence[str]) -> int:
         """Count the permanently failed jobs of all tenants since a time.

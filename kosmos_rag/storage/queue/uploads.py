@@ -87,12 +87,12 @@ def delete_uploads(connection: psycopg.Connection, tenant_id: uuid.UUID, upload_
         connection.execute(statement("delete_uploads"), values)
 
 
-def abandoned_uploads(connection: psycopg.Connection, tenant_id: uuid.UUID, *, age: timedelta) -> list[uuid.UUID]:
+def find_abandoned_uploads(connection: psycopg.Connection, tenant_id: uuid.UUID, *, age: timedelta) -> list[uuid.UUID]:
     """Return the uploads older than `age` that nothing refers to."""
     values = {"tenant_id": tenant_id, "before": datetime.now(UTC) - age}
     old = {key for (key,) in connection.execute(statement("uploads_before"), values).fetchall()}
-    used = {key for (key,) in connection.execute(statement("uploads_in_use"), values).fetchall()} if old else set()
-    if waiting := old - used:
+    in_use = {key for (key,) in connection.execute(statement("uploads_in_use"), values).fetchall()} if old else set()
+    if waiting := old - in_use:
         stored = connection.execute(statement("stored_files"), {"tenant_id": tenant_id, "file_ids": list(waiting)})
         waiting -= {key for (key,) in stored.fetchall()}
     return sorted(waiting)

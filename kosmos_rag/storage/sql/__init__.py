@@ -49,12 +49,12 @@ def statement(name: str) -> LiteralString:
     return _load()[name]
 
 
-def names() -> list[str]:
+def list_statements() -> list[str]:
     """Return the names of all statements."""
     return sorted(_load())
 
 
 @cache
-def used() -> frozenset[str]:
+def list_used_names() -> frozenset[str]:
     """Return the tables and functions of the schema that the statements use."""
     return frozenset(name for text in _load().values() for name in _OURS.findall(text))

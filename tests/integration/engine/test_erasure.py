@@ -23,7 +23,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.storage.queue.uploads import abandoned_uploads, store_chunk, store_upload
+from kosmos_rag.storage.queue.uploads import find_abandoned_uploads, store_chunk, store_upload
 from kosmos_rag.storage.tables import metadata
 from tests.integration.variants import opened
 
@@ -168,7 +168,7 @@ def test_stored_files__are_erased_with_their_bytes_jobs_and_documents(
     logged.tenant("acme", collection="copy").ingest(SourceDocument(source=stored.source, data=DOCUMENT.data))
     acme.vector_stores().attach("copy", {stored.id: {}})
     with acme._parts.database.worker.transaction(acme.id, [EVERYONE]) as connection:
-        assert not {kept.id, stored.id} & set(abandoned_uploads(connection, acme.id, age=timedelta()))
+        assert not {kept.id, stored.id} & set(find_abandoned_uploads(connection, acme.id, age=timedelta()))
     report = acme.erase(**selector)
     assert report.erased["files"] == 1
     assert report.erased["documents"] == 3

@@ -13,7 +13,7 @@ from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.publish import stored_vectors, text_hash
+from kosmos_rag.storage.publish import load_vectors, text_hash
 from kosmos_rag.storage.tenants import tenant
 
 PARAGRAPHS = [f"Paragraph {number} is about " + f"topic{number} and word{number} " * 8 for number in range(20)]
@@ -124,9 +124,9 @@ def test_stored_vectors__are_of_this_tenant_and_this_space(
     )
     elsewhere = describe_space(tenant(f"{tenant_name}-other").id, embedder, normalized=True).id
     with counted.parts.database.worker.transaction(acme, [EVERYONE]) as connection:
-        found = stored_vectors(connection, acme, here, hashes)
-        assert stored_vectors(connection, acme, wider, hashes) == {}
-        assert stored_vectors(connection, tenant(f"{tenant_name}-other").id, elsewhere, hashes) == {}
+        found = load_vectors(connection, acme, here, hashes)
+        assert load_vectors(connection, acme, wider, hashes) == {}
+        assert load_vectors(connection, tenant(f"{tenant_name}-other").id, elsewhere, hashes) == {}
     assert found.keys() == set(hashes[:20])
     exact = embedder.embed(texts[:20]).astype(np.float16).astype(np.float32)
     assert all(np.array_equal(found[key], vector) for key, vector in zip(hashes, exact, strict=False))

@@ -39,7 +39,7 @@ from kosmos_rag.models.embedding.registry import EmbedderRegistry, EmbeddingMode
 from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.documents import source_etags, update_source_etags
+from kosmos_rag.storage.documents import read_source_etags, update_source_etags
 from kosmos_rag.storage.publish import PreparedDocument, publish
 from kosmos_rag.storage.tenants import BUILDING, DROPPING, create_space, ensure_tenant, tenant
 
@@ -307,11 +307,11 @@ def test_marks__are_stored_replaced_and_touched(publisher: Publisher, opened: Da
     _publish(publisher, _chunked("a", "alpha gamma", etag="2"))
     ids = [*(document.id for document in documents), UUID(int=7)]
     with opened.worker.transaction(ACME.id, [EVERYONE]) as connection:
-        assert source_etags(connection, ACME.id, ids) == {"a": "2", "b": None}
+        assert read_source_etags(connection, ACME.id, ids) == {"a": "2", "b": None}
         update_source_etags(connection, ACME.id, {ids[1]: "3", ids[2]: "4"}, collection=DEFAULT_COLLECTION)
-        assert source_etags(connection, ACME.id, ids) == {"a": "2", "b": "3"}
+        assert read_source_etags(connection, ACME.id, ids) == {"a": "2", "b": "3"}
         update_source_etags(connection, ACME.id, {ids[0]: "9"}, collection="another")
-        assert source_etags(connection, ACME.id, ids[:1]) == {"a": "2"}
+        assert read_source_etags(connection, ACME.id, ids[:1]) == {"a": "2"}
 
 
 def test_marks__of_another_tenant_are_not_seen(publisher: Publisher, opened: Database) -> None:
@@ -319,5 +319,5 @@ def test_marks__of_another_tenant_are_not_seen(publisher: Publisher, opened: Dat
     _publish(publisher, document)
     other = tenant("other").id
     with opened.worker.transaction(other, [EVERYONE]) as connection:
-        assert source_etags(connection, other, [document.id]) == {}
-        assert source_etags(connection, ACME.id, [document.id]) == {}
+        assert read_source_etags(connection, other, [document.id]) == {}
+        assert read_source_etags(connection, ACME.id, [document.id]) == {}

@@ -43,11 +43,13 @@ def test_every_statement_is_used() -> None:
         and node.args
         and isinstance(node.args[0], ast.Constant)
     }
-    assert used == set(sql.names())
+    assert used == set(sql.list_statements())
 
 
 def test_statements__keep_the_rules_of_row_level_security_and_citus() -> None:
-    assert [finding for name in sql.names() for finding in lint_statement(name, sql.statement(name), TABLES)] == []
+    assert [
+        finding for name in sql.list_statements() for finding in lint_statement(name, sql.statement(name), TABLES)
+    ] == []
 
 
 def test_metadata__keeps_the_rules_of_row_level_security_and_citus() -> None:

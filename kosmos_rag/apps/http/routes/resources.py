@@ -42,7 +42,7 @@ from kosmos_rag.core.types import (
     Stats,
 )
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.storage.documents import position_of
+from kosmos_rag.storage.documents import find_position
 from kosmos_rag.storage.queue import kinds
 
 router = APIRouter()
@@ -253,7 +253,7 @@ async def list_page(
     tenant = caller.scope(collection)
     rows = await caller.run(tenant.documents, filter=filter, sort=sort, after=after, limit=limit + 1)
     page = rows[:limit]
-    next_cursor = encode_cursor(sort, *map(str, position_of(page[-1], sort))) if len(rows) > limit else None
+    next_cursor = encode_cursor(sort, *map(str, find_position(page[-1], sort))) if len(rows) > limit else None
     return DocumentPage(documents=page, next=next_cursor)
 
 

@@ -22,7 +22,7 @@ from kosmos_rag.ingestion.sources.listing import Entry
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.state import load_preset, require_preset
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.documents import source_etags
+from kosmos_rag.storage.documents import read_source_etags
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import enqueue, finish, lock_leases, permanently_failed
@@ -134,7 +134,7 @@ class _SyncRun:
         ids = {entry.source: document_id(owner.id, collection, entry.source) for entry in entries}
         self.listed.update(key.bytes for key in ids.values())
         with self._transaction() as connection:
-            stored = source_etags(connection, owner.id, ids.values())
+            stored = read_source_etags(connection, owner.id, ids.values())
             changed = {str(ids[entry.source]): self._payload(entry) for entry in entries}
             changed = {
                 key: payload
