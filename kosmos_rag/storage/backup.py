@@ -66,7 +66,7 @@ def back_up(settings: DatabaseSettings, file: Path) -> Backup:
     program = _program("pg_dump", settings, f"pg_dump {' '.join(DUMP_OPTIONS)} --file={file}")
     partial = file.with_name(f"{file.name}.partial")
     try:
-        # Everybody's documents are in there.
+        # The file has the documents of all tenants.
         os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
         _run(program, *DUMP_OPTIONS, f"--file={partial}", conninfo=admin)
         revision = _revision(partial, settings)

@@ -22,7 +22,7 @@ MAX_FREQUENCY = 255
 
 
 def pack_numbers(numbers: NDArray[np.integer]) -> bytes:
-    """Return offsets, serials or lengths as little-endian int32."""
+    """Return offsets, sequences or lengths as little-endian int32."""
     packed: bytes = numbers.astype("<i4").tobytes()
     return packed
 
@@ -89,7 +89,7 @@ class _ArrayDumper(Dumper):
 
 
 def register_arrays(connection: psycopg.Connection) -> None:
-    """Let a connection send what `array` makes."""
+    """Register the parameters that `array` makes on a connection."""
     connection.adapters.register_dumper(Array, _ArrayDumper)
 
 

@@ -37,7 +37,7 @@ class NodeInfo(Serializable):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantShard(Serializable):
-    """Where a tenant is."""
+    """The node and the shard of a tenant."""
 
     tenant: str
     node: int
@@ -49,7 +49,7 @@ class TenantShard(Serializable):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardMove(Serializable):
-    """What a move or an isolation has done."""
+    """The result of a move or an isolation."""
 
     tenant: str
     source: int
@@ -79,7 +79,7 @@ def list_nodes(admin_conninfo: str) -> list[NodeInfo]:
 
 
 def find_tenant(admin_conninfo: str, tenant: TenantRef) -> TenantShard:
-    """Return where a tenant is. Raises DatabaseUnavailable, DatabaseNotReady."""
+    """Return node and shard of a tenant. Raises DatabaseUnavailable, DatabaseNotReady."""
     with _connect(admin_conninfo) as connection:
         return _find_tenant(connection, tenant)
 
@@ -156,7 +156,7 @@ def _connect(admin_conninfo: str, limit_s: float = 0) -> Iterator[psycopg.Connec
 
 @contextmanager
 def _maintenance_lock(connection: psycopg.Connection, tenant: TenantRef) -> Iterator[None]:
-    """Keep index builds of the tenant away.
+    """Lock the indexes of the tenant against builds.
 
     One that runs meanwhile would be lost with the old shard.
     """

@@ -372,7 +372,7 @@ def read_sections(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentOutline:
-    """Who may read a document, and what of it is indexed."""
+    """The acl of a document, its versions, and its chunks."""
 
     acl: tuple[str, ...]
     """Principals that may read it."""

@@ -41,7 +41,7 @@ class Page:
 
     @property
     def values(self) -> dict[str, Any]:
-        """What the statements bind."""
+        """The parameters of the statements."""
         position, position_id = self.position or (None, None)
         return {
             "position": position,

@@ -40,7 +40,7 @@ class FeedPass:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredPermissions:
-    """What a collection has before a pass."""
+    """The stored permissions of a collection before a pass."""
 
     feeds: Mapping[uuid.UUID, tuple[str, Acl]]
     """Feed and acl by document, also of documents that are not ingested yet."""

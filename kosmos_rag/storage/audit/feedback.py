@@ -34,7 +34,7 @@ class FeedbackEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Target:
-    """What is target."""
+    """The question and the source that a rating is about."""
 
     question: str | None
     question_sha256: str

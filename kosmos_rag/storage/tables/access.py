@@ -1,4 +1,4 @@
-"""Who gets into the service, and which uploads it has taken."""
+"""The API keys of the service, and the idempotency keys of its calls."""
 
 from sqlalchemy import CheckConstraint, PrimaryKeyConstraint, Table, Text, Uuid
 from sqlalchemy.dialects.postgresql import ARRAY

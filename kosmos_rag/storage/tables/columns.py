@@ -47,5 +47,5 @@ def references(column: str, table: str, *, on_delete: str | None = "CASCADE") ->
 
 
 def tenant_key() -> ForeignKeyConstraint:
-    """Return the reference to the tenant, with whom its rows go."""
+    """Return the foreign key to the tenant; its deletion deletes the rows."""
     return ForeignKeyConstraint(["tenant_id"], [f"{SCHEMA}.tenants.tenant_id"], ondelete="CASCADE")

@@ -1,4 +1,4 @@
-"""What readers think of what they were given."""
+"""Ratings of passages and answers by readers."""
 
 from sqlalchemy import CheckConstraint, Index, PrimaryKeyConstraint, Table, Text, Uuid, text
 
