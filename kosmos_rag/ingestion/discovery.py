@@ -32,7 +32,7 @@ class PendingDocument(Protocol):
         ...
 
     def start_span(self) -> AbstractContextManager[None]:
-        """Make the span of loading, parsing and chunking the document."""
+        """Start the trace span of loading, parsing and chunking."""
         ...
 
 
@@ -55,7 +55,7 @@ class ListedDocument:
         return self.origin.load(self.entry)
 
     def start_span(self) -> AbstractContextManager[None]:
-        """Stay within the span of the caller."""
+        """Use the trace span of the caller."""
         return nullcontext()
 
 
@@ -76,7 +76,7 @@ class LoadedDocument:
         return self.document
 
     def start_span(self) -> AbstractContextManager[None]:
-        """Stay within the span of the caller."""
+        """Use the trace span of the caller."""
         return nullcontext()
 
 

@@ -31,7 +31,7 @@ _FIELDS = {"container": frozenset({"principals"}), "document": frozenset({"conta
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentGrant:
-    """What a feed says of one document."""
+    """The containers and principals of one document."""
 
     containers: frozenset[str]
     principals: frozenset[str]
@@ -84,7 +84,7 @@ def read_feed(spec: PermissionFeedSpec) -> Permissions:
 
 @dataclass(kw_only=True, slots=True)
 class _Collected:
-    """What was read so far."""
+    """The part of a feed that is read already."""
 
     prefix: str
     containers: dict[str, set[str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The one driver of ingestion, for `Tenant.ingest` and for the worker.
+"""Ingest documents, for `Tenant.ingest` and for the worker.
 
 Load the state of the collection once, then for each document: skip it where its fingerprint is stored, else load,
 parse and chunk it; batches of chunks are embedded and published in one transaction.
@@ -53,7 +53,7 @@ _CACHED_PROCESSORS = 64
 
 
 class Executor(Protocol):
-    """Where documents are processed and batches published.
+    """Runs the processing of documents and the publishing of batches.
 
     In the calling thread, or in others.
     """
@@ -109,7 +109,14 @@ class IngestPipeline:
     def __init__(
         self, database: Database, embedders: EmbedderRegistry, settings: Settings, telemetry: Telemetry
     ) -> None:
-        """Args: settings: of collections without a preset; presets change them."""
+        """Create a pipeline.
+
+        Args:
+            database: database of the collections.
+            embedders: models by embedding space; that of the settings is the default.
+            settings: settings of collections without a preset; presets change them.
+            telemetry: records what is ingested.
+        """
         self._database = database
         self._embedders = embedders
         self._telemetry = telemetry
@@ -197,7 +204,7 @@ class IngestPipeline:
         return run.ingest(entries)
 
     def load_processor(self, tenant: TenantRef, collection: str) -> DocumentProcessor:
-        """Return what processes the documents of a collection. Raises ConfigError, DatabaseError."""
+        """Return the processor of a collection's documents. Raises ConfigError, DatabaseError."""
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             preset = load_preset(connection, tenant.id, collection)
         return self._get_processor(preset)

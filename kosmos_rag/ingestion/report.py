@@ -87,7 +87,7 @@ class ReportBuilder:
         """Count nothing: the source no longer has them."""
 
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:
-        """Keep why documents failed.
+        """Record why documents failed.
 
         Raises the error where it is not about a document.
         """

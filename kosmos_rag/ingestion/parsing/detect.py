@@ -60,7 +60,7 @@ _ZIP_CONTENTS = (  # a member that identifies the format, name
     (_OPEN_DOCUMENT, "OpenDocument file"),
     ("META-INF/MANIFEST.MF", "Java archive"),
 )
-# SharePoint and its kin write document2.xml.
+# SharePoint and similar programs write document2.xml.
 _WORD_MEMBER = re.compile(r"word/document\d*\.xml")
 
 _INDEX_MEMBER = re.compile(r"(?:[^/]{1,200}/)?index\.html")

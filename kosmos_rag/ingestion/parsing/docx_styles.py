@@ -43,7 +43,7 @@ def outline_level(value: str) -> int:
 
 
 class ParagraphStyle(NamedTuple):
-    """What a style says of its paragraphs."""
+    """The properties of a paragraph style."""
 
     level: int
     """Of a heading; 0 for no heading."""

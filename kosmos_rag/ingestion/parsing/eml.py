@@ -50,7 +50,7 @@ _PGP_ENCRYPTED = "MESSAGE"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """What a mail consists of, each kind in its order."""
+    """The parts of a mail by kind, in their order."""
 
     limits: OutputLimits
     bodies: list[ParsedDocument] = field(default_factory=list)

@@ -61,7 +61,7 @@ def _package_path(archive: zipfile.ZipFile) -> str:
 
 
 def _spine(package: ElementTree.Element, folder: str) -> Iterator[str]:
-    """Give the members that hold the chapters, in order."""
+    """Yield the members that hold the chapters, in order."""
     pages = {
         item.get("id"): item.get("href", "") for item in package.iter(f"{_OPF}item") if item.get("media-type") in _PAGES
     }

@@ -47,7 +47,7 @@ _LISTS = frozenset({"authors", "tags", "keywords", "categories"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FrontMatter:
-    """What the front matter of a file says of it."""
+    """The front matter of a file."""
 
     end: int = 0
     """Offset of the line end after it; 0 where a file has none."""
@@ -56,7 +56,7 @@ class FrontMatter:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without aliases, by which a short text becomes a huge value."""
+    """Loads YAML without aliases, which expand a short text without limit."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):

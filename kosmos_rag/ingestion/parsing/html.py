@@ -100,7 +100,7 @@ def _build_anchor_places(anchors: Sequence[tuple[int, str]], end: int) -> Iterat
 
 
 def _refuse_costly(source: str) -> None:
-    """Refuse what takes the HTML parser minutes.
+    """Refuse HTML that takes the parser minutes.
 
     At each tag it walks the open elements, at each attribute the attributes of the tag, at each option the
     options of the list: work that grows with the square of the three. Tags in scripts are counted too, for

@@ -49,7 +49,7 @@ class _Row:
 
 
 class TableReader:
-    """Reads tables by what of a page is shown."""
+    """Reads the visible tables of a page."""
 
     def __init__(self, tree: "LexborHTMLParser", is_visible: "Callable[[LexborNode], bool]") -> None:
         self._layout = {table.mem_id for table in tree.css(_LAYOUT)} | _find_tables_with_headings(tree)

@@ -56,7 +56,7 @@ def parse_json_lines(data: bytes, limits: OutputLimits) -> ParsedDocument:
 
 
 def value_lines(value: Any) -> Iterator[str]:
-    """Give a line for each value, in the order of the file.
+    """Yield a line for each value, in the order of the file.
 
     Without recursion: depth is the file's choice.
     """
@@ -72,9 +72,9 @@ def value_lines(value: Any) -> Iterator[str]:
 
 
 def _members(path: str, value: Any) -> Iterator[tuple[str, Any]] | None:
-    """Give what is inside an object, or a list that holds any.
+    """Return path and value of each member.
 
-    None for a value that fits on a line.
+    Of an object, or of a list that contains an object or a list. None for other values: they fit on a line.
     """
     near = path[-_LONGEST_PATH:]
     if isinstance(value, dict):

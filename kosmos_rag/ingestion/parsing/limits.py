@@ -1,4 +1,4 @@
-"""How much a file may become."""
+"""Limits of the output of a parser."""
 
 import sys
 from collections.abc import Sequence

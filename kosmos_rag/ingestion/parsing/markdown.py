@@ -77,7 +77,7 @@ def _atx(at: int, line: str) -> Heading | None:
 
 
 def _outside_fences(text: str) -> Iterator[tuple[int, str]]:
-    """Give the lines that are not code.
+    """Yield the lines that are not code.
 
     A fence gives one empty line, for it ends a paragraph.
     """

@@ -33,10 +33,10 @@ _QUOTES = re.compile(r">*")
 
 
 class _RawHeaders(Compat32):
-    """Headers as they came, for bytes beyond ASCII are surrogates in them."""
+    """Keeps headers undecoded; bytes beyond ASCII are surrogates in them."""
 
     def header_fetch_parse(self, name: str, value: str) -> str:  # noqa: ARG002 — the name of the overridden one
-        """Return the value as it came."""
+        """Return the value unchanged."""
         return value
 
 

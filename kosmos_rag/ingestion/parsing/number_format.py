@@ -91,7 +91,7 @@ class _Section:
 
 @lru_cache(maxsize=512)
 def _number_writer(code: str) -> Callable[[int | float], str]:
-    """Return what writes numbers by a format code."""
+    """Return a function that writes numbers by a format code."""
     texts = list(_split_sections(code))
     sections = [_compile(text) for text in texts[:3]]
     if any(section is None for section in sections) or _CONDITION.search(code):

@@ -23,7 +23,7 @@ def integer(value: str | None) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Level:
-    """How the items of a level of a list are numbered."""
+    """The numbering of one level of a list."""
 
     style: str
     prefix: str
@@ -86,11 +86,11 @@ class Styles:
         return Numbering(levels=self._lists.get(name, {}))
 
     def is_hidden(self, family: str, name: str | None) -> bool:
-        """Return whether what has a style is not shown.
+        """Return whether a style hides its elements.
 
         Args:
             family: `text`, `table` or `drawing-page`.
-            name: its style.
+            name: name of the style.
         """
         values = (
             self._property(family, name, f"{TEXT}display") == "none",

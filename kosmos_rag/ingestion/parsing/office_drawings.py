@@ -20,10 +20,10 @@ _MOST_POINTS = 10_000
 
 
 def drawing_contents(element: Any, part: Any) -> Iterator[Table | str]:
-    """Give what a `CHART` or `DIAGRAM` element says.
+    """Yield the data of a chart, or the words of a diagram.
 
     Args:
-        element: the element.
+        element: a `CHART` or `DIAGRAM` element.
         part: the part of the package that has it; the drawing is related to it.
     """
     from docx.oxml import parse_xml

@@ -43,14 +43,14 @@ def _write_fraction(element: Any) -> str:
 
 
 def _write_scripts(element: Any) -> str:
-    """Write a base with what is below and above it."""
+    """Write a base with its subscript and superscript."""
     below = _part(element, "sub") or (_part(element, "lim") if element.tag == f"{_M}limLow" else "")
     above = _part(element, "sup") or (_part(element, "lim") if element.tag == f"{_M}limUpp" else "")
     return group(_part(element, "e")) + scripts(below, above)
 
 
 def scripts(below: str, above: str) -> str:
-    """Return what is below and above a part, with their marks."""
+    """Return subscript and superscript with their marks; empty ones have none."""
     return (f"_{group(below)}" if below else "") + (f"^{group(above)}" if above else "")
 
 

@@ -61,7 +61,7 @@ class _Text:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Content:
-    """What is read of a file."""
+    """The content of a file before it is composed."""
 
     pages: list[list[Paragraph]]
     outline: _Outline

@@ -63,7 +63,7 @@ class FoundTable(NamedTuple):
 
 @dataclass(kw_only=True, slots=True)
 class _Row:
-    """A row in the making."""
+    """A row under construction."""
 
     baseline: float
     cells: dict[int, list[Run]] = field(default_factory=lambda: defaultdict(list))

@@ -51,7 +51,7 @@ def parse_subtitles(data: bytes, limits: OutputLimits, *, media_type: str) -> Pa
 
 
 def _cues(text: str) -> Iterator[tuple[int, str]]:
-    """Give the second of each cue and its words, in one line."""
+    """Yield the second of each cue and its words, in one line."""
     cues = list(_CUE.finditer(text))
     for cue, following in zip_longest(cues, cues[1:]):
         payload = text[cue.end() : following.start()] if following else text[cue.end() :]

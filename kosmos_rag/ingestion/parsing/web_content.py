@@ -110,21 +110,21 @@ class _Block:
         return child
 
     def mark_title(self) -> None:
-        """Note a heading of level 1 in the block."""
+        """Record that the block has a heading of level 1."""
         block: _Block | None = self
         while block is not None and not block.has_title:
             block.has_title = True
             block = block.parent
 
     def ancestors(self) -> "Iterator[_Block]":
-        """Give the enclosing blocks, the nearest first."""
+        """Yield the enclosing blocks, the nearest first."""
         block = self.parent
         while block is not None:
             yield block
             block = block.parent
 
     def collect_remaining(self) -> "list[_Block]":
-        """Return the block and its kept descendants in document order."""
+        """Return the block and its remaining descendants in document order."""
         blocks, pending = [], [self]
         while pending:
             block = pending.pop()
@@ -196,7 +196,7 @@ def _count_own_text(node: "LexborNode") -> int:
 
 
 def _count(root: _Block) -> None:
-    """Count text, links and prose of each kept block."""
+    """Count text, links and prose of each remaining block."""
     blocks = root.collect_remaining()
     for block in blocks:
         block.text, block.links = block.own_text, block.own_links
@@ -369,7 +369,7 @@ def _drop_menus(root: _Block) -> None:
 
 
 def _drop_lone_headings(root: _Block) -> None:
-    """Drop the headings of what was dropped."""
+    """Drop the headings of dropped blocks."""
     for block in root.collect_remaining():
         if not block.children:
             continue

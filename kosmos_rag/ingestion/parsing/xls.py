@@ -21,7 +21,7 @@ _MOST_CELLS = 5_000_000
 
 
 class _NoLog(io.TextIOBase):
-    """Discards the warnings of xlrd, which writes them to standard output else."""
+    """Discards the warnings that xlrd would write to standard output."""
 
     def write(self, text: str) -> int:
         """Write nothing."""

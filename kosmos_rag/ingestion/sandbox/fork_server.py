@@ -33,7 +33,7 @@ class ForkServer:
     """A running fork server. Thread-safe."""
 
     def __init__(self) -> None:
-        """Start it. Raises OSError, or EOFError where it ends at once."""
+        """Start the server. Raises OSError, or EOFError where it ends at once."""
         self._lock = threading.Lock()
         self._control, child_end = socket.socketpair()
         try:
@@ -55,7 +55,7 @@ class ForkServer:
         return Isolation.decode(frame)
 
     def fork(self, connection: socket.socket, end: socket.socket) -> None:
-        """Ask for a child that serves `connection`.
+        """Request a child that serves `connection`.
 
         Its exit code is written to `end`. Raises ForkServerLost.
         """

@@ -40,7 +40,7 @@ class Isolation:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing of `TARGETS` is in reach."""
+        """Whether the child reaches none of `TARGETS`."""
         return not self.reachable
 
     @property
@@ -50,11 +50,11 @@ class Isolation:
 
     @property
     def missing_layers(self) -> tuple[str, ...]:
-        """Those of `LAYERS` that are not in force."""
+        """Those of `LAYERS` that are not active."""
         return tuple(layer for layer in LAYERS if layer not in self.layers)
 
     def describe(self) -> str:
-        """Return one line: what is in reach, and which layers are missing."""
+        """Return the reachable targets and the missing layers in one line."""
         without = f"; without {', '.join(self.missing_layers)}" if self.missing_layers else ""
         if self.complete:
             return f"a parser's process reaches no {', '.join(TARGETS[:-1])} or {TARGETS[-1]} of others{without}"
@@ -71,7 +71,7 @@ class Isolation:
         )
 
     def encode(self) -> bytes:
-        """Write it as JSON."""
+        """Write the isolation as JSON."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
@@ -85,7 +85,7 @@ class Isolation:
 
 
 class Confinement:
-    """The layers that this process closes its children off with."""
+    """The isolation layers that this process applies to its children."""
 
     def __init__(self, *, namespaces: bool, ruleset: int | None, filtered: bool) -> None:
         self._namespaces = namespaces
@@ -103,17 +103,17 @@ class Confinement:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """What a child must have open until `apply`."""
+        """The descriptors that a child must keep open until `apply`."""
         return () if self._ruleset is None else (self._ruleset,)
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """Those of `LAYERS` that there are."""
+        """Those of `LAYERS` that are available."""
         states = {"namespaces": self._namespaces, "seccomp": self._filtered, "landlock": self._ruleset is not None}
         return tuple(layer for layer in LAYERS if states[layer])
 
     def apply(self) -> None:
-        """Close off this process, a child that has only just been forked.
+        """Isolate this process, a child that was just forked.
 
         Raises OSError.
         """

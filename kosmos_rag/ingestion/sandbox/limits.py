@@ -1,4 +1,4 @@
-"""Remove abilities from a process.
+"""Limit the resources and privileges of a process.
 
 Where a system lacks one of these limits, the others still apply.
 """
@@ -50,7 +50,7 @@ def drop_privileges() -> None:
 
 
 def leave_network() -> bool:
-    """Enter a network namespace with nothing in it.
+    """Enter an empty network namespace.
 
     Returns whether the kernel lets an ordinary user do so. The user namespace that this takes also hides the
     environment and memory of this user's other processes. Only for a process of one thread: the kernel refuses others.
@@ -83,10 +83,10 @@ def lower_priority(pid: int) -> None:
 
 
 def keep_only(*descriptors: int) -> None:
-    """Close every file but these; the standard three lead nowhere."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    """Close all other descriptors; the standard streams become /dev/null."""
+    null = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
-        os.dup2(nowhere, standard)
+        os.dup2(null, standard)
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     first = 3
     for descriptor in sorted(descriptors):

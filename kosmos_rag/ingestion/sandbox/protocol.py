@@ -51,7 +51,7 @@ class Request:
 
     @property
     def output(self) -> OutputLimits:
-        """The limits of what may come back."""
+        """Limits of the parsed document."""
         return OutputLimits(text_bytes=self.text_bytes, pages=self.pages)
 
     @property

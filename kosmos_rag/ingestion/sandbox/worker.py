@@ -1,4 +1,4 @@
-"""What a child does in its short life: one file, one reply."""
+"""The work of a child: parse one file, and reply."""
 
 import socket
 
@@ -19,9 +19,9 @@ from kosmos_rag.ingestion.sandbox.protocol import (
 
 
 def work(connection: socket.socket) -> None:
-    """Receive a request, live by its limits, and answer.
+    """Receive a request, apply its limits, and send the reply.
 
-    Raises MemoryError where they do not suffice.
+    Raises MemoryError where the limits do not suffice.
     """
     request = receive_request(connection)
     limit_resources(memory_bytes=request.memory_bytes, cpu_s=request.cpu_s)

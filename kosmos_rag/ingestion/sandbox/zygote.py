@@ -85,7 +85,7 @@ class _Zygote:
             _send_exit_code(end, os.EX_OSERR)
             return
         if pid == 0:
-            _live(connection.detach(), self._pid, self._confinement)
+            _run_child(connection.detach(), self._pid, self._confinement)
         self._ends[pid] = end
         self._started[pid] = time.monotonic()
         self._selector.register(end, selectors.EVENT_READ, pid)
@@ -119,13 +119,13 @@ class _Zygote:
 
 
 def _send_exit_code(end: socket.socket, exit_code: int) -> None:
-    # Nobody may be listening any more.
+    # The client may have closed its end already.
     with end, contextlib.suppress(OSError):
         end.sendall(str(exit_code).encode())
 
 
-def _live(descriptor: int, parent: int, confinement: Confinement) -> None:
-    """Be a child: never returns."""
+def _run_child(descriptor: int, parent: int, confinement: Confinement) -> None:
+    """Run a forked child; never returns."""
     exit_code = 1
     try:
         signal.set_wakeup_fd(-1)

@@ -28,7 +28,7 @@ class Fields:
 
     @property
     def names(self) -> list[str]:
-        """All of them, each once."""
+        """The names of the fields, each once."""
         return list(dict.fromkeys([self.id, self.text, *([self.title] if self.title else []), *self.metadata]))
 
 

@@ -14,7 +14,7 @@ from kosmos_rag.ingestion.sources.spec import DocumentOptions
 
 
 class UrlsSpec(DocumentOptions):
-    """Which addresses; the hosts that may be asked are a setting, `ingestion.urls.allowed_hosts`."""
+    """A list of web addresses; `ingestion.urls.allowed_hosts` lists the allowed hosts."""
 
     kind: Literal["urls"] = "urls"
     urls: tuple[Annotated[str, AfterValidator(check_url)], ...] = Field(min_length=1)
@@ -32,7 +32,7 @@ class UrlsSource:
         self._fetcher = Fetcher(settings.urls, max_bytes=settings.max_file_bytes)
 
     def listing(self) -> Listing:
-        """Start a pass, in the order of the list.
+        """Start a listing, in the order of the list.
 
         Each address is asked for its headers.
         """
