@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import Tokenizer
-from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, cut_point, trim_spans
+from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, find_cut, trim_spans
 
 
 class TokenBudget:
@@ -60,7 +60,7 @@ class TokenBudget:
                 break
             # Several tokens may share one character: at least one character is taken, and one is left.
             limit = min(max(token_starts[over], cuts[-1] + 1), end - 1)
-            cuts.append(cut_point(text, cuts[-1], limit))
+            cuts.append(find_cut(text, cuts[-1], limit))
         if len(cuts) == 1:
-            cuts.append(cut_point(text, start, (start + end) // 2))
+            cuts.append(find_cut(text, start, (start + end) // 2))
         return list(zip(cuts, [*cuts[1:], end], strict=True))

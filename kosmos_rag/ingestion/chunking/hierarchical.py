@@ -10,7 +10,7 @@ from dataclasses import replace
 from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
-from kosmos_rag.ingestion.chunking.section import section_units, sections
+from kosmos_rag.ingestion.chunking.section import split_sections, split_units
 from kosmos_rag.ingestion.chunking.span import Span, build_chunks
 
 
@@ -33,7 +33,9 @@ class HierarchicalChunker:
     def split(self, document: ParsedDocument) -> list[Chunk]:
         """Split a document; an all-blank text gives no chunks."""
         text = document.text
-        section_blocks = [units for section in sections(document) if (units := list(section_units(document, section)))]
+        section_blocks = [
+            units for section in split_sections(document) if (units := list(split_units(document, section)))
+        ]
         runs = [Run(units=units, target=self._max_size) for units in section_blocks]
         spans = [span for spans_of_run in self._packer.pack(text, runs) for span in spans_of_run]
         chunks = build_chunks(document, self._budget.fit(text, spans))

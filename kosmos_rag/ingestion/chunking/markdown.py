@@ -12,8 +12,8 @@ from kosmos_rag.core.text.sentences import LINE_START, SENTENCE_START
 from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
-from kosmos_rag.ingestion.chunking.section import Section, section_units, sections
-from kosmos_rag.ingestion.chunking.span import ChunkSpan, build_chunks, overlap_start
+from kosmos_rag.ingestion.chunking.section import Section, split_sections, split_units
+from kosmos_rag.ingestion.chunking.span import ChunkSpan, build_chunks, find_overlap_start
 
 
 class MarkdownChunker:
@@ -34,7 +34,7 @@ class MarkdownChunker:
     def split(self, document: ParsedDocument) -> list[Chunk]:
         """Split a document; an all-blank text gives no chunks."""
         text = document.text
-        runs = [self._run(document, section) for section in sections(document)]
+        runs = [self._run(document, section) for section in split_sections(document)]
         spans = [
             span
             for run, spans_of_run in zip(runs, self._packer.pack(text, runs), strict=True)
@@ -44,7 +44,7 @@ class MarkdownChunker:
 
     def _run(self, document: ParsedDocument, section: Section) -> Run:
         # A chunk is full, or ends with its section: topics end none.
-        units = [replace(unit, begins_topic=False) for unit in section_units(document, section)]
+        units = [replace(unit, begins_topic=False) for unit in split_units(document, section)]
         size = units[-1].end - units[0].start if units else 0
         return Run(units=units, target=self._max_size - (self._overlap if size > self._max_size else 0))
 
@@ -57,5 +57,5 @@ class MarkdownChunker:
                 continue
             floor = max(previous.own_start, fence_ends[bisect_right(fence_ends, span.own_start) - 1])
             room = min(self._overlap, self._max_size - (span.end - span.own_start))
-            start = overlap_start(text, floor, span.own_start, room, (LINE_START, SENTENCE_START))
+            start = find_overlap_start(text, floor, span.own_start, room, (LINE_START, SENTENCE_START))
             yield replace(span, start=start)

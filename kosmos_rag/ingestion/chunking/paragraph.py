@@ -25,7 +25,7 @@ class Block:
     """Whether it is a row after the first of its table."""
 
 
-def blocks(document: ParsedDocument, span: Span) -> Iterator[Block]:
+def split_blocks(document: ParsedDocument, span: Span) -> Iterator[Block]:
     """Yield the paragraphs of a span, and the rows of its tables.
 
     The first row of a table begins with caption and header.
@@ -33,7 +33,7 @@ def blocks(document: ParsedDocument, span: Span) -> Iterator[Block]:
     at, end = span
     for table in document.tables_within(at, end):
         yield from _paragraphs(document.text, (at, table.start))
-        yield from table_rows(document.text, table)
+        yield from split_table_rows(document.text, table)
         at = table.end
     yield from _paragraphs(document.text, (at, end))
 
@@ -42,7 +42,7 @@ def _paragraphs(text: str, span: Span) -> Iterator[Block]:
     return (Block(start=start, end=end) for start, end in trim_spans(text, _split_at_blank_lines(text, span)))
 
 
-def table_rows(text: str, table: TableSpan) -> Iterator[Block]:
+def split_table_rows(text: str, table: TableSpan) -> Iterator[Block]:
     """Yield the rows of a table.
 
     The first begins with caption and header.
@@ -91,7 +91,7 @@ class ParagraphChunker:
                 noun=block.noun,
                 begins_topic=not block.continues_table,
             )
-            for block in blocks(document, (0, len(text)))
+            for block in split_blocks(document, (0, len(text)))
         ]
         (spans,) = self._packer.pack(text, [Run(units=units, target=self._max_size)])
         return build_chunks(document, self._budget.fit(text, spans))

@@ -7,7 +7,14 @@ from itertools import pairwise
 from kosmos_rag.core.text.sentences import WORD_START
 from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
-from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, build_chunks, cut_to_size, overlap_start, trim_spans
+from kosmos_rag.ingestion.chunking.span import (
+    ChunkSpan,
+    Span,
+    build_chunks,
+    cut_to_size,
+    find_overlap_start,
+    trim_spans,
+)
 
 _WINDOW = 1_000_000
 """Characters given to the library at once: it holds one string per separator found."""
@@ -59,7 +66,9 @@ class RecursiveChunker:
             for start, end in trim_spans(text, self._spans(text, span))
         ]
         overlapping = [
-            replace(chunk, start=overlap_start(text, previous.own_start, chunk.own_start, self._overlap, [WORD_START]))
+            replace(
+                chunk, start=find_overlap_start(text, previous.own_start, chunk.own_start, self._overlap, [WORD_START])
+            )
             for previous, chunk in pairwise(spans)
         ]
         return [*spans[:1], *overlapping]

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.chunking.pack import Unit
-from kosmos_rag.ingestion.chunking.paragraph import Block, blocks
-from kosmos_rag.ingestion.chunking.span import Span, heading_spans, trim
+from kosmos_rag.ingestion.chunking.paragraph import Block, split_blocks
+from kosmos_rag.ingestion.chunking.span import Span, list_heading_spans, trim
 
 _FENCE_LINE = re.compile(r"^ {0,3}(?P<fence>`{3,}+|~{3,}+)(?P<info>[^\n]*)$", re.MULTILINE)
 
@@ -26,10 +26,10 @@ class Section:
     end: int
 
 
-def sections(document: ParsedDocument) -> Iterator[Section]:
+def split_sections(document: ParsedDocument) -> Iterator[Section]:
     """Yield the sections in order; together they are the whole text."""
     text = document.text
-    spans = heading_spans(document)
+    spans = list_heading_spans(document)
     levels = [*(heading.level for heading in document.headings), 0]
     first_end, *ends = [*(start for start, _ in spans), len(text)]
     yield Section(start=0, body=0, end=first_end)
@@ -42,7 +42,7 @@ def sections(document: ParsedDocument) -> Iterator[Section]:
         leading_start = None
 
 
-def section_units(document: ParsedDocument, section: Section) -> Iterator[Unit]:
+def split_units(document: ParsedDocument, section: Section) -> Iterator[Unit]:
     """Yield paragraphs, rows of tables and fenced blocks of a section.
 
     The first begins with the headings, and a blank one has none.
@@ -66,10 +66,10 @@ def section_units(document: ParsedDocument, section: Section) -> Iterator[Unit]:
 def _blocks(document: ParsedDocument, span: Span) -> Iterator[tuple[Block, bool]]:
     at, end = span
     for fence_start, fence_end in _fences(document.text, span):
-        yield from ((block, False) for block in blocks(document, (at, fence_start)))
+        yield from ((block, False) for block in split_blocks(document, (at, fence_start)))
         yield Block(start=fence_start, end=fence_end), True
         at = fence_end
-    yield from ((block, False) for block in blocks(document, (at, end)))
+    yield from ((block, False) for block in split_blocks(document, (at, end)))
 
 
 def _fences(text: str, span: Span) -> Iterator[Span]:

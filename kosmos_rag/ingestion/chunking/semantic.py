@@ -17,7 +17,7 @@ from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
-from kosmos_rag.ingestion.chunking.section import section_units, sections
+from kosmos_rag.ingestion.chunking.section import split_sections, split_units
 from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, build_chunks, trim_spans
 
 _MAX_SENTENCES = 20_000
@@ -73,7 +73,9 @@ class SemanticChunker:
     def _chunk_spans(self, document: ParsedDocument) -> list[ChunkSpan]:
         section_spans: list[ChunkSpan] = []
         long: list[Sequence[Unit]] = []
-        section_blocks = [units for section in sections(document) if (units := list(section_units(document, section)))]
+        section_blocks = [
+            units for section in split_sections(document) if (units := list(split_units(document, section)))
+        ]
         for blocks, fits in zip(section_blocks, self._fit(document.text, section_blocks), strict=True):
             if fits:
                 start, end = _extent(blocks)

@@ -50,7 +50,7 @@ def trim_spans(text: str, spans: Iterable[Span]) -> Iterator[Span]:
             yield start, end
 
 
-def cut_point(text: str, start: int, limit: int) -> int:
+def find_cut(text: str, start: int, limit: int) -> int:
     """Find the best cut after `start` and at most at `limit`.
 
     Best is after the last white space, if it is in the latter half; then between grapheme clusters (an accent stays
@@ -75,13 +75,15 @@ def cut_to_size(text: str, span: Span, size: int) -> Iterator[Span]:
     """Cut a span into spans of at most `size` characters."""
     start, end = span
     while end - start > size:
-        cut = cut_point(text, start, start + size)
+        cut = find_cut(text, start, start + size)
         yield start, cut
         start = cut
     yield start, end
 
 
-def overlap_start(text: str, previous: int, own_start: int, overlap: int, boundaries: Sequence[re.Pattern[str]]) -> int:
+def find_overlap_start(
+    text: str, previous: int, own_start: int, overlap: int, boundaries: Sequence[re.Pattern[str]]
+) -> int:
     """Return the start of an overlap of up to `overlap` characters.
 
     Args:
@@ -98,7 +100,7 @@ def overlap_start(text: str, previous: int, own_start: int, overlap: int, bounda
     return own_start
 
 
-def heading_spans(document: ParsedDocument) -> list[Span]:
+def list_heading_spans(document: ParsedDocument) -> list[Span]:
     """Return the span of each heading's lines, in order."""
     bounds = [*(heading.start for heading in document.headings), len(document.text)]
     spans = []
@@ -113,7 +115,7 @@ def build_chunks(document: ParsedDocument, spans: Iterable[tuple[ChunkSpan, int]
 
     The spans are in order of `own_start`.
     """
-    headings = heading_spans(document)
+    headings = list_heading_spans(document)
     remaining: list[tuple[ChunkSpan, int]] = []
     for span, tokens in spans:
         # A remnant that the token budget cut off can lie wholly in the overlap of the piece after it.

@@ -9,7 +9,7 @@ from kosmos_rag.core.config import ChunkingSettings
 from kosmos_rag.core.protocols import Chunker
 from kosmos_rag.core.types import Chunk, Heading, ParsedDocument
 from kosmos_rag.ingestion.chunking import build_chunker
-from kosmos_rag.ingestion.chunking.section import section_units, sections
+from kosmos_rag.ingestion.chunking.section import split_sections, split_units
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.property_examples import examples
 from tests.unit.ingestion.chunking.test_properties import SIZES, parse, texts
@@ -107,7 +107,7 @@ def test_split__keeps_fenced_blocks_as_settings_ask(build: Build, whole: bool) -
 @given(text=texts)
 def test_around__is_the_section_or_the_paragraphs_of_it_that_fit(text: str) -> None:
     document = parse(text)
-    found = [units for section in sections(document) if (units := list(section_units(document, section)))]
+    found = [units for section in split_sections(document) if (units := list(split_units(document, section)))]
     for chunk in CHUNKER.split(document):
         (units,) = [units for units in found if units[0].start <= chunk.start < units[-1].end]
         whole = (units[0].start, units[-1].end)
