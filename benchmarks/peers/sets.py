@@ -17,8 +17,8 @@ from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.document import (
     HEADER_TOKENS,
     ChunkedDocument,
+    build_pipeline_key,
     document_id,
-    pipeline_key,
     process_document,
     version_id,
 )
@@ -77,7 +77,7 @@ def prepare(evaluation: EvaluationSet, settings: Settings, embedder: Embedder) -
 def _process_documents(evaluation: EvaluationSet, settings: Settings, embedder: Embedder) -> list[ChunkedDocument]:
     budget = embedder.max_tokens - HEADER_TOKENS
     chunker = build_chunker(settings.rag.chunking, embedder=embedder, max_tokens=budget)
-    key, language = pipeline_key(settings, embedder.name), settings.ingestion.language
+    key, language = build_pipeline_key(settings, embedder.name), settings.ingestion.language
     return [
         process_document(
             SourceDocument(source=source, title=title or None, data=text.encode()),

@@ -29,7 +29,7 @@ from kosmos_rag.ingestion.acl import apply_access_policy
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.definitions import find_defined_terms
 from kosmos_rag.ingestion.parsing import OutputLimits, is_small_text, media_types, parse
-from kosmos_rag.ingestion.parsing.headings import plain_headings
+from kosmos_rag.ingestion.parsing.headings import find_plain_headings
 from kosmos_rag.ingestion.parsing.ocr import require_ocr
 from kosmos_rag.ingestion.sandbox.client import parse_confined, start_parser
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS, Entry
@@ -191,7 +191,7 @@ def content_hash(document: SourceDocument) -> str:
     return hashlib.sha256(document.data).hexdigest()
 
 
-def pipeline_key(settings: Settings, model: str) -> str:
+def build_pipeline_key(settings: Settings, model: str) -> str:
     """Return a key of the settings that determine chunks and access."""
     shape = [
         PIPELINE_VERSION,
@@ -259,7 +259,7 @@ def process_document(
     text_search_language = choose_language(document, language, languages)
     parsed = _parse(document, limits)
     if find_headings and not parsed.headings and parsed.media_type in (media_types.TEXT, media_types.PDF):
-        parsed = replace(parsed, headings=plain_headings(parsed.text))
+        parsed = replace(parsed, headings=find_plain_headings(parsed.text))
     title = parsed.title or PurePath(parse_file_source(document.source, identity)[1]).stem or document.source
     chunks = chunker.split(parsed)
     chunk_texts = [
@@ -385,7 +385,7 @@ class DocumentProcessor:
         self.settings = settings
         self._embedder = embedder
         self._telemetry = telemetry
-        self._pipeline_key = pipeline_key(settings, embedder.name)
+        self._pipeline_key = build_pipeline_key(settings, embedder.name)
 
     @cached_property
     def _chunker(self) -> Chunker:

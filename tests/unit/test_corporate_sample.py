@@ -10,7 +10,7 @@ import pytest
 from benchmarks.corporate import questions
 from kosmos_rag.core.types import SourceDocument
 from kosmos_rag.ingestion.parsing import parse
-from kosmos_rag.ingestion.parsing.headings import plain_headings
+from kosmos_rag.ingestion.parsing.headings import find_plain_headings
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "corporate" / "generate.py"
 
@@ -48,7 +48,7 @@ def test_sample__all_sections_are_found_in_both_formats(generate: ModuleType) ->
         wanted = [heading.casefold() for heading, _ in document.sections]
         for name, data in (("a.pdf", generate.write_pdf(document)), ("a.txt", generate.write_text(document))):
             parsed = parse(SourceDocument(source=name, data=data))
-            headings = parsed.headings or plain_headings(parsed.text)
+            headings = parsed.headings or find_plain_headings(parsed.text)
             found = [heading.title.lstrip("0123456789. ").casefold() for heading in headings]
             assert [title for title in found if title in wanted] == wanted, (document.name, name)
 

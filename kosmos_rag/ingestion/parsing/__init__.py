@@ -19,7 +19,7 @@ from kosmos_rag.ingestion.parsing.detect import detect, is_small_text
 from kosmos_rag.ingestion.parsing.docx import parse_docx, parse_wordml
 from kosmos_rag.ingestion.parsing.eml import ParsePart, parse_eml, parse_mbox, parse_mhtml, parse_msg
 from kosmos_rag.ingestion.parsing.epub import parse_epub
-from kosmos_rag.ingestion.parsing.errors import third_party
+from kosmos_rag.ingestion.parsing.errors import translate_errors
 from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.json import parse_json, parse_json_lines
 from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits, bound_notes
@@ -137,7 +137,7 @@ class _FileParser:
         data, notes = _in_utf8(document.data, media_type)
         name = media_types.NAMES[media_type]
         parser = self._parser(media_type, depth)
-        with third_party(name):
+        with translate_errors(name):
             parsed = parser(data, self.limits)
         if not parsed.text or parsed.text.isspace():
             raise ParseError("empty", f"no text in the {name} file; give a document that has some")

@@ -7,7 +7,7 @@ from itertools import accumulate
 from kosmos_rag.core.types import Heading, Note, ParsedDocument, PlaceSpan, TableSpan
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
-from kosmos_rag.ingestion.parsing.sheets import Sheet, SheetText, sheet_parts
+from kosmos_rag.ingestion.parsing.sheets import Sheet, SheetText, split_sheet
 from kosmos_rag.ingestion.parsing.tables import Table, render
 
 _BLOCK_SEPARATOR = "\n\n"
@@ -77,7 +77,7 @@ class Composition:
             before = self._length
             self.add_heading(1, sheet.name)
             self._add_place(PlaceSpan(before, self._length, sheet=sheet.name))
-        for part in sheet_parts(sheet):
+        for part in split_sheet(sheet):
             if isinstance(part, Table):
                 rendered = render(part, self._limits)
                 text, rows = rendered.text, rendered.rows

@@ -10,7 +10,7 @@ from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.confluence import IS_STORAGE
 from kosmos_rag.ingestion.parsing.confluence_export import DESCRIPTOR, ENTITIES, IS_INDEX
 from kosmos_rag.ingestion.parsing.decode import decode, has_escapes
-from kosmos_rag.ingestion.parsing.errors import third_party
+from kosmos_rag.ingestion.parsing.errors import translate_errors
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLE_STREAMS = (
@@ -163,7 +163,7 @@ def _is_pdf(data: bytes) -> bool:
 
 
 def _type_of_zip(data: bytes) -> str:
-    with third_party("ZIP"), zipfile.ZipFile(BytesIO(data)) as archive:
+    with translate_errors("ZIP"), zipfile.ZipFile(BytesIO(data)) as archive:
         members = set(archive.namelist())
         is_export = _is_confluence(archive, members)
         declared = archive.read(_DECLARED_TYPE)[:200].decode("ascii", "replace") if _DECLARED_TYPE in members else ""

@@ -17,7 +17,7 @@ from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.archive import refuse_doctype, screen_office
 from kosmos_rag.ingestion.parsing.clean import clean_property_title
 from kosmos_rag.ingestion.parsing.compose import Composition
-from kosmos_rag.ingestion.parsing.docx_styles import Lists, ParagraphStyle, Styles, W, outline_level, read_value
+from kosmos_rag.ingestion.parsing.docx_styles import Lists, ParagraphStyle, Styles, W, parse_outline_level, read_value
 from kosmos_rag.ingestion.parsing.docx_text import NOT_READ, PARAGRAPH, TextReader
 from kosmos_rag.ingestion.parsing.html import parse_html
 from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
@@ -189,7 +189,7 @@ class _Reader:
         text = self._texts.read(element).strip("\n").rstrip()
         level = style.level
         if _OUTLINE in properties and len(text) <= _LONGEST_OUTLINED:
-            level = outline_level(properties[_OUTLINE].get(_VALUE, ""))
+            level = parse_outline_level(properties[_OUTLINE].get(_VALUE, ""))
         mark = self._mark(properties.get(_NUMBER), style) if text.strip() else ""
         return _Paragraph(text=mark + text if text.strip() else "", level=level, is_caption=style.is_caption)
 

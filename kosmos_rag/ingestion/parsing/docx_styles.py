@@ -37,7 +37,7 @@ def _integer(text: str, default: int) -> int:
     return int(text) if re.fullmatch(r"-?\d{1,6}", text) else default
 
 
-def outline_level(value: str) -> int:
+def parse_outline_level(value: str) -> int:
     """Return the heading level of an outline level; 0 for a text."""
     return int(value) + 1 if value in _OUTLINE_LEVELS else 0
 
@@ -77,7 +77,7 @@ class Styles:
             if match := _HEADING.fullmatch(read_value(element, "name")):
                 yield int(match[1] or 1)
             elif outline := read_value(element, "pPr/outlineLvl"):
-                yield outline_level(outline)
+                yield parse_outline_level(outline)
 
     def _find_list_level(self, identity: str | None) -> tuple[str, int] | None:
         for element in self._bases(identity):

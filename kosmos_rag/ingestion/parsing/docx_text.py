@@ -8,8 +8,8 @@ from typing import Any
 
 from kosmos_rag.ingestion.parsing.clean import clean
 from kosmos_rag.ingestion.parsing.docx_styles import W
-from kosmos_rag.ingestion.parsing.office_drawings import CHART, DIAGRAM, drawing_contents
-from kosmos_rag.ingestion.parsing.omml import equation_text
+from kosmos_rag.ingestion.parsing.office_drawings import CHART, DIAGRAM, read_drawing
+from kosmos_rag.ingestion.parsing.omml import write_equation
 from kosmos_rag.ingestion.parsing.scripts import KINDS, mark_script
 from kosmos_rag.ingestion.parsing.tables import Table, collapse_whitespace
 
@@ -93,11 +93,11 @@ class TextReader:
 
     def _special(self, element: Any) -> str:
         if element.tag == _EQUATION:
-            return equation_text(element)
+            return write_equation(element)
         if element.tag in _NOTES:
             return self._refer(_NOTES[element.tag], element.get(f"{W}id", ""))
         if element.tag in (CHART, DIAGRAM):
-            self._contents += drawing_contents(element, self._part)
+            self._contents += read_drawing(element, self._part)
         return ""
 
     def _refer(self, kind: str, identity: str) -> str:

@@ -9,7 +9,7 @@ _MAX_REASON_CHARS = 200
 
 
 @contextmanager
-def third_party(kind: str) -> Iterator[None]:
+def translate_errors(kind: str) -> Iterator[None]:
     """Turn any exception inside the block into ParseError `corrupt`.
 
     ParseError and MemoryError pass through: the first is specific already, the second is no fault of the document.

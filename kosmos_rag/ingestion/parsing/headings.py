@@ -22,7 +22,7 @@ _SMALL = frozenset(
 """Words that title case leaves small."""
 
 
-def plain_headings(text: str) -> tuple[Heading, ...]:
+def find_plain_headings(text: str) -> tuple[Heading, ...]:
     """Find the headings of a plain text.
 
     Short lines after a blank one, or at the start, that end no sentence.

@@ -12,10 +12,10 @@ from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.clean import clean, clean_title
 from kosmos_rag.ingestion.parsing.confluence import IS_STORAGE, to_html
 from kosmos_rag.ingestion.parsing.decode import decode
-from kosmos_rag.ingestion.parsing.html_inline import Bullets, find_anchor, picture_text, read_script
+from kosmos_rag.ingestion.parsing.html_inline import Bullets, find_anchor, read_picture_text, read_script
 from kosmos_rag.ingestion.parsing.html_tables import TableReader
 from kosmos_rag.ingestion.parsing.limits import UNLIMITED, OutputLimits
-from kosmos_rag.ingestion.parsing.mathml import math_text
+from kosmos_rag.ingestion.parsing.mathml import write_math
 from kosmos_rag.ingestion.parsing.tables import Table, render
 from kosmos_rag.ingestion.parsing.web_content import find_boilerplate
 
@@ -268,7 +268,7 @@ class _Reader:
         if tag == "br":
             self._lines.line_break()
         else:
-            self._lines.add(math_text(node) if tag == "math" else picture_text(node))
+            self._lines.add(write_math(node) if tag == "math" else read_picture_text(node))
 
     def leave(self, node: "LexborNode") -> None:
         tag = node.tag or ""
@@ -330,8 +330,8 @@ class _Reader:
             elif node.tag == "br" or node.tag in _BREAKS:
                 pieces.append(" ")
             elif self._is_visible(node):
-                notation = math_text(node) if node.tag == "math" else read_script(node)
-                pieces.append(notation or (picture_text(node) if node.tag == "img" else ""))
+                notation = write_math(node) if node.tag == "math" else read_script(node)
+                pieces.append(notation or (read_picture_text(node) if node.tag == "img" else ""))
                 if notation:
                     return False
             return self._is_visible(node) and not (node.tag == "table" and self._table_reader.is_data(node))

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kosmos_rag.ingestion.parsing.numbering import format_number
-from kosmos_rag.ingestion.parsing.scripts import KINDS, script_text
+from kosmos_rag.ingestion.parsing.scripts import KINDS, write_script
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -70,10 +70,10 @@ def read_script(node: "LexborNode") -> str:
             return ""
         parts.append(text.text_content or "")
         child = child.next
-    return script_text(node.tag, "".join(parts))
+    return write_script(node.tag, "".join(parts))
 
 
-def picture_text(node: "LexborNode") -> str:
+def read_picture_text(node: "LexborNode") -> str:
     """Return the alternative text of a picture, without file names."""
     text = (node.attributes.get("alt") or "").strip()
     return "" if _FILE_NAME.fullmatch(text) else text

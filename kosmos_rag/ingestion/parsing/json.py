@@ -33,7 +33,7 @@ def parse_json(data: bytes, limits: OutputLimits) -> ParsedDocument:
     except (ValueError, RecursionError):
         return ParsedDocument(text=text, media_type=media_types.JSON)
     composition = Composition(limits)
-    for line in value_lines(value):
+    for line in format_values(value):
         composition.add_line(line)
     return composition.build(media_types.JSON, None)
 
@@ -49,13 +49,13 @@ def parse_json_lines(data: bytes, limits: OutputLimits) -> ParsedDocument:
     composition = Composition(limits)
     for line in decode(data).split("\n"):
         try:
-            composition.add_line("; ".join(value_lines(_DECODER.decode(line))))
+            composition.add_line("; ".join(format_values(_DECODER.decode(line))))
         except (ValueError, RecursionError):
             composition.add_line(line)
     return composition.build(media_types.JSONL, None)
 
 
-def value_lines(value: Any) -> Iterator[str]:
+def format_values(value: Any) -> Iterator[str]:
     """Yield a line for each value, in the order of the file.
 
     Without recursion: depth is the file's choice.

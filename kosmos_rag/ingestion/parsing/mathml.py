@@ -6,7 +6,7 @@ For example `x=(-b±√(b^2-4ac))/(2a)`, as those of Office.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kosmos_rag.ingestion.parsing.omml import group, scripts
+from kosmos_rag.ingestion.parsing.omml import group, write_scripts
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -16,7 +16,7 @@ _DEEPEST = 50
 _NOT_READ = frozenset({"annotation", "annotation-xml", "mphantom"})
 
 
-def math_text(node: "LexborNode", depth: int = 0) -> str:
+def write_math(node: "LexborNode", depth: int = 0) -> str:
     """Return an equation, or a part of one, as text."""
     if node.is_text_node:
         return " ".join((node.text_content or "").split())
@@ -25,7 +25,7 @@ def math_text(node: "LexborNode", depth: int = 0) -> str:
         return ""
     if depth > _DEEPEST:
         return node.text(strip=True)
-    parts = [math_text(child, depth + 1) for child in node.iter(include_text=True)]
+    parts = [write_math(child, depth + 1) for child in node.iter(include_text=True)]
     parts = [part for part in parts if part]
     count, write = _WRITERS.get(tag, (0, "".join))
     return write(parts) if len(parts) >= count else "".join(parts)
@@ -36,15 +36,15 @@ def _write_fraction(parts: list[str]) -> str:
 
 
 def _write_superscript(parts: list[str]) -> str:
-    return group(parts[0]) + scripts("", parts[1])
+    return group(parts[0]) + write_scripts("", parts[1])
 
 
 def _write_subscript(parts: list[str]) -> str:
-    return group(parts[0]) + scripts(parts[1], "")
+    return group(parts[0]) + write_scripts(parts[1], "")
 
 
 def _write_both_scripts(parts: list[str]) -> str:
-    return group(parts[0]) + scripts(parts[1], parts[2])
+    return group(parts[0]) + write_scripts(parts[1], parts[2])
 
 
 def _write_square_root(parts: list[str]) -> str:

@@ -24,7 +24,7 @@ from kosmos_rag.ingestion.parsing.odf_styles import (
     TEXT,
     Numbering,
     Styles,
-    integer,
+    parse_integer,
 )
 from kosmos_rag.ingestion.parsing.odf_text import HEADING, NOT_READ, PARAGRAPH, TextReader
 from kosmos_rag.ingestion.parsing.sheet_cells import SheetCells
@@ -142,7 +142,7 @@ class _Reader:
             self._lists.append(self._open_list(element))
         elif element.tag == _ITEM and self._lists:
             inner = self._lists[-1]
-            value = integer(element.get(f"{TEXT}start-value"))
+            value = parse_integer(element.get(f"{TEXT}start-value"))
             self._mark = inner.numbering.mark(inner.level, value) or _BULLET
         elif element.tag == _FRAME:
             self._is_title = element.get(f"{PRESENTATION}class") == "title"
@@ -197,7 +197,7 @@ class _Reader:
         self._add_notes()
 
     def _add_heading(self, element: Element, text: str) -> None:
-        level = min(max(1, integer(element.get(f"{TEXT}outline-level"))), 9)
+        level = min(max(1, parse_integer(element.get(f"{TEXT}outline-level"))), 9)
         is_numbered = not self._lists and element.get(f"{TEXT}is-list-header") != "true"
         mark = self._outline.mark(level - 1) if is_numbered else ""
         self._composition.add_heading(level, mark + text)
@@ -250,7 +250,7 @@ class _SheetsReader:
         merged: list[tuple[int, int, int, int]] = []
         last = 0
         for row in table.iter(_ROW):
-            count = max(1, integer(row.get(f"{TABLE}number-rows-repeated")))
+            count = max(1, parse_integer(row.get(f"{TABLE}number-rows-repeated")))
             if self._hidden_cells or _is_visible(row):
                 elements = list(_expand_cells(row))
                 for column, cell in enumerate(elements, start=1):
@@ -272,7 +272,7 @@ class _SheetsReader:
 def _hidden_columns(table: Element, width: int) -> Iterator[int]:
     column = 0
     for element in table.iter(f"{TABLE}table-column"):
-        count = max(1, integer(element.get(f"{TABLE}number-columns-repeated")))
+        count = max(1, parse_integer(element.get(f"{TABLE}number-columns-repeated")))
         if not _is_visible(element):
             yield from range(column, min(column + count, width))
         column += count
@@ -289,9 +289,9 @@ def _expand_cells(row: Element) -> Iterator[Element]:
     while cells and not len(cells[-1]):
         cells.pop()
     for cell in cells:
-        for _ in range(max(1, min(integer(cell.get(f"{TABLE}number-columns-repeated")), _MOST_REPEATS))):
+        for _ in range(max(1, min(parse_integer(cell.get(f"{TABLE}number-columns-repeated")), _MOST_REPEATS))):
             yield cell
 
 
 def _span(cell: Element, axis: str) -> int:
-    return max(1, min(integer(cell.get(f"{TABLE}number-{axis}-spanned")), MAX_COLUMNS))
+    return max(1, min(parse_integer(cell.get(f"{TABLE}number-{axis}-spanned")), MAX_COLUMNS))

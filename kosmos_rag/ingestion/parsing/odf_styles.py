@@ -16,7 +16,7 @@ _LEVELS = 10
 _DEEPEST_STYLE = 20
 
 
-def integer(value: str | None) -> int:
+def parse_integer(value: str | None) -> int:
     """Return a number of at most six digits; 0 for other values."""
     return int(value) if value and value.isdecimal() and len(value) < 7 else 0
 
@@ -121,7 +121,7 @@ class Styles:
 def _levels(style: Element) -> Iterator[tuple[int, _Level]]:
     """Yield the levels that are numbered; the others have bullets."""
     for element in style:
-        level = integer(element.get(f"{TEXT}level")) - 1
+        level = parse_integer(element.get(f"{TEXT}level")) - 1
         if element.tag in _NUMBERED and 0 <= level < _LEVELS:
             yield (
                 level,
@@ -129,7 +129,7 @@ def _levels(style: Element) -> Iterator[tuple[int, _Level]]:
                     style=element.get(f"{STYLE}num-format", ""),
                     prefix=element.get(f"{STYLE}num-prefix", ""),
                     suffix=element.get(f"{STYLE}num-suffix", ""),
-                    start=integer(element.get(f"{TEXT}start-value")) or 1,
-                    display_levels=integer(element.get(f"{TEXT}display-levels")) or 1,
+                    start=parse_integer(element.get(f"{TEXT}start-value")) or 1,
+                    display_levels=parse_integer(element.get(f"{TEXT}display-levels")) or 1,
                 ),
             )

@@ -3,8 +3,8 @@
 import re
 from xml.etree.ElementTree import Element
 
-from kosmos_rag.ingestion.parsing.odf_styles import NAMESPACE, TEXT, Styles, integer
-from kosmos_rag.ingestion.parsing.scripts import script_text
+from kosmos_rag.ingestion.parsing.odf_styles import NAMESPACE, TEXT, Styles, parse_integer
+from kosmos_rag.ingestion.parsing.scripts import write_script
 from kosmos_rag.ingestion.parsing.tables import collapse_whitespace
 from kosmos_rag.ingestion.parsing.xml_tree import find_outermost
 
@@ -39,7 +39,7 @@ class TextReader:
                 continue
             parts.append(_CHARACTERS.get(element.tag, ""))
             if element.tag == _SPACES:
-                parts.append(" " * max(1, min(integer(element.get(f"{TEXT}c")), _MOST_SPACES)))
+                parts.append(" " * max(1, min(parse_integer(element.get(f"{TEXT}c")), _MOST_SPACES)))
             elif element.tag == _NOTE:
                 parts.append(self._note(element))
                 continue
@@ -66,7 +66,7 @@ class TextReader:
         if self._styles.is_hidden("text", style):
             return ""
         script = self._styles.script(style)
-        return (script_text(script, span.text or "") or None) if script and not len(span) else None
+        return (write_script(script, span.text or "") or None) if script and not len(span) else None
 
     def _note(self, note: Element) -> str:
         mark = f"[{collapse_whitespace(note.findtext(f'{TEXT}note-citation') or '*')}]"

@@ -19,7 +19,7 @@ CHART, DIAGRAM = f"{_C}chart", f"{_DIAGRAM}relIds"
 _MOST_POINTS = 10_000
 
 
-def drawing_contents(element: Any, part: Any) -> Iterator[Table | str]:
+def read_drawing(element: Any, part: Any) -> Iterator[Table | str]:
     """Yield the data of a chart, or the words of a diagram.
 
     Args:

@@ -12,7 +12,7 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.parsing.compose import Composition
-from kosmos_rag.ingestion.parsing.json import value_lines
+from kosmos_rag.ingestion.parsing.json import format_values
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
 
 _BATCH_ROWS = 1_000
@@ -30,7 +30,7 @@ def parse_parquet(data: bytes, limits: OutputLimits) -> ParsedDocument:
         raise ParseError("unsupported", "a Parquet table; pip install 'kosmos-rag[parquet]', or convert it to CSV")
     composition = Composition(limits)
     for row in _rows(data):
-        composition.add_line("; ".join(value_lines(_as_json(row))))
+        composition.add_line("; ".join(format_values(_as_json(row))))
     return composition.build(media_types.PARQUET, None)
 
 

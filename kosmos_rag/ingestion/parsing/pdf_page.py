@@ -162,7 +162,7 @@ def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
         forms: the form environment of the document.
     """
     rules = list(_rules(page)) if layer.count_chars() else []
-    lines = list(_LayerReader(layer, table_regions(rules)).read())
+    lines = list(_LayerReader(layer, find_table_regions(rules)).read())
     characters: Counter[int] = Counter()
     for turn, runs in lines:
         characters[turn] += sum(len(run.text) for run in runs)
@@ -361,7 +361,7 @@ def _turn_rule(rule: Rule, turn: int) -> Rule:
     return Rule(-rule.right, -rule.top, -rule.left, -rule.bottom)
 
 
-def table_regions(rules: Sequence[Rule]) -> list[Box]:
+def find_table_regions(rules: Sequence[Rule]) -> list[Box]:
     """Return the boxes around ruled lines that may be of a table.
 
     Lines that touch, or horizontal ones of one width above each other, are of one table, which has three or more.

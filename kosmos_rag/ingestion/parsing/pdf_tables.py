@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kosmos_rag.ingestion.parsing.pdf_lines import join_text, tidy
-from kosmos_rag.ingestion.parsing.pdf_page import Box, PageContent, Rule, Run, table_regions
+from kosmos_rag.ingestion.parsing.pdf_page import Box, PageContent, Rule, Run, find_table_regions
 from kosmos_rag.ingestion.parsing.table_headers import find_header
 from kosmos_rag.ingestion.parsing.tables import Table
 
@@ -80,7 +80,7 @@ def find_tables(content: PageContent) -> list[FoundTable]:
         return []
     tables: list[FoundTable] = []
     table_lines: set[int] = set()
-    for ruled in table_regions(content.rules):
+    for ruled in find_table_regions(content.rules):
         region = _add_outer_rows(ruled, content.lines)
         indexes = [
             index for index, runs in enumerate(content.lines) if index not in table_lines and _inside(runs, region)

@@ -13,8 +13,8 @@ from kosmos_rag.ingestion.parsing.archive import screen_office
 from kosmos_rag.ingestion.parsing.clean import clean_property_title
 from kosmos_rag.ingestion.parsing.compose import Composition
 from kosmos_rag.ingestion.parsing.limits import OutputLimits
-from kosmos_rag.ingestion.parsing.office_drawings import CHART, DIAGRAM, drawing_contents
-from kosmos_rag.ingestion.parsing.pptx_text import paragraph_lines
+from kosmos_rag.ingestion.parsing.office_drawings import CHART, DIAGRAM, read_drawing
+from kosmos_rag.ingestion.parsing.pptx_text import read_paragraphs
 from kosmos_rag.ingestion.parsing.table_builder import Cell, TableBuilder
 from kosmos_rag.ingestion.parsing.tables import Table, collapse_whitespace
 
@@ -71,7 +71,7 @@ def _add_shape(composition: Composition, shape: Any) -> None:
         composition.add_table(_table(shape.table))
     else:
         for element in shape.element.iter(CHART, DIAGRAM):
-            for content in drawing_contents(element, shape.part):
+            for content in read_drawing(element, shape.part):
                 if isinstance(content, Table):
                     composition.add_table(content)
                 else:
@@ -94,4 +94,4 @@ def _table(table: Any) -> Table:
 
 
 def _lines(frame: Any) -> Iterator[str]:
-    return paragraph_lines(paragraph._p for paragraph in frame.paragraphs)  # noqa: SLF001 — its element has no public name
+    return read_paragraphs(paragraph._p for paragraph in frame.paragraphs)  # noqa: SLF001 — its element has no public name

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kosmos_rag.ingestion.parsing.numbering import format_number
-from kosmos_rag.ingestion.parsing.omml import equation_text
+from kosmos_rag.ingestion.parsing.omml import write_equation
 from kosmos_rag.ingestion.parsing.scripts import mark_script
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -17,7 +17,7 @@ _STYLES = {"arabic": "1", "alphaLc": "a", "alphaUc": "A", "romanLc": "i", "roman
 _FORMS = {"Period": "{}. ", "ParenR": "{}) ", "ParenBoth": "({}) ", "Plain": "{} "}
 
 
-def paragraph_lines(paragraphs: Iterable[Any]) -> Iterator[str]:
+def read_paragraphs(paragraphs: Iterable[Any]) -> Iterator[str]:
     """Yield the text of each paragraph with its printed number.
 
     Args:
@@ -25,11 +25,11 @@ def paragraph_lines(paragraphs: Iterable[Any]) -> Iterator[str]:
     """
     counts: dict[int, tuple[str, int]] = {}  # kind and last number by level
     for paragraph in paragraphs:
-        text = paragraph_text(paragraph)
+        text = read_paragraph(paragraph)
         yield (_mark(paragraph, counts) if text.strip() else "") + text
 
 
-def paragraph_text(paragraph: Any) -> str:
+def read_paragraph(paragraph: Any) -> str:
     """Return the text of an `a:p` element."""
     parts: list[str] = []
     script, start = "", 0
@@ -44,7 +44,7 @@ def paragraph_text(paragraph: Any) -> str:
             parts.append("\n")
         else:
             choice = element.find(_CHOICE)
-            parts += map(equation_text, () if choice is None else choice.iter(_EQUATION))
+            parts += map(write_equation, () if choice is None else choice.iter(_EQUATION))
     mark_script(parts, start, script)
     return "".join(parts)
 

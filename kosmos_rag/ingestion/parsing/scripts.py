@@ -19,7 +19,7 @@ _ORDINAL = re.compile(r"st|nd|rd|th|er|re|e|ème|o|a|tm|sm|mc", re.IGNORECASE)
 """Superscripts that belong to a word: `1st`, `XYZtm`."""
 
 
-def script_text(kind: str, text: str) -> str:
+def write_script(kind: str, text: str) -> str:
     """Return a superscript or subscript with its mark.
 
     Empty for an ordinal (`1st`), and for what is no number, word or formula: these are written as they are.
@@ -41,5 +41,5 @@ def mark_script(parts: list[str], start: int, kind: str) -> None:
         start: index of the first part of the superscript or subscript.
         kind: empty for other texts.
     """
-    if kind and (marked := script_text(kind, "".join(parts[start:]))):
+    if kind and (marked := write_script(kind, "".join(parts[start:]))):
         parts[start:] = [marked]

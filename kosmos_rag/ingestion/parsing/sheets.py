@@ -126,7 +126,7 @@ class _Block:
         }
 
 
-def sheet_parts(sheet: Sheet) -> Iterator[Table | SheetText]:
+def split_sheet(sheet: Sheet) -> Iterator[Table | SheetText]:
     """Yield the tables of a sheet and the texts between them.
 
     They are ordered from top to bottom and left to right.

@@ -13,7 +13,7 @@ from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.files import open_regular, too_large_error, unreadable_error
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, build_failure, drop_duplicates
 from kosmos_rag.ingestion.sources.names import FileNames, RootName
-from kosmos_rag.ingestion.sources.rows import Fields, compute_row_etag, row_document, row_id
+from kosmos_rag.ingestion.sources.rows import Fields, build_row_document, compute_row_etag, read_row_id
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank, SourcePath
 
 
@@ -73,7 +73,7 @@ class JsonLinesSource:
             is_stale = True
         if is_stale:
             raise SourceError("not_found", f"{entry.source} is no longer at byte {offset}; list the file again")
-        return row_document(row, self._fields, self._spec, source=entry.source, max_bytes=self._max_bytes)
+        return build_row_document(row, self._fields, self._spec, source=entry.source, max_bytes=self._max_bytes)
 
     def _entries(self) -> Iterator[Entry | IngestFailure]:
         with open_regular(self._path, self._name) as file:
@@ -110,7 +110,7 @@ class JsonLinesSource:
             raise unreadable_error(self._name, error) from error
 
     def _build_source(self, row: dict[str, Any]) -> str:
-        return f"{self._name}#{row_id(row, self._fields.id)}"
+        return f"{self._name}#{read_row_id(row, self._fields.id)}"
 
 
 def parse_object(line: bytes) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Fields:
         return list(dict.fromkeys([self.id, self.text, *([self.title] if self.title else []), *self.metadata]))
 
 
-def row_id(row: Mapping[str, Any], field: str) -> RowId:
+def read_row_id(row: Mapping[str, Any], field: str) -> RowId:
     """Return the id of a row.
 
     Raises SourceError if it has none.
@@ -56,7 +56,7 @@ def compute_row_etag(row: Mapping[str, Any], fields: Fields, options: DocumentOp
     return options.compute_etag([[name, _hashable(row.get(name))] for name in fields.names], fields.title, fields.text)
 
 
-def row_document(
+def build_row_document(
     row: Mapping[str, Any], fields: Fields, options: DocumentOptions, *, source: str, max_bytes: int
 ) -> SourceDocument:
     """Build the document of a row.

@@ -10,7 +10,7 @@ from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError, SourceError, first_line
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, build_failure, drop_duplicates
-from kosmos_rag.ingestion.sources.rows import Fields, compute_row_etag, row_document, row_id
+from kosmos_rag.ingestion.sources.rows import Fields, build_row_document, compute_row_etag, read_row_id
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, Name, NotBlank, Variable
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class SqlSource:
         if len(rows_found) > 1:
             raise SourceError("duplicate", f"{entry.source} is several rows; make {self._fields.id} unique")
         row = {str(key): value for key, value in rows_found[0].items()}
-        return row_document(row, self._fields, self._spec, source=entry.source, max_bytes=self._max_bytes)
+        return build_row_document(row, self._fields, self._spec, source=entry.source, max_bytes=self._max_bytes)
 
     def _entries(self) -> Iterator[Entry | IngestFailure]:
         from sqlalchemy import select
@@ -89,7 +89,7 @@ class SqlSource:
             for number, mapping in enumerate(result.mappings(), start=1):
                 row = {str(key): value for key, value in mapping.items()}
                 try:
-                    key = row_id(row, self._fields.id)
+                    key = read_row_id(row, self._fields.id)
                     etag = compute_row_etag(row, self._fields, self._spec)
                     yield Entry(source=f"{self._root}{key}", etag=etag, locator={"id": key})
                 except SourceError as error:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.ingestion.parsing.headings import plain_headings
+from kosmos_rag.ingestion.parsing.headings import find_plain_headings
 
 HANDBOOK = """LEAVE POLICY
 
@@ -28,11 +28,11 @@ Five days at most.
 
 
 def found(text: str) -> list[tuple[int, str]]:
-    return [(heading.level, heading.title) for heading in plain_headings(text)]
+    return [(heading.level, heading.title) for heading in find_plain_headings(text)]
 
 
 def test_plain_headings__capitals_numbers_and_title_case() -> None:
-    headings = plain_headings(HANDBOOK)
+    headings = find_plain_headings(HANDBOOK)
     assert [(heading.level, heading.title) for heading in headings] == [
         (1, "LEAVE POLICY"),
         (2, "1. Purpose"),
@@ -77,6 +77,6 @@ def test_plain_headings__of_two_in_a_row() -> None:
 
 @given(st.text(alphabet="AB ab1.\n", max_size=60))
 def test_plain_headings__are_lines_of_the_text_in_order(text: str) -> None:
-    headings = plain_headings(text)
+    headings = find_plain_headings(text)
     assert [heading.start for heading in headings] == sorted({heading.start for heading in headings})
     assert all(text[heading.start :].startswith(heading.title) for heading in headings)

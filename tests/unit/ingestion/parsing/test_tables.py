@@ -6,7 +6,7 @@ import pytest
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.ingestion.parsing import OutputLimits
-from kosmos_rag.ingestion.parsing.sheets import Sheet, sheet_parts
+from kosmos_rag.ingestion.parsing.sheets import Sheet, split_sheet
 from kosmos_rag.ingestion.parsing.table_builder import Cell, TableBuilder
 from kosmos_rag.ingestion.parsing.tables import Table, TableText, render
 
@@ -111,7 +111,7 @@ def test_render__stops_at_the_limit_of_text() -> None:
 
 def parts(lines: str) -> list[str]:
     """Divide a sheet; a part is the rendered table, or the text."""
-    found = sheet_parts(Sheet(rows=rows_of(lines)))
+    found = split_sheet(Sheet(rows=rows_of(lines)))
     return [rendered(part).text if isinstance(part, Table) else f"text: {part.text}" for part in found]
 
 
@@ -145,11 +145,11 @@ def test_sheet_parts__values_below_a_gap_continue_the_table(gap: str) -> None:
 def test_sheet_parts__many_blocks_and_merged_cells_take_linear_time() -> None:
     started = time.process_time()
     lines = [["Region", "Sum", "Share"], *([["North", "1", "2"], []] * 5_000)]
-    (table,) = sheet_parts(Sheet(rows=lines, spans={(row, 0): 2 for row in range(0, 10_000, 4)}))
+    (table,) = split_sheet(Sheet(rows=lines, spans={(row, 0): 2 for row in range(0, 10_000, 4)}))
     assert isinstance(table, Table)
     assert len(table.rows) == 10_000
     apart = Sheet(rows=[["a", "b"], ["1", "2"], []] * 4_000, spans={(row, 0): 2 for row in range(12_000)})
-    assert len(list(sheet_parts(apart))) > 1
+    assert len(list(split_sheet(apart))) > 1
     assert time.process_time() - started < 5
 
 
