@@ -18,7 +18,7 @@ from kosmos_rag.core.types import (
     FailedQuestion,
 )
 from kosmos_rag.storage.audit import seals
-from kosmos_rag.storage.audit.log import load_records, min_event_id
+from kosmos_rag.storage.audit.log import build_min_event_id, load_records
 from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.erasure import verify_erasures
@@ -74,9 +74,9 @@ class TenantAudit:
             "tenant_id": self._owner.id,
             "since": first,
             "until": last,
-            "first_id": min_event_id(first),
+            "first_id": build_min_event_id(first),
             # Of the millisecond that `until` is in, some may be before it.
-            "before_id": before or min_event_id(last + timedelta(milliseconds=1)),
+            "before_id": before or build_min_event_id(last + timedelta(milliseconds=1)),
             "subject": subject,
             "outcomes": None if outcomes is None else [str(outcome) for outcome in outcomes],
             "limit": _check_limit(limit),

@@ -39,7 +39,7 @@ from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, Query, RetrieverOptio
 from kosmos_rag.retrieval.sampling import RecallSampler
 from kosmos_rag.retrieval.several import fuse_results
 from kosmos_rag.retrieval.snapshot import Routing, read_routing
-from kosmos_rag.storage.audit.log import AuditContext, new_event_id, record_event, strictest_policy
+from kosmos_rag.storage.audit.log import AuditContext, create_event_id, record_event, strictest_policy
 from kosmos_rag.storage.documents import read_spans
 from kosmos_rag.storage.pool import ConnectionPool
 
@@ -250,7 +250,7 @@ class QueryHandler:
         if assignment is not None:
             result = assignment.annotate(result)
         if route.audit.enabled:
-            result = replace(result, id=new_event_id(datetime.now(UTC)))
+            result = replace(result, id=create_event_id(datetime.now(UTC)))
         return HandledSearch(
             reader=reader, route=route, query=query, assignment=assignment, outcome=outcome, result=result
         )

@@ -102,14 +102,14 @@ def record_event(
     search = None if isinstance(result, DocumentLines | AccessWithoutPassages) else _search_result(result)
     # `is not None`: a result without hits is false.
     search_id = search.id if search is not None and follows is None else None
-    record_id = search_id or new_event_id(datetime.now(UTC))
+    record_id = search_id or create_event_id(datetime.now(UTC))
     # A character that a text column refuses must not hold back the answer.
     question = storable(_question(result))
     rewritten = search.question if search is not None and search.question != question else None
     values = {
         "tenant_id": reader.tenant.id,
         "id": record_id,
-        "at": event_time(record_id),
+        "at": parse_event_time(record_id),
         "kind": _kind(result),
         "collection": reader.collection,
         "subject": reader.subject,
@@ -136,18 +136,18 @@ def record_event(
     return record_id
 
 
-def new_event_id(at: datetime) -> uuid.UUID:
+def create_event_id(at: datetime) -> uuid.UUID:
     """Return a new UUID of version 7 (RFC 9562) for a time."""
     random = int.from_bytes(os.urandom(10)) >> (80 - _RANDOM_BITS)
-    return uuid.UUID(int=min_event_id(at).int | (random >> 62) << 64 | random & ((1 << 62) - 1))
+    return uuid.UUID(int=build_min_event_id(at).int | (random >> 62) << 64 | random & ((1 << 62) - 1))
 
 
-def event_time(event_id: uuid.UUID) -> datetime:
+def parse_event_time(event_id: uuid.UUID) -> datetime:
     """Return the time of a UUID of version 7, to the millisecond."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=event_id.int >> 80)
 
 
-def min_event_id(at: datetime) -> uuid.UUID:
+def build_min_event_id(at: datetime) -> uuid.UUID:
     """Return the smallest id that a record of a millisecond can have."""
     return uuid.UUID(int=_milliseconds(at) << 80 | _VERSION | _VARIANT)
 

@@ -81,7 +81,7 @@ def hash_records(rows: Iterable[PositionedRecord]) -> str:
     return digest.hexdigest()
 
 
-def chain_hash(tenant_id: uuid.UUID, previous: Seal | None, seal: Seal) -> str:
+def hash_seal(tenant_id: uuid.UUID, previous: Seal | None, seal: Seal) -> str:
     """Return the SHA-256 of a seal's fields and the previous hash.
 
     Args:
@@ -195,7 +195,7 @@ def _build_seal(owner: TenantRef, previous: Seal | None, month: date, rows: Sequ
         rows_sha256=hash_records(rows),
         sha256="",
     )
-    return replace(draft, sha256=chain_hash(owner.id, previous, draft))
+    return replace(draft, sha256=hash_seal(owner.id, previous, draft))
 
 
 def verify_seals(worker: ConnectionPool, owner: TenantRef) -> AuditReport:
@@ -260,7 +260,7 @@ def _verify_seal(worker: ConnectionPool, owner: TenantRef, previous: Seal | None
     """
     if seal.number != (previous.number if previous else 0) + 1:
         return 0, f"seal {seal.number} does not follow the one before it: seals are missing"
-    if seal.sha256 != chain_hash(owner.id, previous, seal):
+    if seal.sha256 != hash_seal(owner.id, previous, seal):
         return 0, f"seal {seal.number} of {seal.at:%Y-%m-%d %H:%M} was changed, or the one before it"
     after = previous.last_position if previous else 0
     # One more than the seal has: an inserted record must not be cut off.

@@ -15,7 +15,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseNotReady, RequestError, StatementFailed
 from kosmos_rag.core.types import AuditKind, AuditOutcome
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.storage.audit.log import min_event_id, new_event_id
+from kosmos_rag.storage.audit.log import build_min_event_id, create_event_id
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import opened
@@ -307,15 +307,15 @@ def test_subject__is_text(audited: Engine, subject: Any) -> None:
 def test_ids__are_in_the_order_of_time() -> None:
     start = datetime(2026, 11, 30, 23, 59, 59, 999_999, tzinfo=UTC)
     times = [start + timedelta(microseconds=step) for step in (0, 1, 1001, 2001)]
-    ids = [new_event_id(at) for at in times]
+    ids = [create_event_id(at) for at in times]
     assert ids == sorted(ids)
     assert {made.version for made in ids} == {7}
     assert {made.variant for made in ids} == {uuid.RFC_4122}
     assert all(
-        min_event_id(at) <= made < min_event_id(at + timedelta(milliseconds=1))
+        build_min_event_id(at) <= made < build_min_event_id(at + timedelta(milliseconds=1))
         for at, made in zip(times, ids, strict=True)
     )
-    assert len({new_event_id(start) for _ in range(1000)}) == 1000
+    assert len({create_event_id(start) for _ in range(1000)}) == 1000
 
 
 def test_migrate__down_and_up_again_starts_an_empty_log(

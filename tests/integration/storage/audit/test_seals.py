@@ -12,7 +12,7 @@ import pytest
 from kosmos_rag import Engine
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.audit import seals
-from kosmos_rag.storage.audit.log import new_event_id
+from kosmos_rag.storage.audit.log import create_event_id
 from kosmos_rag.storage.sql import statement
 
 Admin = psycopg.Connection[Any]
@@ -112,7 +112,7 @@ def test_seal__waits_for_records_on_their_way(acme: Tenant, audited: Engine) -> 
     def slow() -> None:
         now = datetime.now(UTC)
         values: dict[str, Any] = dict.fromkeys(("collection", "subject", "question", "search_query", "follows"))
-        values |= {"tenant_id": acme.id, "id": new_event_id(now), "at": now, "kind": "search", "outcome": "none"}
+        values |= {"tenant_id": acme.id, "id": create_event_id(now), "at": now, "kind": "search", "outcome": "none"}
         values |= {"principals": [], "question_sha256": "", "settings_hash": "", "cached": False, "milliseconds": 0.0}
         with app.transaction(acme.id, ["everyone"], append_only=True) as connection:
             connection.execute(statement("lock_audit_log_shared"), values)
