@@ -243,7 +243,7 @@ def process_document(
     Args:
         document: the document, with its access policy applied.
         identity: id of the document.
-        key: what `pipeline_key` returned for the settings.
+        key: what `build_pipeline_key` returned for the settings.
         language: text search configuration of documents that declare none.
         languages: text search configurations of the server.
         chunker: splits the parsed text.

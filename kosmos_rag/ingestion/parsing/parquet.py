@@ -44,7 +44,7 @@ def _rows(data: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _as_json(value: Any) -> Any:
-    """Return the value for `value_lines`, without null and binary values."""
+    """Return the value for `format_values`, without null and binary values."""
     if isinstance(value, dict):
         return {str(name): _as_json(item) for name, item in value.items() if not isinstance(item, bytes | None)}
     if isinstance(value, list | tuple):

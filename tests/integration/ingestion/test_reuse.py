@@ -111,9 +111,7 @@ def test_text_of_another_collection__is_not_embedded_again(
     assert embedder.texts == []
 
 
-def test_stored_vectors__are_of_this_tenant_and_this_space(
-    counted: Engine, embedder: Counting, tenant_name: str
-) -> None:
+def test_load_vectors__are_of_this_tenant_and_this_space(counted: Engine, embedder: Counting, tenant_name: str) -> None:
     for name in (tenant_name, f"{tenant_name}-other"):
         counted.tenant(name).ingest(_document("a", PARAGRAPHS))
     texts = [*embedder.texts[:20], "never seen"]

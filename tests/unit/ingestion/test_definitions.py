@@ -22,7 +22,7 @@ from kosmos_rag.ingestion.definitions import find_defined_terms
         ("`umask`: one\n\n`umask`: two", ["`umask`"]),
     ],
 )
-def test_defined_terms__are_found(text: str, terms: list[str]) -> None:
+def test_find_defined_terms__are_found(text: str, terms: list[str]) -> None:
     assert find_defined_terms(text) == terms
 
 
@@ -42,5 +42,5 @@ def test_defined_terms__are_found(text: str, terms: list[str]) -> None:
         "",
     ],
 )
-def test_defined_terms__are_not_seen_in_other_text(text: str) -> None:
+def test_find_defined_terms__are_not_seen_in_other_text(text: str) -> None:
     assert find_defined_terms(text) == []

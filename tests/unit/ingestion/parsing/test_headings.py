@@ -31,7 +31,7 @@ def found(text: str) -> list[tuple[int, str]]:
     return [(heading.level, heading.title) for heading in find_plain_headings(text)]
 
 
-def test_plain_headings__capitals_numbers_and_title_case() -> None:
+def test_find_plain_headings__capitals_numbers_and_title_case() -> None:
     headings = find_plain_headings(HANDBOOK)
     assert [(heading.level, heading.title) for heading in headings] == [
         (1, "LEAVE POLICY"),
@@ -59,24 +59,24 @@ def test_plain_headings__capitals_numbers_and_title_case() -> None:
         "WORD " * 30,
     ],
 )
-def test_plain_headings__not_of_sentences_and_noise(line: str) -> None:
+def test_find_plain_headings__not_of_sentences_and_noise(line: str) -> None:
     assert found(f"{line}\n\nText follows here.") == []
 
 
-def test_plain_headings__not_of_numbered_steps() -> None:
+def test_find_plain_headings__not_of_numbered_steps() -> None:
     assert found("Steps of the procedure follow.\n\n1. Open Portal\n2. Press Button\n3. Wait\n") == []
 
 
-def test_plain_headings__not_within_a_paragraph() -> None:
+def test_find_plain_headings__not_within_a_paragraph() -> None:
     assert found("The name of the office is\nNorth Tower\nand it is large.") == []
 
 
-def test_plain_headings__of_two_in_a_row() -> None:
+def test_find_plain_headings__of_two_in_a_row() -> None:
     assert found("SECURITY\nAccess Control\n\nBadges are worn.") == [(1, "SECURITY"), (2, "Access Control")]
 
 
 @given(st.text(alphabet="AB ab1.\n", max_size=60))
-def test_plain_headings__are_lines_of_the_text_in_order(text: str) -> None:
+def test_find_plain_headings__are_lines_of_the_text_in_order(text: str) -> None:
     headings = find_plain_headings(text)
     assert [heading.start for heading in headings] == sorted({heading.start for heading in headings})
     assert all(text[heading.start :].startswith(heading.title) for heading in headings)

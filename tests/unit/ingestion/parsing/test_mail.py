@@ -193,7 +193,7 @@ def test_parse_mail__smime_that_is_signed_has_its_text(key: rsa.RSAPrivateKey, c
             assert error.code in {"corrupt", "encrypted"}  # noqa: PT017 — either says that it is not read
 
 
-def test_signed_content__indefinite_length() -> None:
+def test_extract_signed_content__indefinite_length() -> None:
     """As `openssl smime -stream` writes it."""
     pieces = b"\x24\x80\x04\x03one\x04\x03two\x00\x00"
     content = b"\x30\x80\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x01\xa0\x80" + pieces + b"\x00\x00" * 2

@@ -115,34 +115,34 @@ def parts(lines: str) -> list[str]:
     return [rendered(part).text if isinstance(part, Table) else f"text: {part.text}" for part in found]
 
 
-def test_sheet_parts__blank_rows_part_tables() -> None:
+def test_split_sheet__blank_rows_part_tables() -> None:
     assert parts("Plan|Price\nA|1\n|\nCity|Rooms\nRome|7") == [
         "Plan | Price\nPlan: A; Price: 1",
         "City | Rooms\nCity: Rome; Rooms: 7",
     ]
 
 
-def test_sheet_parts__blank_columns_part_tables() -> None:
+def test_split_sheet__blank_columns_part_tables() -> None:
     assert parts("Plan|Price||City|Rooms\nA|1||Rome|7\nB|2||Oslo|9") == [
         "Plan | Price\nPlan: A; Price: 1\nPlan: B; Price: 2",
         "City | Rooms\nCity: Rome; Rooms: 7\nCity: Oslo; Rooms: 9",
     ]
 
 
-def test_sheet_parts__a_blank_column_within_a_table() -> None:
+def test_split_sheet__a_blank_column_within_a_table() -> None:
     assert parts("Region|Unit||2023|2024\nNorth|t||1|2\nSouth|t||3|4")[0].split("\n")[1] == (
         "Region: North; Unit: t; 2023: 1; 2024: 2"
     )
 
 
 @pytest.mark.parametrize("gap", ["|", "|\n|\n|"])
-def test_sheet_parts__values_below_a_gap_continue_the_table(gap: str) -> None:
+def test_split_sheet__values_below_a_gap_continue_the_table(gap: str) -> None:
     assert parts(f"Region|Sum\nNorth|1\nSouth|2\n{gap}\nTotal|3") == [
         "Region | Sum\nRegion: North; Sum: 1\nRegion: South; Sum: 2\n\nRegion: Total; Sum: 3"
     ]
 
 
-def test_sheet_parts__many_blocks_and_merged_cells_take_linear_time() -> None:
+def test_split_sheet__many_blocks_and_merged_cells_take_linear_time() -> None:
     started = time.process_time()
     lines = [["Region", "Sum", "Share"], *([["North", "1", "2"], []] * 5_000)]
     (table,) = split_sheet(Sheet(rows=lines, spans={(row, 0): 2 for row in range(0, 10_000, 4)}))
@@ -153,11 +153,11 @@ def test_sheet_parts__many_blocks_and_merged_cells_take_linear_time() -> None:
     assert time.process_time() - started < 5
 
 
-def test_sheet_parts__a_header_apart_from_its_values() -> None:
+def test_split_sheet__a_header_apart_from_its_values() -> None:
     assert parts("Region|Sum\n|\nNorth|1\nSouth|2")[0].endswith("Region: South; Sum: 2")
 
 
-def test_sheet_parts__titles_and_notes() -> None:
+def test_split_sheet__titles_and_notes() -> None:
     assert parts(
         "Sales\n|\nRegion|Sum|Share\nNorth|1|1 %\nSource: the office||\n|\nNote: late\n|\nCity|Rooms\nRome|7"
     ) == [
