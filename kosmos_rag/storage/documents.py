@@ -449,7 +449,7 @@ def read_source_etags(
 
 
 def update_source_etags(
-    connection: psycopg.Connection, tenant_id: uuid.UUID, changed: Mapping[uuid.UUID, str], *, collection: str
+    connection: psycopg.Connection, tenant_id: uuid.UUID, etags: Mapping[uuid.UUID, str], *, collection: str
 ) -> None:
     """Set the source etags of documents with unchanged content.
 
@@ -458,13 +458,13 @@ def update_source_etags(
     Args:
         connection: Within a transaction of the tenant.
         tenant_id: The tenant.
-        changed: New etag by document id.
+        etags: New etag by document id.
         collection: Name of the collection.
     """
     scope = {"tenant_id": tenant_id, "collection": collection}
     # Every writer of several documents takes this lock: two writers would lock the rows in different orders.
     lock_collection(connection, scope)
-    values = {"document_ids": list(changed), "source_etags": list(changed.values())}
+    values = {"document_ids": list(etags), "source_etags": list(etags.values())}
     connection.execute(statement("update_source_etags"), {**scope, **values})
 
 

@@ -252,10 +252,10 @@ class ErasureStore:
         values["file_ids"] = [file_id for (file_id,) in connection.execute(statement("files_to_erase"), values)]
         rows = sorted({*rows, *connection.execute(statement("documents_of_files"), values)}, key=lambda row: row[1:])
         ids = [document_id for document_id, _, _ in rows]
-        attached = connection.execute(statement("attachments"), {**values, "collection": None}).fetchall()
+        attachments = connection.execute(statement("attachments"), {**values, "collection": None}).fetchall()
         values |= {
             "document_ids": ids,
-            "keys": [str(document_id) for document_id in {*ids, *(row[2] for row in attached)}],
+            "keys": [str(document_id) for document_id in {*ids, *(row[2] for row in attachments)}],
             "sources": sorted({source for _, _, source in rows}),
         }
         return rows

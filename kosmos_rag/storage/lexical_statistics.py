@@ -86,12 +86,12 @@ def parse_tsvectors(tsvectors: list[bytes]) -> Analysis:
         starts_at[rows] = ends + 3 + 2 * positions
     rows, starts, ends, frequencies = np.hstack(entries)
     lexemes = [packed[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    positions_of = {lexeme: number for number, lexeme in enumerate(sorted(set(lexemes)))}
+    numbers = {lexeme: number for number, lexeme in enumerate(sorted(set(lexemes)))}
     return Analysis(
         tsvectors=tsvectors,
-        vocabulary=[lexeme.decode() for lexeme in positions_of],
+        vocabulary=[lexeme.decode() for lexeme in numbers],
         rows=rows,
-        lexemes=np.fromiter(map(positions_of.__getitem__, lexemes), dtype=np.intp, count=len(lexemes)),
+        lexemes=np.fromiter(map(numbers.__getitem__, lexemes), dtype=np.intp, count=len(lexemes)),
         frequencies=frequencies,
     )
 

@@ -82,20 +82,20 @@ def _role_problems(server: dict[str, object], roles: Sequence[tuple[Any, ...]], 
     It may act as itself and as the expected role.
     """
     role = server["role"]
-    instead = f"connect as {expected} or a role that is a member of it alone"
+    remedy = f"connect as {expected} or a role that is a member of it alone"
     if server["is_superuser"]:
-        return [f"role {role} is a superuser, and row-level security does not apply to superusers; {instead}"]
+        return [f"role {role} is a superuser, and row-level security does not apply to superusers; {remedy}"]
     problems = []
     if expected not in {name for name, *_ in roles}:
-        problems.append(f"role {role} is not a member of {expected}; {instead}")
+        problems.append(f"role {role} is not a member of {expected}; {remedy}")
     for name, *attributes in roles:
         rights = [f"has {right}" for right, has in zip(_ATTRIBUTES, attributes, strict=True) if has]
         if name in {role, server["login"], expected}:
-            problems += [f"role {name} {right}; {instead}" for right in rights]
+            problems += [f"role {name} {right}; {remedy}" for right in rights]
         else:
             reasons = [_DANGERS[name]] if name in _DANGERS else rights
             clause = f", which {' and '.join(reasons)}" if reasons else ""
-            problems.append(f"role {role} is a member of {name}{clause}; {instead}")
+            problems.append(f"role {role} is a member of {name}{clause}; {remedy}")
     return problems
 
 
