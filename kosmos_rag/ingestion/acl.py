@@ -57,7 +57,7 @@ def _department(source: str, metadata: Mapping[str, Any], access: AccessSettings
 def remove_unauthorised(
     connection: psycopg.Connection,
     tenant_id: uuid.UUID,
-    failed: Mapping[uuid.UUID, str],
+    error_codes: Mapping[uuid.UUID, str],
     access: AccessSettings,
     *,
     collection: str,
@@ -70,21 +70,21 @@ def remove_unauthorised(
     Args:
         connection: within a transaction of the tenant.
         tenant_id: the tenant.
-        failed: error code of each failed document, by id.
+        error_codes: error code of each failed document, by id.
         access: settings of the collection; without `department_from` nothing is removed.
         collection: the collection.
 
     Returns:
         The ids of the removed documents.
     """
-    if access.department_from is None or not failed:
+    if access.department_from is None or not error_codes:
         return []
-    values = {"tenant_id": tenant_id, "document_ids": list(failed)}
+    values = {"tenant_id": tenant_id, "document_ids": list(error_codes)}
     rows = connection.execute(statement("acl_of_documents"), values).fetchall()
     removed: list[uuid.UUID] = [
         key
         for key, source, metadata, acl in rows
-        if failed[key] in {NO_DEPARTMENT, BAD_DEPARTMENT} or _open_by_mistake(source, metadata, acl, access)
+        if error_codes[key] in {NO_DEPARTMENT, BAD_DEPARTMENT} or _open_by_mistake(source, metadata, acl, access)
     ]
     if removed:
         remove_documents(connection, tenant_id, removed, collection=collection)

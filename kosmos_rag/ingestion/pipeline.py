@@ -209,16 +209,16 @@ class IngestPipeline:
             preset = load_preset(connection, tenant.id, collection)
         return self._get_processor(preset)
 
-    def require_preset(self, tenant: TenantRef, collection: str, enqueued: str | None) -> None:
+    def require_preset(self, tenant: TenantRef, collection: str, job_version: str | None) -> None:
         """Raise IngestionError unless the collection has the job's preset.
 
         Args:
             tenant: Owner of the collection.
             collection: Name of the collection.
-            enqueued: Version of the preset that the job was enqueued under; None requires none.
+            job_version: Version of the preset that the job was enqueued under; None requires none.
         """
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            require_preset(collection, enqueued, load_preset(connection, tenant.id, collection))
+            require_preset(collection, job_version, load_preset(connection, tenant.id, collection))
 
     def list_sources(self, tenant: TenantRef, collection: str) -> dict[str, uuid.UUID]:
         """Return the document ids of a collection by source, in source order.
@@ -285,8 +285,10 @@ class IngestPipeline:
         And unlistable ones that would stay readable by everyone.
         """
         listings = discovery.listings if prune else []
-        failed = {document_id(tenant.id, collection, failure.source): failure.code for failure in discovery.failures}
-        if not listings and not failed:
+        error_codes = {
+            document_id(tenant.id, collection, failure.source): failure.code for failure in discovery.failures
+        }
+        if not listings and not error_codes:
             return
         listed = {document.source for document in discovery.documents}
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
@@ -302,7 +304,7 @@ class IngestPipeline:
                 remove_documents(connection, tenant.id, list(missing.values()), collection=collection) if missing else 0
             )
             access = self._get_processor(load_preset(connection, tenant.id, collection)).settings.rag.access
-            removed += len(remove_unauthorised(connection, tenant.id, failed, access, collection=collection))
+            removed += len(remove_unauthorised(connection, tenant.id, error_codes, access, collection=collection))
         report.counts[Outcome.REMOVED] += removed
 
 

@@ -58,7 +58,7 @@ def load_preset(connection: psycopg.Connection, tenant_id: uuid.UUID, collection
     return None if row is None else Preset(name=row[0], content=row[1])
 
 
-def require_preset(collection: str, enqueued: str | None, current: Preset | None) -> None:
+def require_preset(collection: str, job_version: str | None, current: Preset | None) -> None:
     """Require the preset that a job was enqueued under.
 
     Raises IngestionError if the collection has another one now.
@@ -67,10 +67,10 @@ def require_preset(collection: str, enqueued: str | None, current: Preset | None
 
     Args:
         collection: name of the collection.
-        enqueued: version of the preset that the job was enqueued under; None requires none.
+        job_version: version of the preset that the job was enqueued under; None requires none.
         current: preset that the collection has now.
     """
-    if enqueued is None or (current is not None and current.version == enqueued):
+    if job_version is None or (current is not None and current.version == job_version):
         return
     if current is None:
         raise IngestionError(

@@ -33,8 +33,8 @@ class TokenBudget:
             counts = self.count(text, ((chunk.start, chunk.end) for chunk in pending))
             entry = list(zip(pending, counts, strict=True))
             fitting += [(chunk, tokens) for chunk, tokens in entry if self._is_allowed(chunk, tokens)]
-            over = [chunk for chunk, tokens in entry if not self._is_allowed(chunk, tokens)]
-            pending = [part for chunk in over for part in self._shorten(text, chunk)]
+            oversize = [chunk for chunk, tokens in entry if not self._is_allowed(chunk, tokens)]
+            pending = [part for chunk in oversize for part in self._shorten(text, chunk)]
         return sorted(fitting, key=lambda entry: entry[0].own_start)
 
     def _is_allowed(self, chunk: ChunkSpan, tokens: int) -> bool:
@@ -55,11 +55,11 @@ class TokenBudget:
         token_starts = [start + first for first, _ in self._tokenizer.offsets(text[start:end])]
         cuts = [start]
         while cuts[-1] < end - 1:
-            over = bisect_left(token_starts, cuts[-1]) + self.max_tokens
-            if over >= len(token_starts):
+            limit_index = bisect_left(token_starts, cuts[-1]) + self.max_tokens
+            if limit_index >= len(token_starts):
                 break
             # Several tokens may share one character: at least one character is taken, and one is left.
-            limit = min(max(token_starts[over], cuts[-1] + 1), end - 1)
+            limit = min(max(token_starts[limit_index], cuts[-1] + 1), end - 1)
             cuts.append(find_cut(text, cuts[-1], limit))
         if len(cuts) == 1:
             cuts.append(find_cut(text, start, (start + end) // 2))

@@ -119,13 +119,13 @@ class SemanticChunker:
         """Return the starts of those second sentences that differ from the first."""
         if not gaps:
             return set()
-        rows = {unit.start: unit for gap in gaps for unit in gap}
-        if len(rows) > _MAX_SENTENCES:
+        sentences = {unit.start: unit for gap in gaps for unit in gap}
+        if len(sentences) > _MAX_SENTENCES:
             raise _CannotSplitError(f"text has more than {_MAX_SENTENCES:,} sentences to embed")
-        vectors = self._embed([text[unit.body : unit.end][: self._max_size] for unit in rows.values()])
-        row_of = {start: row for row, start in enumerate(rows)}
-        first = vectors[[row_of[before.start] for before, _ in gaps]]
-        second = vectors[[row_of[after.start] for _, after in gaps]]
+        vectors = self._embed([text[unit.body : unit.end][: self._max_size] for unit in sentences.values()])
+        rows = {start: row for row, start in enumerate(sentences)}
+        first = vectors[[rows[before.start] for before, _ in gaps]]
+        second = vectors[[rows[after.start] for _, after in gaps]]
         norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
         dissimilar = np.einsum("ij,ij->i", first, second) < self._threshold * norms
         return {after.start for (_, after), differs in zip(gaps, dissimilar.tolist(), strict=True) if differs}

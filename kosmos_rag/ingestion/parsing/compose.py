@@ -125,24 +125,24 @@ class Composition:
         self._notes.append(Note(code=code, message=message))
 
     def add_document(
-        self, parsed: ParsedDocument, *, title: str | None = None, under: int = 0, attachment: str | None = None
+        self, parsed: ParsedDocument, *, title: str | None = None, parent_level: int = 0, attachment: str | None = None
     ) -> None:
         """Add a parsed document as a block with its headings and notes.
 
         Args:
             parsed: the document.
             title: its heading if it has none.
-            under: level of the heading that contains its own headings.
+            parent_level: level of the heading that contains its own headings.
             attachment: its name where it is one; it becomes a section.
         """
         before = self._length
         if attachment:
-            self.add_heading(under, attachment)
+            self.add_heading(parent_level, attachment)
         if title and not parsed.headings:
             self.add_heading(1, title)
         start = self._add(parsed.text, _BLOCK_SEPARATOR)
         self._headings += [
-            Heading(level=under + h.level, title=h.title, start=start + h.start) for h in parsed.headings
+            Heading(level=parent_level + h.level, title=h.title, start=start + h.start) for h in parsed.headings
         ]
         self._notes += parsed.notes
         self._tables += [

@@ -141,7 +141,7 @@ def _add_body(composition: Composition, body: str, level: int, limits: OutputLim
     if body:
         parsed = parse_html(body.encode(), limits)
         if parsed.text:
-            composition.add_document(parsed, under=level)
+            composition.add_document(parsed, parent_level=level)
 
 
 def _add_pages(composition: Composition, archive: zipfile.ZipFile, limits: OutputLimits) -> str | None:

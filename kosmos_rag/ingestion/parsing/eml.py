@@ -175,7 +175,7 @@ class _Mail:
         composition.add_heading(level, mime.header(message, "Subject") or title)
         composition.add_block("\n".join(_header_lines(message)))
         for body in parts.bodies:
-            composition.add_document(body, under=level)
+            composition.add_document(body, parent_level=level)
         for note in parts.notes:
             composition.add_note(UNREADABLE, note)
         if names := [name for part in parts.attachments if (name := mime.filename(part))]:
@@ -209,7 +209,7 @@ class _Mail:
                 self._note(error, f"the attachment {name!r}")
                 continue
             document = replace(parsed, text=parsed.text.rstrip())
-            self._composition.add_document(document, under=level, attachment=clean_title(name))
+            self._composition.add_document(document, parent_level=level, attachment=clean_title(name))
 
     def _note(self, error: ParseError, subject: str) -> None:
         if error.code != "empty":

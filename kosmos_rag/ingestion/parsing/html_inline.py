@@ -88,12 +88,12 @@ def find_anchor(heading: "LexborNode") -> str | None:
     before = heading.prev
     while before is not None and not before.is_element_node and not (before.text_content or "").strip():
         before = before.prev
-    around = heading.parent if before is None else before
+    neighbour = heading.parent if before is None else before
     tags = _SECTIONS if before is None else _LINKS
     nodes = [
         heading,
         heading.css_first("[id], a[name]"),
-        around if around is not None and around.tag in tags else None,
+        neighbour if neighbour is not None and neighbour.tag in tags else None,
     ]
     for node in nodes:
         names = {} if node is None else node.attributes

@@ -70,16 +70,16 @@ def _find_rst_headings(text: str) -> _TitleAndHeadings:
     headings: list[Heading] = []
     levels: dict[str, int] = {}
     lines = [(0, ""), (0, ""), *offset_lines(text)]
-    for (_, over), (start, line), (_, under) in zip(lines, lines[1:], lines[2:], strict=False):
-        adornment = _RST_ADORNMENT.match(under)
+    for (_, overline), (start, line), (_, underline) in zip(lines, lines[1:], lines[2:], strict=False):
+        adornment = _RST_ADORNMENT.match(underline)
         title = clean_title(line)
         if adornment is None or title is None or _RST_ADORNMENT.match(line):
             continue
-        overlined = over.rstrip() == under.rstrip()
-        short = len(under.rstrip()) < min(_RST_SHORTEST, len(title))
-        if short or not (overlined or (not over.strip() and not line[0].isspace())):
+        is_overlined = overline.rstrip() == underline.rstrip()
+        short = len(underline.rstrip()) < min(_RST_SHORTEST, len(title))
+        if short or not (is_overlined or (not overline.strip() and not line[0].isspace())):
             continue
-        level = levels.setdefault(adornment[1] * (1 + overlined), len(levels) + 1)
+        level = levels.setdefault(adornment[1] * (1 + is_overlined), len(levels) + 1)
         headings.append(Heading(level=level, title=title, start=start))
     return None, headings
 

@@ -55,10 +55,10 @@ class Isolation:
 
     def describe(self) -> str:
         """Return the reachable targets and the missing layers in one line."""
-        without = f"; without {', '.join(self.missing_layers)}" if self.missing_layers else ""
+        suffix = f"; without {', '.join(self.missing_layers)}" if self.missing_layers else ""
         if self.complete:
-            return f"a parser's process reaches no {', '.join(TARGETS[:-1])} or {TARGETS[-1]} of others{without}"
-        return f"a parser's process can reach: {', '.join(self.reachable)}{without}"
+            return f"a parser's process reaches no {', '.join(TARGETS[:-1])} or {TARGETS[-1]} of others{suffix}"
+        return f"a parser's process can reach: {', '.join(self.reachable)}{suffix}"
 
     def remedy(self) -> str:
         """Return what the process can reach, and what to do about it.
@@ -87,10 +87,10 @@ class Isolation:
 class Confinement:
     """The isolation layers that this process applies to its children."""
 
-    def __init__(self, *, namespaces: bool, ruleset: int | None, filtered: bool) -> None:
+    def __init__(self, *, namespaces: bool, ruleset: int | None, has_seccomp: bool) -> None:
         self._namespaces = namespaces
         self._ruleset = ruleset
-        self._filtered = filtered
+        self._has_seccomp = has_seccomp
 
     @classmethod
     def prepare(cls) -> Self:
@@ -99,7 +99,7 @@ class Confinement:
         ruleset = landlock.create_ruleset(_readable())
         namespaces = leave_network()
         drop_privileges()
-        return cls(namespaces=namespaces, ruleset=ruleset, filtered=seccomp.is_available())
+        return cls(namespaces=namespaces, ruleset=ruleset, has_seccomp=seccomp.is_available())
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -109,7 +109,7 @@ class Confinement:
     @property
     def layers(self) -> tuple[str, ...]:
         """Those of `LAYERS` that are available."""
-        states = {"namespaces": self._namespaces, "seccomp": self._filtered, "landlock": self._ruleset is not None}
+        states = {"namespaces": self._namespaces, "seccomp": self._has_seccomp, "landlock": self._ruleset is not None}
         return tuple(layer for layer in LAYERS if states[layer])
 
     def apply(self) -> None:
@@ -120,7 +120,7 @@ class Confinement:
         if self._ruleset is not None:
             landlock.restrict(self._ruleset)
             os.close(self._ruleset)
-        if self._filtered:
+        if self._has_seccomp:
             seccomp.install(seccomp.confining_filter(os.getpid()))
 
     def probe(self) -> Isolation:
