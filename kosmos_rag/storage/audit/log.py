@@ -199,19 +199,20 @@ def _passages(result: AuditedResult) -> list[AuditPassage]:
     if isinstance(result, DocumentLines):
         return [_from_lines(result)]
     if isinstance(result, SearchResult):
-        hits = [_from_hit(hit, hit.score, rank=hit.rank, shown=True) for hit in result.hits]
-        return hits + _from_places(result.hits, after=hits[-1].rank if hits else 0, shown=True)
+        hits = [_from_hit(hit, hit.score, rank=hit.rank, is_shown=True) for hit in result.hits]
+        return hits + _from_places(result.hits, after=hits[-1].rank if hits else 0, is_shown=True)
     context = _context(result)
     passages = [_from_context(rank, passage) for rank, passage in enumerate(context.passages, start=1)]
     shown_ids = {chunk_id for passage in passages for chunk_id in passage.chunk_ids}
     omitted = [hit for hit in context.retrieval.hits if hit.chunk_id not in shown_ids]
     passages += [
-        _from_hit(hit, hit.score, rank=rank, shown=False) for rank, hit in enumerate(omitted, start=len(passages) + 1)
+        _from_hit(hit, hit.score, rank=rank, is_shown=False)
+        for rank, hit in enumerate(omitted, start=len(passages) + 1)
     ]
-    return passages + _from_places(context.retrieval.hits, after=len(passages), shown=False)
+    return passages + _from_places(context.retrieval.hits, after=len(passages), is_shown=False)
 
 
-def _from_places(hits: Sequence[Passage], *, after: int, shown: bool) -> list[AuditPassage]:
+def _from_places(hits: Sequence[Passage], *, after: int, is_shown: bool) -> list[AuditPassage]:
     """Return the passages that hits carry.
 
     They are inner hits and the other places of a text.
@@ -220,14 +221,15 @@ def _from_places(hits: Sequence[Passage], *, after: int, shown: bool) -> list[Au
     carried: list[tuple[Passage | Occurrence, float]] = [(inner, inner.score) for inner in inner_hits]
     carried += [(place, hit.score) for hit in (*hits, *inner_hits) for place in hit.also_in]
     return [
-        _from_hit(place, score, rank=rank, shown=shown) for rank, (place, score) in enumerate(carried, start=after + 1)
+        _from_hit(place, score, rank=rank, is_shown=is_shown)
+        for rank, (place, score) in enumerate(carried, start=after + 1)
     ]
 
 
-def _from_hit(hit: Passage | Occurrence, score: float, *, rank: int, shown: bool) -> AuditPassage:
+def _from_hit(hit: Passage | Occurrence, score: float, *, rank: int, is_shown: bool) -> AuditPassage:
     return AuditPassage(
         rank=rank,
-        shown=shown,
+        shown=is_shown,
         document_id=hit.document_id,
         version_id=hit.version_id,
         version=hit.version,
@@ -326,10 +328,10 @@ def _record(row: tuple[Any, ...], passages: Sequence[AuditPassage]) -> AuditReco
 
 
 def _passage(columns: Sequence[Any]) -> AuditPassage:
-    rank, shown, document_id, version_id, version, source, chunk_ids, score = columns
+    rank, is_shown, document_id, version_id, version, source, chunk_ids, score = columns
     return AuditPassage(
         rank=rank,
-        shown=shown,
+        shown=is_shown,
         document_id=document_id,
         version_id=version_id,
         version=version,

@@ -41,7 +41,7 @@ def add_counts(
     owner: TenantRef,
     run_id: uuid.UUID,
     *,
-    seen: int = 0,
+    documents: int = 0,
     unchanged: int = 0,
     removed: int = 0,
     failures: Sequence[IngestFailure] = (),
@@ -56,7 +56,7 @@ def add_counts(
         connection: connection of the worker role, with the tenant set.
         owner: the tenant.
         run_id: the sync run.
-        seen: documents listed, without the failures.
+        documents: documents listed, without the failures.
         unchanged: documents with an unchanged etag.
         removed: documents that the source no longer has.
         failures: documents that could not be listed; the first 100 are stored.
@@ -66,7 +66,7 @@ def add_counts(
     values = {
         "tenant_id": owner.id,
         "run_id": run_id,
-        "seen": seen + len(failures),
+        "seen": documents + len(failures),
         "unchanged": unchanged,
         "removed": removed,
         "failed": len(failures),

@@ -153,7 +153,7 @@ class _SyncRun:
             preset = self._preset_version
             enqueue(connection, owner, collection, kinds.DOCUMENT, payloads, run=run, preset=preset)
             unchanged = len(ids) - len(changed)
-            add_counts(connection, owner, run, seen=len(ids) - len(broken), unchanged=unchanged, failures=failures)
+            add_counts(connection, owner, run, documents=len(ids) - len(broken), unchanged=unchanged, failures=failures)
         self.failures += failures
         self.outcomes[Outcome.UNCHANGED] += unchanged
         self.enqueued += len(payloads)
@@ -167,7 +167,7 @@ class _SyncRun:
     def _remove(self, run: uuid.UUID, missing: Sequence[uuid.UUID]) -> None:
         with self._transaction() as connection:
             removed = remove_documents(connection, self._owner.id, missing, collection=self._job.collection)
-            add_counts(connection, self._owner, run, seen=removed, removed=removed)
+            add_counts(connection, self._owner, run, documents=removed, removed=removed)
         self.outcomes[Outcome.REMOVED] += removed
 
 
