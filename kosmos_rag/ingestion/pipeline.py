@@ -356,7 +356,7 @@ class _Collected:
 
     batch: _Batch = field(default_factory=_Batch)
     unchanged: list[_Document] = field(default_factory=list)
-    gone: list[_Document] = field(default_factory=list)
+    missing: list[_Document] = field(default_factory=list)
     rejected: _Rejected = field(default_factory=list)
     slow: list[tuple[_Document, Future[ChunkedDocument]]] = field(default_factory=list)
     """Those that other threads process."""
@@ -445,7 +445,7 @@ class _Run:
             processed = result()
         except IngestionError as error:
             if error.code == GONE:
-                collected.gone.append(document)
+                collected.missing.append(document)
             else:
                 collected.rejected.append((key, pending, error))
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
@@ -461,7 +461,7 @@ class _Run:
     def _complete(self, collected: _Collected) -> None:
         self._submit(collected.batch)
         self._complete_unchanged(collected.unchanged)
-        self._complete_gone(collected.gone)
+        self._complete_missing(collected.missing)
         self._reject(collected.rejected)
 
     def _submit(self, batch: _Batch) -> None:
@@ -522,17 +522,17 @@ class _Run:
             )
         return self.recorder.record_unchanged([pending for key, pending in unchanged if key in leased])
 
-    def _complete_gone(self, gone: Sequence[_Document]) -> None:
+    def _complete_missing(self, missing: Sequence[_Document]) -> None:
         """Complete the leases of documents that were removed after listing.
 
         The next pass prunes them.
         """
-        documents = [pending for _, pending in gone]
+        documents = [pending for _, pending in missing]
         if not documents or self.lease is NO_LEASE:
             return self.recorder.record_gone(documents)
         try:
             with self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection:
-                leased = self.lease.verify(connection, [key for key, _ in gone])
+                leased = self.lease.verify(connection, [key for key, _ in missing])
                 self.lease.complete(connection, connection, {key: Completion(outcome=Outcome.GONE) for key in leased})
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
             return self.recorder.record_failure(documents, error)

@@ -119,15 +119,15 @@ def _sort_pages(pages: list[_Page]) -> Iterator[tuple[int, _Page]]:
     children: dict[str, list[_Page]] = defaultdict(list)
     for page in pages:
         children[page.parent if page.parent in page_ids else ""].append(page)
-    seen: set[str] = set()
+    visited: set[str] = set()
     # All pages again: parents in a circle would lose theirs.
     for page in [*sorted(children[""], key=_order), *sorted(pages, key=_order)]:
         pending = [(1, page)]
         while pending:
             level, current = pending.pop()
-            if current.id in seen:
+            if current.id in visited:
                 continue
-            seen.add(current.id)
+            visited.add(current.id)
             yield min(level, _DEEPEST_LEVEL), current
             below = sorted(children[current.id] if current.id else [], key=_order, reverse=True)
             pending += [(level + 1, child) for child in below]

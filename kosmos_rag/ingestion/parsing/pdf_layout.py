@@ -200,7 +200,7 @@ def _drop_running_lines(pages: Sequence[PageLines], metrics: _Metrics) -> Iterat
     counts = Counter(key for lines in outer for key in {_running_key(line) for line in lines})
     numbered = sum(any(map(_is_page_number, lines)) for lines in outer)
     least = 2 if len(pages) <= 4 else 3
-    seen: set[tuple[str, int]] = set()
+    known_keys: set[tuple[str, int]] = set()
     for page, lines in zip(pages, outer, strict=True):
         running, first = set(), []
         for line in lines:
@@ -210,8 +210,8 @@ def _drop_running_lines(pages: Sequence[PageLines], metrics: _Metrics) -> Iterat
                     running.add(line)
             elif counts[key] >= least:
                 running.add(line)
-                first += [line] if key not in seen else []
-                seen.add(key)
+                first += [line] if key not in known_keys else []
+                known_keys.add(key)
         first.sort(key=lambda line: -line.baseline)
         items = [item for item in page.items if isinstance(item, Paragraph) or item not in running]
         yield (replace(page, items=items) if running else page), first

@@ -64,5 +64,5 @@ def _cues(text: str) -> Iterator[tuple[int, str]]:
 
 def _words(payload: str) -> str:
     blocks = [block for block in re.split(r"\n[ \t]*\n", payload.strip("\n")) if not _NOTE.match(block)]
-    spoken = _TAG.sub("", _VOICE.sub(r"\1: ", "\n".join(blocks)))
-    return " ".join(unescape(spoken).split())
+    text_with_speakers = _TAG.sub("", _VOICE.sub(r"\1: ", "\n".join(blocks)))
+    return " ".join(unescape(text_with_speakers).split())
