@@ -49,7 +49,7 @@ def serve(
 
 @contextmanager
 def _run_worker(settings: Settings) -> Iterator[None]:
-    """Run a worker in a thread during the block, and drain it at the end.
+    """Run a worker in a thread during the block; drain it afterwards.
 
     Jobs run in processes of their own, as those of `run_worker` do. Raises ConfigError and DatabaseError at the start;
     what ends the worker later is logged.

@@ -1,4 +1,4 @@
-"""The API keys of the service, and the idempotency keys of its calls."""
+"""API keys of the service, and idempotency keys of its calls."""
 
 from sqlalchemy import CheckConstraint, PrimaryKeyConstraint, Table, Text, Uuid
 from sqlalchemy.dialects.postgresql import ARRAY
