@@ -27,7 +27,8 @@ from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
 from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.models.embedding.registry import create_registry
-from kosmos_rag.retrieval.pipeline import SearchPipeline, SearchResources
+from kosmos_rag.retrieval.pipeline import SearchPipeline
+from kosmos_rag.retrieval.resources import SearchResources
 from kosmos_rag.retrieval.sampling import RecallSampler
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.erasure import rewrite_files

@@ -34,7 +34,8 @@ from kosmos_rag.core.types import (
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import CollectionPipelines, PipelineCache
 from kosmos_rag.evaluation.experiments.router import Assignment, ExperimentRouter
-from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchOutcome, SearchPipeline
+from kosmos_rag.retrieval.outcome import SearchOutcome
+from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchPipeline
 from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, Query, RetrieverOptions, parse_query
 from kosmos_rag.retrieval.sampling import RecallSampler
 from kosmos_rag.retrieval.several import fuse_results

@@ -1,14 +1,18 @@
-"""Vectors and postings of a tenant in the memory of the process.
+"""Vectors, postings and passages of tenants, in memory.
 
 A block has what readers of the same access control lists see, at one state of the collections and under one filter.
-Only a search of that state, these lists and that filter uses it, and its passages are read under row-level security.
+Only a search of that state, these lists and that filter uses it. All of it is read under row-level security.
 """
 
+import itertools
 import json
+import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -16,6 +20,7 @@ import psycopg
 from cachetools import LRUCache
 from numpy.typing import NDArray
 
+from kosmos_rag.retrieval.close_terms import CloseTermCache
 from kosmos_rag.retrieval.collection_postings import CollectionPostings, read_postings
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot, load_snapshot
@@ -39,6 +44,10 @@ _ID_BYTES = 100
 """Memory of an id in Python."""
 _POSTINGS_BYTES = 400
 """Memory of the postings of a chunk, about: five bytes a term."""
+_PASSAGE_BYTES = 2_500
+"""Memory of a passage without its text, about."""
+_PASSAGES_SHARE = 8
+"""Passages may take the limit of the cache divided by this, on top of it."""
 _STATES = 1_000
 """States whose misses are counted."""
 
@@ -105,6 +114,65 @@ def inner_products(vectors: NDArray[np.float32], query: NDArray[np.float32]) -> 
     return total
 
 
+class PassageCache:
+    """LRU cache of passages with a limit in bytes. Thread-safe.
+
+    A passage is returned to readers of the same principals only: row-level security has shown it to them at this state.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._rows: OrderedDict[tuple[Hashable, int], dict[str, Any]] = OrderedDict()
+
+    def find(self, reader: Hashable, chunk_ids: Iterable[UUID]) -> dict[int, dict[str, Any]]:
+        """Return the fields of those passages that are cached, by chunk id.
+
+        Args:
+            reader: State and principals.
+            chunk_ids: The passages.
+        """
+        rows = {}
+        with self._lock:
+            for chunk_id in chunk_ids:
+                key = reader, chunk_id.int
+                if (row := self._rows.get(key)) is not None:
+                    self._rows.move_to_end(key)
+                    rows[chunk_id.int] = row
+        return {number: _copy_row(row) for number, row in rows.items()}
+
+    def put(self, reader: Hashable, rows: Mapping[int, dict[str, Any]]) -> None:
+        """Add passages and evict the least recently used.
+
+        Args:
+            reader: State and principals.
+            rows: Fields of passages by chunk id.
+        """
+        copies = {(reader, number): _copy_row(row) for number, row in rows.items()}
+        with self._lock:
+            for key, row in copies.items():
+                if key not in self._rows:
+                    self._rows[key] = row
+                    self._bytes += _row_bytes(row)
+            while self._bytes > self._max_bytes:
+                _, evicted = self._rows.popitem(last=False)
+                self._bytes -= _row_bytes(evicted)
+
+
+def _copy_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Copy the fields of a passage.
+
+    A caller may change the metadata of its hits.
+    """
+    return {**row, "metadata": deepcopy(row["metadata"])} if row["metadata"] else {**row, "metadata": {}}
+
+
+def _row_bytes(row: Mapping[str, Any]) -> int:
+    """Return the approximate memory of a passage."""
+    return _PASSAGE_BYTES + sys.getsizeof(row["text"]) + 2 * len(repr(row["metadata"]))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Block:
     """What the retrievers of a search score in memory."""
@@ -113,12 +181,34 @@ class Block:
     """None for searches without an embedding."""
     postings: Mapping[str, CollectionPostings] | None
     """By collection. None for searches without words, and where the tenant is too large to read all postings."""
+    passages: PassageCache = field(default_factory=lambda: PassageCache(0))
+    """Of all blocks."""
+    number: int = field(default_factory=itertools.count().__next__)
+    """Identifies the block in the cache of passages."""
 
     @property
     def bytes(self) -> int:
         """Approximate memory of the block."""
         vectors = 0 if self.vectors is None else self.vectors.bytes
         return vectors + sum(postings.bytes for postings in (self.postings or {}).values())
+
+    def covers(self, query: RetrieverQuery) -> bool:
+        """Return whether the block has what all retrievers of a search need."""
+        return self.postings is not None or not query.lexical
+
+    def find_passages(self, principals: Sequence[str], chunk_ids: Iterable[UUID]) -> dict[int, dict[str, Any]]:
+        """Return the fields of cached passages, by chunk id.
+
+        Readers of these principals have read them at this state.
+        """
+        return self.passages.find((self.number, frozenset(principals)), chunk_ids)
+
+    def put_passages(self, principals: Sequence[str], rows: Mapping[int, dict[str, Any]]) -> None:
+        """Cache the fields of passages, by chunk id.
+
+        They are for readers of these principals.
+        """
+        self.passages.put((self.number, frozenset(principals)), rows)
 
 
 class BlockCache:
@@ -130,6 +220,9 @@ class BlockCache:
         self._lock = threading.Lock()
         self._blocks: OrderedDict[Hashable, Block] = OrderedDict()
         self._missed: LRUCache[Hashable, int] = LRUCache(_STATES)
+        self.readers: LRUCache[Hashable, Hashable] = LRUCache(_STATES)
+        """Key of the block that answered the last search of a reader, by what the search asked for."""
+        self.passages = PassageCache(max_bytes // _PASSAGES_SHARE)
         self.hits = self.misses = 0
 
     def find(self, query: RetrieverQuery, snapshot: Snapshot) -> Block | None:
@@ -143,16 +236,28 @@ class BlockCache:
         """
         if not self._fits(query, snapshot):
             return None
-        key = state_key(query, snapshot)
+        key, reader = state_key(query, snapshot), (request_key(query), frozenset(query.principals))
         with self._lock:
             block = self._blocks.get(key)
             if block is None:
-                self.misses += 1
-                self._missed[key] = self._missed.get(key, 0) + 1
+                # A reader who had a block searches once more, in a transaction: that one counts.
+                if self.readers.pop(reader, None) is None:
+                    self.misses += 1
+                    self._missed[key] = self._missed.get(key, 0) + 1
                 return None
             self._blocks.move_to_end(key)
+            self.readers[reader] = key
             self.hits += 1
             return block
+
+    def is_warm(self, query: RetrieverQuery) -> bool:
+        """Return whether the block of the reader's last search is cached.
+
+        The state may have changed since.
+        """
+        reader = (request_key(query), frozenset(query.principals))
+        with self._lock:
+            return self.readers.get(reader) in self._blocks
 
     def is_due(self, query: RetrieverQuery, snapshot: Snapshot) -> bool:
         """Return whether to load the block of a search now.
@@ -200,6 +305,28 @@ class BlockCache:
         return most > 0 if query.scope["filtered"] else snapshot.chunks <= most
 
 
+def request_key(query: RetrieverQuery) -> Hashable:
+    """Return tenant, collection, retrievers and filter of a search.
+
+    Args:
+        query: The search.
+    """
+    scope = query.scope
+    key = (scope["tenant_id"], scope["collection"], query.vector is not None, query.lexical)
+    if not scope["filtered"]:
+        return key
+    condition = scope["condition"]
+    # A filter on the acl sees only the principals that the reader has.
+    principals = frozenset(query.principals) if condition is not None and '"acl"' in condition else None
+    return (
+        *key,
+        tuple(scope["sources"]),
+        condition,
+        json.dumps(scope["condition_values"].obj, sort_keys=True),
+        principals,
+    )
+
+
 def state_key(query: RetrieverQuery, snapshot: Snapshot) -> Hashable:
     """Return what determines the vectors that a search may find.
 
@@ -207,17 +334,8 @@ def state_key(query: RetrieverQuery, snapshot: Snapshot) -> Hashable:
         query: The search.
         snapshot: State of the tenant.
     """
-    scope = query.scope
-    states = tuple((stats.collection, stats.epoch, stats.visible) for stats in snapshot.collections)
-    retrievers = (query.vector is not None, query.lexical)
-    key = (scope["tenant_id"], scope["collection"], snapshot.space_id, states, retrievers)
-    if not scope["filtered"]:
-        return key
-    condition = scope["condition"]
-    # A filter on the acl sees only the principals that the reader has.
-    principals = frozenset(query.principals) if condition is not None and '"acl"' in condition else None
-    conditions = (tuple(scope["sources"]), condition, json.dumps(scope["condition_values"].obj, sort_keys=True))
-    return *key, conditions, principals
+    states = tuple([(stats.collection, stats.epoch, stats.visible) for stats in snapshot.collections])
+    return request_key(query), snapshot.space_id, states
 
 
 def load_block(pool: ConnectionPool, query: RetrieverQuery, cache: BlockCache) -> None:
@@ -232,7 +350,7 @@ def load_block(pool: ConnectionPool, query: RetrieverQuery, cache: BlockCache) -
     """
     most = cache.most_rows(query)
     with pool.transaction(query.scope["tenant_id"], query.principals) as connection:
-        snapshot = load_snapshot(connection, query)
+        snapshot = load_snapshot(connection, query, CloseTermCache(0))
         if snapshot.space_id is None:
             return
         vectors = postings = None
@@ -243,7 +361,7 @@ def load_block(pool: ConnectionPool, query: RetrieverQuery, cache: BlockCache) -
         # Postings are read of hidden chunks too, and left out here.
         if query.lexical and snapshot.total_chunks_unfiltered <= most:
             postings = read_postings(connection, query.scope, snapshot)
-    cache.put(state_key(query, snapshot), Block(vectors=vectors, postings=postings))
+    cache.put(state_key(query, snapshot), Block(vectors=vectors, postings=postings, passages=cache.passages))
 
 
 def _read_vectors(

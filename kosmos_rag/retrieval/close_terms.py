@@ -7,11 +7,14 @@ of Lucene's TopTermsBlendedFreqScoringRewrite: a rare close term is not preferre
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import psycopg
+from cachetools import LRUCache
 
 from kosmos_rag.core.text.analysis import split_bigrams
 from kosmos_rag.core.text.edits import edit_distance, single_edits
@@ -50,25 +53,92 @@ class _CloseTerm:
     weight: float
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _WordMatches:
+    """Lexemes and close terms of an absent word.
+
+    Both are empty for a word that a chunk contains.
+    """
+
+    lexemes: Sequence[tuple[str, str, str]] = ()
+    """Collection, word and lexeme: one for each language."""
+    close: Sequence[_CloseTerm] = ()
+
+
+class CloseTermCache:
+    """LRU cache of what the lexicon has for absent words. Thread-safe.
+
+    Entries are never stale: a key contains the state of the collections, and which access control lists the reader may
+    read.
+    """
+
+    def __init__(self, size: int) -> None:
+        """Args: size: Most words."""
+        self._lock = threading.Lock()
+        self._entries: LRUCache[tuple[Hashable, str], _WordMatches] = LRUCache(maxsize=size)
+
+    def find(self, state: Hashable, words: Iterable[str]) -> dict[str, _WordMatches]:
+        """Return the entries of those words that are cached.
+
+        Args:
+            state: Tenant, collections and readers, with the epochs.
+            words: The words.
+        """
+        with self._lock:
+            entries = {word: self._entries.get((state, word)) for word in words}
+        return {word: entry for word, entry in entries.items() if entry is not None}
+
+    def put(self, state: Hashable, entries: Mapping[str, _WordMatches]) -> None:
+        """Add entries and evict the least recently used."""
+        # A cache of size 0 refuses entries.
+        with self._lock, suppress(ValueError):
+            for word, entry in entries.items():
+                self._entries[state, word] = entry
+
+
 def replace_absent_words(
-    connection: psycopg.Connection, query: RetrieverQuery, rows: Sequence[TermRow]
-) -> tuple[list[TermRow], tuple[str, ...]]:
+    connection: psycopg.Connection | None,
+    query: RetrieverQuery,
+    rows: Sequence[TermRow],
+    cache: CloseTermCache,
+    state: Hashable,
+) -> tuple[list[TermRow], tuple[str, ...]] | None:
     """Replace words that no chunk contains by close terms.
 
-    Returns the terms, and a warning for each replaced word.
+    Returns the terms, and a warning for each replaced word; None without a connection, if the cache lacks a word.
 
     Args:
-        connection: In the transaction of the snapshot.
+        connection: In the transaction of the snapshot; None to use the cache alone.
         query: The query.
         rows: Its terms.
+        cache: Of earlier queries.
+        state: Tenant, collections and readers, with the epochs.
     """
     words = _suspects(query.parsed.text, rows)
     if not words:
         return list(rows), ()
+    matches = cache.find(state, words)
+    missing = [word for word in words if word not in matches]
+    if missing:
+        if connection is None:
+            return None
+        loaded = _match_words(connection, query, missing)
+        cache.put(state, loaded)
+        matches |= loaded
+    lexemes = [entry for word in words for entry in matches[word].lexemes]
+    close = [term for word in words for term in matches[word].close]
+    # Warnings are in this order; a term that is close to two words counts for the first.
+    close.sort(key=lambda term: (-term.weight, term.collection, term.word))
+    return _replace(rows, lexemes, close)
+
+
+def _match_words(
+    connection: psycopg.Connection, query: RetrieverQuery, words: Sequence[str]
+) -> dict[str, _WordMatches]:
+    """Look up words, and close terms of those that no chunk contains."""
     # The variants of a word are analysed only if no chunk has the word: there are hundreds.
     analysed = _analyse(connection, query, {word: word for word in words})
     present = {word for _, word, _, _, lexeme_id, _ in analysed if lexeme_id is not None}
-    # The lexemes of a word in each collection: one for each language. In the order of the rows, as the warnings are.
     lexemes = dict.fromkeys(
         (collection, word, lexeme) for collection, word, lexeme, *_ in analysed if word not in present
     )
@@ -88,7 +158,13 @@ def replace_absent_words(
     ]
     matched_words = {(term.collection, term.word) for term in close}
     close += _far_terms(connection, query, [entry for entry in lexemes if entry[:2] not in matched_words])
-    return _replace(rows, lexemes, close)
+    return {
+        word: _WordMatches(
+            lexemes=[entry for entry in lexemes if entry[1] == word],
+            close=[term for term in close if term.word == word],
+        )
+        for word in words
+    }
 
 
 def _analyse(

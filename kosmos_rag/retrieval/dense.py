@@ -14,7 +14,6 @@ from pgvector import HalfVector
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.retrieval.block_cache import VectorBlock
 from kosmos_rag.retrieval.fusion import CandidateList, rank_candidates
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot
@@ -58,8 +57,6 @@ class DensePlan:
     """Values of the plan; the query adds its own."""
     index_options: Mapping[str, int] | None = None
     """`probes` and `ef_search` of an index scan; None for an exact one, which scores all vectors in question."""
-    block: VectorBlock | None = None
-    """Vectors in memory, which are scored instead of a statement."""
 
 
 def materialise_small_filter(
@@ -130,9 +127,7 @@ def estimate_selectivity(snapshot: Snapshot, scope: Mapping[str, Any], principal
     return visible / total * min(1.0, in_collection)
 
 
-def plan_dense(
-    query: RetrieverQuery, snapshot: Snapshot, filtered: FilteredSet | None, block: VectorBlock | None = None
-) -> DensePlan | None:
+def plan_dense(query: RetrieverQuery, snapshot: Snapshot, filtered: FilteredSet | None) -> DensePlan | None:
     """Choose how to find the nearest vectors.
 
     None if the tenant has no vectors. Reads nothing from the database.
@@ -141,13 +136,10 @@ def plan_dense(
         query: What is searched for.
         snapshot: State of the tenant.
         filtered: The documents that pass the filter, if they are few.
-        block: The vectors that the reader may read, if they are in memory.
     """
     index = snapshot.vector_index
     if snapshot.space_id is None:
         return None
-    if block is not None:
-        return DensePlan(name="exact, in memory", read={"rows": len(block.chunk_ids)}, text="", values={}, block=block)
     if filtered is not None:
         return DensePlan(
             name="exact, by document",
@@ -219,16 +211,9 @@ class DenseSearch:
             self.connection.execute(statement("enable_sort"))
 
     def receive(self) -> CandidateList:
-        """Rank the rows above the similarity threshold.
-
-        They are fetched, or scored in memory.
-        """
+        """Fetch the rows, and rank those above the similarity threshold."""
         query, plan = self.query, self.plan
         rows: Sequence[tuple[uuid.UUID, float]] = self.cursor.fetchall() if self.cursor else []
-        if plan is not None and plan.block is not None and query.vector is not None:
-            rows = plan.block.nearest(query.vector, query.candidates)
-            if len(rows) > query.candidates:
-                rows = sorted(rows, key=lambda row: (-row[1], row[0].int))[: query.candidates]
         # An index scan may stop early: fewer are returned only if there are no more.
         if plan is not None and plan.index_options is not None and len(rows) < query.candidates:
             exact = plan_dense(query, replace(self.snapshot, vector_index=None), None)
@@ -237,18 +222,26 @@ class DenseSearch:
             self.plan = plan = replace(exact, name=name, read={**plan.read, **exact.read})
             self.send()
             rows = self.cursor.fetchall() if self.cursor else []
-        threshold = query.similarity_threshold
-        similar = [(chunk_id, float(score)) for chunk_id, score in rows if score >= threshold]
-        reason = None
-        if len(similar) < query.candidates:
-            dropped = len(rows) - len(similar)
-            reason = f"chunks in reach: {len(rows)}" + (
-                f", {dropped} of them below similarity_threshold {threshold}" if dropped else ""
-            )
-        return rank_candidates(
-            similar,
-            limit=query.candidates,
-            plan=plan.name if plan else "exact scan",
-            read=plan.read if plan else {},
-            reason=reason,
+        return rank_vectors(rows, query, plan.name if plan else "exact scan", plan.read if plan else {})
+
+
+def rank_vectors(
+    rows: Sequence[tuple[uuid.UUID, float]], query: RetrieverQuery, plan: str, read: Mapping[str, int]
+) -> CandidateList:
+    """Rank the chunks above the similarity threshold.
+
+    Args:
+        rows: Chunk ids with inner products, at most `query.candidates`.
+        query: What is searched for.
+        plan: How the rows were found, for the explanation.
+        read: How much was read to find them, by unit.
+    """
+    threshold = query.similarity_threshold
+    similar = [(chunk_id, float(score)) for chunk_id, score in rows if score >= threshold]
+    reason = None
+    if len(similar) < query.candidates:
+        dropped = len(rows) - len(similar)
+        reason = f"chunks in reach: {len(rows)}" + (
+            f", {dropped} of them below similarity_threshold {threshold}" if dropped else ""
         )
+    return rank_candidates(similar, limit=query.candidates, plan=plan, read=read, reason=reason)

@@ -3,7 +3,7 @@
 import math
 import statistics
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -144,13 +144,11 @@ def reciprocal_rank_fusion(
     Raises:
         ConfigError: a weight or `k` is invalid.
     """
-    _validate(lists, weights)
     if k < 0:
         raise ConfigError(f"k of the fusion is {k}; give a number, 0 or more")
-    contributions = {
-        name: [weights[name] / (k + candidate.rank) for candidate in candidates] for name, candidates in lists.items()
-    }
-    return _fuse(lists, contributions, limit)
+    return _fuse(
+        lists, weights, lambda candidates, weight: [weight / (k + candidate.rank) for candidate in candidates], limit
+    )
 
 
 def score_fusion(lists: Lists, *, weights: Mapping[str, float], limit: int | None = None) -> list[FusedCandidate]:
@@ -169,18 +167,15 @@ def score_fusion(lists: Lists, *, weights: Mapping[str, float], limit: int | Non
     Raises:
         ConfigError: a weight is invalid.
     """
-    _validate(lists, weights)
-    contributions = {
-        name: _scale([candidate.score for candidate in candidates], weights[name]) for name, candidates in lists.items()
-    }
-    return _fuse(lists, contributions, limit)
+    return _fuse(lists, weights, _scale, limit)
 
 
-def _scale(scores: Sequence[float], weight: float) -> list[float]:
+def _scale(candidates: Sequence[Candidate], weight: float) -> list[float]:
     """Scale the scores of a list linearly to 0 and `weight`.
 
     These are the values three standard deviations below and above the mean.
     """
+    scores = [candidate.score for candidate in candidates]
     if not scores or min(scores) == max(scores):
         return [weight / 2] * len(scores)
     mean = statistics.fmean(scores)
@@ -190,20 +185,27 @@ def _scale(scores: Sequence[float], weight: float) -> list[float]:
     return [weight * ((score - low) / width) if score > low else 0.0 for score in scores]
 
 
-def _validate(lists: Lists, weights: Mapping[str, float]) -> None:
+def _fuse(
+    lists: Lists,
+    weights: Mapping[str, float],
+    contribute: Callable[[Sequence[Candidate], float], Sequence[float]],
+    limit: int | None,
+) -> list[FusedCandidate]:
+    """Order chunks by the sum of their contributions.
+
+    Args:
+        lists: Candidates of each retriever, best first.
+        weights: Weight of each list.
+        contribute: Returns the contribution of each candidate of a list with this weight.
+        limit: Number of fused candidates; None for all.
+    """
     for name in lists:
         weight = weights.get(name)
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
             raise ConfigError(f"the weight of {name} is {weight!r}; give a number, 0 or more")
     if lists and not any(weights[name] for name in lists):
         raise ConfigError(f"the weights of {', '.join(lists)} are all 0; give at least one of them more")
-
-
-def _fuse(lists: Lists, contributions: Mapping[str, Sequence[float]], limit: int | None) -> list[FusedCandidate]:
-    """Order chunks by the sum of their contributions.
-
-    Contributions are parallel to the candidates of each list.
-    """
+    contributions = {name: contribute(candidates, weights[name]) for name, candidates in lists.items()}
     # By number, which hashes and compares in C, where an id does so in Python: there are hundreds of them.
     by_list = {
         name: {candidate.chunk_id.int: at for at, candidate in enumerate(candidates)}

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pgvector import SparseVector
 
 from kosmos_rag.core.text import bm25
-from kosmos_rag.retrieval.collection_postings import CollectionPostings
 from kosmos_rag.retrieval.dense import FilteredSet
 from kosmos_rag.retrieval.fusion import CandidateList, QueryWeights, rank_candidates
 from kosmos_rag.retrieval.postings import CHUNKS, MARGIN, Posting, PostingsCache, PostingsRequest, SegmentScores
@@ -39,7 +38,6 @@ class LexicalSearch:
         snapshot: Snapshot,
         filtered: FilteredSet | None,
         cache: PostingsCache,
-        memory: Mapping[str, CollectionPostings] | None = None,
     ) -> None:
         """Send what the database is asked for.
 
@@ -49,23 +47,22 @@ class LexicalSearch:
             snapshot: State of the tenant.
             filtered: The documents that pass the filter, if they are few.
             cache: Of packed postings.
-            memory: Postings of the chunks that the reader may read, by collection; None to search the database.
         """
         self._connection = connection
-        self._memory = memory
         self._scope = scope = {**query.scope, "required": snapshot.required}
         self._limit = query.candidates
         self._snapshot = snapshot
-        # Of those in memory nothing is asked.
-        collections = [stats for stats in snapshot.collections if stats.weights and memory is None]
-        self._unindexed_rows = sum(stats.unsegmented_chunks for stats in collections)
-        self._scans = [
-            _UnindexedScan(
-                connection=connection, scope=scope, stats=stats, limit=self._limit, pool=self._limit + self._limit // 2
-            )
-            for stats in collections
-            if stats.unsegmented_chunks
-        ]
+        collections = [stats for stats in snapshot.collections if stats.weights]
+        self._scans = []
+        self._unindexed_rows = 0
+        for stats in collections:
+            # Chunks outside all segments, at most.
+            first = stats.segments[-1].last if stats.segments else 1
+            if rows := min(stats.chunks, stats.next_sequence - first):
+                self._unindexed_rows += rows
+                pool = self._limit + self._limit // 2
+                scan = _UnindexedScan(connection=connection, scope=scope, stats=stats, limit=self._limit, pool=pool)
+                self._scans.append(scan)
         for scan in self._scans:
             scan.send()
         self._requests = [
@@ -79,70 +76,25 @@ class LexicalSearch:
             self._filtered = connection.execute(statement("sequences_of_documents"), values)
 
     def receive(self) -> CandidateList:
-        """Rank what was sent, or what is in memory."""
-        if self._memory is not None:
-            plan, (scores, read) = "exact, in memory", self._score_memory(self._memory)
-        else:
-            segments = [_score_segment(stats, request.fetch()) for stats, request in self._requests]
-            if self._filtered is not None:
-                passing = self._filtered.fetchall()
-                for segment in segments:
-                    segment.restrict([sequence for collection, sequence in passing if collection == segment.collection])
-            scores, candidates = self._best_visible(segments) if segments else ({}, 0)
-            for scan in self._scans:
-                scores |= scan.best(list(scores.values()))
-            plan = "exact scan"
-            if segments:
-                plan = "segments, exact scan of the rest" if self._scans else "segments"
-            read = {
-                "rows": self._unindexed_rows,
-                "segments": len(segments),
-                "postings": sum(segment.read for segment in segments),
-                "candidates": candidates,
-            }
-        snapshot, reason = self._snapshot, None
-        if not snapshot.chunks:
-            reason = "there are no chunks"
-        elif not snapshot.terms:
-            reason = "the question has no term to look up: stop words and signs only"
-        elif len(scores) < self._limit:
-            reason = f"visible chunks with a term of the question: {len(scores)}"
-        total = max((stats.total_weight for stats in snapshot.collections), default=0.0)
-        return rank_candidates(
-            scores.items(),
-            limit=self._limit,
-            plan=plan,
-            read=read,
-            reason=reason,
-            weights=QueryWeights(terms=len(snapshot.terms), total=total),
-        )
-
-    def _score_memory(
-        self, postings: Mapping[str, CollectionPostings]
-    ) -> tuple[dict[uuid.UUID, float], dict[str, int]]:
-        """Return the best chunks of postings in memory.
-
-        The second value is how much was read.
-        """
-        collections = [(stats, postings[stats.collection]) for stats in self._snapshot.collections if stats.weights]
-        segments = [
-            SegmentScores.from_postings(
-                stats.collection,
-                of_collection.chunks,
-                stats.average,
-                ((weight, of_collection.find(lexeme_id)) for lexeme_id, weight in stats.weights.items()),
-            )
-            for stats, of_collection in collections
-        ]
-        scores: dict[uuid.UUID, float] = {}
-        if any(segment.terms for segment in segments):
-            segment_numbers, offsets = _best(segments, self._limit)
-            for number, (_, of_collection) in enumerate(collections):
-                of_this = offsets[segment_numbers == number]
-                ids = [of_collection.chunk_ids[offset] for offset in of_this.tolist()]
-                scores |= zip(ids, segments[number].exact(of_this).tolist(), strict=True)
-        rows = sum(len(of_collection.chunk_ids) for of_collection in postings.values())
-        return scores, {"rows": rows, "postings": sum(segment.read for segment in segments)}
+        """Rank what was sent for."""
+        segments = [_score_segment(stats, request.fetch()) for stats, request in self._requests]
+        if self._filtered is not None:
+            passing = self._filtered.fetchall()
+            for segment in segments:
+                segment.restrict([sequence for collection, sequence in passing if collection == segment.collection])
+        scores, candidates = self._best_visible(segments) if segments else ({}, 0)
+        for scan in self._scans:
+            scores |= scan.best(list(scores.values()))
+        plan = "exact scan"
+        if segments:
+            plan = "segments, exact scan of the rest" if self._scans else "segments"
+        read = {
+            "rows": self._unindexed_rows,
+            "segments": len(segments),
+            "postings": sum(segment.read for segment in segments),
+            "candidates": candidates,
+        }
+        return rank_scores(scores, self._limit, self._snapshot, plan, read)
 
     def _best_visible(self, segments: list[SegmentScores]) -> tuple[dict[uuid.UUID, float], int]:
         """Return the best chunks of the segments that the reader may read.
@@ -152,7 +104,7 @@ class LexicalSearch:
         visible: dict[uuid.UUID, float] = {}
         looked_up, target = 0, self._limit + self._limit // 4
         while any(segment.terms for segment in segments):
-            segment_numbers, offsets = _best(segments, target)
+            segment_numbers, offsets = best_offsets(segments, target)
             lookups = []
             for number, segment in enumerate(segments):
                 new = offsets[looked_up:][segment_numbers[looked_up:] == number]
@@ -244,12 +196,42 @@ class _UnindexedScan:
         return {row[0]: score for row, score in zip(rows, scores.tolist(), strict=True)}
 
 
+def rank_scores(
+    scores: Mapping[uuid.UUID, float], limit: int, snapshot: Snapshot, plan: str, read: Mapping[str, int]
+) -> CandidateList:
+    """Rank the chunks by BM25.
+
+    Args:
+        scores: Scores by chunk id.
+        limit: Candidates to return.
+        snapshot: State of the tenant.
+        plan: How the chunks were found, for the explanation.
+        read: How much was read to find them, by unit.
+    """
+    reason = None
+    if not snapshot.chunks:
+        reason = "there are no chunks"
+    elif not snapshot.terms:
+        reason = "the question has no term to look up: stop words and signs only"
+    elif len(scores) < limit:
+        reason = f"visible chunks with a term of the question: {len(scores)}"
+    total = max((stats.total_weight for stats in snapshot.collections), default=0.0)
+    return rank_candidates(
+        scores.items(),
+        limit=limit,
+        plan=plan,
+        read=read,
+        reason=reason,
+        weights=QueryWeights(terms=len(snapshot.terms), total=total),
+    )
+
+
 def _score_segment(stats: CollectionStats, postings: Mapping[int, Posting]) -> SegmentScores:
     terms = ((weight, postings[lexeme_id]) for lexeme_id, weight in stats.weights.items())
     return SegmentScores.from_postings(stats.collection, postings[CHUNKS], stats.average, terms)
 
 
-def _best(segments: list[SegmentScores], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def best_offsets(segments: list[SegmentScores], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return segment number and offset of the best `count` chunks.
 
     Possible ties are included. Best first.

@@ -6,12 +6,11 @@ If the snapshot names another space, the query is embedded again within the same
 """
 
 import logging
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import Self
 from uuid import UUID
 
 import numpy as np
@@ -22,20 +21,18 @@ from opentelemetry.trace import SpanKind
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import DatabaseError, RequestError
 from kosmos_rag.core.freshness import VALIDITY_KEYS
-from kosmos_rag.core.protocols import Embedder, LanguageModel, Reranker
+from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.telemetry import genai, tracing
-from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS, RETRIEVAL_FALLBACKS
-from kosmos_rag.core.telemetry.observer import Telemetry
+from kosmos_rag.core.telemetry.metrics import RETRIEVAL_FALLBACKS
 from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.core.text.analysis import IDENTIFIER_FORMS
 from kosmos_rag.core.text.counts import count
-from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
-from kosmos_rag.models.embedding.registry import EmbedderRegistry
+from kosmos_rag.core.types import Expansion, Passage, SearchResult
 from kosmos_rag.retrieval.arrange import Vectors, arrange, load_vectors
-from kosmos_rag.retrieval.block_cache import LEAST_CHUNKS, BlockCache, load_block
-from kosmos_rag.retrieval.cache import QueryEmbeddingCache, ResultCache, result_key
+from kosmos_rag.retrieval.block_cache import LEAST_CHUNKS, Block, load_block
+from kosmos_rag.retrieval.cache import result_key
 from kosmos_rag.retrieval.departments import DepartmentRule
-from kosmos_rag.retrieval.expansion.expander import NOT_EXPANDED, ExpandedQuery, Expander, create_expander
+from kosmos_rag.retrieval.expansion.expander import NOT_EXPANDED, ExpandedQuery
 from kosmos_rag.retrieval.filters import require_approved
 from kosmos_rag.retrieval.freshness import ASKS_CURRENT, prefer_current
 from kosmos_rag.retrieval.fusion import (
@@ -49,16 +46,17 @@ from kosmos_rag.retrieval.fusion import (
     reciprocal_rank_fusion,
     score_fusion,
 )
-from kosmos_rag.retrieval.hydrate import CandidateMissing, hydrate
-from kosmos_rag.retrieval.postings import PostingsCache
+from kosmos_rag.retrieval.hydrate import CandidateMissing, PassageReader, hydrate
+from kosmos_rag.retrieval.outcome import FetchedPassages, Reading, SearchOutcome
 from kosmos_rag.retrieval.pseudo_relevance import PRF, pseudo_relevance_feedback
 from kosmos_rag.retrieval.query import Query, RetrieverQuery, parse_query
-from kosmos_rag.retrieval.rerank import RerankResult, RerankStage
+from kosmos_rag.retrieval.rerank import RerankResult
+from kosmos_rag.retrieval.resources import SearchResources
 from kosmos_rag.retrieval.retrievers import run_retrievers
 from kosmos_rag.retrieval.sampling import IndexedSearch
 from kosmos_rag.retrieval.signals.apply import SignalResult, Signals, build_signal_rules
 from kosmos_rag.retrieval.signals.base import QueryContext
-from kosmos_rag.retrieval.snapshot import Routing, Snapshot, load_snapshot
+from kosmos_rag.retrieval.snapshot import NeedsTransaction, Routing, Snapshot, load_snapshot
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.tenants import TenantRef, find_live_space
 
@@ -74,116 +72,6 @@ class RoutingChanged(Exception):
     def __init__(self, routing: Routing) -> None:
         super().__init__("the routing of the query changed")
         self.routing = routing
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SearchOutcome:
-    """A result with what its delivery depends on."""
-
-    result: SearchResult
-    """Not redacted: its plans are for readers with `may_explain` only."""
-    may_explain: bool
-    """Whether the reader may see plans: they depend on all documents, hidden ones too."""
-    indexed_search: IndexedSearch | None
-    """Of a search that the recall monitor may repeat; None for others."""
-    due: RetrieverQuery | None = None
-    """A search whose vectors and postings are worth loading now; None for others."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FetchedPassages:
-    """What the database returned for a query."""
-
-    scope_name: str
-    """What was searched, for messages: the tenant, or one of its collections."""
-    readable_chunks: int
-    retrievers: dict[str, RetrieverStats]
-    passages: list[Passage]
-    """What the later stages may reorder."""
-    rest: list[Passage]
-    """What follows them in the ranking; loaded only for the options of a result."""
-    vectors: Vectors
-    """Of all these passages, for diversity; else empty."""
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SearchResources:
-    """Connections, models and caches that the pipelines of a process share."""
-
-    pool: ConnectionPool
-    embedders: EmbedderRegistry
-    embeddings: Mapping[int, QueryEmbeddingCache]
-    """By identity of the model."""
-    last_embedders: dict[UUID, tuple[UUID, Embedder]]
-    """Embedding space and model of the last query, by tenant id."""
-    expander: Expander | None
-    """None if the settings expand nothing."""
-    results: ResultCache
-    postings: PostingsCache
-    blocks: BlockCache
-    rerank: RerankStage | None
-    telemetry: Telemetry
-
-    @classmethod
-    def create(
-        cls,
-        pool: ConnectionPool,
-        embedders: EmbedderRegistry,
-        reranker: Reranker | None,
-        language_model: LanguageModel | None,
-        settings: Settings,
-        telemetry: Telemetry,
-    ) -> Self:
-        """Create caches and stages, and register the gauges of the caches.
-
-        Args:
-            pool: Connections of readers.
-            embedders: Models of all embedding spaces.
-            reranker: None to leave the fused order.
-            language_model: Of query expansion.
-            settings: Of the process.
-            telemetry: Where metrics go.
-        """
-        retrieval = settings.rag.retrieval
-        resources = cls(
-            pool=pool,
-            embedders=embedders,
-            embeddings={
-                id(embedder): QueryEmbeddingCache(embedder, size=retrieval.query_embedding_cache)
-                for embedder in embedders.all
-            },
-            last_embedders={},
-            expander=create_expander(settings.rag, language_model),
-            results=ResultCache(size=retrieval.result_cache),
-            postings=PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024),
-            blocks=BlockCache(settings.indexes.vector_cache_mb * 1024 * 1024),
-            rerank=RerankStage(reranker, settings.rag.reranking, telemetry) if reranker else None,
-            telemetry=telemetry,
-        )
-        caches: list[tuple[str, ResultCache | PostingsCache | BlockCache | QueryEmbeddingCache]] = [
-            *(("question_vectors", cache) for cache in resources.embeddings.values()),
-            ("results", resources.results),
-            ("postings", resources.postings),
-            ("vectors", resources.blocks),
-        ]
-        for name, cache in caches:
-            telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "hits"), name, "hit")
-            telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "misses"), name, "miss")
-        return resources
-
-    def for_background(self, pool: ConnectionPool) -> Self:
-        """Return resources for background queries.
-
-        They have their own connections and rerank slots, cache no results and record no metrics.
-        """
-        return replace(
-            self,
-            pool=pool,
-            results=ResultCache(size=0),
-            rerank=None if self.rerank is None else self.rerank.for_background(),
-            telemetry=Telemetry(),
-        )
 
 
 class SearchPipeline:
@@ -247,7 +135,7 @@ class SearchPipeline:
         )
         [wording] = self._embed(query, self._top_k, Expansion(), self._resources.embedders.default, StageTimer())
         with suppress(DatabaseError), self._resources.pool.transaction(query.tenant.id, query.principals) as connection:
-            load_snapshot(connection, wording)
+            load_snapshot(connection, wording, self._resources.close_terms)
 
     @tracing.start_span("retrieval", genai.RETRIEVAL_SPAN, kind=SpanKind.CLIENT)
     def search(self, query: Query, routing: Routing | None = None) -> SearchOutcome:
@@ -259,57 +147,118 @@ class SearchPipeline:
 
         Raises RoutingChanged if they differ, EmbeddingSpaceMismatch, ModelUnavailable, DatabaseError.
         """
-        resources, timer, span = self._resources, StageTimer(), trace.get_current_span()
+        resources, timer = self._resources, StageTimer()
         requested = self._top_k if query.k is None else query.k
         expands = resources.expander is not None and query.retrievers.vector is None
         expanded = self._expand(query, timer) if expands else NOT_EXPANDED
         space_id, embedder = resources.last_embedders.get(query.tenant.id) or (None, resources.embedders.default)
         wordings = self._embed(query, requested, expanded.expansion, embedder, timer)
-        with resources.pool.transaction(query.tenant.id, query.principals) as connection:
-            snapshot = load_snapshot(connection, wordings[0])
+        reading = None
+        # Without blocks, nobody is looked up.
+        if resources.blocks.readers and self._is_warm(query, wordings):
+            reading = self._search_memory(query, requested, expanded.expansion, wordings[0], space_id, routing, timer)
+        if reading is None:
+            with resources.pool.transaction(query.tenant.id, query.principals) as connection:
+                snapshot = load_snapshot(connection, wordings[0], resources.close_terms)
+                if routing is not None and snapshot.routing != routing:
+                    raise RoutingChanged(snapshot.routing)
+                if snapshot.space_id not in (None, space_id):
+                    live = self._live_embedder(connection, query.tenant, snapshot.space_id)
+                    if live is not embedder:
+                        embedder, wordings = live, self._embed(query, requested, expanded.expansion, live, timer)
+                reading = self._look_up(query, requested, expanded.expansion, wordings, snapshot)
+                if reading.cached is None:
+                    blocks = resources.blocks if snapshot.chunks >= LEAST_CHUNKS else None
+                    block = None if blocks is None else blocks.find(reading.wordings[0], snapshot)
+                    try:
+                        reading.fetched = self._fetch(connection, reading, requested, block, timer)
+                    except CandidateMissing:
+                        log.error(
+                            "chunks in memory are not those that the reader may read; the database is searched",
+                            extra={"action": "block_refused"},
+                        )
+                        reading.fetched = self._fetch(connection, reading, requested, None, timer)
+        return self._complete(reading, requested, expanded, embedder, timer)
+
+    def _is_warm(self, query: Query, wordings: Sequence[RetrieverQuery]) -> bool:
+        """Return whether to search the memory first.
+
+        The last search of this reader was answered by a block, and this one needs nothing that a block does not have.
+        """
+        operators = query.parsed.operators
+        if operators.phrases or operators.required or operators.excluded or query.options is not None:
+            return False
+        if len(wordings) > 1 or self._settings.rag.retrieval.prf_weight:
+            return False
+        return self._resources.blocks.is_warm(wordings[0])
+
+    def _search_memory(
+        self,
+        query: Query,
+        requested: int,
+        expansion: Expansion,
+        wording: RetrieverQuery,
+        space_id: UUID | None,
+        routing: Routing | None,
+        timer: StageTimer,
+    ) -> Reading | None:
+        """Search a block, without a transaction.
+
+        The state is read in one statement, and new passages in another.
+
+        None where the state has no block, or the passages are of a later one. Raises RoutingChanged, DatabaseError.
+        """
+        blocks, pool = self._resources.blocks, self._resources.pool
+        with suppress(NeedsTransaction), pool.connection(query.tenant.id) as connection:
+            snapshot = load_snapshot(connection, wording, self._resources.close_terms, in_transaction=False)
             if routing is not None and snapshot.routing != routing:
                 raise RoutingChanged(snapshot.routing)
-            if snapshot.space_id not in (None, space_id):
-                live = self._live_embedder(connection, query.tenant, snapshot.space_id)
-                if live is not embedder:
-                    embedder, wordings = live, self._embed(query, requested, expanded.expansion, live, timer)
-            query, wordings = self._require_approved(query, wordings, snapshot)
-            # Plans depend on all documents, hidden ones too.
-            sees_all = snapshot.chunks == snapshot.total_chunks_unfiltered
-            may_explain = sees_all and not snapshot.enforced and self._settings.rag.access.department_from is None
-            key = cached = None
-            if resources.results.enabled:
-                key = self._cache_key(query, requested, expanded.expansion, snapshot, may_explain)
-                cached = resources.results.get(key)
-            if cached is not None:
-                timer.record("cache")
-                cached = replace(cached, cached=True, stages=tuple(timer.durations_ms), timings_ms=timer.timings_ms())
-                if span.is_recording():
-                    genai.record_retrieval(span, query.collection, embedder.name, cached)
-                return SearchOutcome(result=cached, may_explain=may_explain, indexed_search=None)
-            try:
-                fetched = self._fetch(connection, query, requested, wordings, snapshot, resources.blocks, timer)
-            except CandidateMissing:
-                log.error(
-                    "chunks in memory are not those that the reader may read; the database is searched",
-                    extra={"action": "block_refused"},
-                )
-                fetched = self._fetch(connection, query, requested, wordings, snapshot, None, timer)
-        timer.record("fetch")
-        result = self._build_result(query, requested, expanded, fetched, timer)
-        if key is not None:
-            resources.results.put(key, result)
-        if span.is_recording():
-            genai.record_retrieval(span, query.collection, embedder.name, result)
-        indexed_search = None if snapshot.vector_index is None else _indexed_search(wordings[0], snapshot)
-        return SearchOutcome(
-            result=result,
-            may_explain=may_explain,
-            indexed_search=indexed_search,
-            due=wordings[0]
-            if snapshot.chunks >= LEAST_CHUNKS and resources.blocks.is_due(wordings[0], snapshot)
-            else None,
-        )
+            reading = self._look_up(query, requested, expansion, [wording], snapshot)
+            if reading.cached is None:
+                block = blocks.find(reading.wordings[0], snapshot) if snapshot.space_id == space_id else None
+                if block is None or not block.covers(wording):
+                    return None
+                reading.fetched = self._fetch(connection, reading, requested, block, timer, in_transaction=False)
+            return reading
+        return None
+
+    def _look_up(
+        self,
+        query: Query,
+        requested: int,
+        expansion: Expansion,
+        wordings: Sequence[RetrieverQuery],
+        snapshot: Snapshot,
+    ) -> Reading:
+        """Look up the cached result of a search of this state.
+
+        Where the settings require it, the search is restricted to approved documents.
+        """
+        default = self._settings.rag.retrieval.require_approved
+        presets = {
+            stats.collection: None if stats.overlay is None else stats.overlay.require_approved
+            for stats in snapshot.collections
+        }
+        if requiring := [name for name, preset in presets.items() if (default if preset is None else preset)]:
+            scope = require_approved(query.scope, requiring)
+            query, wordings = replace(query, scope=scope), [replace(wording, scope=scope) for wording in wordings]
+        # Plans depend on all documents, hidden ones too.
+        sees_all = snapshot.chunks == snapshot.total_chunks_unfiltered
+        may_explain = sees_all and not snapshot.enforced and self._settings.rag.access.department_from is None
+        reading = Reading(query=query, wordings=wordings, snapshot=snapshot, may_explain=may_explain)
+        if self._resources.results.enabled:
+            reading.key = result_key(
+                query,
+                requested,
+                expansion,
+                snapshot,
+                settings_hash=self._settings_hash,
+                # Signals may depend on the age of documents.
+                today=_today(),
+                explain=may_explain,
+            )
+            reading.cached = self._resources.results.get(reading.key)
+        return reading
 
     def load_vectors(self, query: RetrieverQuery, pool: ConnectionPool) -> None:
         """Load what the reader of a search may read into memory.
@@ -389,52 +338,44 @@ class SearchPipeline:
         self._resources.last_embedders[tenant.id] = (space_id, embedder)
         return embedder
 
-    def _require_approved(
-        self, query: Query, wordings: list[RetrieverQuery], snapshot: Snapshot
-    ) -> tuple[Query, list[RetrieverQuery]]:
-        """Restrict a query to approved documents where the settings require it."""
-        default = self._settings.rag.retrieval.require_approved
-        presets = {
-            stats.collection: None if stats.overlay is None else stats.overlay.require_approved
-            for stats in snapshot.collections
-        }
-        requiring = [name for name, preset in presets.items() if (default if preset is None else preset)]
-        if not requiring:
-            return query, wordings
-        scope = require_approved(query.scope, requiring)
-        return replace(query, scope=scope), [replace(wording, scope=scope) for wording in wordings]
-
-    def _cache_key(
-        self, query: Query, requested: int, expansion: Expansion, snapshot: Snapshot, may_explain: bool
-    ) -> Hashable:
-        return result_key(
-            query,
-            requested,
-            expansion,
-            snapshot,
-            settings_hash=self._settings_hash,
-            # Signals may depend on the age of documents.
-            today=_today(),
-            explain=may_explain,
-        )
-
     def _fetch(
         self,
         connection: psycopg.Connection,
-        query: Query,
+        reading: Reading,
         requested: int,
-        wordings: Sequence[RetrieverQuery],
-        snapshot: Snapshot,
-        blocks: BlockCache | None,
+        block: Block | None,
         timer: StageTimer,
+        *,
+        in_transaction: bool = True,
     ) -> FetchedPassages:
-        """Run the retrievers, fuse their candidates, and load the best passages."""
-        postings = self._resources.postings
+        """Run the retrievers, fuse their candidates, and load the best passages.
+
+        Args:
+            connection: In the transaction of the snapshot, or outside one.
+            reading: Query, wordings and snapshot.
+            requested: Hits to return.
+            block: What the reader may read at this state; None to search the database.
+            timer: Timer of the search.
+            in_transaction: Whether there is a transaction; otherwise the block covers the only wording.
+
+        Raises CandidateMissing in a transaction, and NeedsTransaction outside one.
+        """
+        query, wordings, snapshot = reading.query, reading.wordings, reading.snapshot
+        resources = self._resources
         limit = max(requested, self._min_loaded)
         reach = max(limit, self._settings.rag.retrieval.top_k)
         # Where later steps reorder, what is below the first hits may come up.
         limit = reach if query.options is not None or ASKS_CURRENT.search(query.parsed.text) else limit
-        lists = run_retrievers(connection, wordings, snapshot, postings, timer, blocks)
+        departments = {
+            stats.collection: self._department_rule
+            if stats.overlay is None
+            else DepartmentRule.from_settings(self._settings.rag, stats.overlay)
+            for stats in snapshot.collections
+        }
+        rules = {name: rule for name, rule in departments.items() if rule.in_use}
+        if rules and not in_transaction:
+            raise NeedsTransaction
+        lists = run_retrievers(connection, wordings, snapshot, resources.postings, resources.close_terms, timer, block)
         # A text with copies takes more candidates than one.
         fused = None if query.options is not None else 2 * reach
         ranking = self._fuse(connection, query, snapshot, lists, fused, timer)
@@ -443,22 +384,29 @@ class SearchPipeline:
             # In plain questions quotes mostly stress a term: one hit or none would not answer them.
             without = replace(query.parsed, operators=replace(query.parsed.operators, phrases=()))
             relaxed = [replace(wording, parsed=without) for wording in wordings]
-            without_phrases = load_snapshot(connection, relaxed[0])
+            without_phrases = load_snapshot(connection, relaxed[0], self._resources.close_terms)
             if without_phrases.required != snapshot.required:
-                lists = run_retrievers(connection, relaxed, without_phrases, postings, timer, blocks)
+                large = without_phrases.chunks >= LEAST_CHUNKS
+                relaxed_block = resources.blocks.find(relaxed[0], without_phrases) if large else None
+                lists = run_retrievers(
+                    connection,
+                    relaxed,
+                    without_phrases,
+                    resources.postings,
+                    resources.close_terms,
+                    timer,
+                    relaxed_block,
+                )
                 relaxed_ranking = self._fuse(connection, query, without_phrases, lists, fused, timer)
                 ranking, warning = backfill_phrase_results(ranking, relaxed_ranking, query.parsed.operators.phrases)
                 warnings += [warning] if warning else []
-        departments = {
-            stats.collection: self._department_rule
-            if stats.overlay is None
-            else DepartmentRule.from_settings(self._settings.rag, stats.overlay)
-            for stats in snapshot.collections
-        }
-        rules = {name: rule for name, rule in departments.items() if rule.in_use}
         loaded = len(ranking.fused) if query.options is not None else limit
         fold = self._settings.rag.retrieval.fold_copies
-        passages = hydrate(connection, query.scope, ranking.fused, rules, loaded, reach, fold=fold)
+        reader = PassageReader(
+            connection=connection, principals=query.principals, scope=query.scope, departments=rules, block=block,
+            epochs=None if in_transaction else {stats.collection: stats.epoch for stats in snapshot.collections},
+        )  # fmt: skip
+        passages = hydrate(reader, ranking.fused, loaded, reach, fold=fold)
         vectors: Vectors = {}
         if query.options is not None and query.options.options.mmr is not None:
             vectors = load_vectors(connection, query.scope, snapshot.space_id, passages)
@@ -516,6 +464,30 @@ class SearchPipeline:
         fused = fuse({**candidates, PRF: prf.candidates}, weights=weights, limit=None)
         timer.record("prf")
         return Ranking(retrievers={**lists, PRF: prf}, fused=fused)
+
+    def _complete(
+        self, reading: Reading, requested: int, expanded: ExpandedQuery, embedder: Embedder, timer: StageTimer
+    ) -> SearchOutcome:
+        """Build the outcome of what was read, and cache its result."""
+        query, wording, snapshot, due = reading.query, reading.wordings[0], reading.snapshot, None
+        if reading.fetched is None:
+            assert reading.cached is not None, "one of both"
+            timer.record("cache")
+            stages, timings = tuple(timer.durations_ms), timer.timings_ms()
+            result = replace(reading.cached, cached=True, stages=stages, timings_ms=timings)
+        else:
+            timer.record("fetch")
+            result = self._build_result(query, requested, expanded, reading.fetched, timer)
+            if reading.key is not None:
+                self._resources.results.put(reading.key, result)
+            if snapshot.chunks >= LEAST_CHUNKS and self._resources.blocks.is_due(wording, snapshot):
+                due = wording
+        span = trace.get_current_span()
+        if span.is_recording():
+            genai.record_retrieval(span, query.collection, embedder.name, result)
+        samples = reading.fetched is not None and snapshot.vector_index is not None
+        indexed_search = _indexed_search(wording, snapshot) if samples else None
+        return SearchOutcome(result=result, may_explain=reading.may_explain, indexed_search=indexed_search, due=due)
 
     def _build_result(
         self, query: Query, requested: int, expanded: ExpandedQuery, fetched: FetchedPassages, timer: StageTimer

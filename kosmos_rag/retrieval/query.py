@@ -15,6 +15,8 @@ from kosmos_rag.retrieval.filters import compile_filter
 from kosmos_rag.retrieval.options import ParsedOptions, parse_options
 from kosmos_rag.storage.tenants import TenantRef
 
+_SIGN = re.compile(r'[-+"“”]')
+"""What an operator has; a query without it has no operators."""
 _LETTER = r"[^\W\d_²³¹¼½¾]"
 _QUOTE = '["“”]'
 
@@ -77,7 +79,8 @@ class ParsedQuery:
     operators: Operators
 
 
-_NO_TEXT = ParsedQuery(text="", operators=Operators())
+_NO_OPERATORS = Operators()
+_NO_TEXT = ParsedQuery(text="", operators=_NO_OPERATORS)
 
 
 def parse_operators(text: str, syntax: QuerySyntax = "auto") -> ParsedQuery:
@@ -264,8 +267,11 @@ def parse_query(
         retrievers: Weights and vector of this query.
         max_chars: Longest allowed text, `rag.retrieval.max_question_chars`.
     """
-    cleaned = "".join(character if character.isprintable() else " " for character in text)
-    cleaned = " ".join(cleaned.encode("utf-8", "ignore").decode().split())
+    cleaned = text
+    if not text.isprintable():
+        cleaned = "".join(character if character.isprintable() else " " for character in text)
+        cleaned = cleaned.encode("utf-8", "ignore").decode()
+    cleaned = " ".join(cleaned.split())
     if not cleaned and retrievers.vector is None:
         raise RequestError("the question is empty; ask something")
     if len(cleaned) > max_chars:
@@ -300,6 +306,8 @@ def parse_query(
 
 
 def _parse(cleaned: str, syntax: QuerySyntax) -> ParsedQuery:
+    if not _SIGN.search(cleaned):
+        return ParsedQuery(text=cleaned, operators=_NO_OPERATORS)
     parsed = parse_operators(cleaned, syntax)
     if not parsed.text:
         if parsed.operators.excluded:

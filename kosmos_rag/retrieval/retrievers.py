@@ -9,7 +9,9 @@ from datetime import datetime
 import psycopg
 
 from kosmos_rag.core.telemetry.tracing import StageTimer
-from kosmos_rag.retrieval.block_cache import LEAST_CHUNKS, BlockCache
+from kosmos_rag.retrieval.block_cache import Block
+from kosmos_rag.retrieval.block_search import search_block
+from kosmos_rag.retrieval.close_terms import CloseTermCache
 from kosmos_rag.retrieval.dense import DenseSearch, materialise_small_filter, plan_dense
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, CandidateList
 from kosmos_rag.retrieval.lexical import LexicalSearch
@@ -24,8 +26,9 @@ def run_retrievers(
     wordings: Sequence[RetrieverQuery],
     snapshot: Snapshot,
     postings: PostingsCache,
+    close_terms: CloseTermCache,
     timer: StageTimer,
-    blocks: BlockCache | None = None,
+    block: Block | None = None,
 ) -> dict[str, CandidateList]:
     """Return the candidates of each retriever for each wording.
 
@@ -36,36 +39,37 @@ def run_retrievers(
         wordings: The query, and other wordings of it.
         snapshot: State of the tenant, with the terms of the first wording.
         postings: Cache of packed postings.
+        close_terms: Cache of close terms.
         timer: Timer of the search.
-        blocks: Cache of vectors and postings; None searches the database alone.
+        block: Vectors and postings in memory; None to search the database.
     """
     lists: dict[str, CandidateList] = {}
     for number, query in enumerate(wordings, start=1):
         # Terms differ from wording to wording; the rest of the snapshot is the same.
-        state = snapshot if number == 1 else load_snapshot(connection, query)
-        block = blocks.find(query, state) if blocks is not None and state.chunks >= LEAST_CHUNKS else None
-        in_memory = block is not None and not (query.lexical and block.postings is None)
-        filtered = None if in_memory else materialise_small_filter(connection, query, state)
-        dense = None
-        if query.vector is not None:
-            plan = plan_dense(query, state, filtered, None if block is None else block.vectors)
-            dense = DenseSearch(connection=connection, query=query, snapshot=state, plan=plan)
+        state = snapshot if number == 1 else load_snapshot(connection, query, close_terms)
+        candidates: dict[str, CandidateList] = {}
+        if block is not None:
+            timer.record("plan")
+            candidates = search_block(query, state, block, timer)
+        dense_due = query.vector is not None and DENSE not in candidates
+        lexical_due = query.lexical and LEXICAL not in candidates
+        filtered = None
+        # With everything in memory or unindexed there is nothing to plan.
+        if (dense_due or lexical_due) and (query.scope["filtered"] or state.vector_index is not None):
+            filtered = materialise_small_filter(connection, query, state)
         timer.record("plan")
+        dense = None
         clocks: list[psycopg.Cursor[tuple[datetime]]] = []
-        if dense is not None and block is None:
+        if dense_due:
+            plan = plan_dense(query, state, filtered)
+            dense = DenseSearch(connection=connection, query=query, snapshot=state, plan=plan)
             # Both retrievers share a round trip: the server's clock around the dense statement separates their times.
-            if query.lexical:
+            if lexical_due:
                 clocks.append(connection.execute(statement("server_clock")))
             dense.send()
-            if query.lexical:
+            if lexical_due:
                 clocks.append(connection.execute(statement("server_clock")))
-        candidates: dict[str, CandidateList] = {}
-        block_postings = None if block is None else block.postings
-        lexical = LexicalSearch(connection, query, state, filtered, postings, block_postings) if query.lexical else None
-        # Dense first, as explanations list them. Rows of the database are received after those of the words.
-        if dense is not None and block is not None:
-            candidates[DENSE] = dense.receive()
-            timer.record(DENSE)
+        lexical = LexicalSearch(connection, query, state, filtered, postings) if lexical_due else None
         if lexical is not None:
             if clocks:
                 begin, end = (clock.fetchall()[0][0] for clock in clocks)
@@ -73,7 +77,8 @@ def run_retrievers(
                 timer.record(DENSE, max(0.0, (end - begin).total_seconds()))
             candidates[LEXICAL] = lexical.receive()
             timer.record(LEXICAL)
-        if dense is not None and block is None:
+        if dense is not None:
+            # Dense first, as explanations list them.
             candidates = {DENSE: dense.receive(), **candidates}
             timer.record(DENSE)
         lists |= {name if number == 1 else f"{name} {number}": entry for name, entry in candidates.items()}

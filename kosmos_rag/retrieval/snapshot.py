@@ -13,7 +13,7 @@ import psycopg
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.text.analysis import query_text, split_bigrams
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
-from kosmos_rag.retrieval.close_terms import replace_absent_words
+from kosmos_rag.retrieval.close_terms import CloseTermCache, replace_absent_words
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
@@ -74,12 +74,6 @@ class CollectionStats:
     """Name of the preset of the collection; None without one."""
     overlay: PresetOverlay | None = None
     """What the preset sets for its hits; None without one, and where the query names the collection."""
-
-    @property
-    def unsegmented_chunks(self) -> int:
-        """Chunks outside all segments, at most."""
-        covered = self.segments[-1].last if self.segments else 1
-        return min(self.chunks, self.next_sequence - covered)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,28 +164,59 @@ class Snapshot:
     routing: Routing
 
 
-def load_snapshot(connection: psycopg.Connection, query: RetrieverQuery) -> Snapshot:
-    """Read the snapshot in one round trip."""
+class NeedsTransaction(Exception):
+    """A search needs a transaction.
+
+    Memory lacks what it needs, or its two statements have read different states.
+    """
+
+
+def load_snapshot(
+    connection: psycopg.Connection, query: RetrieverQuery, close_terms: CloseTermCache, *, in_transaction: bool = True
+) -> Snapshot:
+    """Read the snapshot in one round trip.
+
+    Close terms that are not cached take more.
+
+    Args:
+        connection: In a transaction of the reader, or outside one.
+        query: What is searched for; without operators outside a transaction.
+        close_terms: Those of earlier queries.
+        in_transaction: Whether there is a transaction; otherwise the statement sets the reader itself.
+
+    Raises NeedsTransaction outside a transaction, where close terms are to be looked up.
+    """
     operators = query.parsed.operators
     required, excluded = (*operators.phrases, *operators.required), operators.excluded
     texts = [query_text(text) for text in query.texts]
     code_parts = {part for text in texts for part in text.code_parts}
     values = {
         **query.scope,
+        "principals": list(query.principals),
         "texts": [text.text for text in texts],
         "weights": list(query.texts.values()),
         "phrases": [split_bigrams(words) for words in (*required, *excluded)],
         "excluded": [False] * len(required) + [True] * len(excluded),
     }
     # Both statements are sent before the first result is fetched: the pipeline makes them one round trip.
-    cursor = connection.execute(statement("search_state"), values)
+    cursor = connection.execute(statement("search_state" if in_transaction else "search_state_of_reader"), values)
     required_cursor = connection.execute(statement("required_terms"), values) if values["phrases"] else None
     state = cursor.fetchall()[0][0]
     collections, indexes = state["collections"], state["indexes"]
     terms, warnings = [tuple(row) for row in state["terms"]], tuple[str, ...]()
-    if query.lexical and query.fuzzy and any(lexeme_id is None for _, _, lexeme_id, *_ in terms):
-        terms, warnings = replace_absent_words(connection, query, terms)
     readable = [row for row in collections if row[5] is not None]
+    if query.lexical and query.fuzzy and any(lexeme_id is None for _, _, lexeme_id, *_ in terms):
+        # Collection, epoch and hash of the lists that the reader may read.
+        key = (
+            query.scope["tenant_id"],
+            query.scope["collection"],
+            tuple([(row[0], row[7], row[-1]) for row in readable]),
+        )
+        source = connection if in_transaction else None
+        replaced = replace_absent_words(source, query, terms, close_terms, key)
+        if replaced is None:
+            raise NeedsTransaction
+        terms, warnings = replaced
     space_id = uuid.UUID(readable[0][3]) if readable and readable[0][3] else None
     vector_indexes = [
         row for row in indexes if query.use_vector_index and row[1] != "segment" and row[3] == str(space_id)

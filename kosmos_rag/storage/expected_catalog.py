@@ -132,8 +132,14 @@ FUNCTIONS = {
     ),
     "new_job_id()": "8281513a0e5695549f9c3b60d395f1fc6ed5d03b3a497d49db0037aae1acb77b",
     "passages(uuid, uuid[])": "abfae45bb895e947eba2bddfc4b5bdf120f8642997635d6031a748c79e2e9434",
+    "passages_of_reader(uuid, text[], text, uuid[])": (
+        "d0ccef52e51aac936e2d844639e789033e33cb4f906b891388cc4b643a0b8f5a"
+    ),
     "search_state(uuid, text, text[], double precision[])": (
         "4e64d3ce3d0214e7533e8c740d3f30f69e0050334599c47ae1aa89d7ac6aaa46"
+    ),
+    "search_state_of_reader(uuid, text[], text, text[], double precision[])": (
+        "b5967c6edc3b22aa2e66f6d6429598d1e5ec8e1181cf0c71e5c810b603e46ac8"
     ),
     "set_tenant_context(uuid, text[])": "158239c494848fe473a41858b78ecb9da4ba0e14b90b7d25dfb1393d244794f7",
     "set_vector_search(integer, integer)": "0f54b2eefdef703d86df0753b6b8af0d940d901355316782da4674759951550a",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 SCHEMA = "kosmos"
-REVISION = "0023"
+REVISION = "0024"
 """The newest revision in migrations/, which the code needs. A test keeps the two equal."""
 
 BREAKING: tuple[str, ...] = ("0003", "0005", "0008", "0009", "0017", "0022")

@@ -158,6 +158,23 @@ class ConnectionPool:
                 connection.execute(statement("commit"))
 
     @contextmanager
+    def connection(self, tenant_id: uuid.UUID) -> Iterator[psycopg.Connection]:
+        """Check out a connection for statements that set the reader themselves.
+
+        Each of them is a transaction of its own, and one round trip.
+
+        Args:
+            tenant_id: The tenant of the reader.
+
+        Raises DatabaseUnavailable, DatabaseNotReady, StatementFailed.
+        """
+        if not self._ready:
+            self._open()
+        checkout = self.checkout() if self.route is None else self.route(tenant_id)
+        with translate_errors(), checkout as connection:
+            yield connection
+
+    @contextmanager
     def untenanted(self) -> Iterator[psycopg.Connection]:
         """Open a transaction without a tenant.
 

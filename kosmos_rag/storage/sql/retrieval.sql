@@ -4,6 +4,11 @@
 -- transaction mode keeps no prepared statements.
 SELECT kosmos.search_state(%(tenant_id)s, %(collection)s, %(texts)s::text[], %(weights)s::float8[])
 
+-- name: search_state_of_reader
+-- The same without a transaction, for a search in memory: the function sets tenant and principals for itself.
+SELECT kosmos.search_state_of_reader(%(tenant_id)s, %(principals)s::text[], %(collection)s, %(texts)s::text[],
+                                     %(weights)s::float8[])
+
 -- name: query_routing
 -- Which settings answer queries to a collection, or to all: the preset of the collection, what presets of all that may
 -- answer set of the audit log, and the experiment that runs; an index lets no second one run.
@@ -394,6 +399,11 @@ SELECT clock_timestamp()
 -- name: passages
 -- Columns are named like the fields of Passage; `principals` are those of the readers that this reader holds.
 SELECT * FROM kosmos.located_passages(%(tenant_id)s, %(chunk_ids)s::uuid[])
+
+-- name: passages_of_reader
+-- The same without a transaction, for a search in memory: with the epochs of the collections that this reader may read,
+-- by which the caller sees whether they are of the state of the search.
+SELECT * FROM kosmos.passages_of_reader(%(tenant_id)s, %(principals)s::text[], %(collection)s, %(chunk_ids)s::uuid[])
 
 -- name: version_text
 -- The text between two offsets of a version, and its pages: neighbouring chunks without the overlap twice, or a section.

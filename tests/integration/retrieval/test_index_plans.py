@@ -64,19 +64,20 @@ class World:
 
     def _plans_of_function(self, name: str, bound: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Run each statement of a function by itself, planned for its values and for any values."""
-        values = sql.SQL(", ").join([sql.Literal(bound[argument]) for argument in OF_FUNCTIONS[name]])
+        function, names = OF_FUNCTIONS[name]
+        values = sql.SQL(", ").join([sql.Literal(bound[argument]) for argument in names])
         explain = sql.SQL("EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) EXECUTE kept ({})").format(values)
         with psycopg.connect(str(self.database.urls()["url"])) as connection:
             connection.execute(statement("set_tenant_context"), {**self.values, "principals": [EVERYONE]})
             row = connection.execute(
                 "SELECT prosrc, proargnames, oidvectortypes(proargtypes) FROM pg_proc"
                 " WHERE proname = %s AND pronamespace = 'kosmos'::regnamespace",
-                [name],
+                [function],
             ).fetchone()
             assert row
             source, arguments, types = row
             text = re.sub(r"--.*|\bINTO \w+", "", source)
-            for number, argument in enumerate(arguments[: len(OF_FUNCTIONS[name])], start=1):
+            for number, argument in enumerate(arguments[: len(names)], start=1):
                 text = re.sub(rf"\b{argument}\b", f"${number}", text)
             found = re.findall(r"^\s+(?:RETURN QUERY\s+)?(SELECT\b.*?);", text, re.DOTALL | re.MULTILINE)
             assert found
@@ -252,15 +253,25 @@ CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
     "dense_by_bits": [(also, 4 * LARGE) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
     "pseudo_relevance_feedback": [({}, 200)],
     "passages": [({}, 2 * BY_KEY)],
+    "passages_of_reader": [({"principals": [EVERYONE]}, 2 * BY_KEY)],
     "version_text": [({}, 10)],
 }
 """For each statement of a question values in place of the world's, and how many rows it may read with them."""
-WITHOUT_TABLES = {"server_clock", "set_vector_search", "disable_sort", "disable_jit", "enable_sort"}
-OF_FUNCTIONS = {
-    "search_state": ("tenant_id", "collection", "texts", "weights"),
-    "passages": ("tenant_id", "chunk_ids"),
+# The function of `search_state_of_reader` calls that of `search_state`.
+WITHOUT_TABLES = {
+    "server_clock",
+    "set_vector_search",
+    "disable_sort",
+    "disable_jit",
+    "enable_sort",
+    "search_state_of_reader",
 }
-"""Statements that call a function, which keeps the plans of its own: the values of its arguments."""
+OF_FUNCTIONS = {
+    "search_state": ("search_state", ("tenant_id", "collection", "texts", "weights")),
+    "passages": ("located_passages", ("tenant_id", "chunk_ids")),
+    "passages_of_reader": ("passages_of_reader", ("tenant_id", "principals", "collection", "chunk_ids")),
+}
+"""Statements that call a function, which keeps the plans of its own: its name, and the values of its arguments."""
 
 
 def test_cases__are_all_statements_of_a_question() -> None:

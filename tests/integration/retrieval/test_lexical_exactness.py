@@ -29,7 +29,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.text.analysis import index_text, query_text
 from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval import block_cache, pipeline, retrievers
+from kosmos_rag.retrieval import block_cache, pipeline
 from kosmos_rag.storage.tenants import tenant
 
 LANGUAGES = {"prose": "english", "code": "simple"}
@@ -217,8 +217,7 @@ def test_answers__are_the_oracles_after_every_step(
     *,
     in_memory: bool,
 ) -> None:
-    for module in (retrievers, pipeline):
-        monkeypatch.setattr(module, "LEAST_CHUNKS", 1 if in_memory else 1_000)
+    monkeypatch.setattr(pipeline, "LEAST_CHUNKS", 1 if in_memory else 1_000)
     monkeypatch.setattr(block_cache, "MISSES", 1)
     with ExitStack() as stack:
         engines = [

@@ -61,6 +61,7 @@ PUBLISHED = {
     "0021_cheaper_filters.py": "4e18e51ca3d9b82f291d55a4c9e6502b3047151aca77f9ce1557749aa6fbef34",
     "0022_filter_terms.py": "7103cbd0dc92cc9511c18d8f66b47c098854e420135e40ccffdcd1570e8d904f",
     "0023_visible_lists.py": "dfe58753867642e16f7eb90bf8fc13f5ebf1a6f615b1c2be3d6dcc8c3847ac32",
+    "0024_reads_of_one_statement.py": "cc381b18b03fe068c8f6cf23a734d9de3abf3f64062e524ad78934a7608fa598",
 }
 
 

@@ -1,0 +1,56 @@
+"""What a search reads, and what it returns."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from kosmos_rag.core.types import Passage, RetrieverStats, SearchResult
+from kosmos_rag.retrieval.arrange import Vectors
+from kosmos_rag.retrieval.query import Query, RetrieverQuery
+from kosmos_rag.retrieval.sampling import IndexedSearch
+from kosmos_rag.retrieval.snapshot import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchOutcome:
+    """A result with what its delivery depends on."""
+
+    result: SearchResult
+    """Not redacted: its plans are for readers with `may_explain` only."""
+    may_explain: bool
+    """Whether the reader may see plans: they depend on all documents, hidden ones too."""
+    indexed_search: IndexedSearch | None
+    """Of a search that the recall monitor may repeat; None for others."""
+    due: RetrieverQuery | None = None
+    """A search whose vectors and postings are worth loading now; None for others."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FetchedPassages:
+    """What the database returned for a query."""
+
+    scope_name: str
+    """What was searched, for messages: the tenant, or one of its collections."""
+    readable_chunks: int
+    retrievers: dict[str, RetrieverStats]
+    passages: list[Passage]
+    """What the later stages may reorder."""
+    rest: list[Passage]
+    """What follows them in the ranking; loaded only for the options of a result."""
+    vectors: Vectors
+    """Of all these passages, for diversity; else empty."""
+    warnings: tuple[str, ...]
+
+
+@dataclass(kw_only=True, slots=True)
+class Reading:
+    """State, and cached result or passages, of a search."""
+
+    query: Query
+    wordings: Sequence[RetrieverQuery]
+    """The query, and other wordings of it."""
+    snapshot: Snapshot
+    may_explain: bool
+    key: Hashable | None = None
+    """Of the cache of results; None if it is disabled."""
+    cached: SearchResult | None = None
+    fetched: FetchedPassages | None = None
