@@ -211,14 +211,15 @@ def shared_database(server: Server, template: str) -> Iterator[DatabaseSettings]
         yield settings
 
 
-def _shares_database(request: pytest.FixtureRequest) -> bool:
+def shares_database(request: pytest.FixtureRequest) -> bool:
+    """Return whether a test shares the database of its process."""
     return "tenant_name" in request.fixturenames and request.node.get_closest_marker("own_database") is None
 
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest) -> Iterator[DatabaseSettings]:
     """The database of this process for a test with a tenant of its own; else an empty one of the test's own."""
-    if _shares_database(request):
+    if shares_database(request):
         yield request.getfixturevalue("shared_database")
     else:
         with _cloned(request.getfixturevalue("server"), request.getfixturevalue("template")) as settings:
@@ -268,7 +269,7 @@ def shared_engine(loaded_settings: Settings, shared_database: DatabaseSettings) 
 @pytest.fixture
 def engine(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Engine]:
     """An engine over this test's database with vectors made of words: for tests that are not about models."""
-    if _shares_database(request) and settings == request.getfixturevalue("shared_engine").settings:
+    if shares_database(request) and settings == request.getfixturevalue("shared_engine").settings:
         yield request.getfixturevalue("shared_engine")
     else:
         with Engine(settings, embedder=HashingEmbedder()) as opened:

@@ -25,6 +25,7 @@ from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.uploads import find_abandoned_uploads, store_chunk, store_upload
 from kosmos_rag.storage.tables import metadata
+from tests.conftest import shares_database
 from tests.integration.variants import opened
 
 SECRET = "xylophonist"
@@ -40,23 +41,38 @@ OTHERS = [
 ]
 
 
-@pytest.fixture
-def logged(settings: Settings) -> Iterator[Engine]:
-    """An engine with an audit log and a result cache, over a database of its own."""
-    with opened(settings, {"rag.audit.enabled": True, "rag.retrieval.result_cache": 10}) as engine:
+LOGGED = {"rag.audit.enabled": True, "rag.retrieval.result_cache": 10}
+
+pytestmark = pytest.mark.usefixtures("tenant_name")
+
+
+@pytest.fixture(scope="module")
+def shared_logged(loaded_settings: Settings, shared_database: DatabaseSettings) -> Iterator[Engine]:
+    """An engine with an audit log and a result cache, over the database of this process."""
+    with opened(loaded_settings.model_copy(update={"database": shared_database}), LOGGED) as engine:
         yield engine
 
 
 @pytest.fixture
-def acme(logged: Engine) -> Tenant:
+def logged(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Engine]:
+    """An engine with an audit log and a result cache; that of the module unless the test has a database."""
+    if shares_database(request):
+        yield request.getfixturevalue("shared_logged")
+    else:
+        with opened(settings, LOGGED) as engine:
+            yield engine
+
+
+@pytest.fixture
+def acme(logged: Engine, tenant_name: str) -> Tenant:
     """A tenant with traces of a document and of its reader in many tables."""
-    tenant = logged.tenant("acme", subject="lovelace")
+    tenant = logged.tenant(tenant_name, subject="lovelace")
     tenant.ingest([DOCUMENT, *OTHERS])
-    logged.tenant("acme", collection="wiki").ingest([DOCUMENT])
+    logged.tenant(tenant_name, collection="wiki").ingest([DOCUMENT])
     hit = tenant.search("salary of the people").hits[0]
     tenant.feedback("up", question="salary", chunk_id=hit.chunk_id, comment="as agreed")
     tenant.jobs.enqueue(DOCUMENT)
-    logged.tenant("other").ingest([DOCUMENT])
+    logged.tenant(f"{tenant_name}-other").ingest([DOCUMENT])
     return tenant
 
 
@@ -93,7 +109,7 @@ def test_every_table__is_erased_with_its_tenant_or_exempt() -> None:
     ],
 )
 def test_documents__leave_no_table_but_the_audit_log(
-    acme: Tenant, logged: Engine, database: DatabaseSettings, selector: dict[str, Any]
+    acme: Tenant, logged: Engine, database: DatabaseSettings, tenant_name: str, selector: dict[str, Any]
 ) -> None:
     before = _rows(database, SECRET, tenant=acme)
     assert before.keys() >= {"documents", "document_versions", "chunks", "lexemes", "jobs", "uploads", "audit_passages"}
@@ -106,12 +122,14 @@ def test_documents__leave_no_table_but_the_audit_log(
     assert {"jobs", "uploads", "chunks", "embeddings", "document_versions"} <= report.erased.keys()
     assert _rows(database, SECRET, tenant=acme).keys() == {"audit_passages"}
     assert acme.sources() == ["people/rules.md", "people_xmd"]
-    assert _rows(database, SECRET, tenant=logged.tenant("other")).keys() >= {"documents", "chunks"}
+    assert _rows(database, SECRET, tenant=logged.tenant(f"{tenant_name}-other")).keys() >= {"documents", "chunks"}
 
 
-def test_statistics__are_those_of_a_tenant_that_never_had_the_document(acme: Tenant, logged: Engine) -> None:
+def test_statistics__are_those_of_a_tenant_that_never_had_the_document(
+    acme: Tenant, logged: Engine, tenant_name: str
+) -> None:
     acme.erase(source=f"*{SECRET}*")
-    never = logged.tenant("never")
+    never = logged.tenant(f"{tenant_name}-never")
     never.ingest(OTHERS)
     for question in ("salary of a month", "travel after the journey"):
         scores = [
@@ -160,12 +178,18 @@ def _attach(tenant: Tenant, filename: str, attributes: dict[str, Any]) -> FileIn
     ],
 )
 def test_stored_files__are_erased_with_their_bytes_jobs_and_documents(
-    acme: Tenant, logged: Engine, database: DatabaseSettings, filename: str, attributes: dict[str, Any], selector: Any
+    acme: Tenant,
+    logged: Engine,
+    database: DatabaseSettings,
+    tenant_name: str,
+    filename: str,
+    attributes: dict[str, Any],
+    selector: Any,
 ) -> None:
     kept = _attach(acme, "rules.md", {})
     stored = _attach(acme, filename, attributes)
     # What was made from the file in another collection does not match the selector by itself.
-    logged.tenant("acme", collection="copy").ingest(SourceDocument(source=stored.source, data=DOCUMENT.data))
+    logged.tenant(tenant_name, collection="copy").ingest(SourceDocument(source=stored.source, data=DOCUMENT.data))
     acme.vector_stores().attach("copy", {stored.id: {}})
     with acme._parts.database.worker.transaction(acme.id, [EVERYONE]) as connection:
         assert not {kept.id, stored.id} & set(find_abandoned_uploads(connection, acme.id, age=timedelta()))
@@ -212,10 +236,11 @@ def test_evaluations_and_sync_runs__lose_the_name_and_keep_their_figures(
         )
         report = acme.erase(source=DOCUMENT.source)
         assert (report.erased["sync_runs"], report.erased["evaluation_results"]) == (1, 1)
-        ((failures, failed),) = connection.execute("SELECT failures, failed FROM kosmos.sync_runs").fetchall()
+        query = "SELECT failures, failed FROM kosmos.sync_runs WHERE tenant_id = %s"
+        ((failures, failed),) = connection.execute(query, [acme.id]).fetchall()
         assert (failures, failed) == ([other], 2)
-        query = "SELECT judged, ranking, measures FROM kosmos.evaluation_results"
-        assert connection.execute(query).fetchall() == [({"b.md": 2}, ["erased", "b.md"], {"nDCG@10": 0.5})]
+        query = "SELECT judged, ranking, measures FROM kosmos.evaluation_results WHERE tenant_id = %s"
+        assert connection.execute(query, [acme.id]).fetchall() == [({"b.md": 2}, ["erased", "b.md"], {"nDCG@10": 0.5})]
 
 
 @pytest.mark.parametrize("selector", [{"source": "people/*.md"}, {"metadata": ("employee", SECRET)}])
@@ -244,6 +269,7 @@ def test_mirror__is_named_because_it_brings_the_document_back(acme: Tenant, tmp_
     assert warning.startswith("1 sources are mirrored")
 
 
+@pytest.mark.own_database
 def test_running_job__of_an_erased_document_publishes_nothing(acme: Tenant, logged: Engine, settings: Settings) -> None:
     queue = Queue.open(logged.parts.database, settings.worker)
     jobs = queue.claim(10, kinds=["document"], worker="w")
@@ -253,11 +279,11 @@ def test_running_job__of_an_erased_document_publishes_nothing(acme: Tenant, logg
 
 
 def test_tenant__is_erased_with_its_vector_index_and_nothing_of_another(
-    settings: Settings, database: DatabaseSettings
+    settings: Settings, database: DatabaseSettings, tenant_name: str
 ) -> None:
     changes = {"rag.audit.enabled": True, "rag.retrieval.result_cache": 10, "indexes.vector_min_chunks": 30}
     with opened(settings, changes) as engine:
-        acme, other = engine.tenant("acme", subject="lovelace"), engine.tenant("other")
+        acme, other = engine.tenant(tenant_name, subject="lovelace"), engine.tenant(f"{tenant_name}-other")
         for tenant in (acme, other):
             tenant.ingest([DOCUMENT, *(SourceDocument(source=f"d{n}", data=f"text {n}".encode()) for n in range(40))])
         acme.indexes.build()
@@ -275,8 +301,8 @@ def test_tenant__is_erased_with_its_vector_index_and_nothing_of_another(
             assert physical_indexes(connection, acme.id) == {}
 
 
-def test_tenant__that_is_created_again_gets_no_result_from_before(logged: Engine) -> None:
-    acme = logged.tenant("acme")
+def test_tenant__that_is_created_again_gets_no_result_from_before(logged: Engine, tenant_name: str) -> None:
+    acme = logged.tenant(tenant_name)
     acme.ingest([DOCUMENT])
     assert acme.search("salary").hits
     assert acme.search("salary").cached
@@ -304,7 +330,8 @@ def test_verify__names_the_first_record_that_does_not_hold(
     verified = acme.audit.verify()
     assert (verified.intact, verified.erasures, verified.erasure_head) == (True, 3, reports[-1].sha256)
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
-        connection.execute(tampering.encode())
+        of_tenant = tampering.replace("WHERE", "WHERE tenant_id = %s AND").encode()
+        assert connection.execute(of_tenant, [acme.id]).rowcount == 1
     verified = acme.audit.verify()
     assert not verified.intact
     assert re.match(problem, verified.problem or "")
@@ -363,9 +390,8 @@ def test_samples__of_a_subject_go_by_the_principal_that_the_service_adds(
                 (uuid4(), [EVERYONE, f"user:{name}"], acme.id),
             )
         assert acme.erase(subject="lovelace").erased == {"feedback": 1, "monitor_samples": 1}
-        assert connection.execute("SELECT principals FROM kosmos.monitor_samples").fetchall() == [
-            ([EVERYONE, "user:bob"],)
-        ]
+        query = "SELECT principals FROM kosmos.monitor_samples WHERE tenant_id = %s"
+        assert connection.execute(query, [acme.id]).fetchall() == [([EVERYONE, "user:bob"],)]
 
 
 def test_purge__leaves_the_text_in_no_file_of_the_server(loaded_settings: Settings, tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 """A service over a test's database, with tokens signed here."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from kosmos_rag import Engine, Settings
+from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.conftest import shares_database
 from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
 
 
@@ -14,11 +17,28 @@ def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
     return Signer(tmp_path_factory.mktemp("signer"))
 
 
-@pytest.fixture
-def running(settings: Settings, signer: Signer) -> Iterator[Running]:
-    """A service whose vectors are made of words."""
+@pytest.fixture(scope="module")
+def shared_service(loaded_settings: Settings, shared_database: DatabaseSettings, signer: Signer) -> Iterator[Running]:
+    """A service over the database of this process, for the tests of a module that have a tenant each."""
+    settings = loaded_settings.model_copy(update={"database": shared_database})
     with (
         Engine(with_tokens(settings, signer), embedder=HashingEmbedder()) as engine,
         serving(engine, signer) as started,
     ):
         yield started
+
+
+@pytest.fixture
+def running(request: pytest.FixtureRequest, settings: Settings, signer: Signer) -> Iterator[Running]:
+    """A service whose vectors are made of words.
+
+    A test that asks for `tenant_name` has its tenant in the service of its module; another test has a service.
+    """
+    if shares_database(request):
+        yield replace(request.getfixturevalue("shared_service"), tenant_name=request.getfixturevalue("tenant_name"))
+    else:
+        with (
+            Engine(with_tokens(settings, signer), embedder=HashingEmbedder()) as engine,
+            serving(engine, signer) as started,
+        ):
+            yield started

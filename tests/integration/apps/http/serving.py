@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from kosmos_rag import AsyncEngine, Engine, Settings
+from kosmos_rag import AsyncEngine, Engine, Settings, Tenant
 from kosmos_rag.apps.auth.api_keys import ApiKeys
 from kosmos_rag.apps.http.app import create_app, create_service
 from kosmos_rag.apps.http.dependencies import Service
@@ -55,19 +56,28 @@ class Signer:
         return jwt.encode(said, self.key, algorithm="RS256")
 
 
+@dataclass(frozen=True, kw_only=True)
 class Running:
-    """A service that runs, in its own thread."""
+    """A service that runs, in its own thread, and the tenant whose requests its clients send."""
 
-    def __init__(self, url: str, service: Service, signer: Signer, loop: asyncio.AbstractEventLoop, server: Server):
-        self.url = url
-        self.service = service
-        self.signer = signer
-        self.loop = loop
-        self.server = server
+    url: str
+    service: Service
+    signer: Signer
+    loop: asyncio.AbstractEventLoop
+    server: Server
+    tenant_name: str = "acme"
+
+    def token(self, **claims: Any) -> str:
+        """Return a token of these claims, of the tenant where they name none."""
+        return self.signer.token(**{"tenant": self.tenant_name} | claims)
+
+    def tenant(self, **options: Any) -> Tenant:
+        """Return the tenant as the library has it."""
+        return self.service.engine.sync_engine.tenant(self.tenant_name, **options)
 
     def client(self, credentials: str | None = None, **claims: Any) -> httpx.Client:
         """Return a client with credentials, or a token of these claims."""
-        given = self.signer.token(**claims) if credentials is None else credentials
+        given = self.token(**claims) if credentials is None else credentials
         headers = {"authorization": f"Bearer {given}"} if given else {}
         # Reading the certificates of all authorities takes 30 ms, and this is plain HTTP.
         return httpx.Client(base_url=self.url, headers=headers, timeout=30, trust_env=False, verify=False)
@@ -76,7 +86,7 @@ class Running:
         """Send a request by hand, whose body may end before its `length`, and return the open connection."""
         port = int(self.url.rpartition(":")[2])
         head = (
-            f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {self.signer.token()}\r\n"
+            f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {self.token()}\r\n"
             f"content-type: application/json\r\ncontent-length: {length or len(body)}\r\n\r\n"
         )
         connection = socket.create_connection(("127.0.0.1", port), timeout=30)
@@ -84,11 +94,11 @@ class Running:
         return connection
 
     def key(
-        self, name: str, *scopes: str, tenant_name: str = "acme", principals: tuple[str, ...] = (), **options: Any
+        self, name: str, *scopes: str, tenant_name: str | None = None, principals: tuple[str, ...] = (), **options: Any
     ) -> str:
-        """Make a key."""
-        keys = ApiKeys(self.service.engine.parts.database)
-        return keys.create(tenant(tenant_name), name, scopes=scopes, principals=principals, **options)
+        """Make a key, of the tenant where none is named."""
+        keys, owner = ApiKeys(self.service.engine.parts.database), tenant(tenant_name or self.tenant_name)
+        return keys.create(owner, name, scopes=scopes, principals=principals, **options)
 
 
 def listen() -> socket.socket:
@@ -120,7 +130,8 @@ def serving(engine: Engine, signer: Signer) -> Iterator[Running]:
     thread.start()
     eventually(lambda: server.started)
     try:
-        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}", service, signer, loop, server)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield Running(url=url, service=service, signer=signer, loop=loop, server=server)
     finally:
         server.should_exit = True
         thread.join(30)

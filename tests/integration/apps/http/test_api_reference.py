@@ -3,7 +3,11 @@
 import re
 from html import unescape
 
+import pytest
+
 from tests.integration.apps.http.serving import Running
+
+pytestmark = pytest.mark.usefixtures("tenant_name")
 
 
 def test_docs__describe_every_operation_under_a_strict_policy(running: Running) -> None:

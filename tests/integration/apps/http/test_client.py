@@ -41,9 +41,9 @@ def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def served(running: Running) -> Running:
+def served(running: Running, tenant_name: str) -> Running:
     documents = [SourceDocument(source="leave.md", data=LEAVE), SourceDocument(source="travel.md", data=TRAVEL)]
-    running.service.engine.sync_engine.tenant("acme").ingest(documents)
+    running.tenant().ingest(documents)
     return running
 
 
@@ -60,7 +60,7 @@ def connect(served: Running) -> Iterator[Callable[..., Client]]:
     opened: list[Client] = []
 
     def connected(**claims: Any) -> Client:
-        opened.append(Client(served.url, served.signer.token(**claims)))
+        opened.append(Client(served.url, served.token(**claims)))
         return opened[-1]
 
     yield connected
@@ -69,7 +69,7 @@ def connect(served: Running) -> Iterator[Callable[..., Client]]:
 
 
 def test_search__gives_what_the_library_gives(served: Running, connect: Callable[..., Client]) -> None:
-    scope = served.service.engine.sync_engine.tenant("acme")
+    scope = served.tenant()
     known, response = scope.search(QUESTION, 1), connect(scope="admin").search(QUESTION, 1, explain=True)
     assert response.hits == known.hits
     assert (response.retrievers, response.stages, response.requested, response.incomplete_reason) == (
@@ -88,7 +88,7 @@ def test_search__gives_what_the_library_gives(served: Running, connect: Callable
 
 
 def test_context_and_answer__cite_as_the_library_does(served: Running, connect: Callable[..., Client]) -> None:
-    scope, client = served.service.engine.sync_engine.tenant("acme"), connect()
+    scope, client = served.tenant(), connect()
     known, response = scope.context(QUESTION, max_tokens=300), client.context(QUESTION, max_tokens=300)
     assert (response.text, response.citations, response.tokens, response.omitted) == (
         known.text,
@@ -125,7 +125,7 @@ def test_documents_and_jobs__from_upload_to_deletion(served: Running, connect: C
     job = client.upload(document, collection="handbook", key="once")
     assert client.upload(document, collection="handbook", key="once").id == job.id
     assert (job.state, job.payload) == (JobState.QUEUED, {"document": {"source": "new.md"}})
-    (known,) = served.service.engine.sync_engine.tenant("acme").jobs.find(ids=[job.id])
+    (known,) = served.tenant().jobs.find(ids=[job.id])
     assert known.payload["document"]["metadata"] == {"year": 2026}
     assert client.job(job.id).run_at == known.run_at
     assert job.id in [one.id for one in client.jobs(states=[JobState.QUEUED]).items]
@@ -133,7 +133,7 @@ def test_documents_and_jobs__from_upload_to_deletion(served: Running, connect: C
 
     first = client.documents(limit=1)
     second = client.documents(limit=1, cursor=first.next)
-    known_documents = served.service.engine.sync_engine.tenant("acme").documents()
+    known_documents = served.tenant().documents()
     assert (*first.items, *second.items, second.next) == (*known_documents, None)
     assert client.document(known_documents[0].id) == known_documents[0]
     changed = client.update_metadata(known_documents[0].id, {"approved": True})
@@ -149,7 +149,7 @@ def test_collections__are_made_and_removed(served: Running, connect: Callable[..
     client = connect(scope="admin")
     made = client.create_collection("handbook", preset="corporate")
     assert [made] == [info for info in client.collections() if info.preset] == [client.collection("handbook")]
-    assert served.service.engine.sync_engine.tenant("acme").collections.infos() == client.collections()
+    assert served.tenant().collections.infos() == client.collections()
     assert client.set_preset("handbook", preset="adr").preset == "adr"
     client.delete_collection("handbook")
     with pytest.raises(errors.NotFound):
@@ -157,9 +157,12 @@ def test_collections__are_made_and_removed(served: Running, connect: Callable[..
 
 
 def test_sources__are_looked_at_now(served: Running, connect: Callable[..., Client], tmp_path: Path) -> None:
-    mirror = served.service.engine.sync_engine.tenant("acme").jobs.enqueue(str(tmp_path), every=timedelta(hours=1))
+    mirror = served.tenant().jobs.enqueue(str(tmp_path), every=timedelta(hours=1))
     with psycopg.connect(served.service.settings.database.admin_url or "") as connection:  # as it is between two looks
-        connection.execute("UPDATE kosmos.jobs SET state = 'scheduled', run_at = now() + '1 hour' WHERE kind = 'sync'")
+        connection.execute(
+            "UPDATE kosmos.jobs SET state = 'scheduled', run_at = now() + '1 hour' WHERE tenant = %s AND kind = 'sync'",
+            [served.tenant_name],
+        )
     assert connect(scope="admin").reload() == [mirror]
     with pytest.raises(errors.NotPermitted):
         connect().reload()
@@ -179,9 +182,8 @@ def test_feedback__is_of_a_passage(connect: Callable[..., Client]) -> None:
 
 
 def test_schema__is_grounded_for_its_readers(served: Running, connect: Callable[..., Client]) -> None:
-    engine = served.service.engine.sync_engine
-    engine.tenant("acme").collections.create("schema", preset="schema")
-    grounding = SchemaGrounding(engine.tenant("acme", collection="schema"))
+    served.tenant().collections.create("schema", preset="schema")
+    grounding = SchemaGrounding(served.tenant(collection="schema"))
     grounding.build(from_json(ROOT / "examples" / "schema" / "programs.json"))
     question = "What is the success count for the forest fire program"
     known, response = grounding.ask(question), connect().ground_schema(question)
@@ -205,7 +207,7 @@ def test_schema__is_grounded_for_its_readers(served: Running, connect: Callable[
 
 def test_asynchronous_client__does_the_same(served: Running) -> None:
     async def asked() -> None:
-        async with AsyncClient(served.url, served.signer.token()) as client, asyncio.TaskGroup() as group:
+        async with AsyncClient(served.url, served.token()) as client, asyncio.TaskGroup() as group:
             both = [group.create_task(_awaited(client)) for _ in range(2)]
         assert both[0].result() == both[1].result()
 
@@ -308,13 +310,13 @@ def test_file_and_places__of_a_document_are_for_its_readers(served: Running) -> 
     library = served.service.engine.sync_engine
     with opened(library.settings, {"ingestion.keep_originals": True}) as keeping:
         source = SourceDocument(source="hr/Urlaub für alle.pdf", data=data, acl=("department:hr",))
-        keeping.tenant("acme").ingest(source)
-    with Client(served.url, served.signer.token(departments=["hr"])) as client:
+        keeping.tenant(served.tenant_name).ingest(source)
+    with Client(served.url, served.token(departments=["hr"])) as client:
         (info,) = (document for document in client.documents().items if document.media_type == "application/pdf")
         (rectangle,) = client.rectangles(info.id, 0, 10, version=info.version)
         with pytest.raises(errors.RequestError, match="start"):
             client.rectangles(info.id, -1, 10)
-    assert (rectangle,) == tuple(library.tenant("acme", principals=["department:hr"]).rectangles(info.id, 0, 10))
+    assert (rectangle,) == tuple(served.tenant(principals=["department:hr"]).rectangles(info.id, 0, 10))
     path = f"/v1/documents/{info.id}/original"
     with served.client(departments=["hr"]) as http:
         response = http.get(path)

@@ -39,8 +39,8 @@ BOARD = ("department:board",)
 
 
 @pytest.fixture
-def served(running: Running) -> Running:
-    acme = running.service.engine.sync_engine.tenant("acme")
+def served(running: Running, tenant_name: str) -> Running:
+    acme = running.tenant()
     acme.ingest(
         [
             SourceDocument(source="leave.md", data=HANDBOOK),
@@ -187,9 +187,10 @@ def test_texts__are_never_markup(served: Running) -> None:
 
 def test_documents__of_others_are_not_there(served: Running) -> None:
     engine = served.service.engine.sync_engine
-    engine.tenant("other").ingest(SourceDocument(source="theirs.md", data=b"Their secret.\n"))
-    (theirs,) = engine.tenant("other").documents()
-    (board,) = [one for one in engine.tenant("acme", principals=BOARD).documents() if one.source == "board.md"]
+    other = engine.tenant(f"{served.tenant_name}-other")
+    other.ingest(SourceDocument(source="theirs.md", data=b"Their secret.\n"))
+    (theirs,) = other.documents()
+    (board,) = [one for one in served.tenant(principals=BOARD).documents() if one.source == "board.md"]
     absent = "00000000-0000-4000-8000-000000000000"
     with _visitor(served, "admin") as client:
         answers = [client.get(f"/documents/{one}") for one in (theirs.id, board.id, absent)]
@@ -201,7 +202,7 @@ def test_documents__of_others_are_not_there(served: Running) -> None:
 
 
 def test_document__shows_its_readers_to_those_who_may_know_and_its_chunks(served: Running) -> None:
-    tenant = served.service.engine.sync_engine.tenant("acme", principals=["department:people"])
+    tenant = served.tenant(principals=["department:people"])
     text = "".join(f"# Part {number}\n\n{'Words of a part. ' * 60}\n\n" for number in (1, 2))
     acl = ("department:people", "user:secret")
     tenant.ingest(SourceDocument(source="people.md", data=text.encode(), acl=acl))
@@ -227,8 +228,9 @@ def test_pages_and_files_of_a_pdf__are_for_its_readers(served: Running) -> None:
     file.multi_cell(0, text="The board meets in Room 7.")
     library = served.service.engine.sync_engine
     with variant(library.settings, {"ingestion.keep_originals": True}) as keeping:
-        keeping.tenant("acme").ingest(SourceDocument(source="rooms.pdf", data=bytes(file.output()), acl=BOARD))
-    (info,) = library.tenant("acme", principals=BOARD).documents(filter=Filter(sources=("rooms.pdf",)))
+        document = SourceDocument(source="rooms.pdf", data=bytes(file.output()), acl=BOARD)
+        keeping.tenant(served.tenant_name).ingest(document)
+    (info,) = served.tenant(principals=BOARD).documents(filter=Filter(sources=("rooms.pdf",)))
     paths = [f"/documents/{info.id}", f"/documents/{info.id}/pages/1", f"/documents/{info.id}/original"]
     with _visitor(served, "read", principals=BOARD) as client:
         page, picture, original = (client.get(path) for path in paths)
@@ -267,18 +269,19 @@ def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Run
         client.post(f"/jobs/{job}/retry")
         assert state(job) == ["queued"]
         assert client.post(f"/jobs/{uuid.uuid4()}/retry").status_code == 404
-    (job_info,) = served.service.engine.sync_engine.tenant("acme").jobs.find(ids=[job])
+    (job_info,) = served.tenant().jobs.find(ids=[job])
     assert job_info.payload["document"]["acl"] == ["department:board", "department:hr"]
     with _visitor(served, "read") as client:
         assert client.post("/documents", files=[("files", ("new.md", b"New."))]).status_code == 403
 
 
+@pytest.mark.own_database
 def test_jobs__start_with_the_failed_ones_and_hide_upkeep(served: Running) -> None:
     engine = served.service.engine.sync_engine
     queue = Queue.open(engine.parts.database, engine.parts.settings.worker)
     with _visitor(served, "admin") as client:
         client.post("/documents", files=[("files", ("first.pdf", b"First.")), ("files", ("second.md", b"Second."))])
-        jobs = {job.source: job.id for job in engine.tenant("acme").jobs.find()}
+        jobs = {job.source: job.id for job in served.tenant().jobs.find()}
         claimed = {job.id: job for job in queue.claim(9, kinds=[kinds.DOCUMENT], worker="test")}
         queue.fail(
             claimed[jobs["first.pdf"]],
@@ -286,8 +289,9 @@ def test_jobs__start_with_the_failed_ones_and_hide_upkeep(served: Running) -> No
             source="first.pdf",
             retry=False,
         )
-        with engine.parts.database.worker.transaction(tenant("acme").id, ()) as connection:
-            enqueue_periodic(connection, tenant("acme"), "default", {kinds.MAINTAIN: timedelta(hours=1)})
+        owner = tenant(served.tenant_name)
+        with engine.parts.database.worker.transaction(owner.id, ()) as connection:
+            enqueue_periodic(connection, owner, "default", {kinds.MAINTAIN: timedelta(hours=1)})
         page = client.get("/jobs").text
         failed, _, others = page.partition('id="others"')
         assert "first.pdf has a password" in failed
@@ -300,9 +304,7 @@ def test_jobs__start_with_the_failed_ones_and_hide_upkeep(served: Running) -> No
 
 
 def test_default_collection_of_a_key__holds_in_the_console(served: Running) -> None:
-    served.service.engine.sync_engine.tenant("acme", collection="hr").ingest(
-        SourceDocument(source="rules.md", data=b"Rules of HR.")
-    )
+    served.tenant(collection="hr").ingest(SourceDocument(source="rules.md", data=b"Rules of HR."))
     with _visitor(served, "admin", default_collection="hr") as client:
         page = client.get("/documents").text
         assert 'value="hr" list="collections"' in page
@@ -314,7 +316,7 @@ def test_default_collection_of_a_key__holds_in_the_console(served: Running) -> N
         for path in ("/", "/inspector"):
             assert "<option selected>hr" in client.get(path).text
             assert "rules.md" in client.post(path, data={"question": "Which rules of HR?"}).text
-    (job,) = served.service.engine.sync_engine.tenant("acme").jobs.find(collection="hr", states=[JobState.QUEUED])
+    (job,) = served.tenant().jobs.find(collection="hr", states=[JobState.QUEUED])
     assert job.source == "new.md"
 
 
@@ -346,7 +348,7 @@ def test_visitors__land_where_they_may_go_and_can_leave_from_anywhere(served: Ru
 
 
 def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served: Running) -> None:
-    acme = served.service.engine.sync_engine.tenant("acme")
+    acme = served.tenant()
     acme.ingest(SourceDocument(source="long.md", data=b"A line of the handbook.\n\n" * 200))
     acme.ingest(SourceDocument(source="long.md", data=b"A line.\n"))
     (document,) = [one for one in acme.documents() if one.source == "long.md"]
@@ -383,22 +385,20 @@ def test_documents__are_sorted_by_the_heads_of_their_columns(served: Running) ->
         largest = client.get(unescape(link)).text
         assert 'aria-sort="descending"' in largest
         assert 'name="sort" value="bytes"' in largest
-        sizes = [
-            document.bytes for document in served.service.engine.sync_engine.tenant("acme").documents(sort="bytes")
-        ]
+        sizes = [document.bytes for document in served.tenant().documents(sort="bytes")]
         assert sizes == sorted(sizes, reverse=True)
         assert client.get("/documents", params={"sort": "title"}).status_code == 422
 
 
 def test_evaluations__are_listed_and_compared_question_by_question(served: Running) -> None:
     engine = served.service.engine.sync_engine
-    store = Evaluations(engine.parts.database, tenant("acme"))
+    store = Evaluations(engine.parts.database, tenant(served.tenant_name))
     texts = {QUESTION: "leave.md", "Who <b>plays</b> the moon?": "moon.md"}
     questions = (Question(id=text, text=text, documents={source: 1}) for text, source in texts.items())
     with _visitor(served, "admin") as client:
         assert "kosmos-rag eval run" in client.get("/evaluations").text
         asked = QuestionSet(name="small", questions=tuple(questions))
-        made = evaluate(engine.tenant("acme"), asked, Plan(label="first", settings=engine.settings))
+        made = evaluate(served.tenant(), asked, Plan(label="first", settings=engine.settings))
         store.add(made)
         results = tuple(replace(one, measures=dict.fromkeys(one.measures, 0.0)) for one in made.results)
         store.add(replace(made, id=uuid.uuid4(), label="second", results=results))
@@ -414,13 +414,14 @@ def test_evaluations__are_listed_and_compared_question_by_question(served: Runni
         assert client.get("/evaluations").status_code == 403
 
 
+@pytest.mark.own_database
 def test_monitor__shows_what_is_stored_and_what_fills_it(served: Running) -> None:
     with _visitor(served, "admin") as client:
         empty = _text(client.get("/monitor"))
-        for command in ("monitor run --tenant acme", "eval questions", "experiment start"):
+        for command in (f"monitor run --tenant {served.tenant_name}", "eval questions", "experiment start"):
             assert f"kosmos-rag {command}" in empty
         assert "there can be no alerts" in empty
-        store_history(served.service.engine.sync_engine, "acme", reason=f"because {HOSTILE}")
+        store_history(served.service.engine.sync_engine, served.tenant_name, reason=f"because {HOSTILE}")
         page = client.get("/monitor")
         text = _text(page)
         assert HOSTILE not in page.text
@@ -444,7 +445,7 @@ def test_monitor__shows_what_is_stored_and_what_fills_it(served: Running) -> Non
 
 
 def test_health__shows_goals_and_what_misses_them(served: Running) -> None:
-    served.service.engine.sync_engine.tenant("acme").search(QUESTION)
+    served.tenant().search(QUESTION)
     with _visitor(served, "admin") as client:
         text = _text(client.get("/health"))
         for shown in (

@@ -22,11 +22,12 @@ HANDBOOK = {
 }
 QUESTION = "How many days of paid annual leave do full-time employees receive?"
 
+pytestmark = pytest.mark.usefixtures("tenant_name")
+
 
 @pytest.fixture
 def served(running: Running) -> Running:
-    engine = running.service.engine.sync_engine
-    engine.tenant("acme").ingest(SourceDocument(source=name, data=data) for name, data in HANDBOOK.items())
+    running.tenant().ingest(SourceDocument(source=name, data=data) for name, data in HANDBOOK.items())
     return running
 
 
@@ -125,7 +126,7 @@ def test_documents__by_pages_one_and_gone(served: Running) -> None:
 
 
 def test_documents__are_sorted_over_pages(served: Running) -> None:
-    scope = served.service.engine.sync_engine.tenant("acme")
+    scope = served.tenant()
     # Two of one size, and one of more chunks.
     texts = {"a.md": "Short.", "b.md": "Other.", "c.md": "# One\n\nLong text.\n\n# Two\n\n" + "Words of a page. " * 200}
     for source, text in texts.items():
@@ -214,7 +215,7 @@ def test_upload__becomes_a_job_once(running: Running) -> None:
             params = {"source": "other.md"}
             of_another = other.post("/v1/documents", params=params, content=b"text", headers=again)
             assert _ok(of_another, 202)["id"] != job["id"]
-        stored = running.service.engine.sync_engine.tenant("acme").jobs.find(ids=[job["id"]])[0].payload
+        stored = running.tenant().jobs.find(ids=[job["id"]])[0].payload
         assert stored["document"]["acl"] == ["department:hr"]
         assert stored["document"]["metadata"] == {"year": 2026}
 
@@ -228,11 +229,12 @@ def test_upload__refuses_what_cannot_be_stored(running: Running, wrong: dict[str
         assert client.post("/v1/documents", params=escaped, content=b"text").status_code == 202
 
 
+@pytest.mark.own_database
 def test_upload__whose_client_hangs_up_is_no_error_of_ours(running: Running, caplog: pytest.LogCaptureFixture) -> None:
     url = httpx.URL(running.url)
     head = (
         f"POST /v1/documents?source=a HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: 1000\r\n"
-        f"Authorization: Bearer {running.signer.token(scope='ingest')}\r\n\r\nsome of it"
+        f"Authorization: Bearer {running.token(scope='ingest')}\r\n\r\nsome of it"
     )
     with socket.create_connection((url.host, url.port)) as gone:
         gone.sendall(head.encode())
@@ -305,7 +307,7 @@ def test_query_parameters__of_another_name_are_refused(running: Running) -> None
 
 
 def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
-    acme = running.service.engine.sync_engine.tenant("acme")
+    acme = running.tenant()
     acme.ingest(
         [
             SourceDocument(source="a", data=b"Some words for all."),
@@ -325,11 +327,14 @@ def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
 
 
 def test_reload__has_mirrors_looked_at_now(running: Running, tmp_path: Path) -> None:
-    jobs = running.service.engine.sync_engine.tenant("acme", collection="mirrors").jobs
+    jobs = running.tenant(collection="mirrors").jobs
     mirror = jobs.enqueue(str(tmp_path), every=timedelta(hours=1), prune=False)
     admin = running.service.settings.database.admin_url or ""
     with psycopg.connect(admin) as connection:  # as it is between two looks
-        connection.execute("UPDATE kosmos.jobs SET state = 'scheduled', run_at = now() + '1 hour' WHERE kind = 'sync'")
+        connection.execute(
+            "UPDATE kosmos.jobs SET state = 'scheduled', run_at = now() + '1 hour' WHERE tenant = %s AND kind = 'sync'",
+            [running.tenant_name],
+        )
     with running.client(scope="read") as client:
         assert client.post("/api/rag/reload").status_code == 403
     with running.client(scope="admin") as client:
@@ -345,6 +350,7 @@ def test_health__needs_no_credentials(running: Running) -> None:
         assert client.get("/readyz").text == "ok\n"
 
 
+@pytest.mark.own_database
 def test_readiness__stays_while_a_newer_service_is_put_in_place(running: Running) -> None:
     with running.client("") as client, psycopg.connect(running.service.settings.database.admin_url or "") as connection:
         connection.execute("UPDATE kosmos.alembic_version SET version_num = '9999'")
@@ -356,6 +362,7 @@ def test_readiness__stays_while_a_newer_service_is_put_in_place(running: Running
         assert client.get("/readyz").status_code == 503
 
 
+@pytest.mark.own_database
 def test_readiness__is_looked_at_once_for_all_who_ask(running: Running) -> None:
     looking = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%alembic_version%'"
     admin = running.service.settings.database.admin_url or ""
@@ -370,6 +377,7 @@ def test_readiness__is_looked_at_once_for_all_who_ask(running: Running) -> None:
         assert {answer.result().status_code for answer in answers} == {200}
 
 
+@pytest.mark.own_database
 @pytest.mark.parametrize(
     "fault",
     ["UPDATE kosmos.alembic_version SET version_num = '0000'", "ALTER TABLE kosmos.chunks DISABLE ROW LEVEL SECURITY"],

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -12,26 +13,40 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
-from kosmos_rag import AsyncEngine, Engine
+from kosmos_rag import AsyncEngine, Engine, Tenant
 from kosmos_rag.apps.http.server import Server
 from kosmos_rag.apps.mcp.http import PATH, create_app, create_server, create_service
 from tests.integration.apps.http.serving import Signer, eventually, listen
 
 
+@dataclass(frozen=True, kw_only=True)
 class Running:
-    """A server that runs, in its own thread."""
+    """A server that runs, in its own thread, and the tenant whose calls its clients send."""
 
-    def __init__(self, url: str, engine: Engine, signer: Signer) -> None:
-        self.url = url
-        self.engine = engine
-        self.signer = signer
+    url: str
+    engine: Engine
+    signer: Signer
+    tenant_name: str = "acme"
+
+    @property
+    def other_name(self) -> str:
+        """Return the name of the other tenant that has a document."""
+        return f"{self.tenant_name}-other"
+
+    def tenant(self, **options: Any) -> Tenant:
+        """Return the tenant as the library has it."""
+        return self.engine.tenant(self.tenant_name, **options)
+
+    def token(self, **claims: Any) -> str:
+        """Return a token of these claims, of the tenant where they name none."""
+        return self.signer.token(**{"tenant": self.tenant_name} | claims)
 
     @asynccontextmanager
     async def client(
         self, credentials: str | None = None, *, mode: str = "auto", **claims: Any
     ) -> AsyncIterator[Client]:
         """Connect with credentials, or a token of these claims."""
-        given = self.signer.token(**claims) if credentials is None else credentials
+        given = self.token(**claims) if credentials is None else credentials
         headers = {"authorization": f"Bearer {given}"} if given else {}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=30, trust_env=False) as http,
@@ -66,7 +81,8 @@ def serving(engine: Engine, signer: Signer, listening: socket.socket | None = No
     thread.start()
     eventually(lambda: server.started)
     try:
-        yield Running(f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}", engine, signer)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}"
+        yield Running(url=url, engine=engine, signer=signer)
     finally:
         server.should_exit = True
         thread.join(30)

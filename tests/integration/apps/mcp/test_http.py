@@ -27,6 +27,8 @@ QUESTION = "How many days of paid annual leave do full-time employees receive pe
 NOT_FOUND = "there is no such document, or none that you may read"
 SCHEMA = Path(__file__).parents[4] / "examples" / "schema" / "programs.json"
 
+pytestmark = pytest.mark.usefixtures("tenant_name")
+
 
 def _id(engine: Engine, name: str, source: str, *principals: str) -> str:
     scope = engine.tenant(name, principals=("everyone", *principals))
@@ -57,7 +59,7 @@ def test_search__shows_each_caller_what_that_one_may_read(running: Running) -> N
 
     assert sources() == {"leave.md"}
     assert sources(departments=["hr"]) == {"leave.md", "secret.md"}
-    assert sources(tenant="globex", departments=["hr"]) == {"theirs.md"}
+    assert sources(tenant=running.other_name, departments=["hr"]) == {"theirs.md"}
     assert sources(tenant="nobody") == set()
 
 
@@ -96,8 +98,8 @@ def test_get_document__reads_around_a_citation(running: Running) -> None:
 
 
 def test_get_document__tells_nothing_of_what_is_kept_from_the_caller(running: Running) -> None:
-    secret = {"document_id": _id(running.engine, "acme", "secret.md", "department:hr")}
-    theirs = {"document_id": _id(running.engine, "globex", "theirs.md")}
+    secret = {"document_id": _id(running.engine, running.tenant_name, "secret.md", "department:hr")}
+    theirs = {"document_id": _id(running.engine, running.other_name, "theirs.md")}
     unknown = {"document_id": str(uuid.uuid4())}
     for asked in (secret, theirs, unknown):
         assert error_of(running.call("get_document", asked)) == NOT_FOUND
@@ -116,13 +118,13 @@ def test_answer__is_made_of_cited_sentences_or_refused(running: Running) -> None
 
 
 def test_ground_schema__names_what_a_question_needs(running: Running) -> None:
-    running.engine.tenant("acme").collections.create("schema", preset="schema")
-    SchemaGrounding(running.engine.tenant("acme", collection="schema")).build(from_json(SCHEMA))
+    running.tenant().collections.create("schema", preset="schema")
+    SchemaGrounding(running.tenant(collection="schema")).build(from_json(SCHEMA))
     asked = {"question": "What is the success count for the forest fire program", "max_tokens": 5000}
     result = data_of(running.call("ground_schema", asked))
     assert "ProgramStatistics.success_count" in {ref["name"] for ref in result["schema_refs"]}
     assert "program_statistics" in result["prompt"]
-    assert data_of(running.call("ground_schema", asked, tenant="globex"))["tables"] == []
+    assert data_of(running.call("ground_schema", asked, tenant=running.other_name))["tables"] == []
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
@@ -141,7 +143,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 
 
 def test_arguments__that_are_wrong_make_an_error_of_one_line(running: Running) -> None:
-    document_id = _id(running.engine, "acme", "leave.md")
+    document_id = _id(running.engine, running.tenant_name, "leave.md")
 
     async def result() -> list[str]:
         async with running.client() as client:
@@ -156,9 +158,9 @@ def test_arguments__that_are_wrong_make_an_error_of_one_line(running: Running) -
 
 
 def test_credentials__that_are_none_get_a_401_and_no_tool(running: Running) -> None:
-    keys = ApiKeys(running.engine.parts.database)
-    revoked = keys.create(tenant("acme"), "old", scopes=["read"])
-    keys.revoke(tenant("acme"), keys.infos(tenant("acme"))[0].id)
+    keys, owner = ApiKeys(running.engine.parts.database), tenant(running.tenant_name)
+    revoked = keys.create(owner, "old", scopes=["read"])
+    keys.revoke(owner, keys.infos(owner)[0].id)
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     accept = {"accept": "application/json, text/event-stream"}
     answers = set()
@@ -167,7 +169,7 @@ def test_credentials__that_are_none_get_a_401_and_no_tool(running: Running) -> N
         "",
         "Bearer x",
         f"Bearer {revoked}",
-        f"Bearer {running.signer.token(aud='other')}",
+        f"Bearer {running.token(aud='other')}",
         "Basic YTpi",
     ):
         headers = accept | ({} if given is None else {"authorization": given})
@@ -186,11 +188,11 @@ def test_credentials__that_are_none_get_a_401_and_no_tool(running: Running) -> N
 
 
 def test_keys__are_taken_with_their_principals_and_scopes(running: Running) -> None:
-    keys = ApiKeys(running.engine.parts.database)
-    reader = keys.create(tenant("acme"), "agent", scopes=["read"], principals=["department:hr"])
+    keys, owner = ApiKeys(running.engine.parts.database), tenant(running.tenant_name)
+    reader = keys.create(owner, "agent", scopes=["read"], principals=["department:hr"])
     found = data_of(running.call("search", {"question": QUESTION}, credentials=reader))
     assert {hit["source"] for hit in found["hits"]} == {"leave.md", "secret.md"}
-    writer = keys.create(tenant("acme"), "writer", scopes=["ingest"])
+    writer = keys.create(owner, "writer", scopes=["ingest"])
     headers = {"accept": "application/json, text/event-stream", "authorization": f"Bearer {writer}"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     refused = httpx.post(running.url, json=body, headers=headers, trust_env=False)
@@ -206,11 +208,12 @@ def test_callers__at_once_are_not_taken_for_each_other(running: Running) -> None
         return {hit["source"] for one in results for hit in data_of(one)["hits"]}
 
     async def all_of() -> list[set[str]]:
-        return await asyncio.gather(*(ask(name) for name in ("acme", "globex") * 4))
+        return await asyncio.gather(*(ask(name) for name in (running.tenant_name, running.other_name) * 4))
 
     assert asyncio.run(all_of()) == [{"leave.md"}, {"theirs.md"}] * 4
 
 
+@pytest.mark.own_database
 def test_log__has_what_was_given_out_and_to_whom(settings: Settings, signer: Signer) -> None:
     kept = changed(with_tokens(settings, signer), {"rag.audit.enabled": True})
     with Engine(kept, embedder=HashingEmbedder()) as engine:
@@ -228,6 +231,7 @@ def test_log__has_what_was_given_out_and_to_whom(settings: Settings, signer: Sig
         assert "user:dora" in records[0].principals
 
 
+@pytest.mark.own_database
 def test_development__answers_on_loopback_names_alone(settings: Settings, signer: Signer) -> None:
     with Engine(changed(settings, {"service.development.tenant": "acme"}), embedder=HashingEmbedder()) as engine:
         fill(engine)
@@ -241,6 +245,7 @@ def test_development__answers_on_loopback_names_alone(settings: Settings, signer
             assert httpx.get(running.url, trust_env=False).status_code == 405
 
 
+@pytest.mark.own_database
 def test_health__needs_no_credentials_and_goes_with_the_database(running: Running) -> None:
     root = running.url.removesuffix("/mcp")
 
@@ -256,6 +261,7 @@ def test_health__needs_no_credentials_and_goes_with_the_database(running: Runnin
     assert result("/readyz") == (503, "not now\n")
 
 
+@pytest.mark.own_database
 def test_database__that_fails_is_told_in_the_log_and_not_to_the_agent(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -276,8 +282,8 @@ def test_database__that_fails_is_told_in_the_log_and_not_to_the_agent(
 
 def test_question__of_a_collection_that_requires_approval_gets_only_that(running: Running, tmp_path: Path) -> None:
     (tmp_path / "approved.yaml").write_text("rag: {retrieval: {require_approved: true}}")
-    running.engine.tenant("acme").collections.create("policies", preset=tmp_path / "approved.yaml")
-    running.engine.tenant("acme", collection="policies").ingest(
+    running.tenant().collections.create("policies", preset=tmp_path / "approved.yaml")
+    running.tenant(collection="policies").ingest(
         SourceDocument(source=name, data=f"Employees receive {days} days of annual leave.".encode(), metadata=metadata)
         for name, days, metadata in (("old.md", 20, {}), ("new.md", 30, {"approved": True}))
     )

@@ -17,6 +17,8 @@ from tests.integration.apps.mcp.conftest import DOCUMENTS
 from tests.integration.apps.mcp.running import Running
 from tests.integration.apps.mcp.test_http import NOT_FOUND, SCHEMA
 
+pytestmark = pytest.mark.usefixtures("tenant_name")
+
 
 async def _listed(running: Running, **claims: Any) -> list[tuple[str, str]]:
     async with running.client(**claims) as client:
@@ -41,7 +43,7 @@ def test_documents__are_listed_page_by_page_as_the_caller_may_read_them(
 ) -> None:
     monkeypatch.setattr(resources, "_PAGE", 2)
     more = [SourceDocument(source=f"more-{n}.md", data=f"Text {n}.".encode()) for n in range(3)]
-    running.engine.tenant("acme").ingest(more)
+    running.tenant().ingest(more)
     names = [name for name, _ in asyncio.run(_listed(running))]
     assert names == ["leave.md", "more-0.md", "more-1.md", "more-2.md"]
     assert ("secret.md" in dict(asyncio.run(_listed(running, departments=["hr"]))), len(names)) == (True, 4)
@@ -66,7 +68,7 @@ def test_document__is_read_whole_from_a_line_on_and_by_sections(running: Running
     assert not whole.meta["kosmos-rag/truncated"]
     assert asyncio.run(_read(running, f"{uri}?offset=5")).text == "\n".join(text.split("\n")[4:])
     parts = "".join(f"## Part {n}\n\n{'Leave of the part number ' + str(n) + ' is paid. ' * 20}\n\n" for n in range(3))
-    running.engine.tenant("acme").ingest(SourceDocument(source="parts.md", data=f"# Parts\n\n{parts}".encode()))
+    running.tenant().ingest(SourceDocument(source="parts.md", data=f"# Parts\n\n{parts}".encode()))
     long = dict(asyncio.run(_listed(running)))["parts.md"]
     sections = json.loads(asyncio.run(_read(running, f"{long}/sections")).text)
     assert [section["section"][-1] for section in sections] == ["Part 0", "Part 1", "Part 2"]
@@ -75,14 +77,14 @@ def test_document__is_read_whole_from_a_line_on_and_by_sections(running: Running
         assert word in read.text
         assert read.meta is not None
         assert read.meta["kosmos-rag/lines"] == section["lines"]
-    running.engine.tenant("acme").ingest(SourceDocument(source="leave.md", data=b"# New\n\nAnother text.\n"))
+    running.tenant().ingest(SourceDocument(source="leave.md", data=b"# New\n\nAnother text.\n"))
     assert asyncio.run(_read(running, uri)).text == "# New\n\nAnother text.\n"
 
 
 def test_read__tells_nothing_of_what_is_kept_from_the_caller(running: Running) -> None:
     hidden = dict(asyncio.run(_listed(running, departments=["hr"])))["secret.md"]
     assert "90 paid days" in asyncio.run(_read(running, hidden, departments=["hr"])).text
-    theirs = dict(asyncio.run(_listed(running, tenant="globex")))["theirs.md"]
+    theirs = dict(asyncio.run(_listed(running, tenant=running.other_name)))["theirs.md"]
     messages = set()
 
     async def read_all() -> None:
@@ -139,10 +141,10 @@ def test_tools_without_use__are_not_listed(running: Running) -> None:
     reading = {"search", "context", "get_document"}
     assert asyncio.run(_names(running)) == (reading, 2), "no schema, and no language model"
     assert asyncio.run(_names(running, tenant="nobody")) == (set(), 0)
-    scope = running.engine.tenant("globex", collection="schema")
-    running.engine.tenant("globex").collections.create("schema", preset="schema")
-    assert asyncio.run(_names(running, tenant="globex")) == (reading, 2), "the collection is empty"
+    scope = running.engine.tenant(running.other_name, collection="schema")
+    running.engine.tenant(running.other_name).collections.create("schema", preset="schema")
+    assert asyncio.run(_names(running, tenant=running.other_name)) == (reading, 2), "the collection is empty"
     SchemaGrounding(scope).build(from_json(SCHEMA))
-    assert asyncio.run(_names(running, tenant="globex")) == (reading | {"ground_schema"}, 2)
-    running.engine.tenant("globex").delete("theirs.md")
-    assert asyncio.run(_names(running, tenant="globex")) == ({"ground_schema"}, 0)
+    assert asyncio.run(_names(running, tenant=running.other_name)) == (reading | {"ground_schema"}, 2)
+    running.engine.tenant(running.other_name).delete("theirs.md")
+    assert asyncio.run(_names(running, tenant=running.other_name)) == ({"ground_schema"}, 0)

@@ -14,9 +14,11 @@ from kosmos_rag.evaluation.ratings import read_rated_questions
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import opened
 
+pytestmark = pytest.mark.usefixtures("tenant_name")
 
-def _rows(admin: psycopg.Connection) -> int:
-    ((count,),) = admin.execute("SELECT count(*) FROM kosmos.feedback").fetchall()
+
+def _rows(admin: psycopg.Connection, scope: Tenant) -> int:
+    ((count,),) = admin.execute("SELECT count(*) FROM kosmos.feedback WHERE tenant_id = %s", [scope.id]).fetchall()
     return int(count)
 
 
@@ -31,8 +33,8 @@ def test_retrieval__is_named_by_the_id_of_its_record(acme: Tenant) -> None:
     assert again.id != found.id
 
 
-def test_log_off__names_no_retrieval(engine: Engine) -> None:
-    assert engine.tenant("acme").search("churn").id is None
+def test_log_off__names_no_retrieval(engine: Engine, tenant_name: str) -> None:
+    assert engine.tenant(tenant_name).search("churn").id is None
 
 
 def test_second_word__replaces_the_first_on_the_same_thing(acme: Tenant, admin: psycopg.Connection) -> None:
@@ -42,16 +44,16 @@ def test_second_word__replaces_the_first_on_the_same_thing(acme: Tenant, admin: 
     second = acme.feedback(Rating.DOWN, retrieval_id=found.id, comment="of last year")
     assert (first.id, first.rating, second.rating) == (second.id, "up", "down")
     assert (second.question, second.subject, second.source) == ("churn of accounts", "ada", None)
-    assert _rows(admin) == 1
+    assert _rows(admin, acme) == 1
     of_hit = acme.feedback("down", retrieval_id=found.id, chunk_id=hit.chunk_id)
     assert (of_hit.source, of_hit.question_sha256) == (hit.source, second.question_sha256)
-    assert _rows(admin) == 2
+    assert _rows(admin, acme) == 2
     assert acme.feedback("up", question="churn  of accounts").question_sha256 == second.question_sha256
-    assert _rows(admin) == 3
+    assert _rows(admin, acme) == 3
 
 
-def test_failed__tells_what_was_rated_down(acme: Tenant, audited: Engine) -> None:
-    bob = audited.tenant("acme", subject="bob")
+def test_failed__tells_what_was_rated_down(acme: Tenant, audited: Engine, tenant_name: str) -> None:
+    bob = audited.tenant(tenant_name, subject="bob")
     for scope in (acme, bob):
         found = scope.search("churn of accounts")
         scope.feedback("down", retrieval_id=found.id, comment=f"{scope is bob}")
@@ -61,15 +63,15 @@ def test_failed__tells_what_was_rated_down(acme: Tenant, audited: Engine) -> Non
     assert (first.question, first.times, first.disliked, first.subjects) == ("churn of accounts", 0, 2, 2)
     assert first.comments == ("True", "False")
     assert (second.question, second.times, second.disliked, second.comments) == ("Who plays the violin?", 1, 0, ())
-    assert audited.tenant("other").audit.list_failed_questions() == []
+    assert audited.tenant(f"{tenant_name}-other").audit.list_failed_questions() == []
 
 
-def test_nobody__rates_what_is_not_theirs(acme: Tenant, audited: Engine) -> None:
+def test_nobody__rates_what_is_not_theirs(acme: Tenant, audited: Engine, tenant_name: str) -> None:
     found = acme.search("churn of accounts")
     chunk = found.hits[0].chunk_id
     strangers = [
-        audited.tenant("acme", subject="bob"),
-        audited.tenant("other", subject="ada"),
+        audited.tenant(tenant_name, subject="bob"),
+        audited.tenant(f"{tenant_name}-other", subject="ada"),
     ]
     for stranger in strangers:
         result = set()
@@ -79,7 +81,7 @@ def test_nobody__rates_what_is_not_theirs(acme: Tenant, audited: Engine) -> None
             result.add(str(refused.value))
         assert len(result) == 1
     result = set()
-    for scope in (audited.tenant("acme", subject="eve", principals=["sales"]), strangers[1]):
+    for scope in (audited.tenant(tenant_name, subject="eve", principals=["sales"]), strangers[1]):
         for chunk_id in (chunk, uuid.uuid4()):
             with pytest.raises(NotFound) as refused:
                 scope.feedback("up", question="churn", chunk_id=chunk_id)
@@ -90,8 +92,10 @@ def test_nobody__rates_what_is_not_theirs(acme: Tenant, audited: Engine) -> None
     assert strangers[0].feedback("up", question="churn", chunk_id=chunk).source == found.hits[0].source
 
 
-def test_rated_questions__are_labelled_by_reason_log_and_majority(acme: Tenant, audited: Engine) -> None:
-    bob = audited.tenant("acme", subject="bob")
+def test_rated_questions__are_labelled_by_reason_log_and_majority(
+    acme: Tenant, audited: Engine, tenant_name: str
+) -> None:
+    bob = audited.tenant(tenant_name, subject="bob")
     refused = acme.answer("Who plays the violin?")
     assert refused.refused
     acme.feedback("up", retrieval_id=refused.context.retrieval.id)  # the log says that it was a refusal
@@ -102,8 +106,8 @@ def test_rated_questions__are_labelled_by_reason_log_and_majority(acme: Tenant, 
     assert kept.reason == RatingReason.OUTDATED
     for scope, rating in ((acme, "up"), (bob, "down")):
         scope.feedback(rating, question="a tie", reason=None if rating == "up" else "not_covered")
-    audited.tenant("other", subject="ada").feedback("up", question="of another tenant")
-    database, owner = audited.parts.database, tenant("acme")
+    audited.tenant(f"{tenant_name}-other", subject="ada").feedback("up", question="of another tenant")
+    database, owner = audited.parts.database, tenant(tenant_name)
     rated = read_rated_questions(database, owner, limit=10)
     assert {one.text: one.answerable for one in rated} == {
         "What is churn?": True,
@@ -121,11 +125,11 @@ def test_passage__of_the_log_may_be_gone(acme: Tenant) -> None:
     assert acme.feedback("down", retrieval_id=found.id, chunk_id=found.hits[0].chunk_id).source == found.hits[0].source
 
 
-def test_questions_off__keep_texts_out(settings: Settings) -> None:
+def test_questions_off__keep_texts_out(settings: Settings, tenant_name: str) -> None:
     with opened(settings, {"rag.audit.enabled": True}) as engine:
-        before = engine.tenant("acme", subject="ada").search("revenue")
+        before = engine.tenant(tenant_name, subject="ada").search("revenue")
     with opened(settings, {"rag.audit.enabled": True, "rag.audit.questions": False}) as engine:
-        scope = engine.tenant("acme", subject="ada")
+        scope = engine.tenant(tenant_name, subject="ada")
         logged = scope.feedback("down", retrieval_id=scope.search("churn").id)
         named = scope.feedback("down", question="churn")
         assert (logged.question, named.question) == (None, None)
@@ -135,8 +139,8 @@ def test_questions_off__keep_texts_out(settings: Settings) -> None:
         assert scope.feedback("down", retrieval_id=before.id).question is None
 
 
-def test_feedback__that_is_none_is_refused(engine: Engine) -> None:
-    ada = engine.tenant("acme", subject="ada")
+def test_feedback__that_is_none_is_refused(engine: Engine, tenant_name: str) -> None:
+    ada = engine.tenant(tenant_name, subject="ada")
     with pytest.raises(RequestError, match="the rating is 'sideways'; use up, down"):
         ada.feedback("sideways", question="churn")
     with pytest.raises(RequestError, match="needs one object"):
@@ -153,18 +157,20 @@ def test_feedback__that_is_none_is_refused(engine: Engine) -> None:
     with pytest.raises(RequestError, match="a rating up cannot have the reason wrong"):
         ada.feedback("up", question="churn", reason="wrong")
     with pytest.raises(RequestError, match="needs a subject; name it"):
-        engine.tenant("acme").feedback("up", question="churn")
+        engine.tenant(tenant_name).feedback("up", question="churn")
 
 
-def test_table__is_shown_to_the_worker_of_its_tenant_alone(engine: Engine, database: DatabaseSettings) -> None:
-    for name in ("a", "b"):
+def test_table__is_shown_to_the_worker_of_its_tenant_alone(
+    engine: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
+    for name in (tenant_name, f"{tenant_name}-other"):
         engine.tenant(name, subject="ada").feedback("up", question="churn")
     with psycopg.connect(database.worker_url or "") as worker:
         count = b"SELECT count(*), count(DISTINCT tenant_id) FROM kosmos.feedback"
         assert worker.execute(count).fetchone() == (0, 0)
-        worker.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("a").id, [EVERYONE]))
+        worker.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant(tenant_name).id, [EVERYONE]))
         assert worker.execute(count).fetchone() == (1, 1)
     with psycopg.connect(database.url) as app:
-        app.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant("a").id, [EVERYONE]))
+        app.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant(tenant_name).id, [EVERYONE]))
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             app.execute(count)

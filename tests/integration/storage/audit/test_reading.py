@@ -11,10 +11,12 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVALUATOR, AuditOutcome
 from kosmos_rag.engine.tenant import Tenant
 
+pytestmark = pytest.mark.usefixtures("tenant_name")
 
-def test_find__by_subject_outcome_and_time(acme: Tenant, audited: Engine) -> None:
+
+def test_find__by_subject_outcome_and_time(acme: Tenant, audited: Engine, tenant_name: str) -> None:
     acme.search("churn of accounts")
-    audited.tenant("acme", subject="bob", principals=["sales"]).search("churn of accounts")
+    audited.tenant(tenant_name, subject="bob", principals=["sales"]).search("churn of accounts")
     later = datetime.now(UTC)
     acme.search("revenue of accounts")
     audit = acme.audit
@@ -39,10 +41,10 @@ def test_find__page_by_page_gives_each_record_once(acme: Tenant) -> None:
     assert [record.id for record in found] == sorted((record.id for record in found), reverse=True)
 
 
-def test_who_saw__names_readers_by_source_and_by_id(acme: Tenant, audited: Engine) -> None:
+def test_who_saw__names_readers_by_source_and_by_id(acme: Tenant, audited: Engine, tenant_name: str) -> None:
     acme.search("churn of accounts")
-    audited.tenant("acme", subject="bob").context("churn of accounts")
-    audited.tenant("acme", subject="eve", principals=["sales"]).search("churn of accounts")
+    audited.tenant(tenant_name, subject="bob").context("churn of accounts")
+    audited.tenant(tenant_name, subject="eve", principals=["sales"]).search("churn of accounts")
     seen = acme.audit.list_document_access("churn.md")
     assert [(one.subject, one.kind) for one in seen] == [("bob", "context"), ("ada", "search")]
     assert acme.audit.list_document_access(seen[0].document_id) == seen
@@ -51,8 +53,8 @@ def test_who_saw__names_readers_by_source_and_by_id(acme: Tenant, audited: Engin
     assert acme.audit.list_document_access("nothing.md") == []
 
 
-def test_failed__groups_questions(acme: Tenant, audited: Engine) -> None:
-    nobody = audited.tenant("acme", subject="bob", principals=["sales"])
+def test_failed__groups_questions(acme: Tenant, audited: Engine, tenant_name: str) -> None:
+    nobody = audited.tenant(tenant_name, subject="bob", principals=["sales"])
     for _ in range(3):
         nobody.search("where is the handbook")
     acme.answer("Who plays the violin?")
@@ -64,9 +66,9 @@ def test_failed__groups_questions(acme: Tenant, audited: Engine) -> None:
     assert acme.audit.list_failed_questions(until=first.last_at - timedelta(days=1)) == []
 
 
-def test_failed__leaves_out_what_evaluations_asked(acme: Tenant, audited: Engine) -> None:
-    audited.tenant("acme", subject=EVALUATOR).answer("Who plays the violin?")
-    audited.tenant("acme").answer("Who plays the cello?")  # of nobody by name
+def test_failed__leaves_out_what_evaluations_asked(acme: Tenant, audited: Engine, tenant_name: str) -> None:
+    audited.tenant(tenant_name, subject=EVALUATOR).answer("Who plays the violin?")
+    audited.tenant(tenant_name).answer("Who plays the cello?")  # of nobody by name
     assert [one.question for one in acme.audit.list_failed_questions()] == ["Who plays the cello?"]
     assert len(acme.audit.find(subject=EVALUATOR)) == 1
 

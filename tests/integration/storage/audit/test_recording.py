@@ -22,6 +22,8 @@ from tests.integration.variants import opened
 
 Admin = psycopg.Connection[Any]
 
+pytestmark = pytest.mark.usefixtures("tenant_name")
+
 
 def test_each_kind__leaves_one_record(acme: Tenant) -> None:
     found = acme.search("churn of accounts")
@@ -56,8 +58,8 @@ def test_context__records_the_hits_that_it_carries_and_does_not_show(acme: Tenan
     assert given == {hit.chunk_id for hit in context.retrieval.hits}
 
 
-def test_search__records_inner_hits_and_the_places_of_copies(audited: Engine) -> None:
-    scope = audited.tenant("copies")
+def test_search__records_inner_hits_and_the_places_of_copies(audited: Engine, tenant_name: str) -> None:
+    scope = audited.tenant(tenant_name)
     text = "\n\n".join(f"## Part {part}\n\n{'Churn of accounts. ' * 8}" for part in range(2)).encode()
     scope.ingest(SourceDocument(source=f"{name}.md", data=text) for name in "ab")
     (hit,) = scope.search("churn of accounts", group_by="document").hits
@@ -80,8 +82,8 @@ def test_kept_result__is_recorded_as_well(acme: Tenant) -> None:
     assert first.passages == again.passages
 
 
-def test_nothing_found__is_recorded(audited: Engine) -> None:
-    scope = audited.tenant("nobody")
+def test_nothing_found__is_recorded(audited: Engine, tenant_name: str) -> None:
+    scope = audited.tenant(tenant_name)
     assert scope.search("churn").returned == 0
     assert scope.answer("churn").refused
     assert {record.outcome for record in scope.audit.find()} == {AuditOutcome.NONE}
@@ -104,9 +106,9 @@ def test_stream__is_in_the_log_before_its_first_piece(acme: Tenant) -> None:
     assert len(acme.audit.find()) == 1
 
 
-def test_questions_off__leave_only_their_hash(settings: Settings) -> None:
+def test_questions_off__leave_only_their_hash(settings: Settings, tenant_name: str) -> None:
     with opened(settings, {"rag.audit.enabled": True, "rag.audit.questions": False}) as engine:
-        scope = engine.tenant("acme")
+        scope = engine.tenant(tenant_name)
         scope.search("churn")
         (record,) = scope.audit.find()
     assert record.question is None
@@ -114,23 +116,23 @@ def test_questions_off__leave_only_their_hash(settings: Settings) -> None:
     assert record.subject is None
 
 
-def test_log_off__leaves_nothing(engine: Engine) -> None:
-    scope = engine.tenant("acme")
+def test_log_off__leaves_nothing(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
     scope.search("churn")
     assert scope.audit.find() == []
 
 
-def test_preset__turns_the_log_on_for_its_collection(engine: Engine) -> None:
-    engine.tenant("acme").collections.create("policies", preset="corporate")
-    engine.tenant("acme", collection="policies").search("churn")
-    (record,) = engine.tenant("acme").audit.find()
+def test_preset__turns_the_log_on_for_its_collection(engine: Engine, tenant_name: str) -> None:
+    engine.tenant(tenant_name).collections.create("policies", preset="corporate")
+    engine.tenant(tenant_name, collection="policies").search("churn")
+    (record,) = engine.tenant(tenant_name).audit.find()
     assert record.collection == "policies"
 
 
-def test_question_over_all_collections__goes_by_the_strictest(engine: Engine, tmp_path: Path) -> None:
+def test_question_over_all_collections__goes_by_the_strictest(engine: Engine, tenant_name: str, tmp_path: Path) -> None:
     silent = tmp_path / "silent.yaml"
     silent.write_text("rag: {audit: {enabled: true, questions: false}}")
-    scope = engine.tenant("acme")
+    scope = engine.tenant(tenant_name)
     scope.ingest(SourceDocument(source="a.md", data=b"Leave is twenty days."))
     scope.collections.create("plain", preset="keyword")
     scope.search("leave")
@@ -139,32 +141,33 @@ def test_question_over_all_collections__goes_by_the_strictest(engine: Engine, tm
     scope.search("leave")
     scope.collections.create("secret", preset=silent)
     scope.search("leave")
-    engine.tenant("acme", collection="plain").search("leave")
-    engine.tenant("other").search("leave")
+    engine.tenant(tenant_name, collection="plain").search("leave")
+    engine.tenant(f"{tenant_name}-other").search("leave")
     assert [(record.collection, record.question) for record in scope.audit.find()] == [(None, None), (None, "leave")]
 
 
-def test_texts__are_not_given_out_past_the_log(engine: Engine, acme: Tenant) -> None:
+def test_texts__are_not_given_out_past_the_log(engine: Engine, acme: Tenant, tenant_name: str) -> None:
     with pytest.raises(RequestError, match="whole documents, which the audit log cannot record"):
         acme.texts()
-    plain = engine.tenant("beta")
+    plain = engine.tenant(f"{tenant_name}-plain")
     plain.ingest(SourceDocument(source="a.md", data=b"Leave."))
     assert len(plain.texts()) == 1
     plain.collections.create("policies", preset="corporate")
-    for scope in (plain, engine.tenant("beta", collection="policies")):
+    for scope in (plain, engine.tenant(f"{tenant_name}-plain", collection="policies")):
         with pytest.raises(RequestError, match="whole documents"):
             scope.texts()
 
 
-def test_settings__have_a_version_that_tells_them_apart(settings: Settings) -> None:
+def test_settings__have_a_version_that_tells_them_apart(settings: Settings, tenant_name: str) -> None:
     versions = []
     for top_k in (5, 5, 6):
         with opened(settings, {"rag.audit.enabled": True, "rag.retrieval.top_k": top_k}) as engine:
-            engine.tenant("acme").search("churn")
-            versions.append(engine.tenant("acme").audit.find(limit=1)[0].settings)
+            engine.tenant(tenant_name).search("churn")
+            versions.append(engine.tenant(tenant_name).audit.find(limit=1)[0].settings)
     assert versions[0] == versions[1] != versions[2]
 
 
+@pytest.mark.own_database
 @pytest.mark.parametrize("table", ["audit_events", "audit_passages"])
 @pytest.mark.parametrize("call", ["search", "context", "answer"])
 def test_without_a_record__nothing_is_given_out(acme: Tenant, admin: Admin, table: str, call: str) -> None:
@@ -192,6 +195,7 @@ def test_question__of_any_characters_is_answered_and_in_the_log(acme: Tenant) ->
     assert (record.question, record.search_query) == ("What is\ufffd churn ??", "What is churn ?")
 
 
+@pytest.mark.own_database
 def test_committed__waits_for_the_disk(settings: Settings, admin: Admin, database: DatabaseSettings) -> None:
     name = admin.info.dbname
     admin.execute(f'ALTER ROLE kosmos_app IN DATABASE "{name}" SET synchronous_commit = off'.encode())
@@ -240,11 +244,12 @@ def test_app_role__may_not_append_to_another_tenant(acme: Tenant, database: Data
 
 
 def test_worker_role__may_neither_append_nor_see_another_tenant(
-    acme: Tenant, audited: Engine, database: DatabaseSettings
+    acme: Tenant, audited: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
     acme.search("churn")
-    assert audited.tenant("other").audit.find() == []
-    assert audited.tenant("other").audit.list_document_access("churn.md") == []
+    other = audited.tenant(f"{tenant_name}-other")
+    assert other.audit.find() == []
+    assert other.audit.list_document_access("churn.md") == []
     with psycopg.connect(database.worker_url or "") as connection:
         connection.execute("SELECT kosmos.set_tenant_context(%s, '{everyone}')", [acme.id])
         assert connection.execute("SELECT count(*) FROM kosmos.audit_events").fetchone() == (1,)
@@ -257,6 +262,7 @@ def test_worker_role__may_neither_append_nor_see_another_tenant(
 OWN = "tenant_id = kosmos.current_tenant()"
 
 
+@pytest.mark.own_database
 @pytest.mark.parametrize(
     ("command", "finding"),
     [
@@ -299,9 +305,9 @@ def test_preflight__refuses_a_log_that_can_be_changed(
 
 
 @pytest.mark.parametrize("subject", ["", "x" * 301, "a\x00b", 7])
-def test_subject__is_text(audited: Engine, subject: Any) -> None:
+def test_subject__is_text(audited: Engine, tenant_name: str, subject: Any) -> None:
     with pytest.raises(RequestError, match="the subject is"):
-        audited.tenant("acme", subject=subject)
+        audited.tenant(tenant_name, subject=subject)
 
 
 def test_ids__are_in_the_order_of_time() -> None:
@@ -318,6 +324,7 @@ def test_ids__are_in_the_order_of_time() -> None:
     assert len({create_event_id(start) for _ in range(1000)}) == 1000
 
 
+@pytest.mark.own_database
 def test_migrate__down_and_up_again_starts_an_empty_log(
     acme: Tenant, settings: Settings, database: DatabaseSettings
 ) -> None:
@@ -343,6 +350,7 @@ def test_deleted_document__keeps_its_records(acme: Tenant, admin: Admin) -> None
     assert acme.audit.list_document_access("churn.md") == [seen]
 
 
+@pytest.mark.own_database
 def test_deleted_tenant__keeps_its_records(acme: Tenant, admin: Admin) -> None:
     acme.search("churn of accounts")
     admin.execute("UPDATE kosmos.tenants SET live_space_id = NULL")

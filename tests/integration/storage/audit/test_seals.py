@@ -17,6 +17,8 @@ from kosmos_rag.storage.sql import statement
 
 Admin = psycopg.Connection[Any]
 
+pytestmark = pytest.mark.usefixtures("tenant_name")
+
 
 @pytest.fixture
 def sealed(acme: Tenant) -> Tenant:
@@ -28,7 +30,7 @@ def sealed(acme: Tenant) -> Tenant:
     return acme
 
 
-def test_seals__hold_over_what_nobody_touched(sealed: Tenant, audited: Engine) -> None:
+def test_seals__hold_over_what_nobody_touched(sealed: Tenant, audited: Engine, tenant_name: str) -> None:
     report = sealed.audit.verify()
     assert report.intact
     assert (report.seals, report.rows, report.expired, report.unsealed) == (3, 6, 0, 2)
@@ -37,7 +39,7 @@ def test_seals__hold_over_what_nobody_touched(sealed: Tenant, audited: Engine) -
     again = sealed.audit.verify()
     assert (again.seals, again.rows, again.unsealed) == (4, 8, 0)
     assert again.head not in {None, report.head}
-    empty = audited.tenant("other").audit.verify()
+    empty = audited.tenant(f"{tenant_name}-other").audit.verify()
     assert (empty.intact, empty.seals, empty.head) == (True, 0, None)
 
 
@@ -53,6 +55,13 @@ INSERT INTO kosmos.audit_passages
 SELECT tenant_id, event_id, at, 99, shown, document_id, version_id, version, source, source_hash, chunk_ids, score
   FROM kosmos.audit_passages WHERE event_id = {SECOND} AND rank = 1
 """
+
+
+def _tamper(admin: Admin, scope: Tenant, command: str) -> int:
+    """Run a command over the records and seals of one tenant, and return how many rows it changed."""
+    of_tenant = command.replace("ORDER BY", "WHERE tenant_id = %(tenant)s ORDER BY")
+    of_tenant = of_tenant.replace("WHERE number", "WHERE tenant_id = %(tenant)s AND number")
+    return admin.execute(of_tenant.encode(), {"tenant": scope.id}).rowcount
 
 
 @pytest.mark.parametrize(
@@ -77,7 +86,7 @@ SELECT tenant_id, event_id, at, 99, shown, document_id, version_id, version, sou
 def test_verify__names_the_first_seal_that_does_not_hold(
     sealed: Tenant, admin: Admin, tampering: str, problem: str
 ) -> None:
-    assert admin.execute(tampering.encode()).rowcount >= 1
+    assert _tamper(admin, sealed, tampering) >= 1
     report = sealed.audit.verify()
     assert not report.intact
     missing = problem == "seals are missing"
@@ -87,15 +96,15 @@ def test_verify__names_the_first_seal_that_does_not_hold(
 
 
 def test_verify__goes_on_behind_a_seal_that_does_not_hold(sealed: Tenant, admin: Admin) -> None:
-    admin.execute("UPDATE kosmos.audit_events SET subject = 'eve'")
+    admin.execute("UPDATE kosmos.audit_events SET subject = 'eve' WHERE tenant_id = %s", [sealed.id])
     report = sealed.audit.verify()
     assert (report.broken, report.failing, report.seals, report.unsealed) == (1, 3, 0, 2)
 
 
 def test_seal__made_anew_over_changed_records_breaks_the_chain(sealed: Tenant, admin: Admin) -> None:
-    admin.execute(f"UPDATE kosmos.audit_events SET subject = 'eve' WHERE id = {SECOND}".encode())
-    admin.execute("DELETE FROM kosmos.audit_seals WHERE number = 3")
-    admin.execute("DELETE FROM kosmos.audit_seals WHERE number = 2")
+    assert _tamper(admin, sealed, f"UPDATE kosmos.audit_events SET subject = 'eve' WHERE id = {SECOND}") == 1
+    assert _tamper(admin, sealed, "DELETE FROM kosmos.audit_seals WHERE number = 3") == 1
+    assert _tamper(admin, sealed, "DELETE FROM kosmos.audit_seals WHERE number = 2") == 1
     before = sealed.audit.verify()
     assert before.intact
     # Whoever owns the database can seal it all again: what tells is the last seal, kept elsewhere.
@@ -156,7 +165,8 @@ def test_seal__is_of_one_month_and_a_batch(acme: Tenant, admin: Admin, monkeypat
     admin.execute("UPDATE kosmos.audit_events SET at = %s WHERE id = %s", [first, last])
     admin.execute("UPDATE kosmos.audit_passages SET at = %s WHERE event_id = %s", [first, last])
     assert acme.audit.seal() == 4
-    made = admin.execute("SELECT number, rows, month FROM kosmos.audit_seals ORDER BY number").fetchall()
+    seals_of_tenant = "SELECT number, rows, month FROM kosmos.audit_seals WHERE tenant_id = %s ORDER BY number"
+    made = admin.execute(seals_of_tenant, [acme.id]).fetchall()
     assert [rows for _, rows, _ in made] == [1, 1, 2, 1]
     assert made[0][2] == first.date().replace(day=1)
     report = acme.audit.verify()
