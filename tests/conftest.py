@@ -1,8 +1,10 @@
 """One server for each process of the run, and on it one migrated database whose tests have a tenant each.
 
 A test that asks for `tenant_name` shares the database and the engine of its process, and so proves that tenants are
-apart. A test that does not has a clone of the migrated template: it names its tenants itself, looks at all of them, or
-changes what is global (migrations, roles, the queue, metrics). With `own_database` it has both.
+apart. A test that does not names its tenants itself, looks at all of them, or changes what is global (migrations,
+roles, the queue, metrics): it has a clone of the migrated template. A test with `emptied_database` changes nothing but
+rows: it has the one database of its process that is emptied before each. With `own_database` a test has a clone,
+whatever else it asks for.
 
 The server: KOSMOS_TEST_DATABASE_URL (an administrator's), else a pgvector container with KOSMOS_TEST_DOCKER=1, else
 the embedded one.
@@ -32,6 +34,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
+from kosmos_rag.storage.tables import metadata
 from tests.property_examples import register_profiles
 
 PASSWORD = "kosmos-test"
@@ -211,6 +214,35 @@ def shared_database(server: Server, template: str) -> Iterator[DatabaseSettings]
         yield settings
 
 
+@pytest.fixture(scope="module")
+def module_database(server: Server, template: str) -> Iterator[DatabaseSettings]:
+    """A database of a module's own."""
+    with _cloned(server, template) as settings:
+        yield settings
+
+
+@pytest.fixture(scope="session")
+def scratch_database(server: Server, template: str) -> Iterator[DatabaseSettings]:
+    """The database of this process whose rows a test may remove."""
+    with _cloned(server, template) as settings:
+        yield settings
+
+
+@pytest.fixture
+def emptied_database(scratch_database: DatabaseSettings) -> DatabaseSettings:
+    """A database without rows and without work of earlier tests, for a test that changes nothing but rows."""
+    with psycopg.connect(scratch_database.admin_url or "") as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND state <> 'idle'"
+        )
+        # Without the triggers of foreign keys, which rows that are all removed do not need.
+        connection.execute("SET LOCAL session_replication_role = replica")
+        for table in metadata.sorted_tables:
+            connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("kosmos", table.name)))
+    return scratch_database
+
+
 def shares_database(request: pytest.FixtureRequest) -> bool:
     """Return whether a test shares the database of its process."""
     return "tenant_name" in request.fixturenames and request.node.get_closest_marker("own_database") is None
@@ -218,9 +250,11 @@ def shares_database(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest) -> Iterator[DatabaseSettings]:
-    """The database of this process for a test with a tenant of its own; else an empty one of the test's own."""
+    """The database of this process for a test with a tenant of its own; else an empty one."""
     if shares_database(request):
         yield request.getfixturevalue("shared_database")
+    elif request.node.get_closest_marker("emptied_database") and not request.node.get_closest_marker("own_database"):
+        yield request.getfixturevalue("emptied_database")
     else:
         with _cloned(request.getfixturevalue("server"), request.getfixturevalue("template")) as settings:
             yield settings

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kosmos_rag.apps.cli.app import app
+from kosmos_rag.core.config import DatabaseSettings
 from tests.unit.models.llm.chat_server import ChatServer, breaks_off, running, writes
 
 pytestmark = pytest.mark.model
@@ -16,7 +17,7 @@ CHURN = "Churn is the number of accounts that were lost in the month."
 
 
 @pytest.fixture(scope="module")
-def chat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
+def chat(tmp_path_factory: pytest.TempPathFactory, module_database: DatabaseSettings) -> Iterator[ChatServer]:
     """A server of a model, and a database with a document, that the commands of this module are set to."""
     folder = tmp_path_factory.mktemp("ask")
     (folder / "churn.md").write_text(f"# Metrics\n\n## Churn\n\n{CHURN}\n")
@@ -24,7 +25,8 @@ def chat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
         patch.chdir(folder)
         patch.setenv("NO_PROXY", "127.0.0.1")
         patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
-        patch.setenv("KOSMOS_DATABASE__DATA_DIR", str(folder / "database"))
+        for name in ("url", "worker_url", "admin_url"):
+            patch.setenv(f"KOSMOS_DATABASE__{name.upper()}", getattr(module_database, name))
         patch.setenv("KOSMOS_RAG__ANSWER__MODE", "generative")
         patch.setenv("KOSMOS_LANGUAGE_MODEL__URL", started.url())
         assert _run("ingest", "churn.md", "--root", ".").exit_code == 0

@@ -13,7 +13,7 @@ from kosmos_rag.core.config import DatabaseSettings
 
 Run = Callable[..., Result]
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.emptied_database]
 
 
 @pytest.fixture

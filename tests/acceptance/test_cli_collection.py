@@ -8,19 +8,21 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kosmos_rag.apps.cli.app import app
+from kosmos_rag.core.config import DatabaseSettings
 
 Run = Callable[..., Result]
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.emptied_database]
 
 
 @pytest.fixture
-def kosmos(tmp_path: Path) -> Iterator[Run]:
+def kosmos(tmp_path: Path, database: DatabaseSettings) -> Iterator[Run]:
     """Run a command in this process, in a folder with documents and a database of its own."""
     patch = pytest.MonkeyPatch()
     patch.chdir(tmp_path)
     patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
-    patch.setenv("KOSMOS_DATABASE__DATA_DIR", str(tmp_path / "database"))
+    for name in ("url", "worker_url", "admin_url"):
+        patch.setenv(f"KOSMOS_DATABASE__{name.upper()}", getattr(database, name))
     (tmp_path / "sales.txt").write_text("Table: sales\n\nTotal sales: SELECT SUM(amount) FROM sales\n")
     yield lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
     patch.undo()

@@ -14,6 +14,8 @@ from kosmos_rag.core.types.serialize import to_dict
 
 Run = Callable[..., Result]
 
+pytestmark = pytest.mark.emptied_database
+
 
 @pytest.fixture
 def kosmos(tmp_path: Path, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> Run:

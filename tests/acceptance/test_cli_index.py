@@ -1,4 +1,4 @@
-"""`kosmos-rag index` as its users have it: real model, real embedded server."""
+"""`kosmos-rag index` as its users have it: real model, real server."""
 
 import json
 import re
@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kosmos_rag.apps.cli.app import app
-from kosmos_rag.storage import embedded
+from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.model
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Documents and database of this module."""
+    """Documents of this module."""
     folder = tmp_path_factory.mktemp("cli_index")
     documents = folder / "documents"
     documents.mkdir()
@@ -39,12 +39,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kosmos(folder: Path) -> Iterator[Run]:
+def kosmos(folder: Path, module_database: DatabaseSettings) -> Iterator[Run]:
     """Run a command in this process, over a database of this module's own in which thirty chunks are many."""
     patch = pytest.MonkeyPatch()
     patch.chdir(folder)
     patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
-    patch.setenv("KOSMOS_DATABASE__DATA_DIR", str(folder / "database"))
+    for name in ("url", "worker_url", "admin_url"):
+        patch.setenv(f"KOSMOS_DATABASE__{name.upper()}", getattr(module_database, name))
     patch.setenv("KOSMOS_INDEXES__VECTOR", "ivfflat")
     patch.setenv("KOSMOS_INDEXES__VECTOR_MIN_CHUNKS", str(FILES))
     patch.setenv("KOSMOS_INDEXES__UNSEGMENTED_CHUNKS", str(FILES))
@@ -67,12 +68,6 @@ def before(kosmos: Run) -> Result:
 def built(before: Result, kosmos: Run) -> Result:
     """What the first `build` says and shows."""
     return kosmos("index", "build")
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path, kosmos: Run) -> embedded.EmbeddedServer:
-    """The server of this module's database."""
-    return embedded.start(folder / "database")
 
 
 def _indexes(done: Result) -> dict[str, dict[str, Any]]:
@@ -180,9 +175,9 @@ def test_tenant__with_a_malformed_name_is_refused(command: str, kosmos: Run) -> 
 
 @pytest.mark.parametrize("command", ["build", "tune", "rebuild"])
 def test_maintenance__of_a_tenant_that_is_being_worked_on_says_so(
-    command: str, kosmos: Run, server: embedded.EmbeddedServer
+    command: str, kosmos: Run, module_database: DatabaseSettings
 ) -> None:
-    with psycopg.connect(server.conninfo("postgres"), autocommit=True) as other:
+    with psycopg.connect(module_database.admin_url or "", autocommit=True) as other:
         other.execute(statement("try_maintenance_lock"), {"tenant_id": tenant("default").id})
         done = kosmos("index", command)
         assert (done.exit_code, done.stdout) == (1, "")
@@ -195,10 +190,9 @@ def test_maintenance__of_a_tenant_that_is_being_worked_on_says_so(
 
 
 def test_build__on_a_server_by_url_without_an_administrator_names_the_setting(
-    built: Result, kosmos: Run, server: embedded.EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+    built: Result, kosmos: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KOSMOS_DATABASE__URL", server.conninfo("kosmos_app"))
-    monkeypatch.setenv("KOSMOS_DATABASE__WORKER_URL", server.conninfo("kosmos_worker"))
+    monkeypatch.delenv("KOSMOS_DATABASE__ADMIN_URL")
     done = kosmos("index", "build", "--set", "indexes.vector=hnsw")
     assert (done.exit_code, done.stdout) == (1, "")
     [error] = done.stderr.splitlines()
@@ -209,9 +203,9 @@ def test_build__on_a_server_by_url_without_an_administrator_names_the_setting(
 
 @pytest.mark.parametrize("command", ["build", "status"])
 def test_maintenance__without_the_writing_role_names_the_setting(
-    command: str, kosmos: Run, server: embedded.EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+    command: str, kosmos: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KOSMOS_DATABASE__URL", server.conninfo("kosmos_app"))
+    monkeypatch.delenv("KOSMOS_DATABASE__WORKER_URL")
     done = kosmos("index", command)
     assert done.exit_code == 1
     assert "database.worker_url is not set" in done.stderr

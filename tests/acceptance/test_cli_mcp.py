@@ -34,6 +34,8 @@ Run = Callable[..., Result]
 ROOT = Path(__file__).parents[2]
 QUESTION = "How many days of paid annual leave do employees receive?"
 
+pytestmark = pytest.mark.emptied_database
+
 
 @pytest.fixture
 def variables(tmp_path: Path, database: DatabaseSettings) -> Iterator[dict[str, str]]:
@@ -163,7 +165,7 @@ def test_http__serves_until_it_is_told_to_stop(variables: dict[str, str], minilm
 
 
 def _serves_until_it_is_told_to_stop() -> None:
-    key = CliRunner().invoke(app, ["api-key", "create", "agent", "--tenant", "globex"]).stdout.strip()
+    key = CliRunner().invoke(app, ["api-key", "create", "agent", "--tenant", "acme-other"]).stdout.strip()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]

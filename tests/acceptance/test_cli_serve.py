@@ -24,6 +24,8 @@ Run = Callable[..., Result]
 
 ROOT = Path(__file__).parents[2]
 
+pytestmark = pytest.mark.emptied_database
+
 
 @pytest.fixture
 def kosmos(tmp_path: Path, database: DatabaseSettings) -> Iterator[Run]:

@@ -6,34 +6,15 @@ import json
 import re
 import runpy
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-
-from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.model
-
-
-@pytest.fixture(scope="module", autouse=True)
-def vectors() -> Iterator[dict[str, Any]]:
-    """Vectors of the real model by text: both examples read the same documents, and embed each text once."""
-    vectors: dict[str, Any] = {}
-    encode = SentenceTransformerEmbedder._encode
-
-    def encode_new(embedder: SentenceTransformerEmbedder, texts: list[str]) -> Any:
-        if new := list(dict.fromkeys(text for text in texts if text not in vectors)):
-            vectors.update(zip(new, encode(embedder, new), strict=True))
-        return np.stack([vectors[text] for text in texts])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SentenceTransformerEmbedder, "_encode", encode_new)
-        yield vectors
 
 
 def test_demo__ingests_the_sample_and_cites_the_right_places(

@@ -21,6 +21,8 @@ from tests.unit.models.llm.chat_server import hangs, running, writes, writes_and
 LEAVE = SourceDocument(source="leave.md", data=b"# Leave\n\nEmployees receive 20 days of paid annual leave per year.\n")
 QUESTION = "How many days of paid annual leave do employees receive?"
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_run__answers_many_questions_at_once(settings: Settings, tenant_name: str) -> None:
     async def ask() -> None:

@@ -19,6 +19,8 @@ from kosmos_rag.storage.tenants import tenant
 
 _ROWS = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint FROM pg_stat_user_tables WHERE relname = %s"
 
+pytestmark = pytest.mark.emptied_database
+
 
 class CallCounter(HashingEmbedder):
     """Counts the calls of the model, and its embeddings of the probe sentence."""

@@ -25,6 +25,8 @@ TEXT = b"Churn is the share of customers who leave within a month."
 _KEPT: list[object] = []
 """Ends of pipes: a channel takes the end of its own for the end of its supervisor, and exits."""
 
+pytestmark = pytest.mark.emptied_database
+
 
 class Broken(Reranker):
     """A model that fails."""

@@ -46,6 +46,8 @@ from kosmos_rag.storage.tenants import BUILDING, DROPPING, create_space, ensure_
 ACME = tenant("acme")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
+pytestmark = pytest.mark.emptied_database
+
 
 def _chunk(text: str) -> Chunk:
     return Chunk(

@@ -34,6 +34,8 @@ from tests.rate_clock import stop_rate_clock
 
 Forge = Callable[[Signer], str]
 
+pytestmark = pytest.mark.emptied_database
+
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:

@@ -25,6 +25,8 @@ from tests.integration.apps.http.serving import Running, Signer, eventually, ser
 ROOT = Path(__file__).parents[4]
 HALF = b"GET /livez HTTP/1.1\r\nhost: x\r\nx-pad: "
 
+pytestmark = pytest.mark.emptied_database
+
 
 @contextmanager
 def _limited(settings: Settings, signer: Signer, **service: object) -> Iterator[Running]:

@@ -11,6 +11,8 @@ from tests.integration.apps.http.serving import Signer
 from tests.integration.apps.http.serving import serving as http_serving
 from tests.integration.apps.shop import opened_shop
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_rows__come_over_http_as_from_the_library(
     settings: Settings, signer: Signer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,6 +12,8 @@ from tests.integration.variants import changed
 LEAVE = b"# Leave\n\n## Annual\n\nAll full-time employees receive 20 days of paid annual leave per year.\n"
 QUESTION = "How many days of paid annual leave do full-time employees receive?"
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_experiment__is_told_of_each_answer_and_feedback_finds_its_side(
     settings: Settings, signer: Signer, monkeypatch: pytest.MonkeyPatch

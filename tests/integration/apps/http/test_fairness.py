@@ -21,6 +21,8 @@ from tests.rate_clock import stop_rate_clock
 
 CALLS, CALL_S = 20, 0.2
 
+pytestmark = pytest.mark.emptied_database
+
 
 @pytest.fixture
 def narrow(settings: Settings, signer: Signer) -> Iterator[Running]:

@@ -20,6 +20,8 @@ QUERY = "How many days of annual leave do employees get?"
 CHAT = {"query": QUERY, "model": "llama3.1"}
 DEPARTMENTS = ("finance", "general", "hr", "it", "security")
 
+pytestmark = pytest.mark.emptied_database
+
 
 def _policies() -> list[SourceDocument]:
     return [

@@ -17,6 +17,8 @@ from tests.integration.variants import changed
 
 MB = 1 << 20
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_tenants__are_kept_apart_by_a_pool_that_all_share(settings: Settings, signer: Signer) -> None:
     small = with_tokens(changed(settings, {"database.pool_size": 5}), signer, queue_timeout_s=30.0)

@@ -31,6 +31,8 @@ CHECKS = [
     checks.response_schema_conformance,
 ]
 
+pytestmark = pytest.mark.emptied_database
+
 
 @pytest.fixture
 def served(settings: Settings, signer: Signer) -> Iterator[Running]:

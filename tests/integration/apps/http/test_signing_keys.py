@@ -19,6 +19,8 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
 from tests.integration.variants import changed
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_keys__of_an_unknown_kind_leave_the_others_good(settings: Settings, signer: Signer, tmp_path: Any) -> None:
     good = jwt.algorithms.RSAAlgorithm.to_jwk(signer.key.public_key(), as_dict=True) | {"kid": "good"}

@@ -19,6 +19,8 @@ from tests.unit.models.llm.chat_server import ChatServer, Handler, breaks_off, h
 
 QUESTION = {"query": "How many days of paid annual leave do employees get?"}
 
+pytestmark = pytest.mark.emptied_database
+
 
 def trickles(handler: Handler) -> None:
     """Write a word now and then, until the client hangs up."""

@@ -25,6 +25,8 @@ from tests.integration.variants import changed
 MB = 1 << 20
 UPLOADS, UPLOAD_MB = 6, 24
 
+pytestmark = pytest.mark.emptied_database
+
 
 def _body(megabytes: int) -> Iterator[bytes]:
     for number in range(16 * megabytes):

@@ -16,6 +16,8 @@ from tests.integration.apps.mcp.running import Running
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "langgraph_agent"
 
+pytestmark = pytest.mark.emptied_database
+
 
 class ScriptedModel(FakeMessagesListChatModel):
     """Replies with the next message, and keeps what it is asked."""

@@ -20,6 +20,8 @@ from tests.integration.apps.mcp.running import Running, data_of
 MAX_SURFACE = 1000
 QUESTION = "How many days of paid annual leave do full-time employees receive per year?"
 
+pytestmark = pytest.mark.emptied_database
+
 
 def _encoding(monkeypatch: pytest.MonkeyPatch) -> tiktoken.Encoding:
     """The tokenizer of a language model, from the files that come with llama-index-core: nothing is fetched."""

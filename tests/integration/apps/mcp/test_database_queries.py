@@ -10,6 +10,8 @@ from tests.integration.apps.http.serving import Signer
 from tests.integration.apps.mcp.running import Running, data_of, error_of, serving
 from tests.integration.apps.shop import opened_shop
 
+pytestmark = pytest.mark.emptied_database
+
 
 async def _listed(running: Running, tenant: str) -> set[str]:
     async with running.client(tenant=tenant) as client:

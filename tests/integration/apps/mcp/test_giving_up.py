@@ -15,6 +15,8 @@ from tests.integration.apps.mcp.running import Running, serving
 from tests.integration.variants import changed
 from tests.unit.models.llm.chat_server import ChatServer, running
 
+pytestmark = pytest.mark.emptied_database
+
 
 async def _ask(server: Running, mode: str) -> None:
     async with server.client(mode=mode) as client:

@@ -31,6 +31,8 @@ QUESTION = {"question": "How many days of paid annual leave do employees receive
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 ACCEPT = {"accept": "application/json, text/event-stream"}
 
+pytestmark = pytest.mark.emptied_database
+
 
 @pytest.fixture
 def authorization(signer: Signer) -> Iterator[AuthorizationServer]:

@@ -22,6 +22,8 @@ from tests.integration.apps.worker.working import KEPT
 
 SALARIES = SourceDocument(source="hr/salaries.md", data=b"# Salaries\n\nThe salary of the board is secret.\n")
 
+pytestmark = pytest.mark.emptied_database
+
 
 @pytest.fixture
 def policies(engine: Engine) -> Tenant:

@@ -19,6 +19,8 @@ from kosmos_rag.storage.queue.queue import Queue
 from tests.integration.apps.worker.working import KEPT, Work, assert_adds_up
 from tests.integration.variants import opened
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_upload__is_ingested_and_its_bytes_do_not_stay(engine: Engine, scope: Tenant, work: Work) -> None:
     scope.jobs.enqueue(SourceDocument(source="note", data=b"Churn is falling.", acl=("sales",), title="A note"))
@@ -72,6 +74,7 @@ def test_retry__never_puts_an_old_version_over_a_newer_one(scope: Tenant, work: 
     assert len(scope.documents()) == 1
 
 
+@pytest.mark.own_database
 def test_tenant__has_maintenance_from_its_first_job_on(engine: Engine, scope: Tenant, work: Work, folder: Path) -> None:
     scope.jobs.enqueue(folder)
     work()
@@ -90,6 +93,7 @@ def test_tenant__has_maintenance_from_its_first_job_on(engine: Engine, scope: Te
     assert set(again.values()) == {JobState.SCHEDULED}
 
 
+@pytest.mark.own_database
 def test_months_of_the_log__without_an_administrator_are_asked_for_once(
     settings: Settings, database: DatabaseSettings, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,6 +12,8 @@ from kosmos_rag.storage.queue import queue as jobs
 from kosmos_rag.storage.queue.queue import Queue
 from tests.integration.apps.worker.queue_calls import ACME, Put, expire, one, states, take
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_finish__is_refused_to_who_lost_the_lease(queue: Queue, put: Put, database: DatabaseSettings) -> None:
     put("a")

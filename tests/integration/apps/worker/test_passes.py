@@ -21,6 +21,8 @@ from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from tests.integration.apps.worker.working import KEPT, CountingEmbedder, Work, assert_adds_up, counts, last_run
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_folder__is_mirrored_and_its_ledger_adds_up(engine: Engine, scope: Tenant, work: Work, folder: Path) -> None:
     (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more")

@@ -17,6 +17,8 @@ from kosmos_rag.storage.queue import queue as jobs
 from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
 from tests.integration.apps.worker.queue_calls import ACME, BETA, KIND, Put, expire, hasten, one, states, take
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_take__gives_what_was_enqueued(queue: Queue, put: Put) -> None:
     put("a", payload={"path": "x"})

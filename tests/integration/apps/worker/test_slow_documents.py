@@ -22,6 +22,8 @@ from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from tests.integration.apps.worker.working import KEPT
 
+pytestmark = pytest.mark.emptied_database
+
 
 class Held:
     """Jobs of a process of which one does not end before `finish`."""

@@ -14,6 +14,8 @@ from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.sql import statement
 from tests.integration.apps.worker.queue_calls import BETA, KIND, Put, one, take
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_take__is_fair_however_long_the_backlog_of_another(queue: Queue, put: Put) -> None:
     for start in range(0, 2000, 500):

@@ -15,6 +15,8 @@ from kosmos_rag.engine.tenant import Tenant
 from tests.integration.evaluation.experiments.asking import WAIT_S, WORDS, drained, preset_file
 from tests.integration.variants import opened
 
+pytestmark = pytest.mark.emptied_database
+
 
 @pytest.mark.parametrize(
     ("changes", "message"),

@@ -9,6 +9,8 @@ from kosmos_rag.core.types import Arm
 from tests.integration.evaluation.experiments.asking import WORDS, drained, filled, kept
 from tests.integration.variants import opened
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_serve__share_is_answered_by_the_second_and_says_so(settings: Settings, database: DatabaseSettings) -> None:
     with opened(settings, {"rag.audit.enabled": True}) as engine:

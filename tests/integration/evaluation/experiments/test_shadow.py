@@ -26,6 +26,8 @@ from tests.integration.evaluation.experiments.asking import (
 )
 from tests.integration.variants import opened
 
+pytestmark = pytest.mark.emptied_database
+
 
 class Reranker:
     """Hangs where it is asked something slow."""

@@ -23,6 +23,8 @@ from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 
 SHOP = SchemaSource(kind="database", location="SHOP_URL")
 
+pytestmark = pytest.mark.emptied_database
+
 
 @pytest.fixture(autouse=True)
 def woken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
