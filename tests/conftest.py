@@ -35,6 +35,7 @@ from kosmos_rag.storage import embedded
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
 from kosmos_rag.storage.tables import metadata
+from tests.certificates import read_certificates_once
 from tests.kept_pools import keep_pools
 from tests.property_examples import register_profiles
 
@@ -107,6 +108,13 @@ def pytest_collection_finish() -> None:
     """Collect garbage from now on, but not what the imports left."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates() -> Iterator[None]:
+    """Have the certificates of authorities read once a process."""
+    with read_certificates_once():
+        yield
 
 
 @dataclass(frozen=True, kw_only=True)
