@@ -192,7 +192,8 @@ def template(server: Server) -> Iterator[str]:
 
 
 @contextmanager
-def _cloned(server: Server, template: str) -> Iterator[DatabaseSettings]:
+def clone(server: Server, template: str) -> Iterator[DatabaseSettings]:
+    """Clone a database for the time of a block."""
     name = f"kosmos_test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server.admin, autocommit=True) as connection:
         connection.execute(
@@ -219,21 +220,21 @@ def tenant_name() -> str:
 @pytest.fixture(scope="session")
 def shared_database(server: Server, template: str) -> Iterator[DatabaseSettings]:
     """The migrated database of this process, with the tenants of many tests."""
-    with _cloned(server, template) as settings, keep_pools(settings):
+    with clone(server, template) as settings, keep_pools(settings):
         yield settings
 
 
 @pytest.fixture(scope="module")
 def module_database(server: Server, template: str) -> Iterator[DatabaseSettings]:
     """A database of a module's own."""
-    with _cloned(server, template) as settings:
+    with clone(server, template) as settings:
         yield settings
 
 
 @pytest.fixture(scope="session")
 def scratch_database(server: Server, template: str) -> Iterator[DatabaseSettings]:
     """The database of this process whose rows a test may remove."""
-    with _cloned(server, template) as settings, keep_pools(settings):
+    with clone(server, template) as settings, keep_pools(settings):
         yield settings
 
 
@@ -265,7 +266,7 @@ def database(request: pytest.FixtureRequest) -> Iterator[DatabaseSettings]:
     elif request.node.get_closest_marker("emptied_database") and not request.node.get_closest_marker("own_database"):
         yield request.getfixturevalue("emptied_database")
     else:
-        with _cloned(request.getfixturevalue("server"), request.getfixturevalue("template")) as settings:
+        with clone(request.getfixturevalue("server"), request.getfixturevalue("template")) as settings:
             yield settings
 
 

@@ -20,7 +20,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
-from tests.conftest import Server, _cloned
+from tests.conftest import Server, clone
 from tests.integration.apps.http.browsing import DESKTOP, PHONE, chromium
 from tests.integration.apps.http.monitored import store_history
 from tests.integration.apps.http.serving import Running, Signer, serving
@@ -81,7 +81,7 @@ def browser() -> Iterator["Browser"]:
 def served(loaded_settings: Settings, server: Server, template: str, signer: Signer) -> Iterator[Running]:
     """A service in development, with documents, one of them hostile."""
     signals = {"header_match": {"weight": 0.15}, "intro_penalty": {"weight": -0.3}, "word_overlap": {"weight": 0.3}}
-    with _cloned(server, template) as database:
+    with clone(server, template) as database:
         wanted = changed(
             loaded_settings.model_copy(update={"database": database}),
             {

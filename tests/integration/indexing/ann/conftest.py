@@ -3,12 +3,15 @@
 import uuid
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 from psycopg import sql
 
 from kosmos_rag import Engine, Settings
+from kosmos_rag.core.config import DatabaseSettings
+from tests.conftest import Server, clone
 from tests.integration.indexing.ann.worlds import CHUNKS, WORLD, opened, publish_world
 
 
@@ -29,9 +32,31 @@ def template(server: Any, template: str) -> Iterator[str]:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
+@pytest.fixture(scope="session")
+def indexed_template(server: Server, template: str, loaded_settings: Settings) -> Iterator[str]:
+    """The template with the index of its tenant."""
+    with clone(server, template) as database:
+        with opened(_of_indexes(loaded_settings.model_copy(update={"database": database}))) as engine:
+            engine.tenant("acme").indexes.build()
+        yield urlsplit(database.url).path[1:]
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, server: Server, template: str) -> Iterator[DatabaseSettings]:
+    """A copy of the world; with the index of its tenant for a test of `indexed`, unless it has many lists."""
+    names = request.fixturenames
+    built = "indexed" in names and "many_lists" not in names
+    with clone(server, request.getfixturevalue("indexed_template") if built else template) as settings:
+        yield settings
+
+
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     """The dense retriever alone, everything within reach; nothing is packed, for these tests are not about that."""
+    return _of_indexes(settings)
+
+
+def _of_indexes(settings: Settings) -> Settings:
     retrieval = settings.rag.retrieval.model_copy(update={"similarity_threshold": -1.0, "keyword_weight": 0.0})
     indexes = settings.indexes.model_copy(
         # Vectors in memory would answer in place of the index.
@@ -63,6 +88,6 @@ def exact(settings: Settings) -> Iterator[Engine]:
 
 @pytest.fixture
 def indexed(engine: Engine) -> Engine:
-    """An engine whose tenant has its index."""
+    """An engine whose tenant has its index: that of the template, which is not due, or one that is built here."""
     engine.tenant("acme").indexes.build()
     return engine
