@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.answering.compose import cite_unit
-from kosmos_rag.answering.evidence import cosines
+from kosmos_rag.answering.evidence import cosines, passage_units
 from kosmos_rag.answering.prompt_injection import find_instruction
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Embedder, Vectors
@@ -257,8 +257,8 @@ class _Checker:
     def _get_units(self, passage: ContextPassage) -> tuple[list[Unit], Vectors]:
         index = passage.citation.index
         if index not in self._units:
-            passage_units = list(units(passage.text))
-            self._units[index] = (passage_units, self._embedder.embed([unit.text for unit in passage_units]))
+            cited_units = list(passage_units(passage))
+            self._units[index] = (cited_units, self._embedder.embed([unit.text for unit in cited_units]))
         return self._units[index]
 
 

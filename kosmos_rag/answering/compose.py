@@ -72,9 +72,10 @@ def cite_unit(passage: ContextPassage, unit: Unit, score: float) -> AnswerSenten
 
 
 def _columns_above(passage: ContextPassage, unit: Unit) -> tuple[str, ...]:
-    """Return the column names of a row, from above the passage."""
+    """Return the columns of a row of Markdown, from above the passage."""
     names = cells(passage.citation.table_context[-1]) if passage.citation.table_context else ()
-    is_of_that_table = unit.kind == "row" and "\n\n" not in passage.text[: unit.start].lstrip("\n")
+    is_row = unit.kind == "row" and unit.text.startswith("|")
+    is_of_that_table = is_row and "\n\n" not in passage.text[: unit.start].lstrip("\n")
     return names if is_of_that_table and len(names) == len(cells(unit.text)) else ()
 
 

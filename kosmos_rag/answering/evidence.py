@@ -1,6 +1,6 @@
 """Score text units of passages by how well each answers the question."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from kosmos_rag.answering.question_type import fit
 from kosmos_rag.core.protocols import Embedder, Vectors
-from kosmos_rag.core.text.units import Unit, units
+from kosmos_rag.core.text.units import Unit, cells, units
 from kosmos_rag.core.text.words import coverage, inverse_document_frequencies, stems
 from kosmos_rag.core.types import ContextPassage
 
@@ -53,10 +53,10 @@ def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: 
         passages: the passages of the context.
         embedder: the model of the embedding similarity.
     """
-    candidates = [(passage, unit) for passage in passages for unit in units(passage.text)]
+    candidates = [(passage, unit) for passage in passages for unit in passage_units(passage)]
     if not candidates:
         return []
-    vectors = embedder.embed([_text_with_section(passage, unit) for passage, unit in candidates])
+    vectors = embedder.embed([text_with_section(passage, unit.text) for passage, unit in candidates])
     meanings = cosines(vectors, embedder.embed_query(question))
     weights = inverse_document_frequencies(stems(question), [_stem_passage(passage) for passage in passages])
     unit_stems = [frozenset(stems(unit.text)) for _, unit in candidates]
@@ -92,6 +92,16 @@ def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: 
     return evidence
 
 
+def passage_units(passage: ContextPassage) -> Iterator[Unit]:
+    """Yield the units of a passage.
+
+    Its citation names the headings and the table around it.
+    """
+    context = passage.citation.table_context
+    columns = cells(context[-1]) if context else ()
+    return units(passage.text, headings=passage.citation.section, columns=columns)
+
+
 def cosines(vectors: Vectors, vector: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the cosine similarity of each row to a vector.
 
@@ -110,9 +120,10 @@ def heading(passage: ContextPassage) -> str:
     return " ".join(passage.citation.section[-1:])
 
 
-def _text_with_section(passage: ContextPassage, unit: Unit) -> str:
+def text_with_section(passage: ContextPassage, text: str) -> str:
+    """Return a text of the passage after the title of its section."""
     title = heading(passage)
-    return f"{title}: {unit.text}" if title else unit.text
+    return f"{title}: {text}" if title else text
 
 
 def _question_coverage(weights: dict[str, float], unit_stems: frozenset[str], heading_stems: frozenset[str]) -> float:

@@ -1,13 +1,13 @@
 """Units of an answer: sentences, list items, table rows and code blocks.
 
-The text is Markdown, reStructuredText or plain.
+The text is Markdown, reStructuredText, AsciiDoc, Org, LaTeX, or plain with the tables of the parsers.
 
 Headings, rules, directives, labels, template tags, HTML tags, comments and front matter belong to no unit. The grammars
-are those of CommonMark 0.31, MyST and docutils, as far as they decide where a unit ends.
+are those of CommonMark 0.31, MyST, docutils, AsciiDoc, Org and LaTeX, as far as they decide where a unit ends.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
@@ -16,10 +16,10 @@ from kosmos_rag.core.types import UnitKind
 
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,}|:{3,})[ \t]*(?P<info>[^`\n]*)$")
 _TEXT_DIRECTIVE = re.compile(r"\{(?!(?:code|sourcecode|literalinclude|highlight|math|parsed-literal)\b)[^}]*\}")
-_ITEM = re.compile(r"[ \t]*(?:[-*+•]|\d{1,3}[.)]|#\.)[ \t]+")
+_ITEM = re.compile(r"[ \t]*(?:[-+•.]|\*{1,5}|\d{1,3}[.)]|#\.)[ \t]+")
 _ROW = re.compile(r"[ \t]*\|.*")
 _CELL_END = re.compile(r"(?<!\\)\|")
-_ROW_RULE = re.compile(r"[ \t]*(?:\|[ \t]*[-:]+[ \t:|-]*|\+[-=+]+\+)[ \t]*")
+_ROW_RULE = re.compile(r"[ \t]*(?:\|[ \t]*[-:]+[ \t:|+-]*|\+[-=+]+\+|\|={3,})[ \t]*")
 _TABLE_RULE = re.compile(r"[ \t]*={2,}(?:[ \t]+={2,})+[ \t]*")
 """Of a simple table of reStructuredText."""
 _RULE = re.compile(r"""[ \t]*([=\-~^"'#*+.:_])\1{2,}[ \t]*""")
@@ -27,9 +27,13 @@ _RULE = re.compile(r"""[ \t]*([=\-~^"'#*+.:_])\1{2,}[ \t]*""")
 _NO_TEXT = re.compile(
     r"""
     [ \t]*(?:
-        \#{1,6}(?:[ \t].*)?                          # a heading
+        \#{1,6}(?:[ \t].*)?                          # a heading of Markdown
+      | ={1,6}[ \t]+[^\s=].*                         # a heading of AsciiDoc
+      | <h[1-6][ >].*</h[1-6]>[ \t]*                 # a heading of HTML
+      | \\(?:part|chapter|(?:sub){0,2}section|paragraph|title)\*?(?:\[[^\]]*\])?\{.*\}[ \t]*  # of LaTeX
       | (?:\{%.*%\}|\{\{.*\}\}|\{\#.*\#\})[ \t]*       # a template tag
       | <!--.*-->[ \t]* | </?[a-zA-Z][^<>]*>[ \t]*   # an HTML comment or tag
+      | \[(?:source|listing|literal)\b[^\]]*\][ \t]* # the style of a listing of AsciiDoc
       | \([\w.:-]+\)=[ \t]*                          # a label of MyST
       | \.\.(?:[ \t]+(?:_.*:|\[.*|\|.*|[^:]*))?      # a label, a footnote, a substitution or a comment
     )
@@ -38,6 +42,32 @@ _NO_TEXT = re.compile(
 )
 _DIRECTIVE = re.compile(r"(?P<indent>[ \t]*)\.\.[ \t]+(?P<name>[\w:.+-]+)::[ \t]*(?P<rest>.*)")
 _CODE_DIRECTIVES = frozenset(("code", "code-block", "sourcecode", "parsed-literal", "prompt", "doctest", "math"))
+_LISTING = re.compile(
+    r"[ \t]*(?:\#\+begin_(?P<org>src|example)\b.*|\\begin\{(?P<tex>verbatim\*?|lstlisting|minted)\}.*)", re.IGNORECASE
+)
+"""The first line of a listing of Org or LaTeX."""
+_LISTING_STYLE = re.compile(r"\[(?:source|listing|literal)\b[^\]]*\][ \t]*")
+_LISTING_DELIMITER = re.compile(r"(-{4,}|\.{4,})[ \t]*")
+"""Above and below a listing of AsciiDoc."""
+_STATEMENT = re.compile(
+    r"""
+    (?:[ \t]*--[^\n]*\n)*[ \t]*(?:
+        select\b[^;]*\bfrom\b
+      | with\s+(?:recursive\s+)?[\w"]+\s*(?:\([^)]*\)\s*)?as\s*\(
+      | (?:create|alter|drop)\s+(?:\w+\s+){0,3}(?:table|view|index|schema|function|type|database|role|policy)\b
+      | (?:insert|merge)\s+into\b | delete\s+from\b | update\s+\S+\s+set\b
+    )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_STATEMENT_LINES = 200
+_STATEMENT_START = re.compile(
+    r"[ \t]*(?:--|(?:select|with|create|alter|drop|insert|merge|delete|update)\b)", re.IGNORECASE
+)
+_CLOSINGS = {"<!--": "-->", "{%": "%}", "{#": "#}", "{{": "}}"}
+"""Ends of comments and template tags, by their beginnings."""
+_MARKUP_LINES = 50
+_TITLE_LINES = 3
 _OPTION = re.compile(r"[ \t]+:[\w-]+:.*")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?:(?:[\w.-]+[ \t]*:|[ \t]+|-[ \t]|\#)[^\n]*\n)+(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
 _LABEL = re.compile(r"\s*\*\*[^*\n]+\*\*\s*")
@@ -66,10 +96,18 @@ def cells(row: str) -> tuple[str, ...]:
     return tuple(cell.strip() for cell in _CELL_END.split(row.strip().removeprefix("|").removesuffix("|")))
 
 
-def units(text: str) -> Iterator[Unit]:
-    """Yield the trimmed, non-blank units of a text in order."""
+def units(text: str, *, headings: Iterable[str] = (), columns: Sequence[str] = ()) -> Iterator[Unit]:
+    """Yield the trimmed, non-blank units of a text in order.
+
+    Args:
+        text: The text.
+        headings: The titles of its sections; lines of one are a heading without any markup too.
+        columns: Names of the columns of the table that the text begins within.
+    """
     front = _FRONT_MATTER.match(text)
-    scanner = _Scanner(text, front.end() if front else 0)
+    scanner = _Scanner(
+        text, front.end() if front else 0, frozenset(filter(None, map(_without_markup, headings))), columns
+    )
     for kind, start, end in scanner.blocks():
         spans = _sentences(text, start, end) if kind == "sentence" else ((start, end),)
         for first, last in spans:
@@ -87,43 +125,81 @@ def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             start = stop
 
 
+def _without_markup(line: str) -> str:
+    return " ".join(line.split()).strip("=#* ")
+
+
+def _names_column(line: str, names: Iterable[str]) -> bool:
+    return any(name and line.startswith(f"{name}: ") for name in names)
+
+
 _Block = tuple[UnitKind, int, int]
 
 
 class _Scanner:
     """Splits a text into blocks, line by line."""
 
-    def __init__(self, text: str, start: int) -> None:
+    def __init__(self, text: str, start: int, titles: frozenset[str], columns: Sequence[str]) -> None:
+        self._titles = titles
+        self._columns = columns
         self._lines: list[str] = text[start:].split("\n")
         self._starts: list[int] = []
         for line in self._lines:
             self._starts.append(start)
             start += len(line) + 1
         self._at = 0
+        self._missing: set[str] = set()
+        """Texts that no later line has."""
         self.columns: tuple[str, ...] = ()
         """Names of the columns of the row that was yielded last."""
 
     def blocks(self) -> Iterator[_Block]:
         """Yield kind, start and end of each block."""
         while self._at < len(self._lines):
-            line = self._lines[self._at]
-            if not line or line.isspace():
+            if not self._lines[self._at].strip():
                 self._at += 1
                 self.columns = ()
-            elif fence := _FENCE.fullmatch(line):
-                yield from self._fence(fence)
-            elif directive := _DIRECTIVE.fullmatch(line):
-                yield from self._directive(directive)
-            elif (heading := self._heading_lines()) or self._is_no_text(self._at):
-                self._at += heading or 1
-            elif _ROW_RULE.fullmatch(line):
-                self._at += 1
-            elif _TABLE_RULE.fullmatch(line):
-                yield from self._simple_table()
-            elif _ROW.fullmatch(line):
-                yield from self._row()
+            elif skipped := self._title_lines() or self._markup_lines():
+                self._at += skipped
+            elif (block := self._code_or_directive()) is not None:
+                yield from block
+            elif skipped := self._lines_without_text():
+                self._at += skipped
             else:
-                yield from self._paragraph()
+                yield from self._text()
+
+    def _code_or_directive(self) -> Iterator[_Block] | None:
+        """Return the blocks of the code or directive that begins here."""
+        line = self._lines[self._at]
+        if fence := _FENCE.fullmatch(line):
+            return self._fence(fence)
+        if closing := self._listing_end():
+            return self._listing(closing)
+        if directive := _DIRECTIVE.fullmatch(line):
+            return self._directive(directive)
+        return None
+
+    def _lines_without_text(self) -> int:
+        """Return the number of lines before the next text.
+
+        They are a heading, a rule, a label or a tag; 0 where none begins here.
+        """
+        line = self._lines[self._at]
+        return 1 if _NO_TEXT.fullmatch(line) or _ROW_RULE.fullmatch(line) else self._heading_lines()
+
+    def _text(self) -> Iterator[_Block]:
+        line = self._lines[self._at]
+        if _TABLE_RULE.fullmatch(line):
+            yield from self._simple_table()
+        elif _ROW.fullmatch(line):
+            yield from self._row()
+        elif names := self._column_names():
+            yield from self._named_rows(names)
+        elif statement_lines := self._statement_lines():
+            self._at += statement_lines
+            yield self._block("code", self._at - statement_lines, self._at)
+        else:
+            yield from self._paragraph()
 
     def _block(self, kind: UnitKind, first: int, last: int) -> _Block:
         """Return the block of the lines before `last`."""
@@ -136,11 +212,106 @@ class _Scanner:
         if closing[0] == ":" or _TEXT_DIRECTIVE.match(fence["info"]):
             self._skip_options()
             return
-        for last in range(first + 1, len(self._lines)):
-            if self._lines[last].strip() == closing:
-                self._at = last + 1
-                yield self._block("code", first, last + 1)
-                return
+        if last := self._find_line(first + 1, closing):
+            self._at = last + 1
+            yield self._block("code", first, last + 1)
+
+    def _title_lines(self) -> int:
+        """Return the number of lines of the title that begins here.
+
+        0 where none begins.
+        """
+        if self._titles:
+            for count in range(1, _TITLE_LINES + 1):
+                if _without_markup(" ".join(self._lines[self._at : self._at + count])) in self._titles:
+                    return count
+        return 0
+
+    def _markup_lines(self) -> int:
+        """Return the number of lines of the comment that begins here.
+
+        Or of the template tag; 0 where none of several lines begins.
+        """
+        line = self._lines[self._at].strip()
+        closing = next((end for begin, end in _CLOSINGS.items() if line.startswith(begin) and end not in line), None)
+        if closing is not None:
+            for count, following in enumerate(self._lines[self._at : self._at + _MARKUP_LINES], 1):
+                if following.rstrip().endswith(closing):
+                    return count
+        return 0
+
+    def _listing_end(self) -> str:
+        """Return the line that ends the listing that begins here.
+
+        Empty where none begins.
+        """
+        line = self._lines[self._at]
+        if listing := _LISTING.fullmatch(line):
+            return f"#+end_{listing['org']}".lower() if listing["org"] else f"\\end{{{listing['tex']}}}".lower()
+        delimiter = _LISTING_DELIMITER.fullmatch(line)
+        has_style = self._at > 0 and _LISTING_STYLE.fullmatch(self._lines[self._at - 1]) is not None
+        return delimiter[1] if delimiter and has_style else ""
+
+    def _listing(self, closing: str) -> Iterator[_Block]:
+        """Yield the lines up to the closing one.
+
+        A listing that is never closed was cut: its lines are text.
+        """
+        first = self._at + 1
+        self._at = first
+        if last := self._find_line(first, closing):
+            self._at = last + 1
+            if last > first:
+                yield self._block("code", first, last)
+
+    def _find_line(self, start: int, text: str) -> int:
+        """Return the number of the next line with this text.
+
+        0 where there is none.
+        """
+        if text not in self._missing:
+            for at in range(start, len(self._lines)):
+                if self._lines[at].strip().lower() == text:
+                    return at
+            self._missing.add(text)
+        return 0
+
+    def _statement_lines(self) -> int:
+        """Return the number of lines of the SQL statement that begins here.
+
+        It ends with a line that ends with a semicolon. 0 where none begins.
+        """
+        if not _STATEMENT_START.match(self._lines[self._at]):
+            return 0
+        for count, line in enumerate(self._lines[self._at : self._at + _STATEMENT_LINES], 1):
+            if line.lstrip().startswith("--"):
+                continue
+            end = line.rstrip()[-1:]
+            if end == ";":
+                statement = "\n".join(self._lines[self._at : self._at + count])
+                return count if _STATEMENT.match(statement) else 0
+            if end and end in ".:!?":
+                return 0
+        return 0
+
+    def _column_names(self) -> Sequence[str]:
+        """Return the names of the columns of the parser's table here.
+
+        It begins here, or above the first line. Its rows name them: `Team: Finance; Owns: Cash`. Empty without one.
+        """
+        line, following = self._lines[self._at], self._lines[self._at + 1 : self._at + 2]
+        if self._at == 0 and _names_column(line, self._columns):
+            return self._columns
+        names = cells(line) if " | " in line else ()
+        return names if following and _names_column(following[0], names) else ()
+
+    def _named_rows(self, names: Sequence[str]) -> Iterator[_Block]:
+        """Yield the rows of a parser's table, up to a blank line."""
+        if not _names_column(self._lines[self._at], names):
+            self._at += 1
+        while self._at < len(self._lines) and self._lines[self._at].strip():
+            yield self._block("row", self._at, self._at + 1)
+            self._at += 1
 
     def _directive(self, directive: re.Match[str]) -> Iterator[_Block]:
         first, indent = self._at, len(directive["indent"])
@@ -184,9 +355,6 @@ class _Scanner:
             return 2 if _RULE.fullmatch(following[0]) else 0
         return 0
 
-    def _is_no_text(self, at: int) -> bool:
-        return _NO_TEXT.fullmatch(self._lines[at]) is not None
-
     def _simple_table(self) -> Iterator[_Block]:
         """Yield the rows of a simple table.
 
@@ -203,7 +371,7 @@ class _Scanner:
         """Yield a row of a table, unless it is its head."""
         following = self._lines[self._at + 1 : self._at + 2]
         self._at += 1
-        is_head = following and _ROW_RULE.fullmatch(following[0]) and not following[0].lstrip().startswith("+-")
+        is_head = following and _ROW_RULE.fullmatch(following[0]) and not following[0].lstrip().startswith(("+-", "|="))
         if is_head:
             self.columns = cells(self._lines[self._at - 1])
         else:
@@ -217,6 +385,8 @@ class _Scanner:
         if not is_item and self._is_term(first, indent):
             self._at += 2
         while self._at < len(self._lines) and self._continues(self._lines[self._at], is_item=is_item):
+            if self._markup_lines() or self._column_names():
+                break
             self._at += 1
         yield self._block("item" if is_item else "sentence", first, self._at)
         if self._lines[self._at - 1].rstrip().endswith("::"):
@@ -238,5 +408,5 @@ class _Scanner:
         if not line.strip() or (is_item and not line[0].isspace()):
             return False
         return not any(
-            pattern.fullmatch(line) for pattern in (_FENCE, _DIRECTIVE, _NO_TEXT, _ROW, _RULE, _TABLE_RULE)
+            pattern.fullmatch(line) for pattern in (_FENCE, _LISTING, _DIRECTIVE, _NO_TEXT, _ROW, _RULE, _TABLE_RULE)
         ) and not _ITEM.match(line)

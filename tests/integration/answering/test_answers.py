@@ -8,6 +8,7 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.answering.citation_check import quote_status
+from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
@@ -58,6 +59,42 @@ def test_answer__shows_sql_as_sql_under_its_section_and_lines(scope: Tenant) -> 
     assert code.text.startswith("```sql\nselect count(*)")
     assert code.citation.location == "Churn Calculation | L7 to L10"
     assert code.text in answer.text
+
+
+SQL = "select count(*) as churn\n\nfrom accounts;"
+HTML = (
+    f"<html><body><h1>Churn Calculation</h1><p>Churn is loss.</p><pre>{SQL}</pre><table><tr><th>Team</th><th>Owns</th>"
+    "</tr><tr><td>Finance</td><td>Churn</td></tr><tr><td>Data</td><td>Tables of churn</td></tr></table></body></html>"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "rows"),
+    [
+        ("a.html", HTML, ["Team: Finance; Owns: Churn", "Team: Data; Owns: Tables of churn"]),
+        ("a.adoc", f"== Churn Calculation\nChurn is loss.\n\n[source,sql]\n----\n{SQL}\n----\n", []),
+        ("a.org", f"* Churn Calculation\nChurn is loss.\n#+BEGIN_SRC sql\n{SQL}\n#+END_SRC\n", []),
+        (
+            "a.tex",
+            f"\\section{{Churn Calculation}}\nChurn is loss.\n\\begin{{verbatim}}\n{SQL}\n\\end{{verbatim}}\n",
+            [],
+        ),
+        ("a.sql", f"-- Churn is loss.\n{SQL}\n", []),
+    ],
+)
+def test_answer__has_code_and_rows_and_no_headings_of_any_format(
+    settings: Settings, tenant_name: str, source: str, text: str, rows: list[str]
+) -> None:
+    embedder = HashingEmbedder(dimensions=256)
+    with Engine(settings, embedder=embedder) as engine:
+        opened = engine.tenant(tenant_name)
+        opened.ingest(SourceDocument(source=source, data=text.encode()))
+        context = opened.context("How is churn calculated?")
+    scored = score_evidence(context.question, context.passages, embedder)
+    assert [item.unit.text.removeprefix("-- Churn is loss.\n") for item in scored if item.unit.kind == "code"] == [SQL]
+    assert [item.unit.text for item in scored if item.unit.kind == "row"] == rows
+    sentences = [item.unit.text for item in scored if item.unit.kind == "sentence"]
+    assert sentences == ([] if source == "a.sql" else ["Churn is loss."])
 
 
 def test_answer__passes_its_own_check(scope: Tenant) -> None:

@@ -65,10 +65,67 @@ def _kinds(text: str) -> list[tuple[str, str]]:
         ("from t;\n```\nText.", [("sentence", "from t;"), ("sentence", "Text.")]),
         ("第一句。第二句。", [("sentence", "第一句。"), ("sentence", "第二句。")]),
         (" \n\t\n", []),
+        ("= Page\n\n== Title\nText. More.\n=== Sub\nEnd.", [
+            ("sentence", "Text."), ("sentence", "More."), ("sentence", "End."),
+        ]),
+        ("\\section{Title}\\label{a}\nText.\n\\subsection*{Sub}\nMore.", [
+            ("sentence", "Text."), ("sentence", "More."),
+        ]),
+        ("Text\n<h2 id='a'>Title</h2>\nMore.", [("sentence", "Text"), ("sentence", "More.")]),
+        ("<!-- generated\nby hand -->\n{%\n  if a\n%}\nText.\n{#\nnote #}\nMore.", [
+            ("sentence", "Text."), ("sentence", "More."),
+        ]),
+        ("<!-- cut\nText.", [("sentence", "<!-- cut\nText.")]),
+        ("[source,sql]\n----\nselect 1.\n\nfrom t\n----\nText.\n\n----\nMore.", [
+            ("code", "select 1.\n\nfrom t"), ("sentence", "Text."), ("sentence", "More."),
+        ]),
+        ("Run it:\n#+BEGIN_SRC sql\nselect 1.\n\nfrom t\n#+END_SRC\nText.", [
+            ("sentence", "Run it:"), ("code", "select 1.\n\nfrom t"), ("sentence", "Text."),
+        ]),
+        ("\\begin{lstlisting}[language=SQL]\nselect 1.\n\\end{lstlisting}\nText.", [
+            ("code", "select 1."), ("sentence", "Text."),
+        ]),
+        ("#+begin_src sh\ncut off", [("sentence", "cut off")]),
+        ("|===\n|A |B\n\n|1 |2\n|===\n\n| A | B |\n|---+---|\n| 3 | 4 |", [
+            ("row", "|A |B"), ("row", "|1 |2"), ("row", "| 3 | 4 |"),
+        ]),
+        ("* one\n** two\n. three\n. four", [
+            ("item", "* one"), ("item", "** two"), ("item", ". three"), ("item", ". four"),
+        ]),
+        ("-- Paying accounts.\nselect a.b\n\nfrom t\nwhere c = 1.5;\n\ncreate table x (\n  a int\n);\nText. More", [
+            ("code", "-- Paying accounts.\nselect a.b\n\nfrom t\nwhere c = 1.5;"),
+            ("code", "create table x (\n  a int\n);"),
+            ("sentence", "Text."), ("sentence", "More"),
+        ]),
+        ("Select a row from the list.\n\nIt is red;\nsee below;", [
+            ("sentence", "Select a row from the list."), ("sentence", "It is red;\nsee below;"),
+        ]),
+        ("Select this;\nor that.", [("sentence", "Select this;\nor that.")]),
+        ("Owners\nTeam | Owns\nTeam: Finance; Owns: Cash. All\nTeam: Data\nall teams\n\nText | more\nEnd.", [
+            ("sentence", "Owners"), ("row", "Team: Finance; Owns: Cash. All"), ("row", "Team: Data"),
+            ("row", "all teams"), ("sentence", "Text | more\nEnd."),
+        ]),
     ],
 )  # fmt: skip
 def test_units__are_whole(text: str, expected: list[tuple[str, str]]) -> None:
     assert _kinds(text) == expected
+
+
+def test_units__have_no_heading_of_their_section() -> None:
+    headings = ("Policies", "Retention  of logs", "Two lines", "#")
+    text = "Policies\n\nRetention of\nlogs\n\nLogs stay.\n\n** Two lines\nRetention of logs is short. #"
+    assert [unit.text for unit in units(text, headings=headings)] == ["Logs stay.", "Retention of logs is short.", "#"]
+    assert len(list(units(text))) == 6
+
+
+def test_units__of_a_table_that_begins_above_are_its_rows() -> None:
+    text = "Team: Finance; Owns: Cash\nOwns: Silver\n\nTeam: is a word."
+    assert [(unit.kind, unit.text) for unit in units(text, columns=("Team", "Owns"))] == [
+        ("row", "Team: Finance; Owns: Cash"),
+        ("row", "Owns: Silver"),
+        ("sentence", "Team: is a word."),
+    ]
+    assert [unit.kind for unit in units(text)] == ["sentence", "sentence"]
 
 
 @given(st.text(alphabet="aB1 .!?\n|-#`*~。=:{%<>", max_size=120))
@@ -87,6 +144,26 @@ def test_units__of_a_long_text_take_linear_time() -> None:
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("sign", ["`", "~", "#", "|", "-", "=", ":", "<", "{%", "= ", "=== ===\n", "a\n", ".. "])
+@pytest.mark.parametrize(
+    "sign",
+    [
+        "`",
+        "~",
+        "#",
+        "|",
+        "-",
+        "=",
+        ":",
+        "<",
+        "{%",
+        "= ",
+        "=== ===\n",
+        "a\n",
+        ".. ",
+        "```a\n",
+        "#+begin_src\n",
+        "select\n",
+    ],
+)
 def test_units__of_a_long_line_of_signs_take_linear_time(sign: str) -> None:
     list(units(sign * 100_000))
