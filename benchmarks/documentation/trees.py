@@ -54,7 +54,7 @@ def load_trees(names: tuple[str, ...]) -> Iterator[Tree]:
         if name not in described:
             raise SystemExit(f"there is no tree {name!r}; choose from {', '.join(described)}")
         tree = described[name]
-        files = _read(_fetch(tree["distribution"], tree["sha256"]), tree["folder"], tuple(tree["left_out"]))
+        files = _read(fetch(tree["distribution"], tree["sha256"]), tree["folder"], tuple(tree["left_out"]))
         questions = (HERE / "questions" / f"{name}.jsonl").read_text(encoding="utf-8")
         yield Tree(name=name, part=tree["part"], files=files, questions=_locate(questions, files))
 
@@ -72,7 +72,7 @@ def quick_tree() -> Tree:
     )
 
 
-def _fetch(distribution: str, sha256: str) -> Path:
+def fetch(distribution: str, sha256: str) -> Path:
     """Return the source distribution, downloaded with pip unless it is in the cache."""
     name, _, version = distribution.partition("==")
     archive = CACHE / f"{name}-{version}.tar.gz"

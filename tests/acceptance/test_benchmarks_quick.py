@@ -25,6 +25,7 @@ TABLES = {
     "fairness": r'"targets": \{',
     "filters": r"filter on a ticket +│ 0.1 % +│ kosmos_rag +│ 50 +│ exact, by document",
     "ingest": r"ratio_to_bare +[\d.]+",
+    "known_items": r"(?s)zh_Hans, 2 of 2 letters .*en, two words +\d+",
     "keyword": r"search_p95_ms +[\d.]+ +[\d.]+",
     "parsing": r"xlsx +1\.000",
     "parsing_pdf": r"tables, held out +F1 [\d.]+",
