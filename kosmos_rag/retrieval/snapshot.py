@@ -11,13 +11,17 @@ from typing import Any
 import psycopg
 
 from kosmos_rag.core.text import bm25
+from kosmos_rag.core.text.accents import accented_words, fold_accents
 from kosmos_rag.core.text.analysis import query_text, split_bigrams
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
-from kosmos_rag.retrieval.close_terms import CloseTermCache, replace_absent_words
+from kosmos_rag.retrieval.close_terms import CloseTermCache, TermRow, replace_absent_words
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
+
+_MAX_ENDING = 2
+"""Letters by which the stems of a word with and without accents may differ."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,7 +155,7 @@ class Snapshot:
     chunks: int
     """Chunks that this reader may read."""
     terms: frozenset[str]
-    """Lexemes of the query, in the languages of all collections that may answer."""
+    """Lexemes of the query without accents, in the languages of all collections that may answer."""
     warnings: tuple[str, ...]
     """One for each word of the query that close terms replaced."""
     required: str | None
@@ -190,11 +194,12 @@ def load_snapshot(
     required, excluded = (*operators.phrases, *operators.required), operators.excluded
     texts = [query_text(text) for text in query.texts]
     code_parts = {part for text in texts for part in text.code_parts}
+    folded = [(accented_words(text), weight / 2) for text, weight in query.texts.items() if not text.isascii()]
     values = {
         **query.scope,
         "principals": list(query.principals),
-        "texts": [text.text for text in texts],
-        "weights": list(query.texts.values()),
+        "texts": [*(text.text for text in texts), *(words for words, _ in folded)],
+        "weights": [*query.texts.values(), *(weight for _, weight in folded)],
         "phrases": [split_bigrams(words) for words in (*required, *excluded)],
         "excluded": [False] * len(required) + [True] * len(excluded),
     }
@@ -204,6 +209,8 @@ def load_snapshot(
     state = cursor.fetchall()[0][0]
     collections, indexes = state["collections"], state["indexes"]
     terms, warnings = [tuple(row) for row in state["terms"]], tuple[str, ...]()
+    if folded:
+        terms = _merge_accents(terms)
     readable = [row for row in collections if row[5] is not None]
     if query.lexical and query.fuzzy and any(lexeme_id is None for _, _, lexeme_id, *_ in terms):
         # Collection, epoch and hash of the lists that the reader may read.
@@ -225,7 +232,7 @@ def load_snapshot(
         space_id=space_id,
         collections=tuple(_collection_stats(row, terms, indexes, code_parts) for row in readable),
         chunks=sum(row[5] for row in readable),
-        terms=frozenset(lexeme for _, lexeme, *_ in terms),
+        terms=frozenset(fold_accents(lexeme) if folded else lexeme for _, lexeme, *_ in terms),
         warnings=warnings,
         required=(required_cursor.fetchone() or (None,))[0] if required_cursor else None,
         vector_index=_vector_index(vector_indexes[0]) if vector_indexes else None,
@@ -233,6 +240,38 @@ def load_snapshot(
         enforced=any(row[9] for row in collections),
         routing=Routing.from_row(*collections[0][10:13]) if collections else NO_ROUTING,
     )
+
+
+def _merge_accents(terms: Sequence[TermRow]) -> list[TermRow]:
+    """Share the weight of a word with its form without accents.
+
+    Where chunks have one of both, the other is left out.
+    """
+    weights = {row[:2]: row[4] for row in terms}
+    known = {row[:2] for row in terms if row[2] is not None}
+    for collection, lexeme, _, _, weight in terms:
+        word, folded = (collection, lexeme), fold_accents(lexeme)
+        forms = [key for key in weights if key[0] == collection and _is_form(key[1], folded)]
+        if folded == lexeme or not forms:
+            continue
+        form = forms[0]
+        if form not in known:
+            del weights[form]
+        elif word in known:
+            weights[word] = weight / 2
+        else:
+            del weights[word]
+            weights[form] = max(weight, weights[form])
+    return [(*row[:4], weights[row[:2]]) for row in terms if row[:2] in weights]
+
+
+def _is_form(lexeme: str, folded: str) -> bool:
+    """Return whether a lexeme is a word without accents.
+
+    The stemmer may have cut another ending.
+    """
+    shorter, longer = sorted((lexeme, folded), key=len)
+    return lexeme == folded or (longer.startswith(shorter) and len(longer) - len(shorter) <= _MAX_ENDING < len(shorter))
 
 
 def _collection_stats(

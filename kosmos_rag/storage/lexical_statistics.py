@@ -18,6 +18,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag.core.text import bm25
+from kosmos_rag.core.text.accents import accented_words
 from kosmos_rag.core.text.analysis import index_text
 from kosmos_rag.storage.binary import Array, SparseEntries, array, array_literal, batches, sparse_vectors
 from kosmos_rag.storage.sql import statement
@@ -54,7 +55,12 @@ def send_texts(connection: psycopg.Connection, texts: Sequence[str], languages: 
         languages: text search configuration of each text.
     """
     cursors = []
-    for columns in batches({"texts": [index_text(text) for text in texts], "languages": list(languages)}):
+    analysed = {
+        "texts": [index_text(text) for text in texts],
+        "languages": list(languages),
+        "folded": [accented_words(text) for text in texts],
+    }
+    for columns in batches(analysed):
         values = {name: array(connection, "text", column) for name, column in columns.items()}
         cursors.append(connection.cursor(binary=True).execute(statement("analyse"), values))
     return cursors

@@ -5,6 +5,7 @@ The parser takes a run of Chinese, Japanese, Korean, Thai, Lao, Khmer or Burmese
 """
 
 import re
+import unicodedata
 from typing import NamedTuple
 
 _UNSPACED = re.compile(
@@ -17,6 +18,8 @@ _UNSPACED = re.compile(
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"  # Han
     "]+"
 )
+_WIDTH = re.compile("[\uff01-\uffdc]+")
+"""Latin letters as wide as Han ones, and narrow Katakana and Hangul."""
 _IDENTIFIER = re.compile(
     r"""
       (?:[A-Za-z][a-z]++ (?![A-Za-z0-9_] | (?:\.|-|::)[A-Za-z0-9_]) [^A-Za-z0-9_]*+)++  # plain words, many in one match
@@ -51,11 +54,15 @@ _MAX_IDENTIFIER = 100
 
 
 def split_bigrams(text: str) -> str:
-    """Replace scripts without spaces by overlapping bigrams.
+    """Replace scripts without spaces by overlapping bigrams, and compose letters.
 
-    `训练数据` becomes `训练 练数 数据`; a single letter is kept. Source: the CJKBigramFilter of Lucene.
+    `训练数据` becomes `训练 练数 数据`; a single letter is kept. A letter and its accent become one letter, and
+    letters of full or half width those of usual width. Source: CJKBigramFilter and CJKWidthFilter of Lucene.
     """
-    return text if text.isascii() else _UNSPACED.sub(_bigrams, text)
+    if text.isascii():
+        return text
+    composed = unicodedata.normalize("NFC", _WIDTH.sub(lambda run: unicodedata.normalize("NFKC", run[0]), text))
+    return _UNSPACED.sub(_bigrams, composed)
 
 
 def index_text(text: str) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 _ASCII = "abcdefghijklmnopqrstuvwxyz"
 _LATIN = f"{_ASCII}äöüßáàâçéèêíñóôúåæø"
-_ACCENTED = {"a": "äáàâåæ", "c": "ç", "e": "éèê", "i": "í", "n": "ñ", "o": "öóôø", "s": "ß", "u": "üú"}
 _CYRILLIC = "абвгдежзийклмнопрстуфхцчшщъыьэюяёіїєґ"
 _GREEK = "αβγδεζηθικλμνξοπρσςτυφχψωάέήίόύώ"
 
@@ -13,12 +12,11 @@ def single_edits(word: str) -> Iterator[str]:
     """Yield the words at edit distance one.
 
     The letters are of the alphabet of the word. An edit deletes, inserts or substitutes a letter, or swaps two adjacent
-    ones. In a word of a to z, letters with accents only substitute their base letters. Words may repeat. Source:
-    Damerau, "A technique for computer detection and correction of spelling errors" (1964).
+    ones. Words may repeat. Source: Damerau, "A technique for computer detection and correction of spelling errors"
+    (1964).
     """
     latin = _ASCII if word.isascii() else _LATIN
     alphabet = next((letters for letters in (_CYRILLIC, _GREEK) if not set(letters).isdisjoint(word)), latin)
-    accented = _ACCENTED if alphabet == _ASCII else {}
     for at in range(len(word) + 1):
         head, tail = word[:at], word[at:]
         for letter in alphabet:
@@ -26,7 +24,6 @@ def single_edits(word: str) -> Iterator[str]:
             if tail and letter != tail[0]:
                 yield head + letter + tail[1:]
         if tail:
-            yield from (head + letter + tail[1:] for letter in accented.get(tail[0], ""))
             yield head + tail[1:]
         if len(tail) > 1 and tail[0] != tail[1]:
             yield head + tail[1] + tail[0] + tail[2:]

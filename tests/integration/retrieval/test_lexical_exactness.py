@@ -26,6 +26,7 @@ from rank_bm25 import BM25Okapi
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.text.accents import accented_words, fold_accents
 from kosmos_rag.core.text.analysis import index_text, query_text
 from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -35,7 +36,7 @@ from kosmos_rag.storage.tenants import tenant
 LANGUAGES = {"prose": "english", "code": "simple"}
 WORDS = (
     *("running", "runs", "cars", "the", "o'neil", "x\\y", "a@b.example", "state-of-the-art", "ёлка", "3.14", "rate"),
-    *("getUserById", "XJ-4471-B", "XJ4471", "训练数据", "テスト", "การทดสอบ"),
+    *("getUserById", "XJ-4471-B", "XJ4471", "训练数据", "テスト", "การทดสอบ", "café", "cafe", "Zürich"),
 )
 EVERYWHERE = "ubiquitous"
 DEPTHS = (1, 3, 100)
@@ -81,7 +82,7 @@ class Oracle:
             "JOIN kosmos.documents d ON d.tenant_id = c.tenant_id AND d.id = c.document_id WHERE c.tenant_id = %s",
             tenant_id,
         ).fetchall()
-        rows = [(*chunk[:5], self._count(chunk[5], index_text(chunk[4]))) for chunk in chunks]
+        rows = [(*chunk[:5], self._count_chunk(chunk[5], chunk[4])) for chunk in chunks]
         self.texts = sorted((collection, source, ordinal, text) for _, collection, source, ordinal, text, _ in rows)
         self._chunks = [(key, where, counts) for key, where, _, _, _, counts in rows]
         # Floating point sums differ by their order: this is the corpus' own.
@@ -94,7 +95,7 @@ class Oracle:
         for where in LANGUAGES if collection is None else (collection,):
             chunks = [(key, bag) for key, its, bag in self._chunks if its == where]
             average = max(sum(sum(bag.values()) for _, bag in chunks), 1) / max(len(chunks), 1)
-            said = self._count(LANGUAGES[where], query_text(question).text)
+            said = self._count_question(LANGUAGES[where], question, {term for _, bag in chunks for term in bag})
             terms = sorted(said, key=lambda term: self._order.get((where, term), 0))
             holding = {term: sum(term in bag for _, bag in chunks) for term in terms}
             idf = {term: math.log(1 + (len(chunks) - n + 0.5) / (n + 0.5)) * said[term] for term, n in holding.items()}
@@ -103,6 +104,28 @@ class Oracle:
                 if held := [bag[term] * 2.5 / (bag[term] + norm) * idf[term] for term in terms if term in bag]:
                     scored.append((key, sum(held)))
         return sorted(scored, key=lambda entry: (-entry[1], entry[0]))[:k]
+
+    def _count_chunk(self, language: str, text: str) -> dict[str, int]:
+        """Return the lexemes of a chunk; words without their accents are added where it has no such lexeme."""
+        return self._count(language, accented_words(text)) | self._count(language, index_text(text))
+
+    def _count_question(self, language: str, question: str, known: set[str]) -> dict[str, float]:
+        """Return the lexemes of a question; both forms of a word with accents count half where chunks have both."""
+        said: dict[str, float] = dict(self._count(language, query_text(question).text))
+        for form, times in self._count(language, accented_words(question)).items():
+            said[form] = max(said.get(form, 0), times / 2)
+        for word, weight in list(said.items()):
+            form = fold_accents(word)
+            if form == word or form not in said:
+                continue
+            if form not in known:
+                del said[form]
+            elif word in known:
+                said[word] = weight / 2
+            else:
+                said[form] = max(weight, said[form])
+                del said[word]
+        return said
 
     def _count(self, language: str, text: str) -> dict[str, int]:
         """Return the lexemes of a text with their frequencies."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from kosmos_rag import Settings, SourceDocument, Tenant
+from kosmos_rag.core.text.analysis import split_bigrams
 from tests.integration.variants import opened
 
 SENTENCES = {
@@ -94,3 +95,38 @@ def test_identifiers__are_found_whole_and_by_their_parts(lexical: Tenant, questi
         SourceDocument(source=f"s{number}", data=other.encode()) for number, other in enumerate([text, *others])
     )
     assert lexical.search(question, 1).hits[0].source == "s0"
+
+
+@pytest.mark.parametrize(
+    ("language", "word", "text"),
+    [
+        ("french", "reinitialisation", "La réinitialisation du mot de passe est envoyée par courriel."),
+        ("french", "réinitialisation", "REINITIALISATION DU MOT DE PASSE"),
+        ("german", "Uberstunden", "Überstunden werden ausgezahlt."),
+        ("german", "Strasse", "Der Eingang ist in der Straße hinter dem Haus."),
+        ("english", "Zurich", "Our office in Zürich is open on Mondays."),
+        ("english", "résumé", "Send your resume to the office."),
+        ("greek", "μιλια", "Η απόσταση είναι δέκα ναυτικά μίλια."),
+        ("russian", "елка", "Новогодняя ёлка стоит в зале."),
+        ("english", "Ångström", "A length in A\u030angstro\u0308m is a tenth of a nanometre."),
+        ("english", "バックアップ", "ﾊﾞｯｸｱｯﾌﾟ は毎晩行われます。"),
+    ],
+)
+def test_words__are_found_with_and_without_accents(lexical: Tenant, language: str, word: str, text: str) -> None:
+    """Without a warning: the word itself is found, and no close term."""
+    others = {
+        "other": "Nothing of this kind is here.",
+        "similar": "résumait, Angst, Strand, Zurück, ελιά, ель",
+    }
+    lexical.ingest(
+        SourceDocument(source=source, data=data.encode(), language=language)
+        for source, data in {"right": text, **others}.items()
+    )
+    for _ in range(2):
+        found = lexical.search(word, 5)
+        assert (found.hits[0].source, found.warnings) == ("right", ())
+        stats = found.retrievers["lexical"]
+        assert stats.coverage is not None
+        assert stats.coverage > 0.75
+        assert stats.terms == len(split_bigrams(word).split())
+        lexical.indexes.build()

@@ -15,6 +15,8 @@ from kosmos_rag.core.text.analysis import IDENTIFIER_FORMS, index_text, query_te
         ("데이터 저장", "데이 이터 저장"),
         ("การ", "กา าร"),
         ("Python3で訓練する", "Python3 で訓 訓練 練す する"),
+        ("ＡＢＣ１２で ﾊﾞｯｸ", "ABC12 で バッ ック"),
+        ("cafe\u0301", "café"),
     ],
 )
 def test_split_bigrams__splits_scripts_without_spaces(text: str, split: str) -> None:
