@@ -166,9 +166,7 @@ def success(tenant: Tenant, items: Sequence[Item]) -> dict[str, float]:
     """Return the shares of questions with their document first and among the first five."""
     sources = [[hit.source for hit in tenant.search(item.question, 5, syntax="plain").hits] for item in items]
     return {
-        f"s@{k}": round(
-            sum(item.source in found[:k] for item, found in zip(items, sources, strict=True)) / len(items), 3
-        )
+        f"s@{k}": round(sum(item.source in hits[:k] for item, hits in zip(items, sources, strict=True)) / len(items), 3)
         for k in (1, 5)
     }
 
@@ -178,8 +176,8 @@ def unchanged(tenant: Tenant, exact: Tenant, items: Sequence[Item]) -> float:
     same = 0
     for item in items:
         hits, others = (
-            [(hit.chunk_id, hit.score) for hit in one.search(item.question, 10, syntax="plain").hits]
-            for one in (tenant, exact)
+            [(hit.chunk_id, hit.score) for hit in scope.search(item.question, 10, syntax="plain").hits]
+            for scope in (tenant, exact)
         )
         same += hits == others
     return round(same / len(items), 3)
@@ -203,10 +201,10 @@ def measure(
         languages: Texts in other languages, by language and source.
         titles: Titles and texts of English documents, by source.
     """
-    given = {**MODEL, "rag.retrieval.semantic_weight": 0.0, "database.data_dir": str(temporary_folder())}
+    overrides = {**MODEL, "rag.retrieval.semantic_weight": 0.0, "database.data_dir": str(temporary_folder())}
     model = HashingEmbedder()
     rows: dict[str, list[dict[str, Any]]] = {"scripts": [], "accents": [], "typos": []}
-    with Engine(Settings.load(overrides=given), embedder=model) as engine:
+    with Engine(Settings.load(overrides=overrides), embedder=model) as engine:
         for language, texts in scripts.items():
             tenant = engine.tenant("bench", collection=language.lower())
             _ingest(tenant, texts, None)
@@ -218,20 +216,20 @@ def measure(
                 rows["scripts"].append(
                     {"": kind, "documents": len(texts), "questions": len(items), **success(tenant, items)}
                 )
-        asked: dict[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
+        question_sets: dict[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
             language: ({key: text for key, text in texts.items() if len(text.split()) in _WORDS}, texts)
             for language, texts in languages.items()
         }
         if titles:
-            asked["titles"] = (
+            question_sets["titles"] = (
                 {key: title for key, (title, _) in titles.items() if title},
                 {key: text for key, (_, text) in titles.items()},
             )
-        for language, (_, texts) in asked.items():
+        for language, (_, texts) in question_sets.items():
             _ingest(engine.tenant("bench", collection=language), texts, LANGUAGES.get(language, "english"))
-        exact_settings = Settings.load(overrides={**given, "rag.retrieval.fuzzy": False})
+        exact_settings = Settings.load(overrides={**overrides, "rag.retrieval.fuzzy": False})
         with Engine(exact_settings, embedder=model) as other:
-            for language, (questions, texts) in asked.items():
+            for language, (questions, texts) in question_sets.items():
                 pairs = ask_without_accents(questions, random.Random(language))
                 if len(pairs) > QUESTIONS // 2:
                     rows["accents"].append(_measure_accents(engine, language, len(texts), pairs))
@@ -243,12 +241,12 @@ def _measure_accents(
     engine: Engine, language: str, documents: int, pairs: Sequence[tuple[Item, Item]]
 ) -> dict[str, Any]:
     tenant = engine.tenant("bench", collection=language)
-    plain = success(tenant, [one for _, one in pairs])
+    plain = success(tenant, [item for _, item in pairs])
     return {
         "": language,
         "documents": documents,
         "questions": len(pairs),
-        "written s@5": success(tenant, [one for one, _ in pairs])["s@5"],
+        "written s@5": success(tenant, [item for item, _ in pairs])["s@5"],
         "plain s@1": plain["s@1"],
         "plain s@5": plain["s@5"],
     }
@@ -257,11 +255,11 @@ def _measure_accents(
 def _measure_typos(
     engine: Engine, other: Engine, language: str, questions: Mapping[str, str], texts: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    tenant, exact = (one.tenant("bench", collection=language) for one in (engine, other))
+    tenant, exact = (opened.tenant("bench", collection=language) for opened in (engine, other))
     dice, rows = random.Random(language), []
     for pairs in (False, True):
         items = ask_with_typos(questions, pairs=pairs, alphabet=_alphabet(texts), dice=dice)
-        right, wrong = [one for one, _ in items], [one for _, one in items]
+        right, wrong = [item for item, _ in items], [item for _, item in items]
         rows.append(
             {
                 "": f"{language}, {'two words' if pairs else 'all words'}",
@@ -305,7 +303,7 @@ def _print(rows: Sequence[Mapping[str, Any]]) -> None:
 def main() -> None:
     """Run the benchmark."""
     parser = command(__doc__, "known_items.json")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="a set whose titles are asked too")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="a set whose titles are questions too")
     arguments = parse(parser)
     folder = arguments.data or (DATASETS / "cranfield" if (DATASETS / "cranfield").is_dir() else None)
     if arguments.quick:

@@ -248,16 +248,16 @@ def _merge_accents(terms: Sequence[TermRow]) -> list[TermRow]:
     Where chunks have one of both, the other is left out.
     """
     weights = {row[:2]: row[4] for row in terms}
-    known = {row[:2] for row in terms if row[2] is not None}
+    indexed = {row[:2] for row in terms if row[2] is not None}
     for collection, lexeme, _, _, weight in terms:
         word, folded = (collection, lexeme), fold_accents(lexeme)
-        forms = [key for key in weights if key[0] == collection and _is_form(key[1], folded)]
-        if folded == lexeme or not forms:
+        forms = [key for key in weights if key[0] == collection and key != word and _is_form(key[1], folded)]
+        if folded == lexeme or not forms or word not in weights:
             continue
         form = forms[0]
-        if form not in known:
+        if form not in indexed:
             del weights[form]
-        elif word in known:
+        elif word in indexed:
             weights[word] = weight / 2
         else:
             del weights[word]
