@@ -246,10 +246,9 @@ def emptied_database(scratch_database: DatabaseSettings) -> DatabaseSettings:
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = current_database()"
             " AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND state <> 'idle'"
         )
-        # Without the triggers of foreign keys, which rows that are all removed do not need.
-        connection.execute("SET LOCAL session_replication_role = replica")
-        for table in metadata.sorted_tables:
-            connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("kosmos", table.name)))
+        # Without the triggers of foreign keys, which rows that are all removed do not need; in one round trip.
+        removals = "".join(f'DELETE FROM kosmos."{table.name}";' for table in metadata.sorted_tables)
+        connection.execute(f"SET LOCAL session_replication_role = replica; {removals}".encode())
     return scratch_database
 
 
