@@ -146,6 +146,7 @@ def _fill(database: DatabaseSettings, count: int, *, analyze: bool = True) -> No
         connection.execute("VACUUM ANALYZE kosmos.documents")
 
 
+@pytest.mark.own_database
 def test_a_document__reads_no_more_of_a_large_collection_than_of_a_small_one(
     settings: Settings, database: DatabaseSettings
 ) -> None:

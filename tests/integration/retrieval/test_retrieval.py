@@ -346,6 +346,7 @@ def test_retrieve__plans_index_scans_of_the_tenant_as_the_app_role(engine: Engin
     assert not any(line.startswith(("Seq Scan", "->  Seq Scan")) for line in plans), plans
 
 
+@pytest.mark.own_database
 def test_closed_engine__says_so(settings: Settings, tenant_name: str) -> None:
     engine = Engine(settings, embedder=HashingEmbedder())
     engine.tenant(tenant_name).search("x")
