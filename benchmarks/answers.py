@@ -23,17 +23,17 @@ from typing import Any
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 from benchmarks.command import EXAMPLES, ROOT, command, parse, temporary_folder, write_results
 from benchmarks.corporate import QUESTIONS, write_sample
 from benchmarks.documentation.trees import Tree, load_trees, quick_tree
 from benchmarks.quick import embedder
+from benchmarks.remembering import Remembering
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.answering.abstention import confidence, features
 from kosmos_rag.answering.citation_check import check_citations
 from kosmos_rag.answering.evidence import score_evidence
-from kosmos_rag.core.protocols import Embedder, Tokenizer, Vectors
+from kosmos_rag.core.protocols import Embedder
 
 PENALTY = 1.0
 """Of the squares of the coefficients, features scaled to variance 1."""
@@ -43,35 +43,10 @@ FOREIGN_WEIGHT = 0.5
 """Of the questions of other fields, where those of the field itself have 1: they are easy to refuse."""
 ANSWERABLE_WEIGHT = 1.4
 """Of questions with an answer, where those without one have 1: with it, 0.5 refuses about .80 on the trees."""
-TREES = ("click", "supervisor")
+TREES = ("click", "supervisor", "black", "khal")
 """Documentation trees of the part `tuning`."""
 BOUNDS = (0.3, 0.5, 0.7)
 """Thresholds that are reported in addition to the one in use."""
-
-
-class Remembering:
-    """An embedder that embeds each text once: questions share their passages."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self._vectors: dict[str, NDArray[np.float32]] = {}
-        self.name, self.dimensions, self.max_tokens = embedder.name, embedder.dimensions, embedder.max_tokens
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's own."""
-        return self._embedder.tokenizer
-
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """Embed what is new."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-        if new:
-            self._vectors.update(zip(new, self._embedder.embed(new), strict=True))
-        return np.stack([self._vectors[text] for text in texts])
-
-    def embed_query(self, question: str) -> NDArray[np.float32]:
-        """Embed a question, each time."""
-        return self._embedder.embed_query(question)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

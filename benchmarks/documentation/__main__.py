@@ -20,9 +20,11 @@ import numpy as np
 from benchmarks.command import MODEL, command, parse, temporary_folder, write_results
 from benchmarks.documentation.trees import Question, Tree, load_trees, quick_tree
 from benchmarks.quick import embedder
-from kosmos_rag import Answer, Context, Engine, Settings, SourceDocument, Tenant
+from benchmarks.remembering import Remembering
+from kosmos_rag import Context, Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.cli.common import overrides
 from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.core.types import AnswerSentence, ContextPassage
 from kosmos_rag.evaluation.significance import bootstrap_interval, holm, randomisation_p
 
 DEPTH = 10
@@ -68,18 +70,21 @@ def _rank(tenant: Tenant, question: Question) -> int:
 
 
 def _in_context(question: Question, context: Context) -> bool:
-    return any(
-        _holds(question, passage.citation.source, (passage.citation.line_start, passage.citation.line_end))
-        or (passage.citation.source == question.file and question.quote in passage.text)
-        for passage in context.passages
+    return any(_in_passage(question, passage) for passage in context.passages)
+
+
+def _in_passage(question: Question, passage: ContextPassage) -> bool:
+    cited = passage.citation
+    return _holds(question, cited.source, (cited.line_start, cited.line_end)) or (
+        cited.source == question.file and question.quote in passage.text
     )
 
 
-def _in_answer(question: Question, answer: Answer) -> bool:
+def _in_answer(question: Question, sentences: Sequence[AnswerSentence]) -> bool:
     quote_words = set(_WORD.findall(question.quote.casefold()))
     shares = [
         len(quote_words & set(_WORD.findall(sentence.text.casefold()))) / max(1, len(quote_words))
-        for sentence in answer.sentences
+        for sentence in sentences
     ]
     return max(shares, default=0.0) >= IN_ANSWER
 
@@ -91,10 +96,12 @@ def _by_kind(questions: Sequence[Question]) -> dict[str, list[Question]]:
 def _measure_answers(tenant: Tenant, questions: Sequence[Question]) -> dict[str, float]:
     """Return shares for the default settings: context and answer of what has an answer, refusals, AUC of confidence.
 
-    Refusals of answerable questions are also given for each kind, and for those with the line in the context.
+    Refusals of answerable questions are also given for each kind, and for those with the line in the context. The
+    sentence is also counted where the first passage has the line, among the closest sentences of a refusal too.
     """
     in_context: list[bool] = []
     in_answer: list[bool] = []
+    in_answer_of_first: list[bool] = []
     refused_in_context: list[bool] = []
     refused: dict[bool, list[bool]] = {True: [], False: []}
     refused_of_kind: dict[str, list[bool]] = {}
@@ -110,11 +117,16 @@ def _measure_answers(tenant: Tenant, questions: Sequence[Question]) -> dict[str,
             if in_context[-1]:
                 refused_in_context.append(answer.refused)
             if not answer.refused:
-                in_answer.append(_in_answer(question, answer))
+                in_answer.append(_in_answer(question, answer.sentences))
+            if answer.context.passages and _in_passage(question, answer.context.passages[0]):
+                in_answer_of_first.append(_in_answer(question, answer.sentences or answer.closest))
     yes, no = np.array(confidence[True])[:, None], np.array(confidence[False])
     return {
         "in context": round(statistics.fmean(in_context), 3),
         "in answer, where answered": round(statistics.fmean(in_answer), 3) if in_answer else 0.0,
+        "in answer, where the first passage has it": round(statistics.fmean(in_answer_of_first), 3)
+        if in_answer_of_first
+        else 0.0,
         "refused of unanswerable": round(statistics.fmean(refused[False]), 3),
         "refused of answerable": round(statistics.fmean(refused[True]), 3),
         **{f"refused of {kind}": round(statistics.fmean(of), 3) for kind, of in refused_of_kind.items()},
@@ -192,7 +204,7 @@ def main() -> None:
     arguments = parse(parser)
     trees = [quick_tree()] if arguments.quick else load_trees(tuple(arguments.tree))
     changes = {**MODEL, "database.data_dir": str(temporary_folder()), **overrides(arguments.set)}
-    model = embedder(Settings.load(overrides=changes), quick=arguments.quick)
+    model = Remembering(embedder(Settings.load(overrides=changes), quick=arguments.quick))
     results = []
     for tree in trees:
         results.append(measure(tree, changes, model))
