@@ -113,6 +113,16 @@ def test_rerank__reorders_and_drops_below_the_threshold(settings: Settings, tena
     assert [(question, len(passages)) for question, passages in reranker.asked] == [("words", 4)] * 3
 
 
+def test_answer__refuses_what_no_passage_is_relevant_to(settings: Settings, tenant_name: str) -> None:
+    changes = {"rag.reranking.deadline_ms": 60_000, "rag.answer.threshold": 0.0}
+    for relevance, refused in ((0.9, False), (0.1, True)):
+        reranker = Reranker(lambda passages, relevance=relevance: [relevance] * len(passages))
+        with opened(settings, changes, reranker=reranker) as engine:
+            _ingest(engine, tenant_name)
+            answer = engine.tenant(tenant_name).answer("words number 3")
+        assert (answer.refused, bool(answer.sentences)) == (refused, not refused)
+
+
 def test_rerank__weighs_relevance_and_fused_score(settings: Settings, tenant_name: str) -> None:
     reranker = Reranker(lambda passages: [1 - score for score in _by_number(passages)])
     found = _reranked(settings, tenant_name, reranker, weight=0.02, threshold=0.5)
