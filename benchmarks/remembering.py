@@ -13,7 +13,7 @@ class Remembering:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._seen: dict[str, NDArray[np.float32]] = {}
+        self._vectors: dict[str, NDArray[np.float32]] = {}
         self.name, self.dimensions, self.max_tokens = embedder.name, embedder.dimensions, embedder.max_tokens
 
     @property
@@ -23,10 +23,10 @@ class Remembering:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Embed what is new."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._seen]
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         if new:
-            self._seen.update(zip(new, self._embedder.embed(new), strict=True))
-        return np.stack([self._seen[text] for text in texts])
+            self._vectors.update(zip(new, self._embedder.embed(new), strict=True))
+        return np.stack([self._vectors[text] for text in texts])
 
     def embed_query(self, question: str) -> NDArray[np.float32]:
         """Embed a question, each time."""

@@ -74,7 +74,7 @@ class PassageReader:
             return rows
         # As text: psycopg's adapter of lists asks for the type of each value.
         ids = "{" + ",".join([chunk_id.hex for chunk_id in missing]) + "}"
-        text = statement("passages" if self.epochs is None else "passages_of_reader")
+        text = statement("passages") if self.epochs is None else statement("passages_of_reader")
         cursor = self.connection.cursor(row_factory=dict_row)
         cursor.execute(text, {**self.scope, "principals": list(self.principals), "chunk_ids": ids})
         loaded = {row["chunk_id"].int: row for row in cursor.fetchall()}

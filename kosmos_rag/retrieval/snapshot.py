@@ -204,7 +204,8 @@ def load_snapshot(
         "excluded": [False] * len(required) + [True] * len(excluded),
     }
     # Both statements are sent before the first result is fetched: the pipeline makes them one round trip.
-    cursor = connection.execute(statement("search_state" if in_transaction else "search_state_of_reader"), values)
+    text = statement("search_state") if in_transaction else statement("search_state_of_reader")
+    cursor = connection.execute(text, values)
     required_cursor = connection.execute(statement("required_terms"), values) if values["phrases"] else None
     state = cursor.fetchall()[0][0]
     collections, indexes = state["collections"], state["indexes"]

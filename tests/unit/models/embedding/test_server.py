@@ -269,9 +269,13 @@ def test_dimensions__that_a_server_does_not_give_name_the_setting(model: Model, 
 
 
 def test_batches__of_which_one_fails_are_given_up(server: ChatServer, model: Model) -> None:
+    first_arrived = threading.Event()
+
     def refuses_one(handler: Handler) -> None:
         if "poison" in handler.body["input"]:
+            first_arrived.wait(10)
             return handler.send(400, b"poison")
+        first_arrived.set()
         return hangs(handler)
 
     with pytest.raises(ModelError, match=r"refused the request \(400: poison\)"):
