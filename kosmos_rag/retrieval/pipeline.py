@@ -206,13 +206,15 @@ class SearchPipeline:
 
         The state is read in one statement, and new passages in another.
 
-        None where the state has no block, or the passages are of a later one. Raises RoutingChanged, DatabaseError.
+        None where the state has no block, or the passages are of a later one, or the routing changed. Raises
+        DatabaseError.
         """
         blocks, pool = self._resources.blocks, self._resources.pool
         with suppress(NeedsTransaction), pool.connection(query.tenant.id) as connection:
             snapshot = load_snapshot(connection, wording, self._resources.close_terms, in_transaction=False)
             if routing is not None and snapshot.routing != routing:
-                raise RoutingChanged(snapshot.routing)
+                # The transaction of the search decides what it is now.
+                return None
             reading = self._look_up(query, requested, expansion, [wording], snapshot)
             if reading.cached is None:
                 block = blocks.find(reading.wordings[0], snapshot) if snapshot.space_id == space_id else None

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -176,3 +177,20 @@ def test_operators__are_searched_in_a_transaction(
         found = cached.search("+revenue churn")
     assert STATE not in sent
     assert _hits(found) == _hits(plain.search("+revenue churn"))
+
+
+def test_routing__that_has_changed_is_followed(
+    engines: tuple[Engine, Engine], tenant_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A preset of the collection is set while its searches are answered from memory."""
+    preset = tmp_path / "short.yaml"
+    preset.write_text("rag:\n  retrieval:\n    top_k: 3\n", encoding="utf-8")
+    cached, plain = (engine.tenant(tenant_name, collection="books") for engine in engines)
+    plain.ingest([_document(number) for number in range(40)])
+    _warm(cached)
+    assert len(cached.search(QUESTIONS[0]).hits) == 8
+    engines[1].tenant(tenant_name).collections.set_preset("books", preset=preset)
+    assert len(cached.search(QUESTIONS[0]).hits) == 3
+    with _statements(monkeypatch) as sent:
+        assert _hits(cached.search(QUESTIONS[0])) == _hits(plain.search(QUESTIONS[0]))
+    assert sent[0] == STATE
