@@ -36,7 +36,6 @@ from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
 from kosmos_rag.storage.tables import metadata
 from tests.certificates import read_certificates_once
-from tests.kept_pools import keep_pools
 from tests.property_examples import register_profiles
 
 PASSWORD = "kosmos-test"
@@ -226,7 +225,7 @@ def tenant_name() -> str:
 @pytest.fixture(scope="session")
 def shared_database(server: Server, template: str) -> Iterator[DatabaseSettings]:
     """The migrated database of this process, with the tenants of many tests."""
-    with clone(server, template) as settings, keep_pools(settings):
+    with clone(server, template) as settings:
         yield settings
 
 
@@ -240,7 +239,7 @@ def module_database(server: Server, template: str) -> Iterator[DatabaseSettings]
 @pytest.fixture(scope="session")
 def scratch_database(server: Server, template: str) -> Iterator[DatabaseSettings]:
     """The database of this process whose rows a test may remove."""
-    with clone(server, template) as settings, keep_pools(settings):
+    with clone(server, template) as settings:
         yield settings
 
 
