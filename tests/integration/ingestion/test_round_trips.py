@@ -163,6 +163,7 @@ def test_a_document__reads_no_more_of_a_large_collection_than_of_a_small_one(
     assert read[1] <= read[0] + 20
 
 
+@pytest.mark.own_database
 def test_a_document_of_a_new_database__checks_its_foreign_keys_by_their_index(
     settings: Settings, database: DatabaseSettings
 ) -> None:
