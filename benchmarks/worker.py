@@ -69,7 +69,7 @@ def work_until_idle(
     work: JobRunnerFactory,
     *,
     processes: int = 1,
-    beside: Callable[[Supervisor], None] | None = None,
+    on_progress: Callable[[Supervisor], None] | None = None,
 ) -> None:
     """Work until nothing is left."""
     worker = settings.worker.model_copy(update={"processes": processes})
@@ -79,7 +79,7 @@ def work_until_idle(
         kinds=[kinds.DOCUMENT, kinds.SYNC],
         create_runner=work,
         until_idle=True,
-        on_progress=beside,
+        on_progress=on_progress,
     ).run()
 
 
@@ -204,7 +204,7 @@ def measure_unchanged(settings: Settings, folder: Path, *, count: int = 10_000) 
 def measure_poison(settings: Settings, folder: Path, *, count: int = 60, rounds: int = 7) -> dict[str, Any]:
     """Return the seconds of the other documents without and with a poison file, in turn."""
     folder.mkdir()
-    seconds_by_case: dict[str, list[float]] = {"alone": [], "beside": []}
+    seconds_by_case: dict[str, list[float]] = {"alone": [], "poisoned": []}
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         for number in range(rounds):
             for name, seconds in seconds_by_case.items():
@@ -212,7 +212,7 @@ def measure_poison(settings: Settings, folder: Path, *, count: int = 60, rounds:
                 write_documents(files, count, 16)
                 for page in range(count):
                     (files / f"{page}.html").write_text(f"<p>{_text(count + page, 16)}</p>")
-                if name == "beside":
+                if name == "poisoned":
                     (files / "3.xlsx").write_bytes(wide_workbook(30_000))
                 scope = engine.tenant(files.name)
                 scope.jobs.enqueue(files)
@@ -220,7 +220,7 @@ def measure_poison(settings: Settings, folder: Path, *, count: int = 60, rounds:
                 seconds.append(seconds_of_documents(scope, engine))
     return {
         **{f"{name}_s": [round(value, 2) for value in seconds] for name, seconds in seconds_by_case.items()},
-        "ratio": round(statistics.median(seconds_by_case["beside"]) / statistics.median(seconds_by_case["alone"]), 3),
+        "ratio": round(statistics.median(seconds_by_case["poisoned"]) / statistics.median(seconds_by_case["alone"]), 3),
     }
 
 
@@ -237,7 +237,7 @@ def measure_memory(settings: Settings, folder: Path, plot: Path, *, count: int =
             documents = supervisor.metrics.total("documents")
             samples.append((documents, largest, me.memory_info().rss / 2**20))
 
-        work_until_idle(settings, create_hashing_runner, beside=look)
+        work_until_idle(settings, create_hashing_runner, on_progress=look)
     _draw(samples, plot)
     return {
         f"largest_mb_until_{end}": round(

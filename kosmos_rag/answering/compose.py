@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kosmos_rag.answering.evidence import Evidence
+from kosmos_rag.answering.evidence import Evidence, table_columns
 from kosmos_rag.core.text.units import Unit, cells
 from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, hash_text
 
@@ -73,7 +73,7 @@ def cite_unit(passage: ContextPassage, unit: Unit, score: float) -> AnswerSenten
 
 def _columns_above(passage: ContextPassage, unit: Unit) -> tuple[str, ...]:
     """Return the columns of a row of Markdown, from above the passage."""
-    names = cells(passage.citation.table_context[-1]) if passage.citation.table_context else ()
+    names = table_columns(passage)
     is_row = unit.kind == "row" and unit.text.startswith("|")
     is_of_that_table = is_row and "\n\n" not in passage.text[: unit.start].lstrip("\n")
     return names if is_of_that_table and len(names) == len(cells(unit.text)) else ()

@@ -56,7 +56,7 @@ def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: 
     candidates = [(passage, unit) for passage in passages for unit in passage_units(passage)]
     if not candidates:
         return []
-    vectors = embedder.embed([text_with_section(passage, unit.text) for passage, unit in candidates])
+    vectors = embedder.embed([_text_with_section(passage, unit.text) for passage, unit in candidates])
     meanings = cosines(vectors, embedder.embed_query(question))
     weights = inverse_document_frequencies(stems(question), [_stem_passage(passage) for passage in passages])
     unit_stems = [frozenset(stems(unit.text)) for _, unit in candidates]
@@ -97,9 +97,13 @@ def passage_units(passage: ContextPassage) -> Iterator[Unit]:
 
     Its citation names the headings and the table around it.
     """
+    return units(passage.text, headings=passage.citation.section, columns=table_columns(passage))
+
+
+def table_columns(passage: ContextPassage) -> tuple[str, ...]:
+    """Return the columns of the table that the passage begins within."""
     context = passage.citation.table_context
-    columns = cells(context[-1]) if context else ()
-    return units(passage.text, headings=passage.citation.section, columns=columns)
+    return cells(context[-1]) if context else ()
 
 
 def cosines(vectors: Vectors, vector: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -120,7 +124,7 @@ def heading(passage: ContextPassage) -> str:
     return " ".join(passage.citation.section[-1:])
 
 
-def text_with_section(passage: ContextPassage, text: str) -> str:
+def _text_with_section(passage: ContextPassage, text: str) -> str:
     """Return a text of the passage after the title of its section."""
     title = heading(passage)
     return f"{title}: {text}" if title else text

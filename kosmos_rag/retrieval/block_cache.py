@@ -20,7 +20,7 @@ import psycopg
 from cachetools import LRUCache
 from numpy.typing import NDArray
 
-from kosmos_rag.retrieval.close_terms import CloseTermCache
+from kosmos_rag.retrieval.byte_cache import ByteCache
 from kosmos_rag.retrieval.collection_postings import CollectionPostings, read_postings
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot, load_snapshot
@@ -121,10 +121,7 @@ class PassageCache:
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._lock = threading.Lock()
-        self._rows: OrderedDict[tuple[Hashable, int], dict[str, Any]] = OrderedDict()
+        self._rows: ByteCache[tuple[Hashable, int], dict[str, Any]] = ByteCache(max_bytes, _row_bytes)
 
     def find(self, reader: Hashable, chunk_ids: Iterable[UUID]) -> dict[int, dict[str, Any]]:
         """Return the fields of those passages that are cached, by chunk id.
@@ -133,14 +130,8 @@ class PassageCache:
             reader: State and principals.
             chunk_ids: The passages.
         """
-        rows = {}
-        with self._lock:
-            for chunk_id in chunk_ids:
-                key = reader, chunk_id.int
-                if (row := self._rows.get(key)) is not None:
-                    self._rows.move_to_end(key)
-                    rows[chunk_id.int] = row
-        return {number: _copy_row(row) for number, row in rows.items()}
+        rows = self._rows.get([(reader, chunk_id.int) for chunk_id in chunk_ids])
+        return {number: _copy_row(row) for (_, number), row in rows.items()}
 
     def put(self, reader: Hashable, rows: Mapping[int, dict[str, Any]]) -> None:
         """Add passages and evict the least recently used.
@@ -149,15 +140,7 @@ class PassageCache:
             reader: State and principals.
             rows: Fields of passages by chunk id.
         """
-        copies = {(reader, number): _copy_row(row) for number, row in rows.items()}
-        with self._lock:
-            for key, row in copies.items():
-                if key not in self._rows:
-                    self._rows[key] = row
-                    self._bytes += _row_bytes(row)
-            while self._bytes > self._max_bytes:
-                _, evicted = self._rows.popitem(last=False)
-                self._bytes -= _row_bytes(evicted)
+        self._rows.put({(reader, number): _copy_row(row) for number, row in rows.items()})
 
 
 def _copy_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -236,7 +219,8 @@ class BlockCache:
         """
         if not self._fits(query, snapshot):
             return None
-        key, reader = state_key(query, snapshot), (request_key(query), frozenset(query.principals))
+        key = request, *_ = state_key(query, snapshot)
+        reader = (request, frozenset(query.principals))
         with self._lock:
             block = self._blocks.get(key)
             if block is None:
@@ -327,8 +311,10 @@ def request_key(query: RetrieverQuery) -> Hashable:
     )
 
 
-def state_key(query: RetrieverQuery, snapshot: Snapshot) -> Hashable:
+def state_key(query: RetrieverQuery, snapshot: Snapshot) -> tuple[Hashable, ...]:
     """Return what determines the vectors that a search may find.
+
+    The first part is what the search asks for.
 
     Args:
         query: The search.
@@ -350,7 +336,7 @@ def load_block(pool: ConnectionPool, query: RetrieverQuery, cache: BlockCache) -
     """
     most = cache.most_rows(query)
     with pool.transaction(query.scope["tenant_id"], query.principals) as connection:
-        snapshot = load_snapshot(connection, query, CloseTermCache(0))
+        snapshot = load_snapshot(connection, query)
         if snapshot.space_id is None:
             return
         vectors = postings = None

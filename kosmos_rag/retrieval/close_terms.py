@@ -9,7 +9,6 @@ of Lucene's TopTermsBlendedFreqScoringRewrite: a rare close term is not preferre
 import re
 import threading
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -90,8 +89,7 @@ class CloseTermCache:
 
     def put(self, state: Hashable, entries: Mapping[str, _WordMatches]) -> None:
         """Add entries and evict the least recently used."""
-        # A cache of size 0 refuses entries.
-        with self._lock, suppress(ValueError):
+        with self._lock:
             for word, entry in entries.items():
                 self._entries[state, word] = entry
 

@@ -1,8 +1,9 @@
 """The search pipeline: from a query to ranked passages, stage by stage.
 
-All reads of a search are in one read-only transaction, so candidates and passages come from one snapshot. The live
-embedding space is part of the snapshot, but the query is embedded before it, with the model of the tenant's last query.
-If the snapshot names another space, the query is embedded again within the same transaction.
+All reads of a search are in one read-only transaction, so candidates and passages come from one snapshot. A search of a
+block in memory has no transaction: the states that its two statements have read are compared. The live embedding space
+is part of the snapshot, but the query is embedded before it, with the model of the tenant's last query. If the snapshot
+names another space, the query is embedded again within the transaction.
 """
 
 import logging
@@ -386,7 +387,7 @@ class SearchPipeline:
             # In plain questions quotes mostly stress a term: one hit or none would not answer them.
             without = replace(query.parsed, operators=replace(query.parsed.operators, phrases=()))
             relaxed = [replace(wording, parsed=without) for wording in wordings]
-            without_phrases = load_snapshot(connection, relaxed[0], self._resources.close_terms)
+            without_phrases = load_snapshot(connection, relaxed[0], resources.close_terms)
             if without_phrases.required != snapshot.required:
                 large = without_phrases.chunks >= LEAST_CHUNKS
                 relaxed_block = resources.blocks.find(relaxed[0], without_phrases) if large else None

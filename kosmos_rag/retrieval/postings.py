@@ -4,10 +4,8 @@ Segments are immutable, so cached postings are never stale. Which segments belon
 query, under row-level security, before a cached one is used.
 """
 
-import threading
 import uuid
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +13,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag.core.text import bm25
+from kosmos_rag.retrieval.byte_cache import ByteCache
 from kosmos_rag.storage.binary import unpack_frequencies, unpack_numbers
 from kosmos_rag.storage.sql import statement
 
@@ -48,48 +47,11 @@ class Posting:
 _NONE = Posting(offsets=np.empty(0, dtype=np.int32), frequencies=np.empty(0, dtype=np.uint8))
 
 
-class PostingsCache:
+class PostingsCache(ByteCache[Key, Posting]):
     """LRU cache of postings with a limit in bytes. Thread-safe."""
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._lock = threading.Lock()
-        self._entries: OrderedDict[Key, Posting] = OrderedDict()
-        self.hits = self.misses = 0
-
-    def get(self, keys: Iterable[Key]) -> dict[Key, Posting]:
-        """Return the entries of those keys that are cached."""
-        entries = {}
-        with self._lock:
-            for key in keys:
-                if (entry := self._entries.get(key)) is not None:
-                    self._entries.move_to_end(key)
-                    entries[key] = entry
-                    self.hits += 1
-                else:
-                    self.misses += 1
-        return entries
-
-    def put(self, entries: Mapping[Key, Posting]) -> None:
-        """Add entries and evict the least recently used.
-
-        An entry above the limit is not cached.
-        """
-        with self._lock:
-            for key, entry in entries.items():
-                if key in self._entries or entry.bytes > self._max_bytes:
-                    continue
-                self._entries[key] = entry
-                self._bytes += entry.bytes
-            while self._bytes > self._max_bytes:
-                _, dropped = self._entries.popitem(last=False)
-                self._bytes -= dropped.bytes
-
-    @property
-    def bytes(self) -> int:
-        """Approximate memory in use."""
-        return self._bytes
+        super().__init__(max_bytes, lambda posting: posting.bytes)
 
 
 class PostingsRequest:

@@ -26,7 +26,7 @@ def run_retrievers(
     wordings: Sequence[RetrieverQuery],
     snapshot: Snapshot,
     postings: PostingsCache,
-    close_terms: CloseTermCache,
+    close_terms: CloseTermCache | None,
     timer: StageTimer,
     block: Block | None = None,
 ) -> dict[str, CandidateList]:
@@ -39,7 +39,7 @@ def run_retrievers(
         wordings: The query, and other wordings of it.
         snapshot: State of the tenant, with the terms of the first wording.
         postings: Cache of packed postings.
-        close_terms: Cache of close terms.
+        close_terms: Cache of close terms; None to look up none.
         timer: Timer of the search.
         block: Vectors and postings in memory; None to search the database.
     """

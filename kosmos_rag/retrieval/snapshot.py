@@ -176,7 +176,11 @@ class NeedsTransaction(Exception):
 
 
 def load_snapshot(
-    connection: psycopg.Connection, query: RetrieverQuery, close_terms: CloseTermCache, *, in_transaction: bool = True
+    connection: psycopg.Connection,
+    query: RetrieverQuery,
+    close_terms: CloseTermCache | None = None,
+    *,
+    in_transaction: bool = True,
 ) -> Snapshot:
     """Read the snapshot in one round trip.
 
@@ -185,7 +189,7 @@ def load_snapshot(
     Args:
         connection: In a transaction of the reader, or outside one.
         query: What is searched for; without operators outside a transaction.
-        close_terms: Those of earlier queries.
+        close_terms: Those of earlier queries; None to look up none.
         in_transaction: Whether there is a transaction; otherwise the statement sets the reader itself.
 
     Raises NeedsTransaction outside a transaction, where close terms are to be looked up.
@@ -213,7 +217,8 @@ def load_snapshot(
     if folded:
         terms = _merge_accents(terms)
     readable = [row for row in collections if row[5] is not None]
-    if query.lexical and query.fuzzy and any(lexeme_id is None for _, _, lexeme_id, *_ in terms):
+    absent = any(lexeme_id is None for _, _, lexeme_id, *_ in terms)
+    if absent and close_terms is not None and query.lexical and query.fuzzy:
         # Collection, epoch and hash of the lists that the reader may read.
         key = (
             query.scope["tenant_id"],

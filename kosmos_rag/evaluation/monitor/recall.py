@@ -20,7 +20,6 @@ from kosmos_rag.core.errors import DatabaseUnavailable, StatementFailed
 from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.core.types import Filter, Operators
 from kosmos_rag.indexing.recall import DEPTH, Recall, nearest_neighbours, summarise_recall
-from kosmos_rag.retrieval.close_terms import CloseTermCache
 from kosmos_rag.retrieval.filters import compile_filter
 from kosmos_rag.retrieval.fusion import DENSE, CandidateList
 from kosmos_rag.retrieval.postings import PostingsCache
@@ -141,11 +140,11 @@ def _compare(app: ConnectionPool, owner: TenantRef, sample: Sample, settings: Mo
     )
     with app.transaction(owner.id, sample.principals) as connection:
         _limit_resources(connection, settings)
-        snapshot = load_snapshot(connection, query, CloseTermCache(0))
+        snapshot = load_snapshot(connection, query)
         if snapshot.vector_index is None:
             return None
         started = time.perf_counter()
-        dense = run_retrievers(connection, [query], snapshot, PostingsCache(0), CloseTermCache(0), StageTimer())[DENSE]
+        dense = run_retrievers(connection, [query], snapshot, PostingsCache(0), None, StageTimer())[DENSE]
         index_ms = (time.perf_counter() - started) * 1000
         scope = {"tenant_id": owner.id, "space_id": snapshot.space_id, "collection": sample.collection}
         nearest = nearest_neighbours(connection, scope, sample.vector)
