@@ -27,8 +27,6 @@ from kosmos_rag.retrieval.snapshot import Snapshot, load_snapshot
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 
-LEAST_CHUNKS = 200
-"""Smaller tenants keep to the short path of docs/architecture.md."""
 MISSES = 20
 """Searches of one state before its vectors are loaded. To load a vector costs about as much as to scan it 25 times."""
 MISSES_OF_FILTER = 100
@@ -215,7 +213,7 @@ class BlockCache:
 
         Args:
             query: Without a required term, which the block does not know.
-            snapshot: State of the tenant, of at least `LEAST_CHUNKS`.
+            snapshot: State of the tenant.
         """
         if not self._fits(query, snapshot):
             return None

@@ -30,7 +30,7 @@ from kosmos_rag.core.text.analysis import IDENTIFIER_FORMS
 from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.types import Expansion, Passage, SearchResult
 from kosmos_rag.retrieval.arrange import Vectors, arrange, load_vectors
-from kosmos_rag.retrieval.block_cache import LEAST_CHUNKS, Block, load_block
+from kosmos_rag.retrieval.block_cache import Block, load_block
 from kosmos_rag.retrieval.cache import result_key
 from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.expansion.expander import NOT_EXPANDED, ExpandedQuery
@@ -169,8 +169,7 @@ class SearchPipeline:
                         embedder, wordings = live, self._embed(query, requested, expanded.expansion, live, timer)
                 reading = self._look_up(query, requested, expanded.expansion, wordings, snapshot)
                 if reading.cached is None:
-                    blocks = resources.blocks if snapshot.chunks >= LEAST_CHUNKS else None
-                    block = None if blocks is None else blocks.find(reading.wordings[0], snapshot)
+                    block = resources.blocks.find(reading.wordings[0], snapshot)
                     try:
                         reading.fetched = self._fetch(connection, reading, requested, block, timer)
                     except CandidateMissing:
@@ -389,8 +388,7 @@ class SearchPipeline:
             relaxed = [replace(wording, parsed=without) for wording in wordings]
             without_phrases = load_snapshot(connection, relaxed[0], resources.close_terms)
             if without_phrases.required != snapshot.required:
-                large = without_phrases.chunks >= LEAST_CHUNKS
-                relaxed_block = resources.blocks.find(relaxed[0], without_phrases) if large else None
+                relaxed_block = resources.blocks.find(relaxed[0], without_phrases)
                 lists = run_retrievers(
                     connection,
                     relaxed,
@@ -483,7 +481,7 @@ class SearchPipeline:
             result = self._build_result(query, requested, expanded, reading.fetched, timer)
             if reading.key is not None:
                 self._resources.results.put(reading.key, result)
-            if snapshot.chunks >= LEAST_CHUNKS and self._resources.blocks.is_due(wording, snapshot):
+            if self._resources.blocks.is_due(wording, snapshot):
                 due = wording
         span = trace.get_current_span()
         if span.is_recording():

@@ -30,7 +30,7 @@ from kosmos_rag.core.text.accents import accented_words, fold_accents
 from kosmos_rag.core.text.analysis import index_text, query_text
 from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval import block_cache, pipeline
+from kosmos_rag.retrieval import block_cache
 from kosmos_rag.storage.tenants import tenant
 
 LANGUAGES = {"prose": "english", "code": "simple"}
@@ -42,7 +42,7 @@ EVERYWHERE = "ubiquitous"
 DEPTHS = (1, 3, 100)
 
 
-def _changed(settings: Settings, *, tail: int = 1) -> Settings:
+def _changed(settings: Settings, *, tail: int = 1, in_memory: bool = True) -> Settings:
     """Settings for the lexical retriever alone, as deep as the answer is long; every paragraph of a text is a chunk."""
     chunking = settings.rag.chunking.model_copy(update={"min_size": 1, "max_size": 40_000})
     retrieval = settings.rag.retrieval.model_copy(
@@ -55,7 +55,9 @@ def _changed(settings: Settings, *, tail: int = 1) -> Settings:
             "fuzzy": False,
         }
     )
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": tail, "vector": "none"})
+    indexes = settings.indexes.model_copy(
+        update={"unsegmented_chunks": tail, "vector": "none"} | ({} if in_memory else {"vector_cache_mb": 0})
+    )
     rag = settings.rag.model_copy(update={"chunking": chunking, "retrieval": retrieval})
     return settings.model_copy(update={"rag": rag, "indexes": indexes})
 
@@ -240,11 +242,11 @@ def test_answers__are_the_oracles_after_every_step(
     *,
     in_memory: bool,
 ) -> None:
-    monkeypatch.setattr(pipeline, "LEAST_CHUNKS", 1 if in_memory else 1_000)
     monkeypatch.setattr(block_cache, "MISSES", 1)
     with ExitStack() as stack:
         engines = [
-            stack.enter_context(Engine(_changed(settings, tail=tail), embedder=_embedder())) for tail in (1, 3, 8)
+            stack.enter_context(Engine(_changed(settings, tail=tail, in_memory=in_memory), embedder=_embedder()))
+            for tail in (1, 3, 8)
         ]
         admin = stack.enter_context(psycopg.connect(database.admin_url or "", autocommit=True))
         run_state_machine_as_test(

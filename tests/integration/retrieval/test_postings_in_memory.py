@@ -10,7 +10,7 @@ import pytest
 from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval import block_cache, pipeline
+from kosmos_rag.retrieval import block_cache
 from tests.integration.variants import changed
 
 IN_MEMORY = "exact, in memory"
@@ -31,8 +31,7 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenant of a few chunks is large, and the second search of a state loads it."""
-    monkeypatch.setattr(pipeline, "LEAST_CHUNKS", 1)
+    """The second search of a state loads its block."""
     monkeypatch.setattr(block_cache, "MISSES", 1)
     monkeypatch.setattr(block_cache, "MISSES_OF_FILTER", 1)
 

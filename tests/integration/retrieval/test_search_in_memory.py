@@ -30,8 +30,7 @@ SETTINGS: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenant of a few chunks is large, and the second search of a state loads it."""
-    monkeypatch.setattr(pipeline, "LEAST_CHUNKS", 10)
+    """The second search of a state loads its block."""
     monkeypatch.setattr(block_cache, "MISSES", 1)
 
 
