@@ -2,9 +2,10 @@
 
     python -m benchmarks.ingest [--documents N] [--chunks N] [--dimensions N] [--json FILE] [--quick]
 
-Nothing is parsed or embedded. Prepared documents are published in batches, as the pipeline does. For comparison, the
-same run has one multi-row INSERT of the same texts and vectors into a table without keys, analysis or row-level
-security. With two writers into one tenant, one analyses its texts while the other writes.
+Nothing is parsed or embedded, but for the documents of one chunk, which pass the whole pipeline one by one, with word
+hashes instead of a model. The other documents are prepared and published in batches, as the pipeline does. For
+comparison, the same run has one multi-row INSERT of the same texts and vectors into a table without keys, analysis or
+row-level security. With two writers into one tenant, one analyses its texts while the other writes.
 """
 
 import gc
@@ -23,9 +24,10 @@ from pgvector import HalfVector
 from pgvector.psycopg import register_vector
 
 from benchmarks.command import command, parse, write_results
-from kosmos_rag import Settings
+from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, Space
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.database import Database, resolve_addresses
 from kosmos_rag.storage.publish import PreparedDocument, publish, remove_documents
 from kosmos_rag.storage.tenants import ensure_tenant, tenant
@@ -124,6 +126,29 @@ def _bare(admin: str, documents: list[PreparedDocument], space: Space) -> float:
         return len(rows) / (time.perf_counter() - began)
 
 
+def _measure_one_by_one(settings: Settings, count: int) -> float:
+    """Return the median milliseconds of ingesting a document of one chunk with seven values of metadata."""
+    metadata = {
+        "team": "finance",
+        "year": 2024,
+        "draft": False,
+        "office": "Berlin",
+        "kind": "note",
+        "page": 1,
+        "owner": "jo",
+    }
+    times = []
+    with Engine(settings, embedder=HashingEmbedder(dimensions=384)) as engine:
+        tenant_of_notes = engine.tenant("bench-notes")
+        for number in range(count):
+            text = f"# Note {number}\n\nThe budget of team {number} was approved, and invoice {number * 7} is paid.\n"
+            note = SourceDocument(source=f"note-{number}.md", data=text.encode(), metadata=metadata)
+            began = time.perf_counter()
+            tenant_of_notes.ingest([note], prune=False)
+            times.append((time.perf_counter() - began) * 1000)
+    return statistics.median(times)
+
+
 def main() -> None:
     """Run the benchmark."""
     parser = command(__doc__, "ingest.json")
@@ -142,12 +167,14 @@ def main() -> None:
         for writers in (1, 2):
             published |= _published(database, documents, space, writers=writers)
         database.close()
+        one_by_one = _measure_one_by_one(settings, min(300, arguments.documents))
         bare = _bare(resolve_addresses(settings.database).admin or "", documents, space)
     result: dict[str, Any] = {
         "documents": arguments.documents,
         "chunks": arguments.documents * arguments.chunks,
         "dimensions": arguments.dimensions,
         **published,
+        "one_document_of_one_chunk_p50_ms": round(one_by_one, 1),
         "bare_insert_chunks_per_s": round(bare),
         "ratio_to_bare": round(published["chunks_per_s_2_writers"] / bare, 3),
     }
