@@ -1,17 +1,17 @@
 """Options, fields and names that a text defines.
 
-References describe each option or field below its name, or next to it. The name is the heading of its description,
-without being a heading of the document. Forms of Markdown, reStructuredText, manual pages and text are recognised.
+References describe each option or field below its name, or next to it. The name is the heading of its description, and
+seldom a heading of the document. Forms of Markdown, reStructuredText, manual pages and text are recognised.
 """
 
 import re
 
-_MARKER = r"(?:[-*+•][ \t]+|\d+[.)][ \t]+|\|[ \t]*)?"
+_MARKER = r"(?:[-*+•][ \t]+|\d+[.)][ \t]+|\|[ \t]*|\#{1,6}[ \t]+)?"
 _QUOTED = r"(?::[\w:]+:)?(?:``[^`\n]+``|`[^`\n]+`|\*\*[^*\n]+\*\*)"
 _DIRECTIVES = "option|envvar|confval|describe|setting|data|attribute|property|method|function|class|exception|module"
 _FORMS = re.compile(
     rf"""
-      # Code or bold text that begins a line, an item or a row, before a separator or the end of the line.
+      # Code or bold text that begins a line, an item, a row or a heading, before a separator or the end of the line.
       ^[ \t]*{_MARKER} (?P<quoted>{_QUOTED}(?:[ \t]*(?:,|/|\bor\b)[ \t]*{_QUOTED})*)
       [ \t]* (?=$ | : | --?[ \t] | [\u2013\u2014|])
       # An option at the beginning of a line, up to two spaces.

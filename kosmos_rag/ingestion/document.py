@@ -34,7 +34,7 @@ from kosmos_rag.ingestion.parsing.ocr import require_ocr
 from kosmos_rag.ingestion.sandbox.client import parse_confined, start_parser
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS, Entry
 
-PIPELINE_VERSION = 11
+PIPELINE_VERSION = 12
 """Incremented if parsing or chunking changes its output: stored documents are then processed again."""
 
 HEADER_TOKENS = 48

@@ -28,6 +28,8 @@ _IDENTIFIER = re.compile(
     re.VERBOSE,
 )
 """The group is a token that may be an identifier."""
+_OPTION = re.compile(r"(?<![\w-])--([A-Za-z][A-Za-z0-9_-]*)")
+"""A long option of a command."""
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z\d]+|[A-Z\d]+")
 _CODE = re.compile(r"\b[a-z]+\d+[a-z]*\b")
 """Letters and a number, as codes of parts have them. Hashes alternate, and would add many terms."""
@@ -69,9 +71,12 @@ def index_text(text: str) -> str:
     """Return a text for indexing, with bigrams and parts of identifiers.
 
     The parts follow at the end, so that the distances between words stay. `getUserById` adds `get user by id`, and
-    `storage.local.retention` adds its three words and `storagelocalretention`.
+    `storage.local.retention` adds its three words and `storagelocalretention`. The parser drops hyphens, so an option
+    adds a term of its own: `--url` adds `optionurl`, which a heading `URL` does not have.
     """
     terms = [term for token in filter(None, _IDENTIFIER.findall(text)) for term in _identifier_terms(token)]
+    if "--" in text:
+        terms += [f"option{re.sub('[-_]', '', option.lower())}" for option in _OPTION.findall(text)]
     return f"{split_bigrams(text)}\n{' '.join(terms)}" if terms else split_bigrams(text)
 
 

@@ -57,6 +57,21 @@ def test_index_text__appends_what_the_parser_does_not_produce(identifier: str, t
     assert index_text(f"see {identifier} here").partition("\n")[0] == f"see {identifier} here"
 
 
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("run it with --url", "optionurl"),
+        ("`--line-length=88` and [--no_Cache]", "optionlinelength optionnocache"),
+        ("What is --url?", "optionurl"),
+        ("one--two, a -- b, ---", ""),
+        ("-v", ""),
+    ],
+)
+def test_index_text__has_a_term_for_an_option(text: str, terms: str) -> None:
+    added = index_text(text).partition("\n")[2].split()
+    assert " ".join(term for term in added if term.startswith("option")) == terms
+
+
 def test_query_text__splits_letters_from_digits() -> None:
     assert query_text("XJ4471 or words") == ("XJ4471 or words\nxj 4471", ("xj", "4471"))
     assert query_text("XJ-4471-B") == ("XJ-4471-B\nxj4471b", ())

@@ -20,6 +20,7 @@ from kosmos_rag.ingestion.definitions import find_defined_terms
         (".. py:function:: open(file)\n.. automethod:: clearLog", ["open(file)", "clearLog"]),
         ("Flughafen\n    Ein Platz für Flugzeuge.", ["Flughafen"]),
         ("`umask`: one\n\n`umask`: two", ["`umask`"]),
+        ("#### `-l`, `--line-length`\n\nThe most characters.", ["`-l`, `--line-length`"]),
     ],
 )
 def test_find_defined_terms__are_found(text: str, terms: list[str]) -> None:
@@ -39,6 +40,8 @@ def test_find_defined_terms__are_found(text: str, terms: list[str]) -> None:
         "+------+\n  | a |",
         "This line has far too many words for a term\n  and this one is indented.",
         ".. code-block:: ini\n\n   [program]",
+        "## Basic usage\n\nRun it.",
+        "## Turn `umask` off\n\nSet it to 0.",
         "",
     ],
 )
