@@ -1,7 +1,8 @@
 """Measure the worker from end to end: the queue, and everything except the model.
 
     python -m benchmarks.worker [queue] [documents] [semantic] [unchanged] [memory] [files] [poison] [--json FILE]
-                                [--plot FILE] [--backend NAME] [--scale FACTOR] [--quick]
+                                [--plot FILE] [--backend NAME] [--device NAME] [--set KEY=VALUE ...] [--scale FACTOR]
+                                [--quick]
 
 `queue`: jobs without work a second with four processes, and the time of claiming one among 200,000 finished ones.
 `documents`: 92 Markdown documents of about 1,500 chunks through the worker, and the bare embedding of the same chunks
@@ -11,7 +12,8 @@ memory of the worker's processes over 20,000 documents, as a plot. `files`: the 
 `kosmos-rag worker` with the model over a PDF of 200 pages, an XLSX of 50,000 rows, HTML of 2 MB, DOCX and a mail with
 attachments, times `--scale`; Linux only. `poison`: 60 Markdown and 60 HTML files through one process, in turn alone and
 with a workbook that computes until a limit ends it; the time until all but the workbook are done. `unchanged`,
-`memory` and `poison` do not measure the model, and embed without one.
+`memory` and `poison` do not measure the model, and embed without one. With `--device cuda`, `documents` shows which
+share of the bare embedding on a GPU the worker reaches.
 """
 
 import random
@@ -28,6 +30,7 @@ from benchmarks.quick import embedder
 from benchmarks.worker_files import measure_files
 from benchmarks.worker_work import create_hashing_runner, open_nothing
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
+from kosmos_rag.apps.cli.common import overrides
 from kosmos_rag.apps.worker import Supervisor
 from kosmos_rag.apps.worker.handlers import create_runner
 from kosmos_rag.apps.worker.process import JobRunnerFactory
@@ -265,20 +268,37 @@ def _draw(samples: Sequence[tuple[float, float, float]], plot: Path) -> None:
     figure.savefig(plot, dpi=120)
 
 
+def _has_device(name: str) -> bool:
+    import torch
+
+    try:
+        torch.empty(1, device=name)
+    except (AssertionError, RuntimeError):  # built without it, or none is there
+        return False
+    return True
+
+
 def main() -> None:
     """Run the benchmark."""
     parser = command(__doc__, "worker.json")
     parser.add_argument("what", nargs="*", metavar="PART", help="which parts; all where none is named")
     parser.add_argument("--plot", type=Path, default=Path("docs/images/worker-memory.png"), metavar="FILE")
     parser.add_argument("--backend", default="torch", choices=["torch", "onnx"])
+    parser.add_argument("--device", default="cpu", help="device of the model as torch names it")
+    parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="change a setting")
     parser.add_argument("--scale", type=float, default=1.0, metavar="FACTOR", help="size of the large files")
     scratch = temporary_folder()
     # Semantic chunking takes the way of `documents` again, and the large files need the model.
     quick_parts = ["queue", "documents", "unchanged", "memory", "poison"]
     arguments = parse(parser, plot=scratch / "worker-memory.png", what=quick_parts, scale=0.01)
 
+    if arguments.device != "cpu" and not _has_device(arguments.device):
+        print(f"skipped: torch finds no device {arguments.device!r} on this machine")
+        return
+    models = {"models.backend": arguments.backend, "models.device": arguments.device}
+
     def settings(name: str, more: Mapping[str, Any] | None = None) -> Settings:
-        changed = {"database.data_dir": str(scratch / name), "models.backend": arguments.backend}
+        changed = {"database.data_dir": str(scratch / name), **models, **overrides(arguments.set)}
         return Settings.load(overrides={**MODEL, **changed, **(more or {})})
 
     quick = arguments.quick
