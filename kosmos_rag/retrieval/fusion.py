@@ -21,6 +21,8 @@ _MIN_SHARE, _EVEN_SHARE, _MAX_SHARE = 0.15, 0.5, 0.9
 _SHARE_BY_COVERAGE, _SHARE_BY_TERM = 0.6, 0.12
 _COVERED = 0.75
 """Smallest coverage of a query whose identifier the best candidate has."""
+_NAME_SHARE = 0.97
+"""Share of the lexical retriever for such a query: a similar passage may only order those whose words are equal."""
 
 DENSE, LEXICAL = "dense", "lexical"
 PHRASE = "phrase"
@@ -99,8 +101,8 @@ def adapt_weights(
 
     The lexical share is the larger of 0.6 times the coverage, and 0.12 for each matched term up to 0.5; it is between
     0.15 and 0.9. The dense share is the rest. An exact name has a coverage above 1. A long query has one below 1 and
-    matches many terms. A paraphrase has one below 0.5 and matches two (docs/decisions/0025). The share is 0.9 for a
-    coverage of 0.75 or more, where the query names an identifier or has one term. Where all candidates of the lexical
+    matches many terms. A paraphrase has one below 0.5 and matches two (docs/decisions/0025). The share is 0.97 for
+    a coverage of 0.75 or more, where the query names an identifier or has one term. Where all candidates of the lexical
     retriever have one score, its weight is also multiplied by twice the coverage, at most by 2.
 
     Args:
@@ -115,7 +117,7 @@ def adapt_weights(
     by_terms = min(_EVEN_SHARE, _SHARE_BY_TERM * coverage * (stats.terms or 0))
     share = min(_MAX_SHARE, max(_MIN_SHARE, _SHARE_BY_COVERAGE * coverage, by_terms))
     if coverage >= _COVERED and (has_identifier or stats.terms == 1):
-        share = _MAX_SHARE
+        share = _NAME_SHARE
     adapted = {
         name: 2 * weight * (share if name.startswith(LEXICAL) else 1 - share) for name, weight in weights.items()
     }

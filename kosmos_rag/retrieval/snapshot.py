@@ -4,7 +4,7 @@ Statistics, terms, indexes and routing are read in one snapshot.
 """
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +71,7 @@ class CollectionStats:
     total_weight: float
     """Sum of the weights of all query terms.
 
-    Those that no chunk contains are included, but for parts of codes.
+    Those that no chunk contains are included, but for parts of codes. Where chunks have the code, no part is included.
     """
     segments: tuple[Segment, ...]
     preset: str | None = None
@@ -197,7 +197,7 @@ def load_snapshot(
     operators = query.parsed.operators
     required, excluded = (*operators.phrases, *operators.required), operators.excluded
     texts = [query_text(text) for text in query.texts]
-    code_parts = {part for text in texts for part in text.code_parts}
+    code_parts = {part: code for text in texts for part, code in text.code_parts.items()}
     folded = [(accented_words(text), weight / 2) for text, weight in query.texts.items() if not text.isascii()]
     values = {
         **query.scope,
@@ -284,15 +284,17 @@ def _collection_stats(
     row: Sequence[Any],
     terms: Sequence[Sequence[Any]],
     indexes: Sequence[Sequence[Any]],
-    code_parts: Collection[str],
+    code_parts: Mapping[str, str],
 ) -> CollectionStats:
     collection, _, next_sequence, _, preset, chunks, length, epoch, acls, *_, visible = row
     weighted = [
-        (lexeme_id, bm25.inverse_document_frequency(chunks, frequency or 0) * weight)
+        (lexeme, lexeme_id, bm25.inverse_document_frequency(chunks, frequency or 0) * weight)
         for where, lexeme, lexeme_id, frequency, weight in terms
-        # Parts of a code are not in texts that have the code itself: without them it is covered none the less.
-        if where == collection and (lexeme_id is not None or lexeme not in code_parts)
+        if where == collection
     ]
+    indexed = {lexeme for lexeme, lexeme_id, _ in weighted if lexeme_id is not None}
+    # Parts of a code are not in texts that have the code itself: without them it is covered none the less.
+    uncounted = {part for part, code in code_parts.items() if part not in indexed or code in indexed}
     return CollectionStats(
         collection=collection,
         chunks=chunks,
@@ -301,8 +303,8 @@ def _collection_stats(
         epoch=epoch,
         acls=acls,
         visible=visible,
-        weights={lexeme_id: weight for lexeme_id, weight in weighted if lexeme_id is not None},
-        total_weight=sum(weight for _, weight in weighted),
+        weights={lexeme_id: weight for _, lexeme_id, weight in weighted if lexeme_id is not None},
+        total_weight=sum(weight for lexeme, _, weight in weighted if lexeme not in uncounted),
         segments=tuple(
             Segment(id=uuid.UUID(index[0]), last=index[4])
             for index in indexes

@@ -6,6 +6,7 @@ The parser takes a run of Chinese, Japanese, Korean, Thai, Lao, Khmer or Burmese
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from typing import NamedTuple
 
 _UNSPACED = re.compile(
@@ -33,7 +34,7 @@ _OPTION = re.compile(r"(?<![\w-])--([A-Za-z][A-Za-z0-9_-]*)")
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z\d]+|[A-Z\d]+")
 _CODE = re.compile(r"\b[a-z]+\d+[a-z]*\b")
 """Letters and a number, as codes of parts have them. Hashes alternate, and would add many terms."""
-_LETTERS_OR_DIGITS = re.compile(r"[a-z]+|\d+")
+_LETTERS_OR_DIGITS = re.compile(r"[a-z]{2,}|\d+")
 _COMPOUND = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+")
 """Words joined by hyphens, which the parser splits: `state-of-the-art`, `Content-Type`."""
 IDENTIFIER_FORMS = re.compile(
@@ -44,7 +45,7 @@ IDENTIFIER_FORMS = re.compile(
     | [A-Za-z_]{2}(?:\.(?![A-Z][a-z])|::)[A-Za-z_]{2}  # a name with its module, a host
     | (?<!\S)\.[A-Za-z]                     # a file extension
     | \w\(\)
-    | [A-Za-z]{2}-?\d                       # a code
+    | [A-Za-z]{2}-?\d | \b[A-Za-z]\d{3}     # a code
     | \w-\w+-\w
     | (?<=[a-z]\ )[A-Z][A-Z\d]{2,}\b | \b[A-Z][A-Z\d]{2,}(?=\ [a-z])  # a constant, in a query that is not all capitals
     """,
@@ -84,8 +85,8 @@ class QueryText(NamedTuple):
     """A query for the index of `index_text`."""
 
     text: str
-    code_parts: tuple[str, ...]
-    """Letters and digits of codes, which are in the text too."""
+    code_parts: Mapping[str, str]
+    """Letters and digits of codes, which are in the text too, with the code of each; single letters are left out."""
 
 
 def query_text(text: str) -> QueryText:
@@ -93,8 +94,8 @@ def query_text(text: str) -> QueryText:
 
     `XJ4471` adds `xj 4471` and so finds `XJ-4471-B`. Texts add no such parts: codes would be longer than their words.
     """
-    parts = tuple(part for code in _CODE.findall(text.lower()) for part in _LETTERS_OR_DIGITS.findall(code))
-    return QueryText(index_text(f"{text}\n{' '.join(parts)}" if parts else text), parts)
+    parts = [(part, code) for code in _CODE.findall(text.lower()) for part in _LETTERS_OR_DIGITS.findall(code)]
+    return QueryText(index_text(f"{text}\n{' '.join(part for part, _ in parts)}" if parts else text), dict(parts))
 
 
 def _bigrams(run: re.Match[str]) -> str:

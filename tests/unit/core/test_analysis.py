@@ -73,8 +73,9 @@ def test_index_text__has_a_term_for_an_option(text: str, terms: str) -> None:
 
 
 def test_query_text__splits_letters_from_digits() -> None:
-    assert query_text("XJ4471 or words") == ("XJ4471 or words\nxj 4471", ("xj", "4471"))
-    assert query_text("XJ-4471-B") == ("XJ-4471-B\nxj4471b", ())
+    assert query_text("XJ4471 or words") == ("XJ4471 or words\nxj 4471", {"xj": "xj4471", "4471": "xj4471"})
+    assert query_text("XJ-4471-B") == ("XJ-4471-B\nxj4471b", {})
+    assert query_text("C0330") == ("C0330\n0330", {"0330": "c0330"})
     assert query_text("plain words").text == "plain words"
     assert query_text("1f0c2a9b77ab43de").text == "1f0c2a9b77ab43de"
 
@@ -91,6 +92,7 @@ def test_query_text__splits_letters_from_digits() -> None:
         "files that end in .msi",
         "close()",
         "Where is XJ4471?",
+        "What is C0330?",
         "error ORA-00942 on start",
         "What is PROCESS_STATE?",
         "What does UNIX stand for?",

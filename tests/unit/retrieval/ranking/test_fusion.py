@@ -259,7 +259,7 @@ def test_adapt_weights__follows_coverage_and_matched_terms(coverage: float, term
 
 @pytest.mark.parametrize(
     ("coverage", "terms", "named", "share"),
-    [(0.8, 4, True, 0.9), (0.8, 1, False, 0.9), (0.7, 4, True, 0.42), (0.7, 1, False, 0.42), (0.8, 4, False, 0.48)],
+    [(0.8, 4, True, 0.97), (0.8, 1, False, 0.97), (0.7, 4, True, 0.42), (0.7, 1, False, 0.42), (0.8, 4, False, 0.48)],
 )
 def test_adapt_weights__of_a_covered_identifier_are_those_of_an_exact_name(
     coverage: float, terms: int, named: bool, share: float
