@@ -35,7 +35,7 @@ from kosmos_rag.ingestion.sandbox.client import parse_confined, start_parser
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS, Entry
 
 PIPELINE_VERSION = 12
-"""Incremented if parsing or chunking changes its output: stored documents are then processed again."""
+"""Incremented if parsing, chunking or analysis changes its output: stored documents are then processed again."""
 
 HEADER_TOKENS = 48
 """Tokens of the model's input for title and section; the others are for the chunk."""

@@ -1,9 +1,10 @@
 """Close terms of the lexicon for words that no chunk contains.
 
-A word with a typo and a fragment of a word find nothing by BM25. Words at edit distance one come first, then lexemes at
-distance two and lexemes that the word is a prefix of. All reads are under row-level security: neither the decision that
-a word is absent nor a close term depends on chunks that the reader may not read. Weights follow the blended frequencies
-of Lucene's TopTermsBlendedFreqScoringRewrite: a rare close term is not preferred for its rarity.
+A word with a typo, a fragment of a word and a new compound find nothing by BM25. Words at edit distance one come first,
+then the parts of a compound, then lexemes at distance two and lexemes that the word is a prefix of. All reads are under
+row-level security: neither the decision that a word is absent nor a close term depends on chunks that the reader may
+not read. Weights follow the blended frequencies of Lucene's TopTermsBlendedFreqScoringRewrite: a rare close term is not
+preferred for its rarity.
 """
 
 import re
@@ -15,7 +16,9 @@ from typing import TypeAlias
 import psycopg
 from cachetools import LRUCache
 
+from kosmos_rag.core.text.accents import fold_accents
 from kosmos_rag.core.text.analysis import split_bigrams
+from kosmos_rag.core.text.compounds import COMPOUNDING, split_compound
 from kosmos_rag.core.text.edits import edit_distance, single_edits
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.storage.binary import array
@@ -33,9 +36,9 @@ _MAX_ENDING = 4
 _MAX_WORDS = 8
 """Words of a query for which close terms are looked up."""
 _MAX_CLOSE = 3
-"""Close terms of a word in a collection."""
-_ONE_EDIT, _FAR = 0.7, 0.5
-"""Weight of a close term at distance one, and of others, relative to the word."""
+"""Close terms of a word in a collection; a compound has all of its parts."""
+_ONE_EDIT, _PART, _FAR = 0.7, 0.7, 0.5
+"""Weight of a close term at distance one, of a part, and of others, relative to the word."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +53,23 @@ class _CloseTerm:
     id: int
     chunks: int
     weight: float
+    is_part: bool = False
+    """It is a part of a compound: another word, which has its own frequency."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _AnalysedWord:
+    """A lexeme of a word, or of a variant of it."""
+
+    collection: str
+    word: str
+    lexeme: str
+    variant: str
+    id: int | None
+    """None where no chunk contains the lexeme; then only the word itself is listed."""
+    chunks: int | None
+    languages: Sequence[str]
+    """Text search configurations that have the lexeme for the variant."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,25 +156,14 @@ def _match_words(
     """Look up words, and close terms of those that no chunk contains."""
     # The variants of a word are analysed only if no chunk has the word: there are hundreds.
     analysed = _analyse(connection, query, {word: word for word in words})
-    present = {word for _, word, _, _, lexeme_id, _ in analysed if lexeme_id is not None}
-    lexemes = dict.fromkeys(
-        (collection, word, lexeme) for collection, word, lexeme, *_ in analysed if word not in present
-    )
-    edits = {word: " ".join(dict.fromkeys(_edits(word))) for word in words if word not in present}
-    close = [
-        _CloseTerm(
-            collection=collection,
-            word=word,
-            lexeme=lexeme,
-            label=variant,
-            id=lexeme_id,
-            chunks=chunks,
-            weight=_ONE_EDIT,
-        )
-        for collection, word, lexeme, variant, lexeme_id, chunks in _analyse(connection, query, edits)
-        if lexeme_id is not None and chunks is not None
-    ]
-    matched_words = {(term.collection, term.word) for term in close}
+    present = {entry.word for entry in analysed if entry.id is not None}
+    absent = [entry for entry in analysed if entry.word not in present]
+    lexemes = dict.fromkeys((entry.collection, entry.word, entry.lexeme) for entry in absent)
+    edits = {entry.word: " ".join(dict.fromkeys(_edits(entry.word))) for entry in absent}
+    close = _close_terms(_analyse(connection, query, edits), _ONE_EDIT)
+    compounds = [entry for entry in absent if (entry.collection, entry.word) not in _matched_words(close)]
+    close += _part_terms(connection, query, compounds)
+    matched_words = _matched_words(close)
     close += _far_terms(connection, query, [entry for entry in lexemes if entry[:2] not in matched_words])
     return {
         word: _WordMatches(
@@ -165,12 +174,31 @@ def _match_words(
     }
 
 
-def _analyse(
-    connection: psycopg.Connection, query: RetrieverQuery, variants: Mapping[str, str]
-) -> list[tuple[str, str, str, str, int | None, int | None]]:
-    """Return collection, word, lexeme, variant, id and chunks of variants of words.
+def _matched_words(close: Iterable[_CloseTerm]) -> set[tuple[str, str]]:
+    """Return collection and word of close terms."""
+    return {(term.collection, term.word) for term in close}
 
-    Without id and chunks where no chunk contains the lexeme; then only the word itself has a row.
+
+def _close_terms(analysed: Iterable[_AnalysedWord], weight: float, *, is_part: bool = False) -> list[_CloseTerm]:
+    """Return those lexemes of variants that chunks contain, as close terms."""
+    return [
+        _CloseTerm(
+            collection=entry.collection,
+            word=entry.word,
+            lexeme=entry.lexeme,
+            label=entry.variant,
+            id=entry.id,
+            chunks=entry.chunks,
+            weight=weight,
+            is_part=is_part,
+        )
+        for entry in analysed
+        if entry.id is not None and entry.chunks is not None
+    ]
+
+
+def _analyse(connection: psycopg.Connection, query: RetrieverQuery, variants: Mapping[str, str]) -> list[_AnalysedWord]:
+    """Return the lexemes of words and of variants of them.
 
     Args:
         connection: In the transaction of the snapshot.
@@ -185,13 +213,36 @@ def _analyse(
         "words": array(connection, "text", list(variants)),
         "variants": array(connection, "text", list(variants.values())),
     }
-    return connection.execute(statement("close_terms"), values).fetchall()
+    return [
+        _AnalysedWord(
+            collection=collection,
+            word=word,
+            lexeme=lexeme,
+            variant=variant,
+            id=lexeme_id,
+            chunks=chunks,
+            languages=languages,
+        )
+        for collection, word, lexeme, variant, lexeme_id, chunks, languages in connection.execute(
+            statement("close_terms"), values
+        ).fetchall()
+    ]
+
+
+def _part_terms(
+    connection: psycopg.Connection, query: RetrieverQuery, absent: Iterable[_AnalysedWord]
+) -> list[_CloseTerm]:
+    """Return the parts of absent compounds, in collections with a language whose compounds are split."""
+    split = {(entry.collection, entry.word) for entry in absent if not COMPOUNDING.isdisjoint(entry.languages)}
+    parts = {word: " ".join(split_compound(word)) for _, word in sorted(split)}
+    analysed = _analyse(connection, query, parts)
+    return _close_terms([entry for entry in analysed if (entry.collection, entry.word) in split], _PART, is_part=True)
 
 
 def _suspects(text: str, rows: Sequence[TermRow]) -> list[str]:
     """Return the words of a text that may have an absent lexeme.
 
-    A stem begins as its word does.
+    A stem begins as its word does, with or without accents.
     """
     indexed_lexemes = {lexeme for _, lexeme, lexeme_id, *_ in rows if lexeme_id is not None}
     absent = {lexeme[:_SHARED_PREFIX] for _, lexeme, *_ in rows if lexeme not in indexed_lexemes}
@@ -199,7 +250,9 @@ def _suspects(text: str, rows: Sequence[TermRow]) -> list[str]:
     return [
         word
         for word in words
-        if len(word) >= _MIN_LENGTH and word[:_SHARED_PREFIX] in absent and split_bigrams(word) == word
+        if len(word) >= _MIN_LENGTH
+        and not absent.isdisjoint((word[:_SHARED_PREFIX], fold_accents(word)[:_SHARED_PREFIX]))
+        and split_bigrams(word) == word
     ][:_MAX_WORDS]
 
 
@@ -263,7 +316,8 @@ def _replace(
     words: dict[str, dict[str, None]] = {}
     for collection, word in dict.fromkeys((term.collection, term.word) for term in close):
         of_word = [term for term in close if (term.collection, term.word) == (collection, word)]
-        best = sorted(of_word, key=lambda term: (-term.weight, -term.chunks, term.lexeme))[:_MAX_CLOSE]
+        best = sorted(of_word, key=lambda term: (-term.weight, -term.chunks, term.lexeme))
+        best = [term for number, term in enumerate(best) if number < _MAX_CLOSE or term.is_part]
         of_absent = {
             (owner, lexeme) for owner, absent_word, lexeme in absent if (owner, absent_word) == (collection, word)
         }
@@ -271,7 +325,7 @@ def _replace(
         replaced |= of_absent
         blended = max(term.chunks for term in best)
         added += [
-            (collection, term.lexeme, term.id, blended, weight * term.weight)
+            (collection, term.lexeme, term.id, term.chunks if term.is_part else blended, weight * term.weight)
             for term in best
             if (collection, term.id) not in query_terms
         ]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.text.accents import accented_words
 from kosmos_rag.core.text.analysis import index_text
+from kosmos_rag.core.text.compounds import find_parts
 from kosmos_rag.storage.binary import Array, SparseEntries, array, array_literal, batches, sparse_vectors
 from kosmos_rag.storage.sql import statement
 
@@ -58,7 +59,10 @@ def send_texts(connection: psycopg.Connection, texts: Sequence[str], languages: 
     analysed = {
         "texts": [index_text(text) for text in texts],
         "languages": list(languages),
-        "folded": [accented_words(text) for text in texts],
+        "added": [
+            f"{accented_words(text)} {find_parts(text, language)}".strip()
+            for text, language in zip(texts, languages, strict=True)
+        ],
     }
     for columns in batches(analysed):
         values = {name: array(connection, "text", column) for name, column in columns.items()}

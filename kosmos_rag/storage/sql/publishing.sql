@@ -24,12 +24,12 @@ SELECT t.live_space_id FROM kosmos.tenants t WHERE t.tenant_id = %(tenant_id)s
 DISCARD PLANS
 
 -- name: analyse
--- Returns each text as a tsvector of its language; the caller counts the lexemes. Words with accents are added without
--- these, unless the text has the lexeme: some stemmers remove accents.
-SELECT CASE WHEN t.folded = '' THEN a.terms
-            ELSE a.terms || ts_delete(to_tsvector(t.language::regconfig, t.folded), tsvector_to_array(a.terms)) END
-  FROM unnest(%(texts)b::text[], %(languages)b::text[], %(folded)b::text[]) WITH ORDINALITY
-       AS t (text, language, folded, number)
+-- Returns each text as a tsvector of its language; the caller counts the lexemes. Words without their accents and parts
+-- of compounds are added, unless the text has the lexeme: some stemmers remove accents.
+SELECT CASE WHEN t.added = '' THEN a.terms
+            ELSE a.terms || ts_delete(to_tsvector(t.language::regconfig, t.added), tsvector_to_array(a.terms)) END
+  FROM unnest(%(texts)b::text[], %(languages)b::text[], %(added)b::text[]) WITH ORDINALITY
+       AS t (text, language, added, number)
  CROSS JOIN LATERAL (SELECT to_tsvector(t.language::regconfig, t.text) AS terms OFFSET 0) a
  ORDER BY t.number
 

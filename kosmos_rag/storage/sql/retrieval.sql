@@ -28,11 +28,12 @@ SELECT (SELECT json_build_array(e.name, e.content)
 
 -- name: close_terms
 -- Words and variants of them after analysis in the languages of each collection: those that are in chunks that this
--- reader may read, and each word itself. Sent only for words that seem to be in no chunk. The variants of a word are one
--- text, whose positions distinguish them: an analysis of each takes two and a half times as long. All lexemes are looked
--- up by one scan: a search of the index for each of a thousand variants takes twice as long.
+-- reader may read, and each word itself; with the languages that have the lexeme. Sent only for words that seem to be in
+-- no chunk. The variants of a word are one text, whose positions distinguish them: an analysis of each takes two and a
+-- half times as long. All lexemes are looked up by one scan: a search of the index for each of a thousand variants takes
+-- twice as long.
 WITH analysed AS MATERIALIZED (
-     SELECT g.collection, w.word, w.variants = w.word AS itself, u.lexeme COLLATE "C" AS lexeme, u.positions
+     SELECT g.collection, g.language, w.word, w.variants = w.word AS itself, u.lexeme COLLATE "C" AS lexeme, u.positions
        FROM (SELECT DISTINCT s.collection, unnest(s.languages) AS language
                FROM kosmos.acl_statistics s
               WHERE s.tenant_id = %(tenant_id)s
@@ -45,7 +46,8 @@ WITH analysed AS MATERIALIZED (
       WHERE n.tenant_id = %(tenant_id)s AND n.collection = ANY (ARRAY(SELECT DISTINCT a.collection FROM analysed a))
         AND n.lexeme = ANY (ARRAY(SELECT DISTINCT a.lexeme FROM analysed a))
       GROUP BY n.collection, n.lexeme, n.id)
-SELECT a.collection, a.word, a.lexeme, coalesce(min((string_to_array(w.variants, ' '))[p.position]), a.word), l.id, l.chunks
+SELECT a.collection, a.word, a.lexeme, coalesce(min((string_to_array(w.variants, ' '))[p.position]), a.word), l.id,
+       l.chunks, array_agg(DISTINCT a.language)
   FROM analysed a
   LEFT JOIN known l ON l.collection = a.collection AND l.lexeme = a.lexeme
   JOIN unnest(%(words)b::text[], %(variants)b::text[]) AS w (word, variants) ON w.word = a.word

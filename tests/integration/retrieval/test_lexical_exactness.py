@@ -28,15 +28,17 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.text.accents import accented_words, fold_accents
 from kosmos_rag.core.text.analysis import index_text, query_text
+from kosmos_rag.core.text.compounds import find_parts
 from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.retrieval import block_cache
 from kosmos_rag.storage.tenants import tenant
 
-LANGUAGES = {"prose": "english", "code": "simple"}
+LANGUAGES = {"prose": "english", "code": "simple", "law": "german"}
 WORDS = (
     *("running", "runs", "cars", "the", "o'neil", "x\\y", "a@b.example", "state-of-the-art", "ёлка", "3.14", "rate"),
     *("getUserById", "XJ-4471-B", "XJ4471", "训练数据", "テスト", "การทดสอบ", "café", "cafe", "Zürich"),
+    *("Krankenversicherung", "Krankenversicherungsbeitrag", "Beitrag", "Versicherung", "Kündigungsfristen", "FRISTEN"),
 )
 EVERYWHERE = "ubiquitous"
 DEPTHS = (1, 3, 100)
@@ -108,8 +110,9 @@ class Oracle:
         return sorted(scored, key=lambda entry: (-entry[1], entry[0]))[:k]
 
     def _count_chunk(self, language: str, text: str) -> dict[str, int]:
-        """Return the lexemes of a chunk; words without their accents are added where it has no such lexeme."""
-        return self._count(language, accented_words(text)) | self._count(language, index_text(text))
+        """Return the lexemes of a chunk; forms without accents and parts are added where it has no such lexeme."""
+        added = f"{accented_words(text)} {find_parts(text, language)}"
+        return self._count(language, added) | self._count(language, index_text(text))
 
     def _count_question(self, language: str, question: str, known: set[str]) -> dict[str, float]:
         """Return the lexemes of a question; both forms of a word with accents count half where chunks have both."""
@@ -117,8 +120,10 @@ class Oracle:
         for form, times in self._count(language, accented_words(question)).items():
             said[form] = max(said.get(form, 0), times / 2)
         for word, weight in list(said.items()):
-            form = fold_accents(word)
-            if form == word or form not in said:
+            folded = fold_accents(word)
+            # The German stemmer cuts the e of `cafe`, and not that of `café`.
+            form = next((form for form in (folded, folded.removesuffix("e")) if form in said and form != word), None)
+            if folded == word or form is None:
                 continue
             if form not in known:
                 del said[form]

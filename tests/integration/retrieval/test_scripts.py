@@ -1,4 +1,4 @@
-"""The lexical retriever finds words of scripts without spaces, and identifiers by their parts."""
+"""The lexical retriever finds words of scripts without spaces, and identifiers and compounds by their parts."""
 
 from collections.abc import Iterator
 
@@ -130,3 +130,61 @@ def test_words__are_found_with_and_without_accents(lexical: Tenant, language: st
         assert stats.coverage > 0.75
         assert stats.terms == len(split_bigrams(word).split())
         lexical.indexes.build()
+
+
+INSURANCE = {
+    "word": "Die Versicherung zahlt, wenn das Haus brennt.",
+    "compound": "Die Krankenversicherung zahlt die Kosten der Behandlung.",
+    "both": "Der Beitrag zur Krankenversicherung steigt in jedem Jahr um ein halbes Prozent.",
+    "other": "Der Hof ist im Winter geschlossen, und der Garten auch.",
+}
+
+
+def _ingest_german(scope: Tenant, texts: dict[str, str]) -> None:
+    report = scope.ingest(
+        SourceDocument(source=source, data=text.encode(), language="german") for source, text in texts.items()
+    )
+    assert not report.failed
+
+
+def test_parts__find_compounds(lexical: Tenant) -> None:
+    """Without a warning; the chunk with the word itself is first, since it is the shortest."""
+    _ingest_german(lexical, INSURANCE)
+    for _ in range(2):
+        for word in ("Versicherung", "versicherungen"):
+            found = lexical.search(word, 5)
+            assert ([hit.source for hit in found.hits], found.warnings) == (["word", "compound", "both"], ())
+        assert lexical.search('+"Versicherung"', 5).hits == lexical.search("+Versicherung", 5).hits
+        assert [hit.source for hit in lexical.search("Krankenversicherung", 5).hits] == ["compound", "both"]
+        lexical.indexes.build()
+
+
+def test_absent_compounds__are_replaced_by_their_parts(lexical: Tenant) -> None:
+    _ingest_german(lexical, INSURANCE)
+    found = lexical.search("Krankenversicherungsbeitrag", 5)
+    assert [hit.source for hit in found.hits] == ["both", "compound", "word"]
+    parts = "'versicherung' or 'kranken' or 'krankenversicherung' or 'beitrag'"  # the most frequent first
+    assert found.warnings == (f"no chunk contains 'krankenversicherungsbeitrag'; chunks with {parts} were searched",)
+    typo = lexical.search("Krankenversichernug", 5)
+    assert typo.warnings == (
+        "no chunk contains 'krankenversichernug'; chunks with 'krankenversicherung' were searched",
+    ), "edits at distance one come first"
+    _ingest_german(lexical, {"umlaut": "Die Kündigung ist schriftlich zu erklären."})
+    assert lexical.search("Kündigungsschreiben", 1).hits[0].source == "umlaut"
+
+
+def test_absent_compounds__are_replaced_in_german_collections_only(lexical: Tenant) -> None:
+    lexical.ingest(SourceDocument(source="english", data=b"A Beitrag is a contribution in German."))
+    assert not lexical.search("Krankenversicherungsbeitrag", 5).hits
+
+
+def test_words__count_no_compounds_where_a_chunk_has_both(lexical: Tenant) -> None:
+    _ingest_german(
+        lexical,
+        {
+            "twice": "Versicherung Versicherung Krankenversicherung Garten Garten",
+            "once": "Versicherung Krankenversicherung Haus Garten Garten",
+            "part": "Krankenversicherung Krankenversicherung Krankenversicherung Haus Garten",
+        },
+    )
+    assert [hit.source for hit in lexical.search("Versicherung", 5).hits] == ["twice", "once", "part"]
