@@ -14,6 +14,7 @@ from kosmos_rag.core.errors import IngestionError, SourceError
 from kosmos_rag.core.protocols import Chunker, Embedder, Tokenizer
 from kosmos_rag.core.telemetry.metrics import INGESTION_STAGE_SECONDS
 from kosmos_rag.core.telemetry.observer import Telemetry
+from kosmos_rag.core.text.languages import choose_chunk_language
 from kosmos_rag.core.types import (
     DEFAULT_COLLECTION,
     PERMISSION_FEED,
@@ -71,6 +72,9 @@ class ChunkedDocument:
     parsed: ParsedDocument
     title: str
     language: str
+    """Text search configuration; chunks that are clearly in another language have theirs."""
+    languages: Sequence[str]
+    """Text search configuration of each chunk."""
     fingerprint: str
     chunks: Sequence[Chunk]
     embedded: Sequence[str]
@@ -279,6 +283,7 @@ def process_document(
         parsed=parsed,
         title=title,
         language=text_search_language,
+        languages=[choose_chunk_language(chunk.text, text_search_language, languages) for chunk in chunks],
         fingerprint=fingerprint(document, key),
         chunks=chunks,
         embedded=embedded,

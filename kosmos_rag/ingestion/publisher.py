@@ -319,6 +319,7 @@ def _prepare(document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) ->
         title=document.title,
         media_type=document.parsed.media_type,
         language=document.language,
+        languages=document.languages,
         metadata=dict(source.metadata),
         acl=source.acl,
         content_hash=content_hash(source),

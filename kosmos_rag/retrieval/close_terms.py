@@ -232,7 +232,10 @@ def _analyse(connection: psycopg.Connection, query: RetrieverQuery, variants: Ma
 def _part_terms(
     connection: psycopg.Connection, query: RetrieverQuery, absent: Iterable[_AnalysedWord]
 ) -> list[_CloseTerm]:
-    """Return the parts of absent compounds, in collections with a language whose compounds are split."""
+    """Return the parts of absent compounds.
+
+    Only in collections with a language whose compounds are split.
+    """
     split = {(entry.collection, entry.word) for entry in absent if not COMPOUNDING.isdisjoint(entry.languages)}
     parts = {word: " ".join(split_compound(word)) for _, word in sorted(split)}
     analysed = _analyse(connection, query, parts)

@@ -298,27 +298,27 @@ def move_counts(
     scope: dict[str, Any],
     statistics: CollectionStatistics,
     counts: Mapping[Move, LexicalCounts],
-    languages: Mapping[Acl, Collection[str]],
 ) -> None:
     """Move the counts of chunks to other access control lists.
 
-    The chunks and their lexemes keep their ids.
+    The chunks and their lexemes keep their ids. A list gets all languages of those that its chunks had before: the
+    languages of single chunks are not stored.
 
     Args:
         connection: connection of the worker role, with the tenant set.
         scope: `tenant_id` and `collection`.
         statistics: the statistics that the lock returned.
         counts: what `count_moves` returned.
-        languages: text search configurations of the moved documents by their new list.
     """
-    whole_moves = _find_whole_moves(connection, scope, counts)
+    lists = _load_lists(connection, scope, counts)
+    whole_moves = _find_whole_moves(lists, counts)
     for move in whole_moves:
         _rename_acl(connection, scope, move, counts[move])
     _move_lexemes(connection, scope, {move: count for move, count in counts.items() if move not in whole_moves})
     added: dict[Acl, LexicalCounts] = {}
     removed: dict[Acl, LexicalCounts] = {}
     for move, count in counts.items():
-        added[move.after] = _sum_sizes(added.get(move.after), count, languages[move.after])
+        added[move.after] = _sum_sizes(added.get(move.after), count, lists[move.before].languages)
         removed[move.before] = _sum_sizes(removed.get(move.before), count, ())
     unchanged = {
         "chunks": 0,
@@ -333,7 +333,9 @@ def move_counts(
 def _sum_sizes(total: LexicalCounts | None, count: LexicalCounts, languages: Collection[str]) -> LexicalCounts:
     before = total or LexicalCounts()
     return LexicalCounts(
-        chunks=before.chunks + count.chunks, length=before.length + count.length, languages=frozenset(languages)
+        chunks=before.chunks + count.chunks,
+        length=before.length + count.length,
+        languages=before.languages.union(languages),
     )
 
 
@@ -341,23 +343,33 @@ WHOLE_MOVE_CHUNKS = 20
 """Chunks from which on a statement of its own for a whole list pays."""
 
 
-def _find_whole_moves(
-    connection: psycopg.Connection, scope: dict[str, Any], counts: Mapping[Move, LexicalCounts]
-) -> set[Move]:
+def _load_lists(
+    connection: psycopg.Connection, scope: dict[str, Any], moves: Collection[Move]
+) -> dict[Acl, LexicalCounts]:
+    """Return chunks and languages of the access control lists of moves.
+
+    Without lists that have no chunks.
+    """
+    acls = {acl for move in moves for acl in (move.before, move.after)}
+    values = {**scope, "acl_hashes": [_acl_hash(acl) for acl in acls]}
+    return {
+        tuple(acl): LexicalCounts(chunks=chunks, languages=frozenset(languages))
+        for acl, chunks, languages in connection.execute(statement("acl_sizes"), values).fetchall()
+    }
+
+
+def _find_whole_moves(lists: Mapping[Acl, LexicalCounts], counts: Mapping[Move, LexicalCounts]) -> set[Move]:
     """Return the moves of all chunks of one list.
 
     The other list has no chunks, and no other move shares it.
     """
-    lists = {acl for move in counts for acl in (move.before, move.after)}
-    values = {**scope, "acl_hashes": [_acl_hash(acl) for acl in lists]}
-    sizes = {tuple(acl): chunks for acl, chunks in connection.execute(statement("acl_sizes"), values).fetchall()}
     targets = Counter(move.after for move in counts)
     return {
         move
         for move, count in counts.items()
         if count.chunks >= WHOLE_MOVE_CHUNKS
-        and sizes.get(move.before) == count.chunks
-        and not sizes.get(move.after)
+        and lists[move.before].chunks == count.chunks
+        and (move.after not in lists or lists[move.after].chunks == 0)
         and targets[move.after] == 1
     }
 

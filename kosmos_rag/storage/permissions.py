@@ -137,9 +137,8 @@ def update_permissions(
                 id=batch[number - 1][0],
                 version_id=version_id,
                 move=Move(before=tuple(before), after=batch[number - 1][1]),
-                language=language,
             )
-            for number, version_id, language, before in rows
+            for number, version_id, before in rows
         ]
         _move(connection, current, statistics, changes)
     return len(rows)
@@ -171,7 +170,6 @@ class _AclChange:
     id: uuid.UUID
     version_id: uuid.UUID
     move: Move
-    language: str
 
 
 def _move(
@@ -204,7 +202,4 @@ def _move(
         }
         connection.execute(statement("update_unsegmented_acls"), values)
         connection.execute(statement("update_embedding_acls"), values)
-    languages: dict[Acl, set[str]] = {}
-    for change in changes:
-        languages.setdefault(change.move.after, set()).add(change.language)
-    lexical_statistics.move_counts(connection, scope, statistics, counts, languages)
+    lexical_statistics.move_counts(connection, scope, statistics, counts)

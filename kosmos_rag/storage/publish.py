@@ -40,7 +40,7 @@ class PreparedDocument:
     title: str
     media_type: str
     language: str
-    """Text search configuration that analyses its chunks."""
+    """Text search configuration of the document."""
     metadata: dict[str, Any]
     acl: tuple[str, ...]
     """A permission feed that names the document decides instead; (PERMISSION_FEED,) grants nothing until one does."""
@@ -56,6 +56,8 @@ class PreparedDocument:
     """Text of each chunk whose words are indexed; repetitions are the weights of its fields."""
     vectors: Mapping[uuid.UUID, Vectors]
     """Vectors of the chunks by embedding space; all documents of a batch have the same spaces."""
+    languages: Sequence[str] = ()
+    """Text search configuration of each chunk; empty where each has that of the document."""
     boxes: Sequence[LineBox] = ()
     """Places of the lines on their pages."""
     original: builtins.bytes | None = None
@@ -117,7 +119,11 @@ def publish(
     scope = {"tenant_id": tenant_id, "collection": collection, "now": now}
     space_ids = documents[0].vectors.keys()
     texts = [text for document in documents for text in document.analysed]
-    languages = [document.language for document in documents for _ in document.analysed]
+    languages = [
+        language
+        for document in documents
+        for language in document.languages or [document.language] * len(document.analysed)
+    ]
     # In a pipeline the client continues while the server works, and waits where it reads a result.
     with connection.pipeline():
         analysis_cursors = lexical_statistics.send_texts(connection, texts, languages)

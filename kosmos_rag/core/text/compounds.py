@@ -83,13 +83,16 @@ def split_compound(word: str) -> tuple[str, ...]:
 
 
 def _split(word: str) -> tuple[tuple[int, int], ...]:
-    """Return start and end of the parts that cannot be split; nothing for a word that is no compound."""
+    """Return start and end of the parts that cannot be split.
+
+    Nothing for a word that is no compound.
+    """
     for at in range(_MIN_PART, len(word) - _MIN_PART + 1):
         if word[at:] in _NO_LAST_PARTS or not _is_noun(word[at:]):
             continue
         heads = list(_without_links(word[:at]))
-        known = next((head for head in heads if _is_word(head)), None)
-        first = _split(known) or ((0, len(known)),) if known else next(filter(None, map(_split, heads)), ())
+        head = next(filter(_is_word, heads), None)
+        first = _split(head) or ((0, len(head)),) if head else next(filter(None, map(_split, heads)), ())
         if first:
             rest = _split(word[at:]) or ((0, len(word) - at),)
             return (*first, *((start + at, end + at) for start, end in rest))
@@ -97,7 +100,7 @@ def _split(word: str) -> tuple[tuple[int, int], ...]:
 
 
 def _without_links(head: str) -> Iterator[str]:
-    """Yield what may be the first part: `arbeit` before `arbeits`, then the others."""
+    """Yield what may be the first part: `arbeit` before `arbeits`."""
     if head.endswith("s") and _is_noun(head[:-1]):
         yield head[:-1]
     for link in _LINKS:
@@ -123,7 +126,10 @@ def _is_listed(word: str) -> bool:
 
 
 def _load_dictionary() -> NDArray[np.int64]:
-    """Return the hashes of the dictionary's words, sorted: 9 MB, where the words themselves take 120."""
+    """Return the hashes of the dictionary's words, sorted.
+
+    They take 9 MB, the words themselves 120.
+    """
     with _loading:
         return _read_dictionary()
 

@@ -57,11 +57,11 @@ DELETE FROM kosmos.document_permissions p
        OFFSET 0)
 
 -- name: documents_with_other_acl
--- Documents of a batch whose acl is not the new one: row number of the batch, version, language, acl.
-SELECT u.number, v.id, d.language, d.acl
+-- Documents of a batch whose acl is not the new one: row number of the batch, version, acl.
+SELECT u.number, v.id, d.acl
   FROM unnest(%(document_ids)b::uuid[], %(acls)b::text[]) WITH ORDINALITY AS u (id, acl, number)
  CROSS JOIN LATERAL (
-       SELECT n.id, n.acl, n.language, n.version
+       SELECT n.id, n.acl, n.version
          FROM kosmos.documents n
         WHERE n.tenant_id = %(tenant_id)s AND n.id = u.id
        OFFSET 0) d
@@ -152,7 +152,8 @@ SELECT t.tenant_id, %(collection)s, u.lexeme, u.acl_hash, u.acl::text[], u.id, u
 ON CONFLICT (tenant_id, collection, lexeme, acl_hash) DO UPDATE SET chunks = l.chunks + excluded.chunks
 
 -- name: acl_sizes
-SELECT s.acl, s.chunks
+-- Chunks and languages of access control lists.
+SELECT s.acl, s.chunks, s.languages
   FROM kosmos.acl_statistics s
  WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s AND s.acl_hash = ANY (%(acl_hashes)s::uuid[])
 

@@ -1,5 +1,7 @@
 """Languages: each document is analysed in its own, and one question finds them all."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -7,7 +9,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.types import SearchResult
+from kosmos_rag.core.types import PERMISSION_FEED, SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
 
@@ -41,6 +43,62 @@ def test_documents__say_what_they_were_analysed_as(mixed: Engine, tenant_name: s
         "stock.py": "simple",
         "report.SQL": "simple",
     }
+
+
+ENGLISH_CHAPTER = """# Houses
+
+The house by the harbour was sold to a company that had been looking for it since the spring. It is to be opened as
+a hotel, but the rooms are not ready for guests, and the roof has to be repaired before the winter.
+"""
+GERMAN_CHAPTER = """# Häuser
+
+Die Häuser am Hafen wurden an eine Gesellschaft verkauft, die seit dem Frühling nach ihnen gesucht hat. Sie werden als
+Hotel geöffnet, aber die Zimmer sind nicht fertig, und das Dach ist vor dem Winter zu reparieren. Der Antrag auf einen
+Zuschuss für die Hausratversicherung ist bei der Stadt zu stellen.
+"""
+MANUAL = SourceDocument(source="manual.md", data=f"{ENGLISH_CHAPTER}\n{GERMAN_CHAPTER}".encode())
+
+
+def test_chunks__are_analysed_in_their_own_language(
+    engine: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
+    scope = engine.tenant(tenant_name)
+    scope.ingest(MANUAL)
+    assert sorted(_languages(database, tenant_name)["default"]) == ["english", "german"]
+    assert [document.language for document in scope.documents()] == ["english"]
+    for question in ("Haus", "Versicherung", "Zuschüssen"):
+        found = scope.search(question, 5)
+        assert [hit.section for hit in found.hits if hit.lexical_rank is not None] == [("Häuser",)]
+        assert not found.warnings
+    hits = scope.search("companies looked", 5).hits
+    assert [hit.section for hit in hits if hit.lexical_rank is not None] == [("Houses",)]
+
+
+def test_chunks__of_a_document_in_simple_have_no_other_language(
+    engine: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
+    engine.tenant(tenant_name).ingest(replace(MANUAL, language="simple"))
+    assert _languages(database, tenant_name) == {"default": ["simple"]}
+
+
+def test_languages_of_chunks__move_with_their_acl(
+    engine: Engine, database: DatabaseSettings, tmp_path: Path, tenant_name: str
+) -> None:
+    scope = engine.tenant(tenant_name)
+    scope.ingest([replace(MANUAL, acl=(PERMISSION_FEED,)), replace(ENGLISH, acl=("bo",))])
+    rows = [{"container": "space", "principals": ["ann"]}, {"document": "manual.md", "containers": ["space"]}]
+    (tmp_path / "feed.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    feed = {"kind": "json_lines", "name": "wiki", "path": str(tmp_path / "feed.jsonl")}
+    assert scope.sync_permissions(feed).changed == 1
+    with psycopg.connect(database.admin_url or "") as connection:
+        query = "SELECT acl, languages FROM kosmos.acl_statistics WHERE tenant_id = %s"
+        languages = connection.execute(query, [tenant(tenant_name).id]).fetchall()
+    assert sorted((acl, sorted(names)) for acl, names in languages) == [
+        (["ann"], ["english", "german"]),
+        (["bo"], ["english"]),
+    ]
+    reader = engine.tenant(tenant_name, principals=("ann",))
+    assert [hit.section for hit in reader.search("Haus").hits if hit.lexical_rank is not None] == [("Häuser",)]
 
 
 QUESTIONS = {

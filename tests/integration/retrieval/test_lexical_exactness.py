@@ -122,9 +122,10 @@ class Oracle:
         for word, weight in list(said.items()):
             folded = fold_accents(word)
             # The German stemmer cuts the e of `cafe`, and not that of `café`.
-            form = next((form for form in (folded, folded.removesuffix("e")) if form in said and form != word), None)
-            if folded == word or form is None:
+            forms = [form for form in (folded, folded.removesuffix("e")) if form in said and form != word]
+            if folded == word or not forms:
                 continue
+            form = forms[0]
             if form not in known:
                 del said[form]
             elif word in known:

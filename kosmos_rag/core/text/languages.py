@@ -1,0 +1,64 @@
+"""The language of a chunk, by its function words.
+
+Articles, pronouns and prepositions are a quarter to a half of the words of prose. Code, names of options and tables
+have hardly any of another language, so a chunk of them keeps the language of its document (decision 51).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+
+_FUNCTION_WORDS = {
+    language: frozenset(words.split())
+    for line in (Path(__file__).parent / "function_words.txt").read_text(encoding="utf-8").splitlines()
+    for language, _, words in [line.partition(":")]
+}
+"""The most frequent function words of text search configurations of PostgreSQL that have the name of a language."""
+LANGUAGES = frozenset(_FUNCTION_WORDS)
+"""Text search configurations that are distinguished."""
+_ALL_WORDS = frozenset[str]().union(*_FUNCTION_WORDS.values())
+
+_WORD = re.compile(r"[^\W\d_]+")
+_MIN_WORDS = 20
+"""Words of a chunk. Shorter ones keep the language of the document."""
+_MIN_SHARE = 0.2
+"""Share of a language's function words among the words of a chunk."""
+_MIN_DISTINCT = 6
+"""Distinct function words: a repeated name may be one."""
+_MARGIN = 3
+"""Least ratio of the words that a language has and another one has not to those that only the other one has, if any."""
+
+
+def choose_chunk_language(text: str, language: str, available: Collection[str]) -> str:
+    """Return the text search configuration of a chunk.
+
+    It is that of the document, unless the text is clearly in another language. A configuration that is not of
+    `LANGUAGES`, such as `simple`, is never replaced.
+
+    Args:
+        text: The text of the chunk.
+        language: Text search configuration of the document.
+        available: Text search configurations of the server.
+    """
+    words = _WORD.findall(text.lower()) if language in LANGUAGES else []
+    if len(words) < _MIN_WORDS:
+        return language
+    counts = Counter(filter(_ALL_WORDS.__contains__, words))
+    present = {name: counts.keys() & function_words for name, function_words in _FUNCTION_WORDS.items()}
+    frequencies = {name: sum(counts[word] for word in words_of_text) for name, words_of_text in present.items()}
+    best = max(frequencies, key=lambda name: (frequencies[name], name == language))
+    if (
+        best == language
+        or best not in available
+        or frequencies[best] < _MIN_SHARE * len(words)
+        or len(present[best]) < _MIN_DISTINCT
+    ):
+        return language
+    is_clear = all(
+        sum(counts[word] for word in present[best] - other)
+        >= _MARGIN * max(1, sum(counts[word] for word in other - present[best]))
+        for name, other in present.items()
+        if name != best
+    )
+    return best if is_clear else language
