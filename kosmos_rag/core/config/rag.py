@@ -235,7 +235,8 @@ class RetrievalSettings(Section):
     )
     fuzzy: bool = Field(
         default=True,
-        description="Replace words that no chunk contains by close terms of the collection: typos and fragments.",
+        description="Replace words that no chunk contains by close terms of the collection: "
+        "typos, fragments, compounds.",
     )
     top_k: Count = Field(default=20, description="Number of fused hits for reranking.")
     default_k: Count | None = Field(

@@ -222,7 +222,8 @@ class IngestionSettings(Section):
     language: str = Field(
         default="english",
         pattern=r"^[a-z_][a-z0-9_]{0,62}$",
-        description="PostgreSQL text search configuration of the keyword index: stemming and stop words.",
+        description="PostgreSQL text search configuration of the keyword index: stemming and stop words. "
+        "Chunks that are clearly in another language have theirs.",
     )
     max_file_mb: Count = Field(default=100, description="Megabytes above which a file is refused before it is read.")
     keep_originals: bool = Field(

@@ -26,7 +26,7 @@ _NOUN = re.compile(r"\b(?:[A-ZÄÖÜ][a-zäöüß]{7,}|[A-ZÄÖÜ]{8,})\b")
 _LINKS = ("", "s", "n", "es", "en", "er", "e")
 """Letters between two parts; `n` follows an `e`."""
 _NO_PARTS = frozenset(
-    """assi beis besch best bind buchs bunde dagegen darauf davon dazu durch eins eint empor entgegen ergeb
+    """assi baust beis besch best bind buchs bunde dagegen darauf davon dazu durch eins eint empor entgegen ergeb
     erle ford fort funkt gegen gene genera herab heran herauf heraus herein hervor hier hinauf hinaus hinein
     hint hinter hinzu inan inner inter kata kennt klei kombi komm lief liefe mate miss nach neben nieder
     papi para reak reakt rege rück sankt schot sech selb seme sich slow spei spezi stell stenz ster tele
@@ -35,7 +35,7 @@ _NO_PARTS = frozenset(
 )
 """Words of the dictionary that are prefixes or fragments where a longer word begins with them."""
 _NO_LAST_PARTS = frozenset(
-    """barten bungen chen eien ende enden endes eren essen haft halb heit ionen ions isch ische ischem ischen
+    """barten bungen chen dung dungs eien ende enden endes eren essen haft halb heit ionen ions isch ische ischem ischen
     ischer isches keit lets linge lings lungen nisse nissen nisses rinnen ritt ritte ritts rungen samt
     samtes samts schaft schaften schafts stag stage stagen steil steile sten taben tand tands uren weise""".split()  # noqa: SIM905
 )
@@ -101,6 +101,8 @@ def _split(word: str) -> tuple[tuple[int, int], ...]:
 
 def _without_links(head: str) -> Iterator[str]:
     """Yield what may be the first part: `arbeit` before `arbeits`."""
+    if head in _NO_PARTS:
+        return
     if head.endswith("s") and _is_noun(head[:-1]):
         yield head[:-1]
     for link in _LINKS:

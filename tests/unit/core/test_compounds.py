@@ -23,6 +23,7 @@ from kosmos_rag.core.text.compounds import find_parts, split_compound
         ("Preisliste", "preis liste"),
         ("Betriebsstätte", "betrieb stätte"),
         ("Vorstandsmitglied", "vorstand mitglied"),
+        ("Weiterbildungswunsch", "weiterbildung wunsch"),
     ],
 )
 def test_split_compound__returns_parts_and_sequences_of_them(compound: str, parts: str) -> None:
