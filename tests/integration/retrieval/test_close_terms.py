@@ -96,6 +96,12 @@ def test_hidden_chunks__neither_keep_close_terms_away_nor_give_them(lexical: Eng
     assert _sources(lexical.tenant(tenant_name, principals=(EVERYONE, "user:ann")).search("pasword", 1)) == ["password"]
 
 
+def test_close_terms__are_found_where_the_stem_has_lost_its_accents(lexical: Engine, tenant_name: str) -> None:
+    scope = lexical.tenant(tenant_name)
+    scope.ingest([SourceDocument(source="hours", data="Überstunden werden bezahlt.".encode(), language="german")])
+    assert _sources(scope.search("Überstundn", 1)) == ["hours"]
+
+
 def test_edits__have_accents_in_a_word_with_accents() -> None:
     assert "café" not in set(single_edits("cafe")), "a chunk with an accent has the word without it too"
     assert {"überrall", "überéall"} <= set(single_edits("überall"))
