@@ -1,8 +1,7 @@
 """Measure the worker from end to end: the queue, and everything except the model.
 
     python -m benchmarks.worker [queue] [documents] [semantic] [unchanged] [memory] [files] [poison] [--json FILE]
-                                [--plot FILE] [--backend NAME] [--device NAME] [--set KEY=VALUE ...] [--scale FACTOR]
-                                [--quick]
+                                [--plot FILE] [--backend NAME] [--set KEY=VALUE ...] [--scale FACTOR] [--quick]
 
 `queue`: jobs without work a second with four processes, and the time of claiming one among 200,000 finished ones.
 `documents`: 92 Markdown documents of about 1,500 chunks through the worker, and the bare embedding of the same chunks
@@ -12,8 +11,8 @@ memory of the worker's processes over 20,000 documents, as a plot. `files`: the 
 `kosmos-rag worker` with the model over a PDF of 200 pages, an XLSX of 50,000 rows, HTML of 2 MB, DOCX and a mail with
 attachments, times `--scale`; Linux only. `poison`: 60 Markdown and 60 HTML files through one process, in turn alone and
 with a workbook that computes until a limit ends it; the time until all but the workbook are done. `unchanged`,
-`memory` and `poison` do not measure the model, and embed without one. With `--device cuda`, `documents` shows which
-share of the bare embedding on a GPU the worker reaches.
+`memory` and `poison` do not measure the model, and embed without one. With `--set
+models.device=cuda`, `documents` shows which share of the bare embedding on a GPU the worker reaches.
 """
 
 import random
@@ -284,7 +283,6 @@ def main() -> None:
     parser.add_argument("what", nargs="*", metavar="PART", help="which parts; all where none is named")
     parser.add_argument("--plot", type=Path, default=Path("docs/images/worker-memory.png"), metavar="FILE")
     parser.add_argument("--backend", default="torch", choices=["torch", "onnx"])
-    parser.add_argument("--device", default="cpu", help="device of the model as torch names it")
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="change a setting")
     parser.add_argument("--scale", type=float, default=1.0, metavar="FACTOR", help="size of the large files")
     scratch = temporary_folder()
@@ -292,15 +290,15 @@ def main() -> None:
     quick_parts = ["queue", "documents", "unchanged", "memory", "poison"]
     arguments = parse(parser, plot=scratch / "worker-memory.png", what=quick_parts, scale=0.01)
 
-    if arguments.device != "cpu" and not _has_device(arguments.device):
-        print(f"skipped: torch finds no device {arguments.device!r} on this machine")
-        return
-    models = {"models.backend": arguments.backend, "models.device": arguments.device}
+    changes = {**MODEL, "models.backend": arguments.backend, **overrides(arguments.set)}
 
     def settings(name: str, more: Mapping[str, Any] | None = None) -> Settings:
-        changed = {"database.data_dir": str(scratch / name), **models, **overrides(arguments.set)}
-        return Settings.load(overrides={**MODEL, **changed, **(more or {})})
+        return Settings.load(overrides={**changes, "database.data_dir": str(scratch / name), **(more or {})})
 
+    device = settings("device").models.device
+    if device != "cpu" and not _has_device(device):
+        print(f"skipped: torch finds no device {device!r} on this machine")
+        return
     quick = arguments.quick
     of_queue = {"processes": 1, "jobs": 100, "finished": 200, "times": 10} if quick else {}
     of_documents: dict[str, Any] = {"count": 4, "rounds": 1, "quick": True} if quick else {}
@@ -314,7 +312,7 @@ def main() -> None:
         "semantic": lambda: measure_documents(settings("semantic"), scratch / "files", **of_documents),
         "unchanged": lambda: measure_unchanged(settings("unchanged"), scratch / "many", **of_many),
         "memory": lambda: measure_memory(settings("memory"), scratch / "more", arguments.plot, **of_many),
-        "files": lambda: measure_files(settings("big"), scratch / "big-files", scale=arguments.scale),
+        "files": lambda: measure_files(settings("big"), changes, scratch / "big-files", scale=arguments.scale),
         "poison": lambda: measure_poison(settings("poison", once), scratch / "poison", **of_poison),
     }
     figures: dict[str, Mapping[str, Any]] = {}

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from email.message import EmailMessage
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 
 import psutil
 
-from benchmarks.command import MODEL
 from benchmarks.pdf_prose import FpdfCanvas
 from kosmos_rag import Engine, Settings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -141,21 +140,24 @@ def _sample(worker: psutil.Process) -> Iterator[tuple[str, int]]:
                 yield "parsers", _kilobytes(parser)
 
 
-def measure_files(settings: Settings, folder: Path, *, scale: float = 1.0) -> dict[str, Any]:
+def measure_files(
+    settings: Settings, changes: Mapping[str, Any], folder: Path, *, scale: float = 1.0
+) -> dict[str, Any]:
     """Run `kosmos-rag worker` over the files, and return its peak memory.
 
     In MB, of all its processes together.
 
     Args:
-        settings: With the folder of the embedded server, and the backend of the model.
+        settings: With the folder of the embedded server.
+        changes: What the worker process is told of them.
         folder: For the files; they are written where it does not exist.
         scale: Factor for the size of the files.
     """
     if not folder.exists():
         write_files(folder, scale=scale)
     command = [sys.executable, "-m", "kosmos_rag.apps.cli", "worker", "--until-idle", "--processes", "1"]
-    changed = {"database.data_dir": settings.database.data_dir, "models.backend": settings.models.backend}
-    for name, value in {**MODEL, **changed, "rag.chunking.strategy": "markdown"}.items():
+    fixed = {"database.data_dir": settings.database.data_dir, "rag.chunking.strategy": "markdown"}
+    for name, value in {**changes, **fixed}.items():
         command += ["--set", f"{name}={value}"]
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         scope = engine.tenant("files")
