@@ -149,7 +149,7 @@ def measure_files(
 
     Args:
         settings: With the folder of the embedded server.
-        changes: What the worker process is told of them.
+        changes: What the worker process gets of them.
         folder: For the files; they are written where it does not exist.
         scale: Factor for the size of the files.
     """
