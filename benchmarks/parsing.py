@@ -18,7 +18,7 @@ from benchmarks.command import ROOT, command, parse, temporary_folder, write_res
 from benchmarks.table_data import Case, Fact, cases
 from benchmarks.table_files import WRITERS
 from kosmos_rag.core.types import SourceDocument
-from kosmos_rag.ingestion.parsing import parse as parse_document
+from kosmos_rag.parsing import parse as parse_document
 
 _PEERS_PYTHON = ROOT / ".venv-parsers" / "bin" / "python"
 _COPIES = 5

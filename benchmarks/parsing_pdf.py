@@ -16,7 +16,7 @@ from itertools import chain
 from benchmarks import pdf_library_tables, pdf_prose, pdf_tables
 from benchmarks.pdf_tables import Fact
 from kosmos_rag.core.types import SourceDocument
-from kosmos_rag.ingestion.parsing import parse
+from kosmos_rag.parsing import parse
 
 _IGNORED = re.compile(r"[\s\u00ad\u2010-]+")
 _CAPTION = re.compile(r"Table \d+[.:]")

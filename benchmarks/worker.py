@@ -30,15 +30,15 @@ from benchmarks.worker_files import measure_files
 from benchmarks.worker_work import create_hashing_runner, open_nothing
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.cli.common import overrides
-from kosmos_rag.apps.worker import Supervisor
-from kosmos_rag.apps.worker.handlers import create_runner
-from kosmos_rag.apps.worker.process import JobRunnerFactory
 from kosmos_rag.core.types import Outcome
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue
 from kosmos_rag.storage.tenants import tenant
-from tests.unit.ingestion.sandbox.files import wide_workbook
+from kosmos_rag.worker import Supervisor
+from kosmos_rag.worker.handlers import create_runner
+from kosmos_rag.worker.process import JobRunnerFactory
+from tests.unit.parsing.sandbox.files import wide_workbook
 
 WORDS = (
     "the of and to in is that for was on are as with his they at be this from have by not but what all were "

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.types import Job, Outcome
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.database import Database
+from kosmos_rag.worker.channel import SupervisorChannel
+from kosmos_rag.worker.handlers import EngineJobRunner
 
 
 class Nothing:

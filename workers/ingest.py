@@ -1,6 +1,6 @@
 """Entry point of the ingestion worker: `python -m workers.ingest --help`."""
 
-from kosmos_rag.apps.worker.commands.ingest import main
+from kosmos_rag.worker.commands.ingest import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

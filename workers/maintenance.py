@@ -1,6 +1,6 @@
 """Entry point of the maintenance worker: `python -m workers.maintenance --help`."""
 
-from kosmos_rag.apps.worker.commands.maintenance import main
+from kosmos_rag.worker.commands.maintenance import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -31,8 +31,6 @@ from benchmarks.peers.server import Server
 from benchmarks.worker import seconds_of_documents, work_until_idle, write_documents
 from benchmarks.worker_work import create_hashing_runner
 from kosmos_rag import Engine, SourceDocument
-from kosmos_rag.apps.worker.handlers import create_runner
-from kosmos_rag.apps.worker.process import JobRunnerFactory
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import DEFAULT_COLLECTION
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id, version_id
@@ -40,6 +38,8 @@ from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, provision
 from kosmos_rag.storage.tenants import TenantRef, tenant
+from kosmos_rag.worker.handlers import create_runner
+from kosmos_rag.worker.process import JobRunnerFactory
 
 SECTIONS = 16
 BARE = "bare encode of the chunks"

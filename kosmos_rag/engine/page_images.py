@@ -7,7 +7,7 @@ from collections.abc import Callable
 from cachetools import LRUCache
 
 from kosmos_rag.core.config import ParsingSettings
-from kosmos_rag.ingestion.sandbox.client import render_confined
+from kosmos_rag.parsing.sandbox.client import render_confined
 
 _CACHED_BYTES = 64 * 2**20
 

@@ -49,10 +49,10 @@ from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.engine.query import QueryRequest, audit_policy
 from kosmos_rag.engine.spaces import TenantSpaces
 from kosmos_rag.ingestion.document import document_id
-from kosmos_rag.ingestion.parsing import media_types
 from kosmos_rag.ingestion.permissions import PermissionSync
 from kosmos_rag.ingestion.pipeline import Progress
 from kosmos_rag.ingestion.sources.spec import validate_feed
+from kosmos_rag.parsing import media_types
 from kosmos_rag.retrieval.filters import compile_filter
 from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, parse_query, parse_retriever_options
 from kosmos_rag.retrieval.snapshot import read_routing

@@ -29,11 +29,11 @@ from kosmos_rag.core.types.files import parse_file_source
 from kosmos_rag.ingestion.acl import apply_access_policy
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.definitions import find_defined_terms
-from kosmos_rag.ingestion.parsing import OutputLimits, is_small_text, media_types, parse
-from kosmos_rag.ingestion.parsing.headings import find_plain_headings
-from kosmos_rag.ingestion.parsing.ocr import require_ocr
-from kosmos_rag.ingestion.sandbox.client import parse_confined, start_parser
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS, Entry
+from kosmos_rag.parsing import OutputLimits, is_small_text, media_types, parse
+from kosmos_rag.parsing.headings import find_plain_headings
+from kosmos_rag.parsing.pdf.ocr import require_ocr
+from kosmos_rag.parsing.sandbox.client import parse_confined, start_parser
 
 PIPELINE_VERSION = 12
 """Incremented if parsing, chunking or analysis changes its output: stored documents are then processed again."""

@@ -382,7 +382,7 @@ def _cpu_s() -> float:
 
 @pytest.mark.slow
 def test_worker__mirrors_a_folder(folder: Path, kosmos: Run) -> None:
-    from kosmos_rag.apps.worker.commands.ingest import main
+    from kosmos_rag.worker.commands.ingest import main
 
     watched = folder / "watched"
     watched.mkdir()

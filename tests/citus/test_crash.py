@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.citus_cluster import LocalCluster
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.worker.supervisor import Supervisor
 from kosmos_rag.core.errors import DatabaseError
 from kosmos_rag.core.types import JobState, Outcome
 from kosmos_rag.engine.tenant import Tenant
@@ -17,6 +16,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.placement import find_placement
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.tenants import tenant
+from kosmos_rag.worker.supervisor import Supervisor
 from tests.citus.load import eventually
 from tests.reliability.engine_work import create_runner
 

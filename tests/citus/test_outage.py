@@ -11,15 +11,15 @@ import pytest
 from benchmarks.citus_cluster import LocalCluster, Node
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.cli.diagnosis import diagnose
-from kosmos_rag.apps.worker.cluster import ClusterWatch
-from kosmos_rag.apps.worker.metrics import WorkerMetrics
-from kosmos_rag.apps.worker.supervisor import Supervisor
 from kosmos_rag.core.errors import NodeUnavailable
 from kosmos_rag.core.types import JobInfo, JobState
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.worker.cluster import ClusterWatch
+from kosmos_rag.worker.metrics import WorkerMetrics
+from kosmos_rag.worker.supervisor import Supervisor
 from tests.citus.load import eventually, load, tenants_by_port
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
 from tests.reliability.engine_work import create_runner
@@ -79,7 +79,7 @@ def outage(local: LocalCluster, settings: Settings, signer: Signer, request: pyt
 def test_node__that_is_killed_stops_its_own_tenants_and_is_named(
     outage: Outage, signer: Signer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "kosmos_rag.apps.worker")
+    caplog.set_level(logging.INFO, "kosmos_rag.worker")
     _kill_underload(outage)
     _assert_is_named(outage, signer)
     _assert_builds_of_others_go_on(outage)

@@ -26,7 +26,7 @@ ROOT = HERE.parents[1]
 _PROGRAM = """
 import importlib, json, sys
 from kosmos_rag.core.config import Settings
-from kosmos_rag.apps.worker.supervisor import Supervisor, stop_on_signals
+from kosmos_rag.worker.supervisor import Supervisor, stop_on_signals
 
 if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])

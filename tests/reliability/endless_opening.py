@@ -2,8 +2,8 @@
 
 import time
 
-from kosmos_rag.apps.worker.channel import JobRunner
 from kosmos_rag.core.config import Settings
+from kosmos_rag.worker.channel import JobRunner
 
 
 def create_runner(settings: Settings) -> JobRunner:

@@ -1,9 +1,9 @@
 """The worker's own work over an embedder that needs no model: these tests are about the queue, not about vectors."""
 
 from kosmos_rag import Engine
-from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.config import Settings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.worker.handlers import EngineJobRunner
 
 
 def create_runner(settings: Settings) -> EngineJobRunner:

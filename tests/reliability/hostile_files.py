@@ -12,7 +12,7 @@ import pptx
 import xlwt
 
 from tests.reliability.hostile_pdf import pdf
-from tests.unit.ingestion.sandbox.files import many_objects, wide_workbook
+from tests.unit.parsing.sandbox.files import many_objects, wide_workbook
 
 Made = Callable[[], bytes]
 

@@ -14,7 +14,7 @@ import pytest
 from kosmos_rag.core.config import ParsingSettings
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import SourceDocument
-from kosmos_rag.ingestion.sandbox.client import parse_confined
+from kosmos_rag.parsing.sandbox.client import parse_confined
 from tests.reliability.hostile_files import FILES, OTHER_KINDS, SOUND
 from tests.reliability.hostile_pdf import PDFS
 

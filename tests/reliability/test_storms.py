@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kosmos_rag import Engine, Settings, Tenant
-from kosmos_rag.apps.worker.handlers.maintenance import count_orphans
 from kosmos_rag.core.errors import DatabaseError
 from kosmos_rag.core.types import JobState
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
+from kosmos_rag.worker.handlers.maintenance import count_orphans
 from tests.reliability.hostile_pdf import PDFS
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import TenantRef, tenant
-from tests.unit.ingestion.sandbox.files import wide_workbook
+from tests.unit.parsing.sandbox.files import wide_workbook
 
 if TYPE_CHECKING:
     from tests.reliability.conftest import Trial

@@ -6,12 +6,12 @@ import signal
 import time
 from collections.abc import Sequence
 
-from kosmos_rag.apps.worker.channel import SupervisorChannel
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import DatabaseError, LeaseLost, ParseError
 from kosmos_rag.core.types import Job, Outcome
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue import queue as jobs
+from kosmos_rag.worker.channel import SupervisorChannel
 
 
 class TrialWork:

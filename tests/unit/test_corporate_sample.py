@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.corporate import questions
 from kosmos_rag.core.types import SourceDocument
-from kosmos_rag.ingestion.parsing import parse
-from kosmos_rag.ingestion.parsing.headings import find_plain_headings
+from kosmos_rag.parsing import parse
+from kosmos_rag.parsing.headings import find_plain_headings
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "corporate" / "generate.py"
 

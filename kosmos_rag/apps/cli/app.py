@@ -40,7 +40,7 @@ from kosmos_rag.apps.cli import (
 )
 from kosmos_rag.apps.cli.help import HELP_OPTIONS, HelpGroup
 from kosmos_rag.core.version import __version__
-from kosmos_rag.ingestion.sandbox.limits import clear_dumpable
+from kosmos_rag.parsing.sandbox.limits import clear_dumpable
 
 app = typer.Typer(
     name="kosmos-rag",

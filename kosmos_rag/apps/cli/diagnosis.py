@@ -13,13 +13,13 @@ from pathlib import Path
 
 from kosmos_rag.core.config import EMBEDDED, RagSettings, RerankingSettings, Settings
 from kosmos_rag.core.errors import DatabaseError, KosmosError, ModelUnavailable, ParseError
-from kosmos_rag.ingestion.sandbox.fork_server import probe_isolation
 from kosmos_rag.models.configured import ConfiguredModel, list_configured_models
 from kosmos_rag.models.download import require_local_models
 from kosmos_rag.models.embedding.server import ServerEmbedder
 from kosmos_rag.models.hub import find_local, resolve
 from kosmos_rag.models.onnx import choose_backend
 from kosmos_rag.models.reranking.server import ServerReranker
+from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.tenants import tenant as tenant_ref

@@ -12,7 +12,7 @@ from kosmos_rag.apps.cli.options import CommonOptions, command
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import KosmosError
 
-log = logging.getLogger("kosmos_rag.apps.worker")
+log = logging.getLogger("kosmos_rag.worker")
 
 
 @command
@@ -54,9 +54,9 @@ def _run_worker(settings: Settings) -> Iterator[None]:
     Jobs run in processes of their own, as those of `run_worker` do. Raises ConfigError and DatabaseError at the start;
     what ends the worker later is logged.
     """
-    from kosmos_rag.apps.worker.handlers import create_runner
-    from kosmos_rag.apps.worker.supervisor import Supervisor
     from kosmos_rag.storage.queue import kinds
+    from kosmos_rag.worker.handlers import create_runner
+    from kosmos_rag.worker.supervisor import Supervisor
 
     supervisor = Supervisor(settings, kinds=kinds.ALL, create_runner=create_runner)
 

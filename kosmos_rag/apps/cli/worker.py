@@ -10,7 +10,7 @@ from kosmos_rag.apps.cli.options import CommonOptions, command
 from kosmos_rag.core.text.counts import count
 
 if TYPE_CHECKING:
-    from kosmos_rag.apps.worker import Supervisor
+    from kosmos_rag.worker import Supervisor
 
 
 @command
@@ -29,7 +29,7 @@ def worker(
     With --until-idle, exits with 1 where a job failed.
     """
     settings = common.load_settings(*([f"worker.processes={processes}"] if processes else ()))
-    from kosmos_rag.apps.worker import run_worker
+    from kosmos_rag.worker import run_worker
 
     if common.as_json or not sys.stderr.isatty():
         supervisor = run_worker(settings, until_idle=until_idle)

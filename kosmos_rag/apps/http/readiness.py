@@ -6,8 +6,8 @@ Concurrent probes share one check, because they need no credentials.
 import asyncio
 import logging
 
-from kosmos_rag.apps.health import ReadyState
 from kosmos_rag.core.errors import KosmosError
+from kosmos_rag.core.telemetry.health import ReadyState
 from kosmos_rag.storage.database import Database
 
 _TIMEOUT_S = 5.0

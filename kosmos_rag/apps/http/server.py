@@ -16,11 +16,11 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from kosmos_rag.apps.health import ALIVE_S, Probes, ReadyState, serve_health
 from kosmos_rag.apps.http.app import create_app, create_service
 from kosmos_rag.apps.http.connections import LimitedConfig, log_accept_errors
 from kosmos_rag.apps.http.dependencies import Service
 from kosmos_rag.core.config import Settings
+from kosmos_rag.core.telemetry.health import ALIVE_S, Probes, ReadyState, serve_health
 from kosmos_rag.engine.aio import AsyncEngine
 from kosmos_rag.engine.engine import Engine
 

@@ -16,7 +16,6 @@ from typer.testing import CliRunner, Result
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.cli.app import app
-from kosmos_rag.apps.worker.handlers.maintenance import count_orphans
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, DatabaseNotReady, RequestError
 from kosmos_rag.core.types import JobState
@@ -25,6 +24,7 @@ from kosmos_rag.storage import embedded
 from kosmos_rag.storage.backup import DUMP_OPTIONS, RESTORE_OPTIONS, back_up, restore
 from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.setup import set_up
+from kosmos_rag.worker.handlers.maintenance import count_orphans
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "restore.md").read_text()
 

@@ -15,8 +15,6 @@ from prometheus_client import CollectorRegistry
 
 from kosmos_rag import AsyncEngine, Engine, Settings, SourceDocument
 from kosmos_rag.apps.http.app import create_service
-from kosmos_rag.apps.worker.cluster import ClusterWatch
-from kosmos_rag.apps.worker.metrics import DatabaseGauges, WorkerMetrics
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.telemetry.metrics import (
     BY_NAME,
@@ -28,10 +26,12 @@ from kosmos_rag.core.telemetry.metrics import (
     WORKER,
     WORKER_ORPHANS,
 )
-from kosmos_rag.ingestion.sandbox.isolation import Isolation
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.parsing.sandbox.isolation import Isolation
 from kosmos_rag.storage.placement import ClusterNode
 from kosmos_rag.storage.sql import statement
+from kosmos_rag.worker.cluster import ClusterWatch
+from kosmos_rag.worker.metrics import DatabaseGauges, WorkerMetrics
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"

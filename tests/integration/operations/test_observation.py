@@ -8,13 +8,13 @@ from typing import NoReturn
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
-from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.errors import ModelUnavailable, RequestError
 from kosmos_rag.core.protocols import Reranker
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.worker.channel import SupervisorChannel
+from kosmos_rag.worker.handlers import EngineJobRunner
 from tests.unit.core.recording import RecordingTracer
 
 GIVEN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

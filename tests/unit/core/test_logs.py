@@ -97,7 +97,7 @@ def test_libraries__are_heard_below_a_warning_only_where_texts_are(capsys: pytes
     for texts in (False, True):
         set_up_logging(ObservabilitySettings(log_level="INFO", log_texts=texts))
         logging.getLogger("httpx").info("HTTP Request: GET https://wiki.example.org/SECRET")
-        logging.getLogger("kosmos_rag.apps.worker").info("done", extra={"action": "sync_done"})
+        logging.getLogger("kosmos_rag.worker").info("done", extra={"action": "sync_done"})
         said = capsys.readouterr().err
         assert ("SECRET" in said) is texts
         assert "done" in said

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from kosmos_rag.apps.http.console.links import Span
 from kosmos_rag.apps.http.console.markdown import TABLE, element_tag, merge_spans, set_heading_levels
 from kosmos_rag.core.types import DocumentSection
-from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.parsing import media_types
 
 _MARKDOWN = frozenset({media_types.MARKDOWN, media_types.NOTEBOOK})
 _CODE = frozenset(

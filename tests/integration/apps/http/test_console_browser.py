@@ -12,14 +12,14 @@ import fpdf
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.protocols import Message
 from kosmos_rag.core.types import Filter
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
+from kosmos_rag.worker.channel import SupervisorChannel
+from kosmos_rag.worker.handlers import EngineJobRunner
 from tests.conftest import Server, clone
 from tests.integration.apps.http.browsing import DESKTOP, PHONE, chromium
 from tests.integration.apps.http.monitored import store_history

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from kosmos_rag import Engine
-from kosmos_rag.apps.worker.channel import CounterBuffer, SupervisorChannel
-from kosmos_rag.apps.worker.handlers.monitor import MonitorHandler
 from kosmos_rag.core.errors import ModelUnavailable
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.engine.monitor import recall_monitor
 from kosmos_rag.storage.tenants import tenant
+from kosmos_rag.worker.channel import CounterBuffer, SupervisorChannel
+from kosmos_rag.worker.handlers.monitor import MonitorHandler
 from tests.integration.indexing.ann.worlds import WORLD
 
 

@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.apps.worker.cluster import ClusterWatch
-from kosmos_rag.apps.worker.metrics import WorkerMetrics
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import MonitorKind, MonitorState
 from kosmos_rag.engine.monitor import recall_monitor
 from kosmos_rag.evaluation.monitor.isolation_canary import SECRETS, TENANTS
+from kosmos_rag.worker.cluster import ClusterWatch
+from kosmos_rag.worker.metrics import WorkerMetrics
 from tests.integration.indexing.ann.monitoring import Mute, round_of
 from tests.integration.indexing.ann.worlds import WORLD
 from tests.integration.variants import changed
@@ -126,7 +126,7 @@ def test_permission__what_cannot_ask_is_counted_and_the_rest_is_looked_at(
     indexed: Engine, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     mute = changed(settings, {"monitor.isolation_interval_s": 0.001})
-    with Engine(mute, embedder=Mute()) as engine, caplog.at_level("INFO", logger="kosmos_rag.apps.worker"):
+    with Engine(mute, embedder=Mute()) as engine, caplog.at_level("INFO", logger="kosmos_rag.worker"):
         _, counts = round_of(engine)
     assert counts["kosmos_permission_checks", "unknown"] == 1
     assert counts["kosmos_recall_monitor_runs", "unknown"] == 1, "too few samples"

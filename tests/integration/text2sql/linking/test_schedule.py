@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag import Engine
-from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.types import JobInfo, JobState
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.queue import kinds, queue
@@ -20,6 +18,8 @@ from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.text2sql.catalog.sources import SchemaSource
 from kosmos_rag.text2sql.jobs import enqueue_sync
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+from kosmos_rag.worker.channel import SupervisorChannel
+from kosmos_rag.worker.handlers import EngineJobRunner
 
 SHOP = SchemaSource(kind="database", location="SHOP_URL")
 

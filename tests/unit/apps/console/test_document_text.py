@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kosmos_rag.apps.http.console.document_text import Marks, render_document
 from kosmos_rag.core.types import DocumentSection
-from kosmos_rag.ingestion.parsing import media_types
+from kosmos_rag.parsing import media_types
 
 PIECES = (
     "# Per diem",

@@ -4,7 +4,6 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from kosmos_rag.apps.worker.handlers.monitor import gauges, run_counters
 from kosmos_rag.core.telemetry.metrics import (
     CANARY_MRR,
     CANARY_RECALL,
@@ -14,6 +13,7 @@ from kosmos_rag.core.telemetry.metrics import (
     RECALL_MONITOR_RECALL,
 )
 from kosmos_rag.core.types import MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.worker.handlers.monitor import gauges, run_counters
 
 
 def run(kind: MonitorKind, state: MonitorState, **figures: Any) -> MonitorRun:

@@ -8,8 +8,8 @@ import pytest
 from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import Chunker, Vectors
 from kosmos_rag.core.types import Heading, ParsedDocument, SourceDocument
-from kosmos_rag.ingestion.parsing import parse
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.parsing import parse
 
 Build = Callable[..., Chunker]
 

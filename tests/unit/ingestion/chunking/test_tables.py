@@ -3,7 +3,7 @@
 import pytest
 
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
-from kosmos_rag.ingestion.parsing import parse
+from kosmos_rag.parsing import parse
 
 from .conftest import BuildChunker
 

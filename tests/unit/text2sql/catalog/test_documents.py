@@ -1,7 +1,7 @@
 """The documents of a schema."""
 
 from kosmos_rag.core.types import is_text
-from kosmos_rag.ingestion.parsing import is_small_text
+from kosmos_rag.parsing import is_small_text
 from kosmos_rag.text2sql.catalog.documents import MAX_CHARS, schema_documents
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.recipes import read_recipes, template_recipes

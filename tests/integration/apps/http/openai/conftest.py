@@ -8,16 +8,16 @@ import pytest
 from pydantic import SecretStr
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.apps.worker.channel import SupervisorChannel
-from kosmos_rag.apps.worker.handlers import EngineJobRunner
 from kosmos_rag.core.config import DatabaseSettings, LanguageModelSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.worker.channel import SupervisorChannel
+from kosmos_rag.worker.handlers import EngineJobRunner
 from tests.integration.apps.http.openai.speaking import Speaking
 from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
-from tests.integration.apps.worker.working import KEPT
 from tests.integration.variants import changed
+from tests.integration.worker.working import KEPT
 from tests.unit.models.llm.chat_server import ChatServer
 from tests.unit.models.llm.chat_server import running as running_model
 

@@ -1,0 +1,1 @@
+"""Mail: EML, MBOX and MSG."""

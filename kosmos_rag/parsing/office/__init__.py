@@ -1,0 +1,1 @@
+"""Word processors and slides: DOCX, PPTX, ODF, RTF and their older forms."""

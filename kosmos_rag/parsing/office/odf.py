@@ -1,0 +1,297 @@
+"""Parse OpenDocument texts, sheets and presentations.
+
+Headings, lists, notes and tables are in the order of the file.
+"""
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from xml.etree.ElementTree import Element
+
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import ParsedDocument
+from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing.archive import refuse_doctype, screen
+from kosmos_rag.parsing.clean import clean_property_title, clean_title
+from kosmos_rag.parsing.compose import Composition
+from kosmos_rag.parsing.limits import OutputLimits
+from kosmos_rag.parsing.office.odf_styles import (
+    DRAWING,
+    OUTLINE,
+    PRESENTATION,
+    TABLE,
+    TEXT,
+    Numbering,
+    Styles,
+    parse_integer,
+)
+from kosmos_rag.parsing.office.odf_text import HEADING, NOT_READ, PARAGRAPH, TextReader
+from kosmos_rag.parsing.tables.builder import MAX_COLUMNS, Cell, TableBuilder
+from kosmos_rag.parsing.tables.sheet_cells import SheetCells
+
+_PAGE, _FRAME, _NOTES = f"{DRAWING}page", f"{DRAWING}frame", f"{PRESENTATION}notes"
+_LIST, _ITEM, _TABLE, _ROW = f"{TEXT}list", f"{TEXT}list-item", f"{TABLE}table", f"{TABLE}table-row"
+_CELL = f"{TABLE}table-cell"
+_CELLS = frozenset({_CELL, f"{TABLE}covered-table-cell"})
+_SEQUENCE = f"{TEXT}sequence"
+_TITLE = "{http://purl.org/dc/elements/1.1/}title"
+_MOST_REPEATS = 100
+"""Of a row or cell; more are the empty rest of a sheet."""
+_DEEPEST_ITEM = 10
+_CONTENT, _STYLES, _META, _MANIFEST = "content.xml", "styles.xml", "meta.xml", "META-INF/manifest.xml"
+_BULLET = "- "
+
+
+def parse_odf(data: bytes, limits: OutputLimits, *, media_type: str, hidden_cells: bool = False) -> ParsedDocument:
+    """Parse an OpenDocument file.
+
+    A slide is a page, a sheet a section. Hidden slides, and by default hidden sheets, rows and columns, are left out.
+
+    Args:
+        data: the file.
+        limits: limits of the result.
+        media_type: text, sheet or presentation.
+        hidden_cells: whether to read hidden sheets, rows and columns.
+
+    Raises:
+        ParseError: `encrypted`, or `too_large`, `corrupt` or `unsupported` for an archive that is not safe to open.
+    """
+    name = media_types.NAMES[media_type]
+    screen(data, name)
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        if _MANIFEST in archive.namelist() and b"encryption-data" in archive.read(_MANIFEST):
+            raise ParseError("encrypted", f"the {name} file has a password; remove it and save the document again")
+        root = _xml(archive, _CONTENT, name)
+        roots = {part: _xml(archive, part, name) for part in (_STYLES, _META) if part in archive.namelist()}
+    composition = Composition(limits)
+    styles = Styles([root, *(roots[part] for part in (_STYLES,) if part in roots)])
+    if media_type == media_types.ODS:
+        _SheetsReader(composition, styles, hidden_cells=hidden_cells).read(root)
+    else:
+        _Reader(composition, styles).read(root)
+    title = clean_property_title(roots[_META].findtext(f".//{_TITLE}") or "") if _META in roots else None
+    # The name of a sheet is no title of its workbook.
+    return composition.build(media_type, title or (None if media_type == media_types.ODS else composition.first_title))
+
+
+def _xml(archive: zipfile.ZipFile, member: str, name: str) -> Element:
+    from defusedxml.ElementTree import fromstring
+
+    part = archive.read(member)
+    refuse_doctype(part, member, name)
+    root: Element = fromstring(part)
+    return root
+
+
+@dataclass(kw_only=True, slots=True)
+class _OpenList:
+    """A list whose items are read."""
+
+    numbering: Numbering
+    style: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The end of an element, among those still to be read."""
+
+    tag: str
+
+
+class _Reader:
+    """Adds the blocks of a text or a presentation to a composition."""
+
+    def __init__(self, composition: Composition, styles: Styles) -> None:
+        self._composition = composition
+        self._styles = styles
+        self._texts = TextReader(styles)
+        self._outline = styles.numbering(OUTLINE)
+        self._lists: list[_OpenList] = []
+        self._numberings: dict[str, Numbering] = {}
+        """Of the last list of each style, which the next one may continue."""
+        self._mark = ""
+        """Of the item whose first paragraph follows."""
+        self._caption: str | None = None
+        self._is_title = False
+        self._is_notes = False
+
+    def read(self, root: Element) -> None:
+        """Add the blocks in document order."""
+        pending: list[Element | _End] = [root]
+        while pending:
+            element = pending.pop()
+            if isinstance(element, _End):
+                self._leave(element.tag)
+            elif element.tag in (PARAGRAPH, HEADING):
+                self._add_text(element)
+            elif element.tag == _TABLE:
+                self._add_table(element)
+            elif element.tag not in NOT_READ and self._enter(element):
+                pending.append(_End(element.tag))
+                pending.extend(reversed(element))
+        self._end_caption()
+
+    def _enter(self, element: Element) -> bool:
+        """Note where the following blocks are; return whether to read them."""
+        if element.tag == _PAGE:
+            self._composition.begin_page()
+            return not self._styles.is_hidden("drawing-page", element.get(f"{DRAWING}style-name"))
+        if element.tag == _LIST:
+            self._lists.append(self._open_list(element))
+        elif element.tag == _ITEM and self._lists:
+            inner = self._lists[-1]
+            value = parse_integer(element.get(f"{TEXT}start-value"))
+            self._mark = inner.numbering.mark(inner.level, value) or _BULLET
+        elif element.tag == _FRAME:
+            self._is_title = element.get(f"{PRESENTATION}class") == "title"
+        elif element.tag == _NOTES:
+            self._is_notes = True
+        return True
+
+    def _leave(self, tag: str) -> None:
+        if tag == _LIST:
+            self._lists.pop()
+        elif tag == _ITEM:
+            self._mark = ""
+        elif tag == _FRAME:
+            self._is_title = False
+        elif tag == _NOTES:
+            self._is_notes = False
+
+    def _open_list(self, element: Element) -> _OpenList:
+        """Return the list of an element.
+
+        A list in an item has the numbering of the outer list, one level deeper.
+        """
+        style = element.get(f"{TEXT}style-name")
+        if self._lists:
+            outer = self._lists[-1]
+            level = min(outer.level + 1, _DEEPEST_ITEM)
+            if style in (None, outer.style):
+                return _OpenList(numbering=outer.numbering, style=outer.style, level=level)
+        else:
+            level = 0
+        name = style or "-"
+        continued = element.get(f"{TEXT}continue-numbering") == "true" or element.get(f"{TEXT}continue-list")
+        if not continued or name not in self._numberings:
+            self._numberings[name] = self._styles.numbering(name)
+        return _OpenList(numbering=self._numberings[name], style=name, level=level)
+
+    def _add_text(self, element: Element) -> None:
+        self._end_caption()
+        text = self._texts.read(element).strip()
+        mark, self._mark = self._mark, ""
+        if not text:
+            pass
+        elif element.tag == HEADING:
+            self._add_heading(element, text)
+        elif self._is_title:
+            self._composition.add_heading(1, text)
+        elif element.find(f".//{_SEQUENCE}") is not None:
+            self._caption = text
+        else:
+            self._composition.add_block(("Notes: " if self._is_notes else mark) + text)
+            self._is_notes = False
+        self._add_notes()
+
+    def _add_heading(self, element: Element, text: str) -> None:
+        level = min(max(1, parse_integer(element.get(f"{TEXT}outline-level"))), 9)
+        is_numbered = not self._lists and element.get(f"{TEXT}is-list-header") != "true"
+        mark = self._outline.mark(level - 1) if is_numbered else ""
+        self._composition.add_heading(level, mark + text)
+
+    def _end_caption(self) -> None:
+        """Add a caption that has no table below it."""
+        if self._caption:
+            self._composition.add_block(self._caption)
+        self._caption = None
+
+    def _add_notes(self) -> None:
+        for note in self._texts.take_notes():
+            self._composition.add_block(note)
+
+    def _add_table(self, table: Element) -> None:
+        builder = TableBuilder()
+        rows = [row for row in table.iter(_ROW) if _is_visible(row)]
+        for row in rows:
+            builder.add_row(self._cells(row))
+        header = {id(row) for part in table.iter(f"{TABLE}table-header-rows") for row in part}
+        count = sum(id(row) in header for row in rows)
+        self._composition.add_table(builder.build(header_rows=count or None, caption=self._caption or ""))
+        self._caption = None
+        self._add_notes()
+
+    def _cells(self, row: Element) -> Iterator[Cell]:
+        for cell in _expand_cells(row):
+            if cell.tag == _CELL:
+                text = self._texts.read_line(cell)
+                yield Cell(text=text, columns=_span(cell, "columns"), rows=_span(cell, "rows"))
+
+
+class _SheetsReader:
+    """Adds the sheets of a workbook to a composition."""
+
+    def __init__(self, composition: Composition, styles: Styles, *, hidden_cells: bool) -> None:
+        self._composition = composition
+        self._styles = styles
+        self._texts = TextReader(styles)
+        self._hidden_cells = hidden_cells
+
+    def read(self, root: Element) -> None:
+        """Add the sheets in their order."""
+        for table in root.iter(_TABLE):
+            if self._hidden_cells or not self._styles.is_hidden("table", table.get(f"{TABLE}style-name")):
+                self._add_sheet(table)
+
+    def _add_sheet(self, table: Element) -> None:
+        cells = SheetCells()
+        merged: list[tuple[int, int, int, int]] = []
+        last = 0
+        for row in table.iter(_ROW):
+            count = max(1, parse_integer(row.get(f"{TABLE}number-rows-repeated")))
+            if self._hidden_cells or _is_visible(row):
+                elements = list(_expand_cells(row))
+                for column, cell in enumerate(elements, start=1):
+                    columns, rows = _span(cell, "columns"), _span(cell, "rows")
+                    if columns > 1 or rows > 1:
+                        merged.append((last + 1, last + rows, column, column + columns - 1))
+                texts = [self._texts.read_line(cell) for cell in elements]
+                for number in range(last + 1, last + min(count, _MOST_REPEATS) + 1):
+                    cells.add_row(number, [*texts])
+            last += count
+        for area in merged:
+            cells.merge(*area)
+        if not self._hidden_cells:
+            cells.remove_columns(list(_hidden_columns(table, cells.width)))
+        if not cells.is_blank:
+            self._composition.add_sheet(cells.build_sheet(clean_title(table.get(f"{TABLE}name") or "")))
+
+
+def _hidden_columns(table: Element, width: int) -> Iterator[int]:
+    column = 0
+    for element in table.iter(f"{TABLE}table-column"):
+        count = max(1, parse_integer(element.get(f"{TABLE}number-columns-repeated")))
+        if not _is_visible(element):
+            yield from range(column, min(column + count, width))
+        column += count
+
+
+def _is_visible(element: Element) -> bool:
+    """Return whether a row or column is neither hidden nor filtered out."""
+    return element.get(f"{TABLE}visibility", "visible") == "visible"
+
+
+def _expand_cells(row: Element) -> Iterator[Element]:
+    """Yield the cells of a row, without the empty rest of it."""
+    cells = [element for element in row if element.tag in _CELLS]
+    while cells and not len(cells[-1]):
+        cells.pop()
+    for cell in cells:
+        for _ in range(max(1, min(parse_integer(cell.get(f"{TABLE}number-columns-repeated")), _MOST_REPEATS))):
+            yield cell
+
+
+def _span(cell: Element, axis: str) -> int:
+    return max(1, min(parse_integer(cell.get(f"{TABLE}number-{axis}-spanned")), MAX_COLUMNS))

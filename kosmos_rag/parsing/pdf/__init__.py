@@ -1,0 +1,1 @@
+"""PDF: pages, lines, columns, tables, OCR."""

@@ -1,0 +1,352 @@
+"""Parse PDF with PDFium: paragraphs of the text layer, pages, headings."""
+
+import io
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import Heading, LineBox, Note, ParsedDocument, TableSpan
+from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing.clean import clean_property_title, clean_title
+from kosmos_rag.parsing.limits import OutputLimits
+from kosmos_rag.parsing.pdf.headings import find_headings
+from kosmos_rag.parsing.pdf.layout import PageLines, Paragraph, build_paragraphs, resolve_hyphens
+from kosmos_rag.parsing.pdf.lines import Line, join_runs, tidy
+from kosmos_rag.parsing.pdf.ocr import PageReader
+from kosmos_rag.parsing.pdf.page import PageContent, PageFrame, Run, read_page
+from kosmos_rag.parsing.pdf.tables import FoundTable, continue_table, find_tables
+from kosmos_rag.parsing.tables.table import render
+
+_PDFIUM = threading.Lock()
+"""Each call of PDFium holds this lock: it is not thread-safe."""
+
+_PARAGRAPH_SEPARATOR = "\n\n"
+_PICTURE_WIDTH, _PICTURE_HEIGHT = 1_400, 4_000
+"""Pixels of a rendered page at most."""
+_MAX_OUTLINE_ENTRIES = 10_000
+"""Each entry is searched for on its page; a hostile outline must not make that a day's work."""
+_REPEATED = re.compile(r"(\W)\1+")
+_LEAST_READABLE = 0.4
+"""Share of the characters, white space aside, that are letters or digits in a text that can be read."""
+_LEAST_CHARACTERS = 50
+_CERTIFICATE_FILTERS = (b"/Adobe.PubSec", b"/Adobe.PPKLite")
+_BROTLI = b"/BrotliDecode"
+
+_Outline = list[tuple[int, str, int]]
+"""Level from 1, title, page from 0."""
+
+
+@dataclass(kw_only=True, slots=True)
+class _Text:
+    """The text of a document under construction."""
+
+    parts: list[str] = field(default_factory=list)
+    length: int = 0
+    pages: list[int] = field(default_factory=list)
+    """Offset at which each page starts."""
+    starts: dict[int, int] = field(default_factory=dict)
+    """Offset of each paragraph, by identity."""
+    tables: list[TableSpan] = field(default_factory=list)
+    boxes: list[LineBox] = field(default_factory=list)
+
+    def add(self, part: str) -> None:
+        self.parts.append(part)
+        self.length += len(part)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Content:
+    """The content of a file before it is composed."""
+
+    pages: list[list[Paragraph]]
+    outline: _Outline
+    title: str | None
+    notes: tuple[Note, ...]
+    text_pages: list[list[Paragraph]]
+    """Those whose letters show the headings: the pages without those that are pictures."""
+    frames: list[PageFrame | None]
+
+
+def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> ParsedDocument:
+    """Parse a PDF: one offset for each page, also without text.
+
+    Headings come from the outline, else from their letters. A page that cannot be read is left out, with a note.
+
+    Args:
+        data: the file.
+        limits: limits of the result.
+        ocr: whether to read pages without text by OCR.
+
+    Raises:
+        ParseError: `encrypted`, `unsupported`, `no_text`, `garbled`, `corrupt`, `too_large`.
+    """
+    with _PDFIUM:
+        content = _read(data, limits, PageReader() if ocr else None)
+    if not any(content.pages):
+        raise _no_text(data, len(content.pages), ocr=ocr)
+    text = _compose(content)
+    joined = "".join(text.parts)
+    _check_readable(joined)
+    headings = _outline_headings(content.outline, joined, text.pages) if content.outline else _headings(content, text)
+    return ParsedDocument(
+        text=joined,
+        media_type=media_types.PDF,
+        title=content.title or next((heading.title for heading in headings if heading.start == 0), None),
+        # A heading on a last page without text has no place in the text, and nothing to head.
+        headings=tuple(heading for heading in headings if heading.start < len(joined)),
+        pages=tuple(text.pages),
+        notes=content.notes,
+        tables=tuple(text.tables),
+        boxes=tuple(text.boxes),
+    )
+
+
+def render_page(data: bytes, page: int) -> bytes:
+    """Render a page as a PNG, at most 1,400 pixels wide.
+
+    Raises ParseError.
+
+    Args:
+        data: the file.
+        page: number of the page, from 1.
+    """
+    with _PDFIUM, closing(_open(data)) as document:
+        if page > len(document):
+            raise ParseError("unsupported", f"page {page} is requested, and the document has {len(document)} pages")
+        with closing(document[page - 1]) as opened:
+            width, height = opened.get_size()
+            # A hostile page may be of any size, its picture is not.
+            scale = min(_PICTURE_WIDTH / max(width, 1), _PICTURE_HEIGHT / max(height, 1))
+            picture = io.BytesIO()
+            opened.render(scale=scale).to_pil().save(picture, "PNG")
+    return picture.getvalue()
+
+
+def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> _Content:
+    with closing(_open(data)) as document:
+        limits.check_pages(len(document))
+        contents = list(_pages(document, limits, reader))
+        outline = list(islice(_outline(document), _MAX_OUTLINE_ENTRIES))
+        title = clean_property_title(tidy(document.get_metadata_value("Title")))
+    broken = [number for number, content in enumerate(contents, start=1) if content is None]
+    if broken and len(broken) == len(contents):
+        raise ParseError("corrupt", f"none of {len(contents)} pages can be read; save the document again")
+    page_lines = list(_page_lines([content or _NO_CONTENT for content in contents], limits))
+    resolve_hyphens(page_lines)
+    pages = build_paragraphs(page_lines)
+    for content, page in zip(contents, pages, strict=True):
+        page += [Paragraph(lines=[], verbatim=value) for value in map(_clean_value, content.values if content else ())]
+    text_pages = [page for page, content in zip(pages, contents, strict=True) if content and not content.scanned]
+    return _Content(
+        pages=pages,
+        text_pages=text_pages,
+        frames=[content.frame if content else None for content in contents],
+        outline=outline,
+        title=title,
+        notes=tuple(_page_notes(broken)),
+    )
+
+
+_NO_CONTENT = PageContent()
+
+
+def _page_lines(contents: Sequence[PageContent], limits: OutputLimits) -> Iterator[PageLines]:
+    """Yield the lines of each page, and its tables in their place."""
+    before: FoundTable | None = None
+    for content in contents:
+        tables = find_tables(content)
+        table_paragraphs = [_table_paragraph(found_table, limits) for found_table in tables]
+        if before is not None and tables and (table := continue_table(before, tables[0])):
+            table_paragraphs[0] = _table_paragraph(tables[0]._replace(table=table), limits, is_continued=True)
+            tables[0] = tables[0]._replace(table=table)
+        items = _items(content, tables, table_paragraphs)
+        # A page number may follow.
+        before = tables[-1] if any(item is table_paragraphs[-1] for item in items[-2:] if tables) else None
+        yield PageLines(items=items, top=content.top, bottom=content.bottom)
+
+
+def _items(
+    content: PageContent, tables: Sequence[FoundTable], table_paragraphs: Sequence[Paragraph]
+) -> list[Line | Paragraph]:
+    starts = {
+        min(found_table.lines): paragraph for found_table, paragraph in zip(tables, table_paragraphs, strict=True)
+    }
+    table_lines = {index for found_table in tables for index in found_table.lines}
+    items: list[Line | Paragraph] = []
+    between: list[list[Run]] = []
+    for index, runs in enumerate(content.lines):
+        if index in starts:
+            items += _text_lines(between)
+            between = []
+            items.append(starts[index])
+        elif index not in table_lines:
+            between.append(runs)
+    items += _text_lines(between)
+    return items
+
+
+def _text_lines(lines: Sequence[Sequence[Run]]) -> Iterator[Line]:
+    return (line for line in join_runs(lines) if line.text)
+
+
+def _table_paragraph(found_table: FoundTable, limits: OutputLimits, *, is_continued: bool = False) -> Paragraph:
+    """Return a rendered table.
+
+    The column names of a continued table are on the page before; they are context, not text.
+    """
+    rendered = render(found_table.table, limits)
+    if is_continued:
+        rendered = replace(rendered, text=rendered.text[rendered.body :], body=0)
+    return Paragraph(lines=[], verbatim=rendered.text, table=rendered, box=found_table.box)
+
+
+def _clean_value(value: str) -> str:
+    return tidy(value.replace("\r\n", "\n").replace("\r", "\n")).strip()
+
+
+def _page_notes(broken: Sequence[int]) -> Iterator[Note]:
+    if broken:
+        numbers = ", ".join(map(str, broken[:10])) + (" …" if len(broken) > 10 else "")
+        yield Note(code="pages_unreadable", message=f"pages that could not be read and are left out: {numbers}")
+
+
+def _open(data: bytes) -> Any:
+    import pypdfium2
+
+    try:
+        return pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as exc:
+        if any(name in data for name in _CERTIFICATE_FILTERS) and b"/Encrypt" in data:
+            message = "the PDF is encrypted for the holders of certificates; save it again without encryption"
+            raise ParseError("encrypted", message) from exc
+        if exc.err_code in (pypdfium2.raw.FPDF_ERR_PASSWORD, pypdfium2.raw.FPDF_ERR_SECURITY):
+            message = "the PDF has a password; remove it and save the document again"
+            raise ParseError("encrypted", message) from exc
+        if _BROTLI in data:
+            raise _brotli() from exc
+        raise
+
+
+def _brotli() -> ParseError:
+    return ParseError("unsupported", "the PDF is compressed with Brotli, which is not read; save it as PDF 1.7")
+
+
+def _no_text(data: bytes, pages: int, *, ocr: bool) -> ParseError:
+    if _BROTLI in data:
+        return _brotli()
+    remedy = "and OCR finds none on them" if ocr else "probably scanned; set ingestion.parsing.ocr, or run OCR first"
+    return ParseError("no_text", f"{pages} pages without text, {remedy}")
+
+
+def _check_readable(text: str) -> None:
+    """Raise ParseError `garbled` if most characters are not letters or digits.
+
+    The fonts of such a file do not define which letters they draw.
+    """
+    characters = _REPEATED.sub(r"\1", "".join(text.split()))
+    readable = sum(map(str.isalnum, characters))
+    if len(characters) >= _LEAST_CHARACTERS and readable < _LEAST_READABLE * len(characters):
+        raise ParseError(
+            "garbled",
+            f"{len(characters) - readable} of {len(characters)} characters are no letters: the fonts of the PDF do not "
+            "say what they draw; print it to a new PDF, or run OCR on it",
+        )
+
+
+def _pages(document: Any, limits: OutputLimits, reader: PageReader | None) -> Iterator[PageContent | None]:
+    """Yield the content of each page; None if it cannot be read."""
+    import pypdfium2
+
+    if document.get_formtype() != pypdfium2.raw.FORMTYPE_NONE:
+        document.init_forms()
+    size = 0
+    for index in range(len(document)):
+        try:
+            with closing(document[index]) as page:
+                content = _page(page, document.formenv, reader)
+        except pypdfium2.PdfiumError:
+            yield None
+            continue
+        size += sum(len(run.text) for runs in content.lines for run in runs) + sum(map(len, content.values))
+        limits.check_text(size)
+        yield content
+
+
+def _page(page: Any, forms: Any, reader: PageReader | None) -> PageContent:
+    import pypdfium2
+
+    with closing(page.get_textpage()) as layer:
+        content = read_page(page, layer, forms.raw if forms else None)
+    if content.lines or content.values or reader is None or not pypdfium2.raw.FPDFPage_CountObjects(page):
+        return content
+    return reader.read(page)
+
+
+def _outline(document: Any) -> Iterator[tuple[int, str, int]]:
+    for bookmark in document.get_toc():
+        target = bookmark.get_dest()
+        page = target.get_index() if target else None
+        title = clean_title(tidy(bookmark.get_title()))
+        if title and page is not None and 0 <= page < len(document):
+            yield bookmark.level + 1, title, page
+
+
+def _compose(content: _Content) -> _Text:
+    text = _Text()
+    before: Paragraph | None = None
+    for index, (page, frame) in enumerate(zip(content.pages, content.frames, strict=True)):
+        if index:
+            text.add(_separator(before) if page else _PARAGRAPH_SEPARATOR)
+        text.pages.append(text.length)
+        for number, paragraph in enumerate(page):
+            if number:
+                text.add(_PARAGRAPH_SEPARATOR)
+            start = text.starts[id(paragraph)] = text.length
+            text.add(paragraph.text)
+            if paragraph.table is not None:
+                text.tables.append(paragraph.table.span(start))
+            if frame is not None:
+                text.boxes += (
+                    LineBox(start + first, start + end, index + 1, *frame.place(box))
+                    for first, end, box in paragraph.boxes()
+                )
+        before = page[-1] if page else None
+    return text
+
+
+def _separator(before: Paragraph | None) -> str:
+    """Return what is between a paragraph and the next page."""
+    if before is None or not before.continues:
+        return _PARAGRAPH_SEPARATOR
+    return "" if before.lines[-1].divided else "\n"
+
+
+def _headings(content: _Content, text: _Text) -> list[Heading]:
+    return [
+        Heading(level=level, title=title, start=text.starts[id(paragraph)])
+        for paragraph, title, level in find_headings(content.text_pages)[:_MAX_OUTLINE_ENTRIES]
+    ]
+
+
+def _outline_headings(outline: _Outline, text: str, starts: Sequence[int]) -> list[Heading]:
+    ends = [*starts[1:], len(text)]
+    headings = [
+        Heading(level=level, title=title, start=starts[page] + _find_title(title, text[starts[page] : ends[page]]))
+        for level, title, page in outline
+    ]
+    return sorted(headings, key=lambda heading: heading.start)
+
+
+def _find_title(title: str, page: str) -> int:
+    """Return the offset of a title on its page, else 0.
+
+    The title may be broken over lines; a line of its own is preferred to words within the text.
+    """
+    words = r"\s+".join(map(re.escape, title.split()))
+    match = re.search(rf"^{words}$", page, re.MULTILINE) or re.search(words, page)
+    return match.start() if match else 0

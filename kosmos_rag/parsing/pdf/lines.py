@@ -1,0 +1,135 @@
+"""Lines of a PDF page: adjacent runs of characters, and their text."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from kosmos_rag.parsing.clean import clean
+from kosmos_rag.parsing.pdf.page import Box, Run
+
+_SCRIPT_SIZE = 0.85
+"""Sizes of the letters of a line that a superscript or subscript has at most."""
+_RAISED = 0.15
+_LOWERED = 0.06
+"""Sizes of the letters by which the baseline of a superscript or subscript is off."""
+_LINE_OFFSET, _SCRIPT_OFFSET = 0.5, 0.65
+"""Sizes of the letters by which baselines of one line differ at most: of letters of one size, and of two."""
+_WORD_GAP = 0.15
+_LINE_GAP = 1.0
+"""Sizes of the letters between two runs of one line of text."""
+_SIMPLE_SCRIPT = re.compile(r"[-+\u2212]?\w+")
+_ORDINAL = re.compile(r"st|nd|rd|th|er|re|e|o|a|º|ª")
+_ASCENT, _DESCENT = 0.9, 0.25
+"""Sizes of the letters above and below the baseline that letters of most fonts take."""
+_UNPRINTED = re.compile("[\ufffe\uffff\x02\u200b\u2060\ufeff]")
+_LINE_END_HYPHEN = re.compile(r"(?<=[^\W\d_])[\u00ad\u2010-]$|\u00ad$")
+_HYPHENS = "-\u00ad\u2010"
+_CHARACTERS = str.maketrans(
+    {"\u00ad": "", "\u00a0": " ", "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl"}
+    | {"\ufb05": "st", "\ufb06": "st", "\uf0b7": "•", "\uf0a7": "▪", "\uf0fc": "✓"}
+)
+"""Soft hyphens, ligatures, and the bullets of symbol fonts."""
+
+
+class Line(NamedTuple):
+    """A line of text on a page."""
+
+    text: str
+    left: float
+    right: float
+    baseline: float
+    size: float
+    """Of most of its characters, in points."""
+    bold: bool
+    divided: bool = False
+    """The last word continues in the next line; the hyphen is not in the text."""
+
+    @property
+    def style(self) -> tuple[float, bool]:
+        """Size and weight."""
+        return self.size, self.bold
+
+    @property
+    def box(self) -> Box:
+        """The area of its letters."""
+        return Box(self.left, self.baseline - _DESCENT * self.size, self.right, self.baseline + _ASCENT * self.size)
+
+
+def tidy(text: str) -> str:
+    """Remove what is not printed, and write ligatures as letters."""
+    if text.isascii() and text.isprintable():
+        return text
+    return clean(_UNPRINTED.sub("", text).translate(_CHARACTERS))
+
+
+def join_runs(lines: Iterable[Sequence[Run]]) -> Iterator[Line]:
+    """Yield the lines of a page.
+
+    PDFium starts a new line at each large gap and each change of the baseline; what continues a line joins it here.
+    """
+    open_runs: list[Run] = []
+    for runs in lines:
+        if open_runs and not _continues(open_runs, runs[0]):
+            yield _line(open_runs)
+            open_runs = []
+        open_runs = [*open_runs, *runs] if open_runs else list(runs)
+    if open_runs:
+        yield _line(open_runs)
+
+
+def _continues(runs: Sequence[Run], run: Run) -> bool:
+    before = runs[-1]
+    size = max(before.size, run.size)
+    most = _LINE_OFFSET if run.size == before.size else _SCRIPT_OFFSET
+    return (
+        not before.divided
+        and abs(run.baseline - before.baseline) < most * size
+        and -0.3 * size < run.left - before.right < _LINE_GAP * size
+        and (run.size == before.size or min(run.size, before.size) < _SCRIPT_SIZE * size)
+    )
+
+
+def _line(runs: Sequence[Run]) -> Line:
+    if len(runs) == 1:
+        text, left, right, baseline, size, bold, divided = runs[0]
+    else:
+        sizes: Counter[float] = Counter()
+        for run in runs:
+            sizes[run.size] += len(run.text)
+        size = sizes.most_common(1)[0][0]
+        main = next(run for run in runs if run.size == size)
+        left, right = min(run.left for run in runs), max(run.right for run in runs)
+        baseline, bold, divided = main.baseline, main.bold, runs[-1].divided
+        text = join_text(runs, main)
+    if text[-1:] in _HYPHENS and not divided and _LINE_END_HYPHEN.search(text) is not None:
+        text, divided = text[:-1], True
+    return Line(tidy(text).strip(), left, right, baseline, size, bold, divided)
+
+
+def join_text(runs: Sequence[Run], main: Run | None = None) -> str:
+    """Return the text of runs.
+
+    `^` and `_` precede superscripts and subscripts of the main run's letters.
+    """
+    main = main or max(runs, key=lambda run: (run.size, len(run.text)))
+    parts: list[str] = []
+    right = runs[0].left
+    for run in runs:
+        gap = run.left - right
+        words = run.text.strip()
+        mark = _script_mark(run, main)
+        apart = gap > _WORD_GAP * main.size
+        if mark and parts and not apart and not (mark == "^" and _ORDINAL.fullmatch(words)):
+            parts.append(f"{mark}{words}" if _SIMPLE_SCRIPT.fullmatch(words) else f"{mark}({words})")
+        else:
+            parts.append(f" {words}" if parts and apart else words)
+        right = run.right
+    return "".join(parts)
+
+
+def _script_mark(run: Run, main: Run) -> str:
+    if run.size > _SCRIPT_SIZE * main.size:
+        return ""
+    offset = (run.baseline - main.baseline) / max(main.size, 1.0)
+    return "^" if offset > _RAISED else "_" if offset < -_LOWERED else ""

@@ -1,0 +1,125 @@
+"""Build a table row by row, with merged cells."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.parsing.tables.table import Table
+
+MAX_COLUMNS = 1_000
+"""That a cell may cover, as the HTML standard has it."""
+_MAX_REPEATED_CHARS = 100
+MAX_COVERED = 500_000
+"""Positions of a table that merged cells may fill: a file of a few bytes can ask for any number."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cell:
+    """A cell of a row, in the order of the file."""
+
+    text: str
+    columns: int = 1
+    rows: int = 1
+
+
+@dataclass(kw_only=True, slots=True)
+class _CoveredColumns:
+    """The columns that a cell covers in the rows below it."""
+
+    column: int
+    columns: int
+    rows: int
+    """That are left."""
+    text: str
+
+
+def shorten_repetition(text: str) -> str:
+    """Shorten a merged cell's text for the rows after its first."""
+    return text if len(text) <= _MAX_REPEATED_CHARS else text[: _MAX_REPEATED_CHARS - 1].rstrip() + "…"
+
+
+class TableBuilder:
+    """A table under construction.
+
+    A cell of several rows gives its text to each of them: the whole to the first, the beginning to the others.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[list[str]] = []
+        self._spans: dict[tuple[int, int], int] = {}
+        self._covered: list[_CoveredColumns] = []
+        self._positions = 0
+
+    def add_row(self, cells: Iterable[Cell]) -> None:
+        """Add a row: each cell takes the next free column.
+
+        Cells above may cover columns.
+
+        Raises:
+            ParseError: `too_large`; the merged cells cover too many positions.
+        """
+        self._rows.append([])
+        above = iter(self._covered)
+        covered = next(above, None)
+        new_covers = []
+        column = 0
+        for cell in cells:
+            while covered and covered.column <= column:
+                self._place(covered.column, covered.columns, covered.text)
+                column = max(column, covered.column + covered.columns)
+                covered = next(above, None)
+            columns = max(1, min(cell.columns, MAX_COLUMNS))
+            self._place(column, columns, cell.text)
+            if cell.rows > 1:
+                text = shorten_repetition(cell.text)
+                new_covers.append(_CoveredColumns(column=column, columns=columns, rows=cell.rows, text=text))
+            column += columns
+        while covered:
+            self._place(covered.column, covered.columns, covered.text)
+            covered = next(above, None)
+        self._end_row(new_covers)
+
+    def _end_row(self, new_covers: list[_CoveredColumns]) -> None:
+        self._cover(len(self._covered))
+        if new_covers:
+            self._covered = sorted([*self._covered, *new_covers], key=lambda covered: covered.column)
+        for covered in self._covered:
+            covered.rows -= 1
+        self._covered = [covered for covered in self._covered if covered.rows]
+
+    def _place(self, column: int, columns: int, text: str) -> None:
+        row = self._rows[-1]
+        if column < len(row):
+            return  # two cells ask for one place
+        if column > len(row):
+            self._cover(column - len(row))
+            row += [""] * (column - len(row))
+        row.append(text)
+        if columns > 1:
+            self._spans[len(self._rows) - 1, column] = columns
+
+    def _cover(self, positions: int) -> None:
+        self._positions += positions
+        if self._positions > MAX_COVERED:
+            message = f"merged cells of a table cover more than {MAX_COVERED:,} positions; simplify the table"
+            raise ParseError("too_large", message)
+
+    def end_group(self) -> None:
+        """End a group of rows: no cell reaches beyond it."""
+        self._covered = []
+
+    def build(self, *, header_rows: int | None = None, header_columns: int = 0, caption: str = "") -> Table:
+        """Return the table.
+
+        Args:
+            header_rows: field of the table.
+            header_columns: field of the table.
+            caption: field of the table.
+        """
+        return Table(
+            rows=self._rows,
+            spans=self._spans,
+            header_rows=header_rows,
+            header_columns=header_columns,
+            caption=caption,
+        )

@@ -1,0 +1,1 @@
+"""Plain text, Markdown and other markup, code, JSON, notebooks, subtitles."""

@@ -1,0 +1,1 @@
+"""Web pages, EPUB, SVG, and exports of wikis."""

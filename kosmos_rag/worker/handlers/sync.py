@@ -1,0 +1,184 @@
+"""Handler of sync jobs.
+
+It lists a source, enqueues new and changed documents, and removes missing ones.
+"""
+
+import logging
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+
+from kosmos_rag.core.errors import DatabaseUnavailable
+from kosmos_rag.core.types import EVERYONE, IngestFailure, Job, Outcome
+from kosmos_rag.ingestion.document import DocumentProcessor, document_id
+from kosmos_rag.ingestion.pipeline import IngestPipeline
+from kosmos_rag.ingestion.sources.listing import Entry
+from kosmos_rag.ingestion.sources.registry import create_source
+from kosmos_rag.ingestion.state import load_preset, require_preset
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.documents import read_source_etags
+from kosmos_rag.storage.publish import remove_documents
+from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.queue.queue import enqueue, finish, lock_leases, permanently_failed
+from kosmos_rag.storage.queue.sync_runs import add_counts, start_sync_run
+from kosmos_rag.storage.tenants import TenantRef
+from kosmos_rag.worker.channel import CounterBuffer, JobInterrupted, SupervisorChannel
+
+log = logging.getLogger("kosmos_rag.worker")
+
+BATCH_ENTRIES, BATCH_TIME_S = 500, 1.0
+"""Entries and seconds of listing in one transaction: some sources send a request for each entry."""
+
+
+_T = TypeVar("_T")
+
+
+class SyncHandler:
+    """Synchronises a collection with a source."""
+
+    def __init__(self, database: Database, pipeline: IngestPipeline) -> None:
+        self._database = database
+        self._pipeline = pipeline
+
+    def run(self, job: Job, channel: SupervisorChannel) -> CounterBuffer:
+        """Run one sync; each document becomes a job of its own."""
+        try:
+            owner = TenantRef(id=job.tenant_id, name=job.tenant)
+            processor = self._pipeline.load_processor(owner, job.collection)
+            sync = _SyncRun(self._database, self._pipeline, processor, job, channel)
+            sync.run()
+        except DatabaseUnavailable as error:
+            log.warning("%s", error, extra={"action": "sync_interrupted", "tenant": job.tenant, "job": job.id})
+            raise
+        log.info(
+            "%d listed, %d enqueued; %d removed, %d failed",
+            len(sync.listed), sync.enqueued, sync.outcomes[Outcome.REMOVED], len(sync.failures),
+            extra={"action": "sync_done", "tenant": job.tenant, "job": job.id, "texts": {"source": job.key}},
+        )  # fmt: skip
+        counts = CounterBuffer()
+        for failure in sync.failures:
+            counts.add("listing_failures", label=failure.code)
+        for outcome in (Outcome.UNCHANGED, Outcome.REMOVED):
+            counts.add("documents", sync.outcomes[outcome], outcome)
+        return counts
+
+
+class _SyncRun:
+    """One sync of a source.
+
+    Each transaction verifies the lease, so that a revoked sync writes nothing.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        pipeline: IngestPipeline,
+        processor: DocumentProcessor,
+        job: Job,
+        channel: SupervisorChannel,
+    ) -> None:
+        self._database = database
+        self._pipeline = pipeline
+        self._processor = processor
+        self._job = job
+        self._channel = channel
+        self._owner = TenantRef(id=job.tenant_id, name=job.tenant)
+        self._spec: Mapping[str, Any] = job.payload["spec"]
+        self._preset_version: str | None = job.payload.get("preset")
+        self._source = create_source(self._spec, processor.settings.ingestion)
+        self.listed: set[bytes] = set()
+        self.outcomes: Counter[Outcome] = Counter()
+        self.enqueued = 0
+        self.failures: list[IngestFailure] = []
+
+    def run(self) -> None:
+        """List the source, enqueue and remove documents, finish the job."""
+        # Read before the listing: documents ingested meanwhile must not count as missing from the source.
+        stored = self._pipeline.list_sources(self._owner, self._job.collection) if self._job.payload["prune"] else {}
+        with self._transaction() as connection:
+            run = start_sync_run(connection, self._owner, self._job.collection, self._spec)
+        listing = self._source.listing()
+        for entries in _batches(listing):
+            self._enqueue(run, entries)
+        failures = list(listing.failures)
+        missing = {name: key for name, key in stored.items() if key.bytes not in self.listed and listing.covers(name)}
+        if refusal := listing.refusal_to_prune(list(missing)):
+            failures.append(refusal)
+            missing = {}
+        for batch in _batches(missing.values()):
+            self._remove(run, batch)
+        with self._transaction() as connection:
+            add_counts(connection, self._owner, run, failures=failures, state="working")
+            finish(connection, {self._job.token: Outcome.DONE})
+        self.failures += failures
+
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection]:
+        self._channel.report_progress()
+        self._channel.require_running(self._job)
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            if not lock_leases(connection, [self._job.token]):
+                raise JobInterrupted
+            preset = load_preset(connection, self._owner.id, self._job.collection)
+            require_preset(self._job.collection, self._preset_version, preset)
+            yield connection
+
+    def _enqueue(self, run: uuid.UUID, entries: Sequence[Entry]) -> None:
+        """Enqueue the entries whose etag differs from the stored one."""
+        owner, collection = self._owner, self._job.collection
+        ids = {entry.source: document_id(owner.id, collection, entry.source) for entry in entries}
+        self.listed.update(key.bytes for key in ids.values())
+        with self._transaction() as connection:
+            stored = read_source_etags(connection, owner.id, ids.values())
+            changed = {str(ids[entry.source]): self._payload(entry) for entry in entries}
+            changed = {
+                key: payload
+                for key, payload in changed.items()
+                if payload["source_etag"] is None or stored.get(payload["entry"]["source"]) != payload["source_etag"]
+            }
+            # A document that failed permanently is not read again while its etag is the same.
+            broken = permanently_failed(
+                connection, owner, {key: payload["source_etag"] for key, payload in changed.items()}
+            )
+            failures = [
+                IngestFailure(source=changed[key]["entry"]["source"], code=code, message=message)
+                for key, (code, message) in broken.items()
+            ]
+            payloads = {key: payload for key, payload in changed.items() if key not in broken}
+            preset = self._preset_version
+            enqueue(connection, owner, collection, kinds.DOCUMENT, payloads, run=run, preset=preset)
+            unchanged = len(ids) - len(changed)
+            add_counts(connection, owner, run, documents=len(ids) - len(broken), unchanged=unchanged, failures=failures)
+        self.failures += failures
+        self.outcomes[Outcome.UNCHANGED] += unchanged
+        self.enqueued += len(payloads)
+
+    def _payload(self, entry: Entry) -> dict[str, Any]:
+        # Without the list of URLs: it may be long, and the locator has the URL of the document.
+        spec = {**self._spec, "urls": [entry.source]} if "urls" in self._spec else self._spec
+        entry_fields = {"source": entry.source, "etag": entry.etag, "locator": dict(entry.locator)}
+        return {"spec": spec, "entry": entry_fields, "source_etag": self._processor.compute_etag(entry)}
+
+    def _remove(self, run: uuid.UUID, missing: Sequence[uuid.UUID]) -> None:
+        with self._transaction() as connection:
+            removed = remove_documents(connection, self._owner.id, missing, collection=self._job.collection)
+            add_counts(connection, self._owner, run, documents=removed, removed=removed)
+        self.outcomes[Outcome.REMOVED] += removed
+
+
+def _batches(items: Iterable[_T]) -> Iterator[list[_T]]:
+    """Split into batches by number and by listing time."""
+    batch: list[_T] = []
+    started = time.monotonic()
+    for item in items:
+        batch.append(item)
+        if len(batch) == BATCH_ENTRIES or time.monotonic() - started > BATCH_TIME_S:
+            yield batch
+            batch, started = [], time.monotonic()
+    if batch:
+        yield batch

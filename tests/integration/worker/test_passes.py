@@ -1,0 +1,339 @@
+"""Passes over sources by workers: mirrored, not read twice, never emptied by accident, with ledgers that add up."""
+
+import json
+import multiprocessing
+import os
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from fpdf import FPDF
+
+from kosmos_rag import Engine, Tenant
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import JobState
+from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.worker.channel import SupervisorChannel
+from kosmos_rag.worker.handlers import EngineJobRunner, run_job
+from kosmos_rag.worker.handlers.permissions import PermissionsHandler
+from tests.integration.worker.working import KEPT, CountingEmbedder, Work, assert_adds_up, counts, last_run
+
+pytestmark = pytest.mark.emptied_database
+
+
+def test_folder__is_mirrored_and_its_ledger_adds_up(engine: Engine, scope: Tenant, work: Work, folder: Path) -> None:
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more")
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"new": 12, "failed": 1}
+    assert last_run(scope).failures[0].code == "corrupt"
+    assert len(scope.documents()) == 12
+    assert scope.search("churn7").hits[0].source.endswith("page-7.md")
+
+    (folder / "page-0.md").write_text("# Page 0\n\nIt says something else now.\n")
+    (folder / "page-1.md").unlink()
+    (folder / "page-12.md").write_text("# Page 12\n\nNew.\n")
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"new": 1, "changed": 1, "unchanged": 10, "removed": 1, "failed": 1}
+    assert len(scope.documents()) == 12
+    assert_adds_up(engine, scope)
+
+
+def test_files_that_vanish_during_a_pass__are_no_failures(
+    engine: Engine, scope: Tenant, work: Work, folder: Path
+) -> None:
+    scope.jobs.enqueue(folder)
+    work()
+    (folder / "page-0.md").write_text("# Page 0\n\nIt says something else now.\n")
+    (folder / "page-12.md").write_text("# Page 12\n\nNew.\n")
+    scope.jobs.enqueue(folder)
+    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    ours, theirs = multiprocessing.Pipe()
+    KEPT.append(ours)
+    EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(theirs, queue))
+    for name in ("page-0.md", "page-12.md"):
+        (folder / name).unlink()
+    work()
+    assert counts(last_run(scope)) == {"unchanged": 11}
+    assert last_run(scope).failures == ()
+    assert scope.jobs.find(states=[JobState.DEAD]) == []
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"unchanged": 11, "removed": 1}
+
+
+def test_unchanged__is_neither_loaded_nor_embedded_again(
+    scope: Tenant, work: Work, folder: Path, embedder: CountingEmbedder
+) -> None:
+    scope.jobs.enqueue(folder)
+    work()
+    embedded = embedder.texts
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"unchanged": 12}
+    assert embedder.texts == embedded
+    assert sum(info.kind == kinds.DOCUMENT for info in scope.jobs.find(limit=100)) == 12
+
+
+def test_touched__is_loaded_found_unchanged_and_not_loaded_again(
+    scope: Tenant, work: Work, folder: Path, embedder: CountingEmbedder
+) -> None:
+    scope.jobs.enqueue(folder)
+    work()
+    embedded = embedder.texts
+    for file in folder.iterdir():
+        os.utime(file, (1, 1))
+    for jobs in (24, 24):
+        scope.jobs.enqueue(folder)
+        work()
+        assert counts(last_run(scope)) == {"unchanged": 12}
+        assert sum(info.kind == kinds.DOCUMENT for info in scope.jobs.find(limit=100)) == jobs
+    assert embedder.texts == embedded
+
+
+def test_ingested_directly__is_unchanged_for_the_worker(scope: Tenant, work: Work, folder: Path) -> None:
+    scope.ingest(folder)
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"unchanged": 12}
+
+
+def test_lost_mount__removes_nothing(scope: Tenant, work: Work, folder: Path) -> None:
+    scope.jobs.enqueue(folder)
+    work()
+    for file in folder.iterdir():
+        file.unlink()
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"failed": 1}
+    assert last_run(scope).failures[0].code == "empty_folder"
+    assert len(scope.documents()) == 12
+
+
+def test_mirror__of_a_folder_that_was_moved_is_read_from_there_and_changes_nothing(
+    scope: Tenant, work: Work, folder: Path, tmp_path: Path, embedder: CountingEmbedder
+) -> None:
+    first = scope.jobs.enqueue(folder, every=timedelta(hours=1))
+    work()
+    before, embedded = {document.id for document in scope.documents()}, embedder.texts
+    (tmp_path / "moved" / folder.name).mkdir(parents=True)
+    with pytest.raises(RequestError, match=f"have the same root, and job {first} synchronises the first"):
+        scope.jobs.enqueue(tmp_path / "moved" / folder.name, every=timedelta(hours=1))
+    (tmp_path / "moved" / folder.name).rmdir()
+    moved = folder.rename(tmp_path / "moved" / folder.name)
+    assert scope.jobs.enqueue(moved, every=timedelta(hours=1)) == first, "a root has one mirror"
+    assert scope.jobs.enqueue(moved, every=timedelta(hours=1), root="other") != first
+    with pytest.raises(RequestError, match="root is for a path; a spec has a key of that name"):
+        scope.jobs.enqueue({"kind": "folder", "path": str(moved)}, root="other")
+    work()
+    assert {document.id for document in scope.documents() if document.source.startswith(f"{folder.name}/")} == before
+    assert len(scope.documents()) == 24
+    assert embedder.texts == embedded, "texts of the other root are those of the first"
+
+
+def test_job_of_an_earlier_name__fails_and_the_next_pass_does_its_work(
+    engine: Engine, scope: Tenant, work: Work, folder: Path
+) -> None:
+    scope.jobs.enqueue(folder)
+    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    ours, theirs = multiprocessing.Pipe()
+    KEPT.append(ours)
+    EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(theirs, queue))
+    with engine.parts.database.worker.untenanted() as connection:
+        connection.execute(
+            "UPDATE kosmos.jobs SET payload = jsonb_set(payload, '{entry,source}', to_jsonb(%s || key))"
+            " WHERE kind = %s",
+            (f"{folder}/", kinds.DOCUMENT),
+        )
+    work()
+    assert scope.documents() == []
+    dead = scope.jobs.find(states=[JobState.DEAD])
+    assert {(info.code, (info.error or "").partition("; ")[2]) for info in dead} == {
+        ("not_found", "list the source again")
+    }
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"new": 12}
+
+
+def test_keep_missing__removes_nothing(scope: Tenant, work: Work, folder: Path) -> None:
+    scope.jobs.enqueue(folder, prune=False)
+    work()
+    (folder / "page-1.md").unlink()
+    scope.jobs.enqueue(folder, prune=False)
+    work()
+    assert counts(last_run(scope)) == {"unchanged": 11}
+    assert len(scope.documents()) == 12
+
+
+def test_broken_file__is_not_read_again_until_it_changes(scope: Tenant, work: Work, folder: Path) -> None:
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more")
+    for _ in range(3):
+        scope.jobs.enqueue(folder)
+        work()
+        assert last_run(scope).failures[0].code == "corrupt"
+    assert len(scope.jobs.find(states=[JobState.DEAD])) == 1
+    assert counts(last_run(scope)) == {"unchanged": 12, "failed": 1}
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more, and longer")
+    scope.jobs.enqueue(folder)
+    work()
+    assert len(scope.jobs.find(states=[JobState.DEAD])) == 1
+    pdf = FPDF()
+    pdf.add_page()
+    pdf.set_font("helvetica")
+    pdf.cell(text="It can be read now.")
+    pdf.output(str(folder / "broken.pdf"))
+    scope.jobs.enqueue(folder)
+    work()
+    assert counts(last_run(scope)) == {"new": 1, "unchanged": 12}
+    assert scope.jobs.find(states=[JobState.DEAD]) == []
+
+
+def test_row_listed_twice__is_read_as_soon_as_it_is_alone(
+    scope: Tenant, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TICKETS_URL", f"sqlite:///{tmp_path}/tickets.db")
+    source = {"kind": "sql", "name": "tickets", "url_env": "TICKETS_URL", "query": "SELECT id, text FROM ticket"}
+    with closing(sqlite3.connect(tmp_path / "tickets.db", isolation_level=None)) as tickets:
+        tickets.execute("CREATE TABLE ticket (id, text)")
+        tickets.execute("INSERT INTO ticket VALUES (1, 'Churn is falling.'), (1, 'Churn is rising.')")
+        scope.jobs.enqueue(source)
+        work()
+        assert counts(last_run(scope)) == {"failed": 2}
+        tickets.execute("DELETE FROM ticket WHERE text LIKE '%rising%'")
+    scope.jobs.enqueue(source)
+    work()
+    assert counts(last_run(scope)) == {"new": 1}
+
+
+def test_pass__that_lost_its_lease_changes_nothing(engine: Engine, scope: Tenant, work: Work, folder: Path) -> None:
+    scope.jobs.enqueue(folder)
+    work()
+    (folder / "page-1.md").unlink()
+    (folder / "page-13.md").write_text("New.")
+    scope.jobs.enqueue(folder)
+    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    (sync,) = queue.claim(1, kinds=[kinds.SYNC], worker="zombie")
+    queue.cancel(scope._tenant, [sync.id])
+    ours, theirs = multiprocessing.Pipe()
+    KEPT.append(ours)
+    EngineJobRunner(engine).run([sync], SupervisorChannel(theirs, queue))
+    assert len(scope.documents()) == 12
+    assert queue.count_unfinished([kinds.DOCUMENT]) == 0
+
+
+def test_names_that_json_cannot_hold__fail_alone(scope: Tenant, work: Work, tmp_path: Path) -> None:
+    lines = ['{"id": "a\\u0000b", "text": "one"}', '{"id": "a\\u0000b", "text": "two"}', '{"id": "c", "text": "three"}']
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    scope.jobs.enqueue({"kind": "json_lines", "path": tmp_path / "rows.jsonl", "id_field": "id", "text_field": "text"})
+    work()
+    run = last_run(scope)
+    assert (run.state, run.new) == ("finished", 1)
+    assert run.seen == run.new + run.failed
+
+
+def test_every__looks_again(scope: Tenant, work: Work, folder: Path) -> None:
+    scope.jobs.enqueue(folder, every=timedelta(minutes=5))
+    work()
+    (sync,) = [info for info in scope.jobs.find(limit=100) if info.kind == kinds.SYNC]
+    assert (sync.state, sync.every_s) == (JobState.SCHEDULED, 300.0)
+
+
+def test_collection__is_chunked_by_its_preset_by_workers_too(engine: Engine, work: Work, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("First.\n\nSecond.\n\nThird.\n")
+    engine.tenant("acme").collections.create("kb", preset="keyword")
+    scope = engine.tenant("acme", collection="kb")
+    scope.jobs.enqueue(tmp_path)
+    work()
+    assert counts(last_run(scope)) == {"new": 1}
+    [document] = scope.documents()
+    assert (document.chunks, document.language) == (3, "simple")
+    # To the library the same document is the same: both go by the preset.
+    assert scope.ingest([tmp_path]).unchanged == 1
+    scope.jobs.enqueue(tmp_path)
+    work()
+    assert counts(last_run(scope)) == {"unchanged": 1}
+
+
+def test_departments__that_begin_to_decide_leave_nothing_open(engine: Engine, work: Work, tmp_path: Path) -> None:
+    (tmp_path / "hr").mkdir()
+    (tmp_path / "hr" / "leave.md").write_text("Leave is twenty days.\n")
+    (tmp_path / "loose.md").write_text("Salaries.\n")
+    scope = engine.tenant("acme", collection="kb")
+    scope.jobs.enqueue(tmp_path)
+    work()
+    assert len(scope.documents()) == 2
+    scope.collections.create("kb", preset="corporate-enforced")
+    scope.jobs.enqueue(tmp_path)
+    work()
+    assert counts(last_run(scope)) == {"changed": 1, "failed": 1}
+    assert scope.documents() == []
+    assert scope.sources() == [f"{tmp_path.name}/hr/leave.md"]
+
+
+def test_source_with_a_permission_feed__is_readable_by_whom_the_feed_names(
+    engine: Engine, scope: Tenant, work: Work, folder: Path, tmp_path: Path, embedder: CountingEmbedder
+) -> None:
+    feed = {
+        "kind": "json_lines",
+        "name": "wiki",
+        "path": str(tmp_path / "feed.jsonl"),
+        "document_prefix": f"{folder.name}/",
+    }
+    spec = {"kind": "folder", "path": str(folder), "permissions": feed}
+    reader = engine.tenant("acme", principals=("ann",))
+
+    def write(principals: list[str]) -> None:
+        rows = [{"container": "space", "principals": principals}]
+        rows += [{"document": f"page-{n}.md", "containers": ["space"]} for n in range(3)]
+        (tmp_path / "feed.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    scope.jobs.enqueue(spec)
+    work()
+    (dead,) = scope.jobs.find(states=[JobState.DEAD])
+    assert (dead.kind, dead.code) == (kinds.PERMISSIONS, "not_found")
+    assert len(scope.sources()) == 12
+    assert scope.documents() == reader.documents() == []
+    write(["ann"])
+    assert scope.jobs.enqueue_permissions(feed, every=timedelta(seconds=60)) != dead.id
+    embedded = embedder.texts
+    work()
+    assert [document.source for document in reader.documents()] == [f"{folder.name}/page-{n}.md" for n in range(3)]
+    # The document itself comes anew, and the feed is enqueued with its source: it keeps its interval.
+    (folder / "page-0.md").write_text("# Page 0\n\nIt says something else now.\n")
+    write(["ben"])
+    scope.jobs.enqueue(spec)
+    work()
+    assert embedder.texts == embedded + 1
+    assert reader.documents() == []
+    assert len(engine.tenant("acme", principals=("ben",)).documents()) == 3
+    (waiting,) = [info for info in scope.jobs.find(states=[JobState.SCHEDULED]) if info.kind == kinds.PERMISSIONS]
+    assert (waiting.every_s, waiting.payload["feed"]["path"]) == (60.0, feed["path"])
+
+
+def test_stopped_pass_of_a_permission_feed__gives_its_job_back(
+    engine: Engine, scope: Tenant, tmp_path: Path, work: Work, folder: Path
+) -> None:
+    scope.jobs.enqueue(folder)
+    work()
+    (tmp_path / "feed.jsonl").write_text(json.dumps({"document": f"{folder.name}/page-0.md", "principals": ["ann"]}))
+    job_id = scope.jobs.enqueue_permissions(
+        {"kind": "json_lines", "name": "wiki", "path": str(tmp_path / "feed.jsonl")}
+    )
+    ours, theirs = multiprocessing.Pipe()
+    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    channel = SupervisorChannel(theirs, queue)
+    (job,) = queue.claim(1, kinds=[kinds.PERMISSIONS], worker="test")
+    channel._revoked.add(job.token)  # as a message of the supervisor does
+    run_job(PermissionsHandler(engine.parts.database), job, channel)
+    assert engine.tenant("acme", principals=("ann",)).documents() == []
+    (info,) = scope.jobs.find(ids=[job_id])
+    assert info.state == JobState.QUEUED
+    work()
+    assert len(engine.tenant("acme", principals=("ann",)).documents()) == 1
+    os.set_inheritable(ours.fileno(), True)
+    KEPT.append(ours)

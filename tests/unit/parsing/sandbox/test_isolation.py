@@ -1,0 +1,238 @@
+"""What a parser that a file has taken over gets hold of, on systems that have all of the layers and on others.
+
+Systems that lack a layer are made by a filter of system calls around the owner, as containers do it.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kosmos_rag.parsing.sandbox import landlock, seccomp
+
+ROOT = Path(__file__).parents[4]
+OWNER = """
+import ctypes, errno, json, os, socket, sys, threading
+from pathlib import Path
+from kosmos_rag.core.config import ParsingSettings
+from kosmos_rag.core.types import SourceDocument
+from kosmos_rag.parsing.sandbox import client, fork_server, seccomp
+from kosmos_rag.parsing.sandbox.limits import clear_dumpable, drop_privileges
+from kosmos_rag.parsing.sandbox.protocol import receive_frame, send_request
+
+folder, refused, privileged = Path(sys.argv[1]), *json.loads(sys.argv[2])
+ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+if not privileged:
+    drop_privileges()
+seccomp.install(seccomp.refusing_filter(refused))
+clear_dumpable()
+listener = socket.create_server(("127.0.0.1", 0))
+socket_file = socket.socket(socket.AF_UNIX)
+socket_file.bind(str(folder / "socket"))
+socket_file.listen()
+secret = ctypes.create_string_buffer(b"a secret in memory")
+
+fork_server._ZYGOTE = "tests.unit.parsing.sandbox.hostile_zygote"
+server = fork_server.ForkServer()
+
+def child(aim):
+    ours, theirs = socket.socketpair()
+    end, their_end = socket.socketpair()
+    server.fork(theirs, their_end)
+    theirs.close(), their_end.close()
+    request = client._request(SourceDocument(source="a.pdf", data=b""), ParsingSettings())
+    send_request(ours, request, json.dumps(aim).encode())
+    return ours, end, json.loads(receive_frame(ours, 2**20))
+
+waiting = child("wait")
+aim = {
+    "owner": os.getpid(), "sibling": waiting[2], "port": listener.getsockname()[1],
+    "socket": str(folder / "socket"), "outside": str(folder / "outside"), "address": ctypes.addressof(secret),
+}
+print(json.dumps({
+    "layers": server.isolation.layers, "denied": server.isolation.denied, "succeeded": child(aim)[2],
+}))
+"""
+# As Docker's default profile answers; the second as a kernel without Landlock does.
+NO_NAMESPACES = {"unshare": 1, "clone3": 38}
+NO_LANDLOCK = {"landlock_create_ruleset": 38}
+ON_FILES = {"reads a file", "truncates a file", "removes a file", "makes a folder", "lists a folder"}
+ON_PROCESSES = {
+    f"{what} of {whose}"
+    for what in ("reads the environment", "opens the memory")
+    for whose in ("its owner", "the zygote", "a sibling")
+} | {"reads the memory of its owner by a call", "traces its owner", "signals its owner", "signals the zygote"}
+ON_NETWORK = {"connects to a port", "sends a datagram", "connects to a socket file"}
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the layers are Linux's"),
+    pytest.mark.skipif(not seccomp.is_available(), reason="systems without a layer are made by seccomp"),
+]
+needs_landlock = pytest.mark.skipif(landlock.version() < 6, reason="the kernel's Landlock is older than version 6")
+
+
+def owner(folder: Path, refused: dict[str, int], argument: object = None, *, script: str = OWNER) -> dict[str, Any]:
+    """Run an owner of a fork server where these system calls are refused, and return what it prints."""
+    (folder / "outside").write_text("a document of somebody else")
+    arguments = [str(folder), json.dumps([refused, argument])]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "A_SECRET": "word"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.fixture(params=[False, True], ids=["", "privileged"])
+def privileged(request: pytest.FixtureRequest) -> bool:
+    """Whether the owner keeps the capabilities of root, where it is root."""
+    return bool(request.param)
+
+
+@needs_landlock
+@pytest.mark.parametrize("refused", [{}, NO_NAMESPACES], ids=["all layers", "namespaces refused"])
+def test_child__gets_hold_of_nothing(refused: dict[str, int], privileged: bool, tmp_path: Path) -> None:
+    said = owner(tmp_path, refused, privileged)
+    assert said["succeeded"] == []
+    assert set(said["denied"]) == {"network", "processes", "files"}
+    assert ("namespaces" in said["layers"]) == (not refused)
+
+
+def test_child__without_landlock_and_namespaces_reaches_files_alone(privileged: bool, tmp_path: Path) -> None:
+    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, privileged)
+    assert set(said["succeeded"]) <= ON_FILES
+    assert "reads a file" in said["succeeded"]
+    assert said["denied"] == ["network", "processes"]
+    assert said["layers"] == ["seccomp"]
+
+
+@needs_landlock
+def test_child__without_seccomp_reaches_sockets(privileged: bool, tmp_path: Path) -> None:
+    """The probe says so: a socket file is neither in the network's namespace nor among the files of Landlock."""
+    said = owner(tmp_path, NO_NAMESPACES | {"prctl": 1}, privileged)
+    assert "network" not in said["denied"]
+    assert "files" in said["denied"]
+    assert not set(said["succeeded"]) & ON_FILES
+
+
+NUMBER = re.compile(r"#define __NR(?:3264)?_(\w+)\s+(\d+)")
+
+
+@pytest.mark.parametrize(
+    ("header", "column"),
+    [("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", 0), ("/usr/include/asm-generic/unistd.h", 1)],
+)
+def test_numbers__are_those_of_the_kernel(header: str, column: int) -> None:
+    if not Path(header).exists():
+        pytest.skip("the kernel's headers are not installed")
+    known = {name: int(number) for name, number in NUMBER.findall(Path(header).read_text())}
+    ours = {name: numbers[column] for name, numbers in seccomp.NUMBERS.items() if numbers[column] is not None}
+    assert ours.items() <= known.items()
+    assert not {name for name, numbers in seccomp.NUMBERS.items() if numbers[column] is None} & known.keys()
+
+
+def test_filter__leaves_room_for_threads(tmp_path: Path) -> None:
+    script = """
+import json, os, threading
+from kosmos_rag.parsing.sandbox import seccomp
+from kosmos_rag.parsing.sandbox.limits import drop_privileges
+drop_privileges()
+seccomp.install(seccomp.confining_filter(os.getpid()))
+said = []
+thread = threading.Thread(target=lambda: said.append("ran"))
+thread.start(), thread.join()
+print(json.dumps({"said": said}))
+"""
+    assert owner(tmp_path, {}, script=script) == {"said": ["ran"]}
+
+
+PARSED = "name | city\nname: Ada; city: London"
+# As on a system without Landlock and namespaces: files are in reach.
+REFUSING = """
+import ctypes, json, sys
+from pathlib import Path
+from kosmos_rag.core.config import ParsingSettings
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import SourceDocument
+from kosmos_rag.parsing.sandbox import seccomp
+from kosmos_rag.parsing.sandbox.client import parse_confined
+refused, _ = json.loads(sys.argv[2])
+ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
+seccomp.install(seccomp.refusing_filter(refused))
+
+def outcome(required):
+    try:
+        document = SourceDocument(source="a.csv", data=b"name,city\\nAda,London\\n")
+        return parse_confined(document, ParsingSettings(require_isolation=required)).text
+    except ParseError as error:
+        return [error.code, error.retryable, str(error)]
+
+print(json.dumps({"required": outcome(True), "not required": outcome(False)}))
+"""
+
+
+@needs_landlock
+def test_parse_confined__where_isolation_is_required(tmp_path: Path) -> None:
+    assert owner(tmp_path, NO_NAMESPACES, script=REFUSING) == {"required": PARSED, "not required": PARSED}
+
+
+def test_parse_confined__refuses_where_isolation_is_required_and_not_complete(tmp_path: Path) -> None:
+    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, script=REFUSING)
+    assert said["not required"] == PARSED
+    code, retryable, message = said["required"]
+    assert (code, retryable) == ("not_isolated", True)
+    assert "can reach: files; without namespaces, landlock" in message
+    assert "ingestion.parsing.require_isolation" in message
+
+
+COMMAND = """
+import ctypes, json, sys
+from typer.testing import CliRunner
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.parsing.sandbox import seccomp
+refused, arguments = json.loads(sys.argv[2])
+ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
+seccomp.install(seccomp.refusing_filter(refused))
+for key in ("url", "worker_url"):
+    arguments += ["--set", f"database.{key}=postgresql://kosmos@127.0.0.1:1/x"]
+said = CliRunner().invoke(app, arguments)
+print(json.dumps({"code": said.exit_code, "output": said.output}))
+"""
+REQUIRED = "ingestion.parsing.require_isolation=true"
+
+
+@needs_landlock
+def test_doctor__names_the_layers(tmp_path: Path) -> None:
+    said = owner(tmp_path, NO_NAMESPACES, ["doctor"], script=COMMAND)
+    line = "parser: a parser's process reaches no network, processes or files of others; without namespaces\n"
+    assert f"ok       {line}" in said["output"]
+
+
+def test_doctor__says_what_is_in_reach(tmp_path: Path) -> None:
+    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["doctor"], script=COMMAND)
+    assert said["code"] == 1
+    assert "PROBLEM  parser: a parser's process can reach: files; without namespaces, landlock" in said["output"]
+
+
+def test_worker__does_not_start_where_isolation_is_required_and_not_complete(tmp_path: Path) -> None:
+    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["worker", "--set", REQUIRED], script=COMMAND)
+    assert said["code"] == 1
+    assert said["output"].startswith("error: a parser's process can reach: files; without namespaces, landlock; ")
+    assert REQUIRED.partition("=")[0] in said["output"]
+
+
+def test_worker__logs_what_is_in_reach(tmp_path: Path) -> None:
+    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["worker"], script=COMMAND)
+    assert "WARNING" in said["output"]
+    assert "a parser's process can reach: files; without namespaces, landlock" in said["output"]
+    assert "cannot connect to PostgreSQL" in said["output"], "it went on, to a server that there is not"

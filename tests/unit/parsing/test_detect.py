@@ -1,0 +1,150 @@
+"""Media types come from content; names only decide between kinds of text."""
+
+import io
+import zipfile
+
+import pytest
+
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.parsing import detect
+
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
+
+
+def zip_of(*names: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name in names:
+            archive.writestr(name, "content")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "report.txt", "report", "report.html"])
+def test_detect__pdf_and_docx_under_any_name(name: str, report_pdf: bytes, report_docx: bytes) -> None:
+    assert detect(report_pdf, name) == "application/pdf"
+    assert detect(report_docx, name) == DOCX
+
+
+@pytest.mark.parametrize(
+    ("members", "media_type"),
+    [
+        (("[Content_Types].xml", "xl/workbook.xml"), XLSX),
+        (("[Content_Types].xml", "ppt/presentation.xml"), PPTX),
+        (("META-INF/container.xml", "mimetype"), "application/epub+zip"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.docx", "a.zip", "a"])
+def test_detect__archives_by_their_members(members: tuple[str, ...], media_type: str, name: str) -> None:
+    assert detect(zip_of(*members), name) == media_type
+
+
+def test_detect__pdf_after_other_bytes(report_pdf: bytes) -> None:
+    assert detect(b"\x1b%-12345X@PJL\n" + report_pdf, "a.txt") == "application/pdf"
+    assert detect(b"\xef\xbb\xbf\n" + report_pdf, "a.txt") == "application/pdf"
+
+
+def test_detect__text_about_pdf() -> None:
+    assert detect(b"A file that begins with %PDF-1.7 is a PDF.", "a.txt") == "text/plain"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<!DOCTYPE html><p>x",
+        "\n\n<html lang='en'><body>x",
+        "<!-- a --> <!-- b -->\n<?xml version='1.0'?>\n<!doctype   HTML>\nx",
+        "<HEAD><title>x</title>",
+        "<body\n>x",
+    ],
+)
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a"])
+def test_detect__html_by_its_first_tag(text: str, name: str) -> None:
+    assert detect(text.encode(), name) == "text/html"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "media_type"),
+    [
+        ("<p>fragment</p>", "a.html", "text/html"),
+        ("<p>fragment</p>", "a.md", "text/markdown"),
+        ("<p>fragment</p>", "a.txt", "text/plain"),
+        ("no tag at all", "a.html", "text/plain"),
+        ("<!-- never closed", "a.html", "text/plain"),
+        ("<?xml version='1.0'?><data/>", "a.xml", "text/plain"),
+        ("Use `<html>` first.", "a.txt", "text/plain"),
+        ("plain words", "notes.markdown", "text/markdown"),
+        ("plain words", "C:\\notes\\A.MD", "text/markdown"),
+        ("plain words", "https://example.org/a.md?raw=1#top", "text/markdown"),
+        ("# Title\n\nWords.", "notes.txt", "text/markdown"),
+        ("Words.\n\n## Section\nMore.", "notes", "text/markdown"),
+        ("Words.\n```\ncode\n```\n", "notes", "text/markdown"),
+        ("# a comment\nimport os\n", "a.py", "text/x-python"),
+        ("#!/bin/sh\n\n# a comment\n", "run", "text/plain"),
+        ("-- comment\nSELECT 1;\n", "a.sql", "application/sql"),
+        ("a,b\n1,2\n", "a.csv", "text/csv"),
+        ("a,b\n1,2\n", "a.txt", "text/plain"),
+        ("a\tb\n", "a.TSV", "text/tab-separated-values"),
+        ('{"a": 1}', "https://example.org/a.json?x=1", "application/json"),
+        ('{"a": 1}\n', "a.ndjson", "application/jsonl"),
+        ("<html><body>error 500", "a.csv", "text/html"),
+        ("From: a@x\nDate: today\n\nHello", "a.eml", "message/rfc822"),
+        ("Received: by x;\n\ttoday\nFrom: a@x\n\nHello", "a", "message/rfc822"),
+        ("MIME-Version: 1.0\nContent-Type: text/html\n\nHello", "a", "message/rfc822"),
+        ("--b1\nContent-Type: text/plain\n\nHello\n--b1--\n", "a.eml", "message/rfc822"),
+        ("From: the desk of\n\nHello", "a.eml", "message/rfc822"),
+        ("From: a@x\nDate: today\n\nHello", "a.py", "text/x-python"),
+        ("From: the desk of\n\nHello", "a.txt", "text/plain"),
+        ("Dear all,\nFrom: a\nDate: b\n", "a.eml", "text/plain"),
+        ("#hashtag of today", "a.txt", "text/plain"),
+    ],
+)
+def test_detect__kinds_of_text(text: str, name: str, media_type: str) -> None:
+    assert detect(text.encode(), name) == media_type
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "PNG"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", "JPEG"),
+        (b"GIF89a\1\0\1\0\0\0\0", "GIF"),
+        (b"\x1f\x8b\x08\0\0\0\0\0", "gzip"),
+        (b"\x7fELF\2\1\1\0\0", "ELF"),
+        (b"MZ\x90\0\3\0\0\0", "Windows program"),
+        (b"RIFF\x24\0\0\0WAVEfmt ", "WAVE"),
+        (b"SQLite format 3\0", "SQLite"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "legacy Office"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512) + "WordDocument\0".encode("utf-16-le"), "legacy Word"),
+        (zip_of("xl/workbook.bin", "[Content_Types].xml"), "binary Excel"),
+        (zip_of("xl/workbook.xml"), "ZIP archive"),
+        (zip_of("content.xml"), "OpenDocument"),
+        (zip_of("word/document.xml"), "ZIP archive"),
+        (zip_of(), "ZIP archive"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.txt", "a.pdf", "a.docx"])
+def test_detect__known_binary_is_unsupported_and_named(data: bytes, found: str, name: str) -> None:
+    with pytest.raises(ParseError, match=found) as caught:
+        detect(data, name)
+    assert caught.value.code == "unsupported"
+
+
+@pytest.mark.parametrize("text", ["GIF89a is an image format.", "MZ and BM are letters.", "PAR1 scored."])
+def test_detect__text_with_the_letters_of_a_signature(text: str) -> None:
+    assert detect(text.encode(), "a.txt") == "text/plain"
+
+
+def test_detect__broken_zip_is_corrupt(report_docx: bytes) -> None:
+    with pytest.raises(ParseError, match="ZIP") as caught:
+        detect(report_docx[:2000], "a.docx")
+    assert caught.value.code == "corrupt"
+    assert "\n" not in str(caught.value)
+
+
+def test_detect__office_document_with_password_is_encrypted() -> None:
+    ole = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504) + "EncryptedPackage".encode("utf-16-le")
+    with pytest.raises(ParseError, match="password") as caught:
+        detect(ole, "a.docx")
+    assert caught.value.code == "encrypted"

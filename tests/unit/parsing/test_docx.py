@@ -1,0 +1,278 @@
+"""DOCX files made here: order, headings, tables, and archives that are not safe to open."""
+
+import io
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+import docx
+import pytest
+from docx.oxml import OxmlElement, parse_xml
+from docx.oxml.ns import qn
+
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import ParsedDocument, SourceDocument
+from kosmos_rag.parsing import parse
+
+NAMESPACES = (
+    'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" '
+    'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+)
+
+
+def parse_docx(data: bytes) -> ParsedDocument:
+    return parse(SourceDocument(source="a.docx", data=data))
+
+
+def error_of(data: bytes) -> ParseError:
+    with pytest.raises(ParseError) as caught:
+        parse_docx(data)
+    return caught.value
+
+
+def saved(document: Any) -> bytes:
+    out = io.BytesIO()
+    document.save(out)
+    return out.getvalue()
+
+
+def repacked(data: bytes, change: Callable[[str, bytes], bytes], **added: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, change(name, old.read(name)))
+        for name, content in added.items():
+            new.writestr(name, content)
+    return out.getvalue()
+
+
+def unchanged(_name: str, content: bytes) -> bytes:
+    return content
+
+
+def test_parse_docx__order_tables_and_headings(report_docx: bytes) -> None:
+    parsed = parse_docx(report_docx)
+    assert parsed.text == (
+        "The Report\n\nBefore the table.\n\nResults\n\nRegion | Sales\nRegion: North; Sales: 12\n\n"
+        "After\tthe table.\n\nDetails\n\nThe end."
+    )
+    assert [(h.level, h.title) for h in parsed.headings] == [(1, "The Report"), (1, "Results"), (2, "Details")]
+    assert all(parsed.text[h.start :].startswith(h.title) for h in parsed.headings)
+    assert parsed.pages == ()
+
+
+def test_parse_docx__title(report_docx: bytes) -> None:
+    assert parse_docx(report_docx).title == "Annual Report"
+    document = docx.Document()
+    document.add_paragraph("words")
+    assert parse_docx(saved(document)).title is None
+    document.add_heading("Chapter", 1)
+    assert parse_docx(saved(document)).title == "Chapter"
+
+
+def test_parse_docx__title_is_not_made_up_without_properties(report_docx: bytes) -> None:
+    def without_properties(name: str, content: bytes) -> bytes:
+        return content.replace(b"metadata/core-properties", b"metadata/other") if name == "_rels/.rels" else content
+
+    assert parse_docx(repacked(report_docx, without_properties)).title == "The Report"
+
+
+def test_parse_docx__blank_paragraphs_and_rows_leave_no_trace() -> None:
+    document = docx.Document()
+    for text in ("", "  ", "one", "\n", "  two\n"):
+        document.add_paragraph(text)
+    document.add_table(rows=2, cols=2)
+    document.add_heading("", 1)
+    parsed = parse_docx(saved(document))
+    assert parsed.text == "one\n\n  two"
+    assert parsed.headings == ()
+
+
+def test_parse_docx__merged_cells_are_written_once() -> None:
+    document = docx.Document()
+    table = document.add_table(rows=1, cols=3)
+    merged = table.cell(0, 0).merge(table.cell(0, 1))
+    merged.text = "wide"
+    table.cell(0, 2).text = "two\nlines"
+    assert parse_docx(saved(document)).text == "wide | two lines"
+
+
+def test_parse_docx__wrapped_and_tracked_content() -> None:
+    document = docx.Document()
+    body = document.element.body
+    for xml in (
+        "<w:sdt {}><w:sdtContent><w:p><w:r><w:t>in a control</w:t></w:r></w:p></w:sdtContent></w:sdt>",
+        (
+            "<w:p {}><w:ins><w:r><w:t>inserted</w:t></w:r></w:ins><w:del><w:r><w:t>no</w:t></w:r></w:del>"
+            "<w:moveFrom><w:r><w:t>no</w:t></w:r></w:moveFrom></w:p>"
+        ),
+        (
+            "<w:p {}><w:pPr><w:tabs><w:tab/></w:tabs></w:pPr><w:r><w:t>a</w:t><w:tab/><w:t>b</w:t><w:br/>"
+            "<w:t>c</w:t><w:noBreakHyphen/><w:t>d</w:t></w:r></w:p>"
+        ),
+        (
+            "<w:p {}><w:r><mc:AlternateContent><mc:Choice><w:p><w:r><w:t>box</w:t></w:r></w:p></mc:Choice>"
+            "<mc:Fallback><w:t>no</w:t></mc:Fallback></mc:AlternateContent></w:r></w:p>"
+        ),
+    ):
+        body.insert(len(body) - 1, parse_xml(xml.format(NAMESPACES)))
+    assert parse_docx(saved(document)).text == "in a control\n\ninserted\n\na\tb\nc-d\n\nbox"
+
+
+def test_parse_docx__nested_table_stays_in_its_cell() -> None:
+    document = docx.Document()
+    cell = document.add_table(rows=1, cols=2).cell(0, 0)
+    cell.text = "outer"
+    cell.add_table(rows=1, cols=1).cell(0, 0).text = "inner"
+    assert parse_docx(saved(document)).text == "outer inner"
+
+
+def test_parse_docx__without_text_is_empty() -> None:
+    assert error_of(saved(docx.Document())).code == "empty"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "vnd.ms-word.document.macroEnabled.main+xml",
+        "vnd.openxmlformats-officedocument.wordprocessingml.template.main+xml",
+        "vnd.ms-word.template.macroEnabledTemplate.main+xml",
+    ],
+)
+def test_parse_docx__files_with_macros_and_templates_are_documents(report_docx: bytes, kind: str) -> None:
+    def of_kind(name: str, content: bytes) -> bytes:
+        main = b"vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+        return content.replace(main, kind.encode()) if name == "[Content_Types].xml" else content
+
+    parsed = parse_docx(repacked(report_docx, of_kind, **{"word/vbaProject.bin": b"\xd0\xcf\x11\xe0macros"}))
+    assert parsed == parse_docx(report_docx)
+
+
+def test_parse_docx__another_kind_of_word_file_is_unsupported(report_docx: bytes) -> None:
+    def glossary(name: str, content: bytes) -> bytes:
+        return content.replace(b"document.main+xml", b"document.glossary+xml")
+
+    error = error_of(repacked(report_docx, glossary))
+    assert error.code == "unsupported"
+    assert "glossary" in str(error)
+
+
+def test_parse_docx__table_of_one_column_is_layout() -> None:
+    document = docx.Document()
+    box = document.add_table(rows=2, cols=1)
+    box.cell(0, 0).text = "First in the box."
+    box.cell(0, 0).add_paragraph("A title in the box", style="Heading 2")
+    inner = box.cell(1, 0).add_table(rows=2, cols=2)
+    for cell, text in zip(inner.rows[0].cells + inner.rows[1].cells, ["Plan", "Seats", "Basic", "15"], strict=True):
+        cell.text = text
+    parsed = parse_docx(saved(document))
+    assert parsed.text == "First in the box.\n\nA title in the box\n\nPlan | Seats\nPlan: Basic; Seats: 15"
+    assert [(h.level, h.title) for h in parsed.headings] == [(2, "A title in the box")]
+
+
+def test_parse_docx__table_in_a_cell_follows_its_table() -> None:
+    document = docx.Document()
+    outer = document.add_table(rows=1, cols=2)
+    outer.cell(0, 0).text = "left"
+    outer.cell(0, 1).text = "right"
+    inner = outer.cell(0, 1).add_table(rows=2, cols=2)
+    for cell, text in zip(inner.rows[0].cells + inner.rows[1].cells, ["Plan", "Seats", "Basic", "15"], strict=True):
+        cell.text = text
+    assert parse_docx(saved(document)).text == "left | right\n\nPlan | Seats\nPlan: Basic; Seats: 15"
+
+
+@pytest.mark.parametrize(
+    ("added", "message"),
+    [
+        ({"bomb.bin": bytes(8 * 2**20)}, "times its size"),
+        ({f"member{number}": b"" for number in range(2_000)}, "members"),
+    ],
+    ids=["ratio", "members"],
+)
+def test_parse_docx__bomb_is_too_large(report_docx: bytes, added: dict[str, bytes], message: str) -> None:
+    with pytest.raises(ParseError, match=message) as caught:
+        parse_docx(repacked(report_docx, unchanged, **added))
+    assert caught.value.code == "too_large"
+
+
+def test_parse_docx__declared_size_is_too_large(report_docx: bytes) -> None:
+    with zipfile.ZipFile(io.BytesIO(report_docx)) as archive:
+        size = archive.getinfo("word/document.xml").file_size
+    forged = report_docx.replace(size.to_bytes(4, "little"), (300 * 2**20).to_bytes(4, "little"))
+    assert error_of(forged).code == "too_large"
+
+
+@pytest.mark.parametrize("name", ["../evil.txt", "/etc/evil", "word\\..\\evil", "C:\\evil"])
+def test_parse_docx__member_outside_the_archive(report_docx: bytes, name: str) -> None:
+    error = error_of(repacked(report_docx, unchanged, **{name: b"x"}))
+    assert error.code == "corrupt"
+    assert "points outside" in str(error)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_parse_docx__doctype_is_refused(report_docx: bytes, encoding: str) -> None:
+    def with_doctype(name: str, content: bytes) -> bytes:
+        if name != "word/document.xml":
+            return content
+        declaration, _, root = content.decode().partition("?>")
+        doctype = '<!DOCTYPE w [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
+        return f"{declaration.replace('UTF-8', encoding)}?>{doctype}{root}".encode(encoding)
+
+    with pytest.raises(ParseError, match="DOCTYPE") as caught:
+        parse_docx(repacked(report_docx, with_doctype))
+    assert caught.value.code == "corrupt"
+
+
+def test_parse_docx__encrypted_member(report_docx: bytes) -> None:
+    data = bytearray(report_docx)
+    entry = data.rindex(b"PK\x01\x02")
+    data[entry + 8] |= 1
+    assert error_of(bytes(data)).code == "encrypted"
+
+
+def test_parse_docx__malformed_xml_is_corrupt(report_docx: bytes) -> None:
+    def malformed(name: str, content: bytes) -> bytes:
+        return content[:-20] if name == "word/document.xml" else content
+
+    error = error_of(repacked(report_docx, malformed))
+    assert error.code == "corrupt"
+    assert error.__cause__ is not None
+
+
+def test_parse_docx__truncated_anywhere(report_docx: bytes) -> None:
+    for cut in range(4, len(report_docx), 401):
+        assert error_of(report_docx[:cut]).code == "corrupt"
+
+
+def test_parse_docx__merged_cells_and_rows_that_begin_late() -> None:
+    document = docx.Document()
+    document.add_paragraph("Table 1: sales", style="Caption")
+    table = document.add_table(rows=4, cols=3)
+    for row, line in enumerate(["Region|2024|", "|Q1|Q2", "North|1|2", "|3|4"]):
+        for column, text in enumerate(line.split("|")):
+            table.cell(row, column).text = text
+    table.cell(0, 1).merge(table.cell(0, 2))
+    table.cell(0, 0).merge(table.cell(1, 0))
+    table.cell(2, 0).merge(table.cell(3, 0))
+    late = table.add_row()._tr
+    late.remove(late.tc_lst[0])
+    late.get_or_add_trPr().append(OxmlElement("w:gridBefore", {qn("w:val"): "1"}))
+    late.tc_lst[0].p_lst[0].add_r().text = "5"
+    parsed = parse_docx(saved(document))
+    assert parsed.text.split("\n") == [
+        "Table 1: sales",
+        "Region | 2024 / Q1 | 2024 / Q2",
+        "Region: North; 2024 / Q1: 1; 2024 / Q2: 2",
+        "Region: North; 2024 / Q1: 3; 2024 / Q2: 4",
+        "2024 / Q1: 5",
+    ]
+    assert parsed.tables[0].context == ("Table 1: sales", "Region | 2024 / Q1 | 2024 / Q2")
+
+
+def test_parse_docx__rows_marked_as_header() -> None:
+    document = docx.Document()
+    table = document.add_table(rows=2, cols=2)
+    for cell, text in zip(table._cells, ["10", "20", "30", "40"], strict=True):
+        cell.text = text
+    table.rows[0]._tr.get_or_add_trPr().append(OxmlElement("w:tblHeader"))
+    assert parse_docx(saved(document)).text == "10 | 20\n10: 30; 20: 40"

@@ -1,0 +1,547 @@
+"""PDF files made here: pages, outline, title, and the ones that cannot be read."""
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import fpdf
+import pypdfium2
+import pytest
+from reportlab.lib.styles import getSampleStyleSheet
+from reportlab.platypus import Paragraph, SimpleDocTemplate, Spacer
+
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import LineBox, ParsedDocument, SourceDocument
+from kosmos_rag.parsing import parse
+from tests.reliability.hostile_pdf import pdf
+
+
+def parse_pdf(data: bytes) -> ParsedDocument:
+    return parse(SourceDocument(source="a.pdf", data=data))
+
+
+def error_of(data: bytes) -> ParseError:
+    with pytest.raises(ParseError) as caught:
+        parse_pdf(data)
+    return caught.value
+
+
+def new_pdf(*pages: str) -> fpdf.FPDF:
+    pdf = fpdf.FPDF()
+    pdf.set_font("helvetica", size=12)
+    for page in pages:
+        pdf.add_page()
+        if page:
+            pdf.multi_cell(0, text=page)
+    return pdf
+
+
+def test_parse_pdf__text_and_pages(report_pdf: bytes) -> None:
+    parsed = parse_pdf(report_pdf)
+    first = "Preface of the board\nResults\nThe information is here."
+    assert parsed.text == f"{first}\n\n\n\nSome words, then Open Questions"
+    assert parsed.pages == (0, len(first) + 2, len(first) + 4)
+    assert parsed.media_type == "application/pdf"
+    assert parsed.find_page(parsed.text.index("here")) == 1
+    assert parsed.find_page(parsed.text.index("Some")) == 3
+
+
+def test_parse_pdf__pages_without_text_at_both_ends() -> None:
+    parsed = parse_pdf(bytes(new_pdf("", "one", "two", "").output()))
+    assert parsed.text == "\n\none\n\ntwo\n\n"
+    assert parsed.pages == (0, 2, 7, 12)
+
+
+def test_parse_pdf__headings_from_the_outline(report_pdf: bytes) -> None:
+    parsed = parse_pdf(report_pdf)
+    page = parsed.pages[2]
+    assert [(h.level, h.title, h.start) for h in parsed.headings] == [
+        (1, "Results", parsed.text.index("Results")),
+        (2, "Not on the page", page),
+        (2, "Open Questions", parsed.text.index("Open Questions")),
+    ]
+
+
+def test_parse_pdf__heading_broken_over_lines() -> None:
+    pdf = new_pdf("words before\nA Rather\nLong Title\nwords")
+    pdf.start_section("A Rather Long Title")
+    parsed = parse_pdf(bytes(pdf.output()))
+    assert parsed.text[parsed.headings[0].start :].startswith("A Rather\nLong Title")
+
+
+def test_parse_pdf__heading_on_a_last_page_without_text() -> None:
+    pdf = new_pdf("words", "")
+    pdf.start_section("Scanned")
+    assert parse_pdf(bytes(pdf.output())).headings == ()
+
+
+def handbook_pdf() -> fpdf.FPDF:
+    """Two pages without an outline: a title and sections in larger and bold letters, paragraphs set apart."""
+    pdf = fpdf.FPDF()
+    pdf.add_page()
+
+    def put(text: str, size: int, style: str = "", *, space: int = 0) -> None:
+        pdf.set_font("helvetica", style=style, size=size)
+        pdf.multi_cell(0, text=text, new_x="LMARGIN", new_y="NEXT")
+        pdf.ln(space)
+
+    put("Travel Handbook of the Whole", 20)
+    put("Company", 20, space=6)
+    put("Booking", 14, "B", space=3)
+    put("Trips are booked in the portal. " * 6, 11, space=4)
+    put("Rail is preferred below 400 km. " * 6, 11, space=4)
+    put("Refunds", 11, "B", space=2)
+    put("Receipts are due within 30 days. " * 6, 11)
+    pdf.add_page()
+    put("Contacts", 14, "B", space=3)
+    put("The travel desk answers until 18:00. " * 6, 11)
+    return pdf
+
+
+def test_parse_pdf__headings_by_their_letters_without_an_outline() -> None:
+    parsed = parse_pdf(bytes(handbook_pdf().output()))
+    assert [(h.level, h.title) for h in parsed.headings] == [
+        (1, "Travel Handbook of the Whole Company"),
+        (2, "Booking"),
+        (3, "Refunds"),
+        (2, "Contacts"),
+    ]
+    assert all(parsed.text[h.start :].split()[0] == h.title.split()[0] for h in parsed.headings)
+    assert parsed.find_section(parsed.text.index("Receipts")) == (
+        "Travel Handbook of the Whole Company",
+        "Booking",
+        "Refunds",
+    )
+
+
+def test_parse_pdf__paragraphs_are_set_apart_by_blank_lines() -> None:
+    text = parse_pdf(bytes(handbook_pdf().output())).text
+    paragraphs = [paragraph.split()[0] for paragraph in text.split("\n\n")]
+    assert paragraphs == ["Travel", "Booking", "Trips", "Rail", "Refunds", "Receipts", "Contacts", "The"]
+
+
+def test_parse_pdf__no_headings_where_all_letters_are_alike() -> None:
+    pdf = new_pdf("one line\nand another\nand a third")
+    assert parse_pdf(bytes(pdf.output())).headings == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "title"),
+    [
+        ("(anonymous)", "Opening Words"), ("untitled", "Opening Words"), ("Document1", "Opening Words"),
+        ("Microsoft Word - plan.docx", "Opening Words"), ("Microsoft Word - Travel Rules", "Travel Rules"),
+        ("Document 9", "Opening Words"), ("Documents of 1815", "Documents of 1815"), ("Slide rules", "Slide rules"),
+    ],
+)  # fmt: skip
+def test_parse_pdf__title_by_a_program_is_none(written: str, title: str) -> None:
+    drawing = Drawing()
+    drawing.page()
+    drawing.pdf.set_title(written)
+    drawing.lines(72, 72, "Opening Words", size=20, style="B")
+    drawing.lines(72, 120, "A line of words in the body of the page,", "and one more line of words.")
+    assert drawing.parse().title == title
+
+
+def test_parse_pdf__superscripts_and_subscripts_off_the_line() -> None:
+    """Half a letter above and below it, as reportlab draws them: PDFium ends a line at each."""
+    styles = getSampleStyleSheet()["BodyText"]
+    formula = "An area of 10<super>6</super> m<super>2</super> of H<sub>2</sub>O and x<sub>1</sub>."
+    out = io.BytesIO()
+    SimpleDocTemplate(out).build(
+        [Paragraph(formula, styles), Spacer(1, 40), Paragraph("x<sub>1</sub> + x<sub>2</sub>", styles)]
+    )
+    text = parse_pdf(out.getvalue()).text
+    assert text.split("\n\n") == ["An area of 10^6 m^2 of H_2O and x_1.", "x_1 + x_2"]
+
+
+def test_parse_pdf__title(report_pdf: bytes) -> None:
+    assert parse_pdf(report_pdf).title == "Annual Report"
+    assert parse_pdf(bytes(new_pdf("x").output())).title is None
+
+
+def test_parse_pdf__password_is_encrypted() -> None:
+    pdf = new_pdf("secret")
+    pdf.set_encryption(owner_password="owner", user_password="user")
+    error = error_of(bytes(pdf.output()))
+    assert error.code == "encrypted"
+    assert error.__cause__ is not None
+
+
+def test_parse_pdf__owner_password_alone_is_readable() -> None:
+    pdf = new_pdf("not secret")
+    pdf.set_encryption(owner_password="owner")
+    assert parse_pdf(bytes(pdf.output())).text == "not secret"
+
+
+def test_parse_pdf__no_text_on_any_page() -> None:
+    pdf = new_pdf("", "")
+    pdf.rect(10, 10, 50, 50, style="F")
+    error = error_of(bytes(pdf.output()))
+    assert error.code == "no_text"
+    assert str(error) == "2 pages without text, probably scanned; set ingestion.parsing.ocr, or run OCR first"
+
+
+def test_parse_pdf__broken_file_is_corrupt() -> None:
+    error = error_of(b"%PDF-1.7\nnot really")
+    assert error.code == "corrupt"
+    assert str(error).startswith("broken PDF file")
+    assert error.__cause__ is not None
+
+
+def test_parse_pdf__truncated_anywhere(report_pdf: bytes) -> None:
+    for cut in range(8, len(report_pdf), 97):
+        try:
+            text = parse_pdf(report_pdf[:cut]).text
+        except ParseError as error:
+            text = error.code
+        assert text in {"corrupt", "no_text"} or "Preface" in text
+
+
+def test_parse_pdf__from_many_threads(report_pdf: bytes) -> None:
+    expected = parse_pdf(report_pdf)
+    with ThreadPoolExecutor(8) as pool:
+        assert all(parsed == expected for parsed in pool.map(parse_pdf, [report_pdf] * 40))
+
+
+class Drawing:
+    """Draws lines of text where a test wants them, in points from the top left corner."""
+
+    def __init__(self) -> None:
+        self.pdf = fpdf.FPDF(unit="pt", format=(600, 800))
+        self.pdf.set_auto_page_break(False)
+
+    def page(self) -> None:
+        self.pdf.add_page()
+
+    def lines(self, x: float, y: float, *texts: str, size: float = 10, style: str = "", leading: float = 12) -> None:
+        self.pdf.set_font("helvetica", style, size)
+        for number, text in enumerate(texts):
+            self.pdf.text(x, y + number * leading, text)
+
+    def parse(self) -> ParsedDocument:
+        return parse_pdf(bytes(self.pdf.output()))
+
+
+def drawn(*lines: tuple[float, float, str], size: float = 10) -> ParsedDocument:
+    """A page with lines of text, each at its place."""
+    drawing = Drawing()
+    drawing.page()
+    for x, y, text in lines:
+        drawing.lines(x, y, text, size=size)
+    return drawing.parse()
+
+
+def test_parse_pdf__no_break_after_a_divided_word() -> None:
+    parsed = drawn(
+        *((50, 100 + 12 * row, f"Line {row} of the text with its con-") for row in range(0, 8, 2)),
+        *((50, 112 + 12 * row, "sequences that are known to all of") for row in range(0, 8, 2)),
+    )
+    lines = drawn(
+        (50, 100, "The report of the board gives the infor-"),
+        (50, 112, "mation that each of the readers needs"),
+        (50, 124, "before the meeting, and the con-"),
+        (50, 136, "sequences of each of the decisions."),
+    )
+    assert "\n\n" not in parsed.text
+    assert lines.text == (
+        "The report of the board gives the information that each of the readers needs\n"
+        "before the meeting, and the consequences of each of the decisions."
+    )
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "expected"),
+    [
+        ("the rules of infor-", "mation for all", "the rules of information for all"),
+        ("the house of Meyer-", "Schmidt for all", "the house of Meyer-Schmidt for all"),
+        ("a well-known and well-", "known rule", "a well-known and well-known rule"),
+        ("in the years 2010-", "2024 and after", "in the years 2010-2024 and after"),
+        ("the rules of infor\u00ad", "mation for all", "the rules of information for all"),
+    ],
+)
+def test_parse_pdf__words_divided_at_a_line_end(above: str, below: str, expected: str) -> None:
+    assert drawn((50, 100, above), (50, 112, below)).text.replace("-\n", "-") == expected
+
+
+def test_parse_pdf__superscripts_and_subscripts() -> None:
+    drawing = Drawing()
+    drawing.page()
+    x = 50.0
+    for text, size, rise in [
+        *[("It is 10", 10, 0), ("6", 7, 4), (" of a", 10, 0), ("2", 7, 4), (" and H", 10, 0), ("2", 7, -2)],
+        *[("O at x", 10, 0), ("n+1", 7, -2), (" on the 1", 10, 0), ("st", 7, 4), (" day", 10, 0)],
+    ]:
+        drawing.lines(x, 100 - rise, text, size=size)
+        x += drawing.pdf.get_string_width(text)
+    assert drawing.parse().text == "It is 10^6 of a^2 and H_2O at x_(n+1) on the 1st day"
+
+
+def column(x: float, top: float, texts: list[str]) -> list[tuple[float, float, str]]:
+    return [(x, top + 12 * row, text) for row, text in enumerate(texts)]
+
+
+def test_parse_pdf__a_sentence_goes_on_in_the_next_column_and_page() -> None:
+    drawing = Drawing()
+    for first in ("The first page begins with a sentence", "that goes on at the top of this page"):
+        drawing.page()
+        for x, y, text in [
+            *column(50, 300, [first, "and ends in the column on the left of", "the page, below which it has a note"]),
+            *column(320, 300, ["that is set in smaller letters, and", "then it goes on from there to another"]),
+        ]:
+            drawing.lines(x, y, text)
+        drawing.lines(50, 700, f"A note on {first}.", size=7)
+    parsed = drawing.parse()
+    assert parsed.text.count("\n\n") == 2, "only around the notes"
+    assert "it has a note\nthat is set" in parsed.text
+    assert "to another\nthat goes on" in parsed.text
+    assert parsed.find_page(parsed.text.rindex("A note on")) == 2
+    assert parsed.text[parsed.pages[1] :].startswith("that goes on")
+
+
+def test_parse_pdf__a_word_divided_between_pages() -> None:
+    drawing = Drawing()
+    for text in ("The whole of the report has the infor-", "mation that each reader needs."):
+        drawing.page()
+        drawing.lines(50, 400, text)
+    parsed = drawing.parse()
+    assert parsed.text == "The whole of the report has the information that each reader needs."
+    assert parsed.pages == (0, parsed.text.index("mation"))
+
+
+def test_parse_pdf__running_lines_are_left_out_of_sentences() -> None:
+    drawing = Drawing()
+    for number in range(1, 5):
+        drawing.page()
+        drawing.lines(50, 40, "ACME Annual Report 2024")
+        drawing.lines(
+            50, 300, f"page {number} begins and goes on with the text", "and then comes to its last line with"
+        )
+        drawing.lines(50, 770, f"Page {number} of 4")
+    text = drawing.parse().text
+    assert text.count("ACME Annual Report") == 1
+    assert "Page 3 of 4" not in text
+    assert "its last line with\npage 3 begins" in text
+
+
+def test_parse_pdf__page_numbers_alone_are_not_taken_from_a_single_page() -> None:
+    assert drawn((50, 100, "The sum of all that is on this page:"), (50, 780, "12")).text.endswith("12")
+
+
+def headed(*titles: tuple[str, float, str]) -> list[tuple[int, str]]:
+    drawing = Drawing()
+    drawing.page()
+    y = 60.0
+    for text, size, style in titles:
+        y += 40
+        drawing.lines(50, y, text, size=size, style=style)
+        y += 24
+        drawing.lines(50, y, "The text below it is about all that", "has been said of the matter so far.", "It ends.")
+        y += 24
+    return [(heading.level, heading.title) for heading in drawing.parse().headings]
+
+
+@pytest.mark.parametrize(
+    ("titles", "expected"),
+    [
+        ([("Results", 14, ""), ("12 March 2024", 14, "")], ["Results"]),
+        ([("Results", 14, ""), ("2024-03-12", 14, "B")], ["Results"]),
+        (
+            [("1 Results", 10, ""), ("1.1 Of the North", 10, ""), ("not a title", 10, "")],
+            ["1 Results", "1.1 Of the North"],
+        ),
+        ([("Results", 10, "B"), ("A bold sentence that ends.", 10, "B")], ["Results"]),
+    ],
+)
+def test_parse_pdf__headings_are_not_dates_or_sentences(
+    titles: list[tuple[str, float, str]], expected: list[str]
+) -> None:
+    assert [title for _, title in headed(*titles)] == expected
+
+
+def test_parse_pdf__levels_follow_the_numbers() -> None:
+    assert headed(("2 Methods", 12, "B"), ("2.1 Data", 12, "B"), ("2.1.1 Sources", 12, "B")) == [
+        (1, "2 Methods"),
+        (2, "2.1 Data"),
+        (3, "2.1.1 Sources"),
+    ]
+
+
+def test_parse_pdf__a_title_and_a_heading_in_one_typeface_stay_two() -> None:
+    drawing = Drawing()
+    drawing.page()
+    drawing.lines(50, 60, "Report on the Use of", "Water in the North", size=16, leading=20)
+    drawing.lines(50, 120, "Summary", size=16)
+    drawing.lines(50, 150, *["The use of water in the north has been"] * 5)
+    titles = [heading.title for heading in drawing.parse().headings]
+    assert titles == ["Report on the Use of Water in the North", "Summary"]
+
+
+def test_parse_pdf__titles_set_close_stay_two() -> None:
+    drawing = Drawing()
+    drawing.page()
+    drawing.lines(50, 60, "Report on the Use of", "Water in the North", size=18, leading=22)
+    drawing.lines(50, 110, "Summary", size=18)
+    for top in (150, 220):
+        drawing.lines(50, top, *["The use of water in the north has been"] * 5, size=10, leading=12.5)
+    titles = [heading.title for heading in drawing.parse().headings]
+    assert titles == ["Report on the Use of Water in the North", "Summary"]
+
+
+def test_parse_pdf__form_values_and_annotations() -> None:
+    page = (
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 200] /Contents 4 0 R /Resources << /Font << /F 5 0 R >> >> "
+        b"/Annots [7 0 R 8 0 R 9 0 R 10 0 R] >>"
+    )
+    data = pdf(
+        {
+            1: b"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [7 0 R 8 0 R 10 0 R] >> >>",
+            3: page,
+            7: b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (Name) /V (Ada Lovelace) /Rect [10 10 90 20] >>",
+            8: b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (Empty) /Rect [10 30 90 40] >>",
+            9: b"<< /Type /Annot /Subtype /Text /Contents (Check this sum) /Rect [10 50 20 60] >>",
+            10: b"<< /Type /Annot /Subtype /Widget /FT /Btn /T (Agreed) /V /Yes /AS /Yes /Rect [10 70 20 80] "
+            b"/AP << /N << /Yes 6 0 R /Off 6 0 R >> >> >>",
+            6: b"<< /Length 0 /Subtype /Form /BBox [0 0 9 9] >>\nstream\n\nendstream",
+        }
+    )
+    assert parse_pdf(data).text.split("\n\n") == [
+        "Words to find",
+        "Name: Ada Lovelace",
+        "Check this sum",
+        "Agreed: Yes",
+    ]
+
+
+def test_parse_pdf__one_broken_page_of_three_costs_that_page() -> None:
+    data = pdf(
+        {
+            2: b"<< /Type /Pages /Kids [3 0 R 7 0 R 8 0 R] /Count 3 >>",
+            7: b"(no page)",
+            8: b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 200] /Contents 4 0 R "
+            b"/Resources << /Font << /F 5 0 R >> >> >>",
+        }
+    )
+    parsed = parse_pdf(data)
+    assert parsed.text == "Words to find\n\n\n\nWords to find"
+    assert [note.code for note in parsed.notes] == ["pages_unreadable"]
+    assert parsed.notes[0].message == "pages that could not be read and are left out: 2"
+
+
+def test_parse_pdf__text_that_is_mostly_no_letters_is_garbled() -> None:
+    words = b"BT /F 12 Tf 10 100 Td (%s) Tj ET" % (b"!#$%&*+,-./:;<=>?@[]^_{|}~" * 4)
+    assert error_of(pdf({4: b"<< /Length %d >>\nstream\n%s\nendstream" % (len(words), words)})).code == "garbled"
+
+
+def test_parse_pdf__dot_leaders_and_figures_are_not_garbled() -> None:
+    rows = [(50, 100 + 12 * row, f"Chapter {row} {'.' * 80} {row}") for row in range(5)]
+    assert "Chapter 3" in drawn(*rows).text
+    assert drawn(*((50, 100 + 12 * row, "12.5 % | -3.25 | 1,000.00 | (7) | 8.1") for row in range(9))).text
+
+
+@pytest.mark.parametrize("data", [b"Not found. " * 20, b"<html><body>Please log in</body></html>", b"\x01\x02" * 50])
+def test_parse_pdf__a_name_without_a_pdf(data: bytes) -> None:
+    assert error_of(data).code == "binary"
+
+
+def test_parse_pdf__brotli_is_named() -> None:
+    stream = b"<< /Length 6 /Filter /BrotliDecode >>\nstream\nabcdef\nendstream"
+    error = error_of(pdf({4: stream}))
+    assert error.code == "unsupported"
+    assert "Brotli" in str(error)
+
+
+def test_parse_pdf__certificate_encryption_is_named() -> None:
+    handler = b"/Encrypt << /Filter /Adobe.PubSec /SubFilter /adbe.pkcs7.s5 /V 4 /Recipients [(x)] >> /ID [(a) (b)]"
+    error = error_of(pdf(trailer=handler))
+    assert error.code == "encrypted"
+    assert "certificates" in str(error)
+
+
+def test_parse_pdf__vertical_japanese_is_read_from_right_to_left() -> None:
+    columns = ["吾輩は猫である。名前はまだ無い。", "どこで生れたかとんと見当がつかぬ。", "何でも薄暗い所で泣いていた。"]
+    drawn_columns = b"".join(
+        b"1 0 0 1 %d 700 Tm <%s> Tj\n" % (500 - 20 * at, text.encode("utf-16-be").hex().encode())
+        for at, text in enumerate(columns)
+    )
+    content = b"BT /F 12 Tf %sET" % drawn_columns
+    data = pdf(
+        {
+            4: b"<< /Length %d >>\nstream\n%s\nendstream" % (len(content), content),
+            5: b"<< /Type /Font /Subtype /Type0 /BaseFont /HeiseiMin-W3 /Encoding /UniJIS-UCS2-V "
+            b"/DescendantFonts [7 0 R] >>",
+            7: b"<< /Type /Font /Subtype /CIDFontType0 /BaseFont /HeiseiMin-W3 /DW 1000 /FontDescriptor 8 0 R "
+            b"/CIDSystemInfo << /Registry (Adobe) /Ordering (Japan1) /Supplement 2 >> >>",
+            8: b"<< /Type /FontDescriptor /FontName /HeiseiMin-W3 /Flags 6 /FontBBox [0 -200 1000 900] /ItalicAngle 0 "
+            b"/Ascent 859 /Descent -140 /CapHeight 709 /StemV 69 >>",
+        }
+    )
+    assert "".join(parse_pdf(data).text.split()) == "".join(columns)
+
+
+def test_parse_pdf__a_line_that_begins_in_smaller_letters_stays_in_its_paragraph() -> None:
+    drawing = Drawing()
+    drawing.page()
+    for row, (text, size) in enumerate(
+        [
+            ("The information that is found in the other folder is added to", 10),
+            *[("it, except when the file", 10), ("glob-deleteall", 9)],
+            ("is in the folder, which removes all that was found before.", 10),
+        ]
+    ):
+        drawing.lines(50, 300 + 12 * row, text, size=size)
+    assert "\n\n" not in drawing.parse().text
+
+
+def boxed(data: bytes) -> list[tuple[str, LineBox]]:
+    parsed = parse_pdf(data)
+    assert list(parsed.boxes) == sorted(parsed.boxes)
+    return [(parsed.text[box.start : box.end], box) for box in parsed.boxes]
+
+
+def turned(data: bytes, degrees: int) -> bytes:
+    with closing(pypdfium2.PdfDocument(data)) as document:
+        document[0].set_rotation(degrees)
+        saved = io.BytesIO()
+        document.save(saved)
+    return saved.getvalue()
+
+
+@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+def test_parse_pdf__boxes_are_where_the_page_shows_the_lines(degrees: int) -> None:
+    page = fpdf.FPDF(format=(200, 100))
+    page.set_font("helvetica", size=12)
+    page.add_page()
+    page.text(20, 50, "The first line of the page")
+    page.text(20, 80, "and the second one")
+    data = turned(bytes(page.output()), degrees)
+    with closing(pypdfium2.PdfDocument(data)) as document:
+        picture = document[0].render(scale=3).to_numpy()[:, :, 0]
+    height, width = picture.shape
+    lines = boxed(data)
+    assert {text for text, _ in lines} == {"The first line of the page", "and the second one"}
+    inked = picture < 128
+    for _, box in lines:
+        rows = slice(box.top * height // 10_000, -(-box.bottom * height // 10_000))
+        columns = slice(box.left * width // 10_000, -(-box.right * width // 10_000))
+        assert inked[rows, columns].sum() > 100
+        inked[rows, columns] = False
+    assert inked.sum() < 20, "letters outside of the boxes"
+
+
+def test_parse_pdf__boxes_of_divided_words_pages_and_tables(report_pdf: bytes) -> None:
+    assert [(text, box.page) for text, box in boxed(report_pdf)] == [
+        ("Preface of the board", 1),
+        ("Results", 1),
+        ("The infor", 1),
+        ("mation is here.", 1),
+        ("Some words, then Open Questions", 3),
+    ]
+    page = fpdf.FPDF()
+    page.set_font("helvetica", size=12)
+    page.add_page()
+    with page.table() as table:
+        for row in (("Plan", "Seats"), ("Basic", "5"), ("Large", "315")):
+            table.row(row)
+    ((text, box),) = boxed(bytes(page.output()))
+    assert "315" in text
+    assert box.right - box.left > 3_000
