@@ -1,4 +1,4 @@
-"""Descriptions of real pages, written by hand beside their pictures.
+"""Descriptions of real pages, written by hand from their pictures.
 
 A file of `pages/` describes pages of the PDF of the same name: a list of elements for each page, in reading order.
 

@@ -76,7 +76,7 @@ class PageScore:
     """How the reading of a page agrees with its description."""
 
     anchors: int = 0
-    ordered: int = 0
+    in_order: int = 0
     """Anchors that are in the text, in the order of the page."""
     false_breaks: int = 0
     missing_breaks: int = 0
@@ -94,7 +94,7 @@ class PageScore:
     @property
     def order(self) -> float:
         """Share of the anchors that are in their place."""
-        return self.ordered / self.anchors if self.anchors else 1.0
+        return self.in_order / self.anchors if self.anchors else 1.0
 
     @property
     def breaks(self) -> float:
@@ -134,7 +134,7 @@ def score_page(page: DescribedPage, read: ReadPage) -> PageScore:
     for words in page.words:
         score.anchors += 1
         if squeeze(words) in read.squeezed:
-            score.ordered += 1
+            score.in_order += 1
         else:
             score.faults.append(f"in pieces: {words}")
     return score
@@ -149,7 +149,7 @@ def _score_passages(page: DescribedPage, read: ReadPage, score: PageScore) -> No
             score.faults.append(f"not in its place: {anchor[:40]}")
             place = read.squeezed.find(anchor)
         else:
-            score.ordered += 1
+            score.in_order += 1
         if place >= 0 and isinstance(element, Passage):
             following = next((other for other in places[index + 1 :] if other is not None), None)
             _score_breaks(element, place, following, read, score)
@@ -206,12 +206,12 @@ def _score_breaks(passage: Passage, place: int, following: int | None, read: Rea
     end = begin_end
     if passage.end:
         letters = squeeze(passage.end)
-        found = read.squeezed.find(letters, begin_end)
-        if found < 0 or (following is not None and following > place and found > following):
+        at = read.squeezed.find(letters, begin_end)
+        if at < 0 or (following is not None and following > place and at > following):
             score.false_breaks += 1
             score.faults.append(f"does not end as it should: {passage.begin[:40]}")
             return
-        end = found + len(letters)
+        end = at + len(letters)
     breaks = sum(place < start < end for start in read.blocks)
     if breaks:
         score.false_breaks += breaks
@@ -221,20 +221,20 @@ def _score_breaks(passage: Passage, place: int, following: int | None, read: Rea
 def _score_headings(page: DescribedPage, read: ReadPage, score: PageScore) -> None:
     expected = [squeeze(e.begin) for e in page.elements if isinstance(e, Passage) and e.kind == "h"]
     optional = [squeeze(title) for title in page.optional_headings]
-    found = Counter(filter(None, map(squeeze, read.headings)))
+    remaining = Counter(filter(None, map(squeeze, read.headings)))
     score.headings = len(expected)
     for title in expected:
-        match = next((other for other in found if _is_same_title(title, other)), None)
+        match = next((other for other in remaining if _is_same_title(title, other)), None)
         if match is not None:
             score.true_headings += 1
             score.found_headings += 1
-            found -= Counter([match])
-        elif any(title in other for other in optional if other in read.headings or other in found):
+            remaining -= Counter([match])
+        elif any(title in other for other in optional if other in read.headings or other in remaining):
             score.true_headings += 1
             score.found_headings += 1
         else:
             score.faults.append(f"no heading: {title[:40]}")
-    for title in found.elements():
+    for title in remaining.elements():
         if not any(title in other or other in title for other in optional):
             score.found_headings += 1
             score.faults.append(f"is no heading: {title[:40]}")
@@ -250,12 +250,11 @@ def _score_tables(page: DescribedPage, read: ReadPage, score: PageScore) -> None
     rows = [*_text_rows(read.text), *_markdown_rows(read.text)]
     for element in page.elements:
         if isinstance(element, Labels):
-            found = sum(_has_pair(label, value, read.squeezed) for label, value in element.pairs)
+            missing = [label for label, value in element.pairs if not _has_pair(label, value, read.squeezed)]
             score.cells += len(element.pairs)
-            score.true_cells += found
+            score.true_cells += len(element.pairs) - len(missing)
             score.found_cells += len(element.pairs)
-            if found < len(element.pairs):
-                missing = [label for label, value in element.pairs if not _has_pair(label, value, read.squeezed)]
+            if missing:
                 score.faults.append(f"values apart from: {missing}")
         elif isinstance(element, DescribedTable):
             for row in element.rows:

@@ -136,7 +136,7 @@ def _summarise(scores: Sequence[PageScore], seconds: float) -> dict[str, float]:
     return {
         "right": mean(score.is_right for score in scores),
         "right but for headings": mean(score.is_read_right for score in scores),
-        "order": sum(score.ordered for score in scores) / anchors,
+        "order": sum(score.in_order for score in scores) / anchors,
         "false breaks": sum(score.false_breaks for score in scores) / anchors,
         "missing breaks": sum(score.missing_breaks for score in scores) / anchors,
         "F1 of headings": 2 * sum(score.true_headings for score in scores) / max(1, total_headings),
