@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 
 from kosmos_rag.core.freshness import VALIDITY_KEYS, outdated_reason
 from kosmos_rag.core.types import Occurrence, Passage, PlaceSpan
-from kosmos_rag.retrieval.block_cache import Block
+from kosmos_rag.retrieval.blocks.block import Block
 from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, FusedCandidate
 from kosmos_rag.retrieval.snapshot import NeedsTransaction

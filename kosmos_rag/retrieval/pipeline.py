@@ -30,7 +30,8 @@ from kosmos_rag.core.text.analysis import IDENTIFIER_FORMS
 from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.types import Expansion, Passage, SearchResult
 from kosmos_rag.retrieval.arrange import Vectors, arrange, load_vectors
-from kosmos_rag.retrieval.block_cache import Block, load_block
+from kosmos_rag.retrieval.blocks.block import Block
+from kosmos_rag.retrieval.blocks.loading import load_block
 from kosmos_rag.retrieval.cache import result_key
 from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.expansion.expander import NOT_EXPANDED, ExpandedQuery

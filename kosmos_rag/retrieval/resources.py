@@ -11,7 +11,7 @@ from kosmos_rag.core.protocols import Embedder, LanguageModel, Reranker
 from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
-from kosmos_rag.retrieval.block_cache import BlockCache
+from kosmos_rag.retrieval.blocks.cache import BlockCache
 from kosmos_rag.retrieval.cache import QueryEmbeddingCache, ResultCache
 from kosmos_rag.retrieval.close_terms import CloseTermCache
 from kosmos_rag.retrieval.expansion.expander import Expander, create_expander

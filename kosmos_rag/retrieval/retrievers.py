@@ -9,8 +9,8 @@ from datetime import datetime
 import psycopg
 
 from kosmos_rag.core.telemetry.tracing import StageTimer
-from kosmos_rag.retrieval.block_cache import Block
-from kosmos_rag.retrieval.block_search import search_block
+from kosmos_rag.retrieval.blocks.block import Block
+from kosmos_rag.retrieval.blocks.search import search_block
 from kosmos_rag.retrieval.close_terms import CloseTermCache
 from kosmos_rag.retrieval.dense import DenseSearch, materialise_small_filter, plan_dense
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, CandidateList

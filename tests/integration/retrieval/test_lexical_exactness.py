@@ -31,7 +31,7 @@ from kosmos_rag.core.text.analysis import index_text, query_text
 from kosmos_rag.core.text.compounds import find_parts
 from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval import block_cache
+from kosmos_rag.retrieval.blocks import cache as block_cache
 from kosmos_rag.storage.tenants import tenant
 
 LANGUAGES = {"prose": "english", "code": "simple", "law": "german"}

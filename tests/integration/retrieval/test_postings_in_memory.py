@@ -10,7 +10,7 @@ import pytest
 from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval import block_cache
+from kosmos_rag.retrieval.blocks import cache as block_cache
 from tests.integration.variants import changed
 
 IN_MEMORY = "exact, in memory"

@@ -16,7 +16,8 @@ from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, T
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval import block_cache
+from kosmos_rag.retrieval.blocks import cache as block_cache
+from kosmos_rag.retrieval.blocks.block import Block, VectorBlock, inner_products
 from tests.integration.variants import changed
 
 IN_MEMORY = "exact, in memory"
@@ -189,7 +190,7 @@ def test_nearest__are_the_largest_inner_products() -> None:
     dice = np.random.default_rng(5)
     vectors = dice.normal(size=(500, 16)).astype(np.float32)
     ids = [UUID(int=number) for number in range(500)]
-    block = block_cache.VectorBlock(chunk_ids=ids, vectors=vectors)
+    block = VectorBlock(chunk_ids=ids, vectors=vectors)
     query = vectors[3].astype(np.float16)
     best = np.argsort(vectors @ query.astype(np.float32))[::-1]
     assert {each.int for each, _ in block.nearest(query, 10)} == set(best[:10].tolist())
@@ -199,7 +200,7 @@ def test_nearest__are_the_largest_inner_products() -> None:
 def test_nearest__are_with_what_is_equal_to_the_last() -> None:
     vectors = np.repeat(np.array([[1.0], [0.5], [0.1]], dtype=np.float32), [3, 8, 400], axis=0)
     ids = [UUID(int=number) for number in range(len(vectors))]
-    block = block_cache.VectorBlock(chunk_ids=ids, vectors=vectors)
+    block = VectorBlock(chunk_ids=ids, vectors=vectors)
     assert {each.int for each, _ in block.nearest(np.ones(1, dtype=np.float16), 5)} == set(range(11))
     assert {each.int for each, _ in block.nearest(np.ones(1, dtype=np.float16), 12)} == set(range(411))
 
@@ -216,17 +217,17 @@ def test_inner_products__are_those_of_the_server(database: DatabaseSettings, dim
         ]
         products = [cursor.fetchall()[0][0] for cursor in expected]
     single = vectors.astype(np.float32)
-    assert block_cache.inner_products(single, single[0]).tolist() == products
+    assert inner_products(single, single[0]).tolist() == products
 
 
 def test_cache__keeps_to_its_limit() -> None:
     vectors = np.ones((10, 100), dtype=np.float32)
     ids = [UUID(int=n) for n in range(10)]
-    block = block_cache.Block(vectors=block_cache.VectorBlock(chunk_ids=ids, vectors=vectors), postings=None)
+    block = Block(vectors=VectorBlock(chunk_ids=ids, vectors=vectors), postings=None)
     cache = block_cache.BlockCache(3 * block.bytes)
     for key in "abcd":
         cache.put(key, block)
     assert list(cache._blocks) == ["b", "c", "d"]
-    large = block_cache.VectorBlock(chunk_ids=[], vectors=np.ones((20, 100), dtype=np.float32))
-    cache.put("large", block_cache.Block(vectors=large, postings=None))
+    large = VectorBlock(chunk_ids=[], vectors=np.ones((20, 100), dtype=np.float32))
+    cache.put("large", Block(vectors=large, postings=None))
     assert list(cache._blocks) == ["b", "c", "d"]

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from kosmos_rag.core.telemetry.tracing import StageTimer
-from kosmos_rag.retrieval.block_cache import Block, VectorBlock
-from kosmos_rag.retrieval.collection_postings import CollectionPostings
+from kosmos_rag.retrieval.blocks.block import Block, CollectionPostings, VectorBlock
 from kosmos_rag.retrieval.dense import rank_vectors
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, CandidateList
 from kosmos_rag.retrieval.lexical import best_offsets, rank_scores

@@ -1,7 +1,4 @@
-"""Postings of a collection in the memory of the process.
-
-They come from packed segments and unsegmented chunks, without the chunks that the reader may not read.
-"""
+"""Load blocks under row-level security."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,42 +10,61 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag.core.text import bm25
+from kosmos_rag.retrieval.blocks.block import Block, CollectionPostings, VectorBlock
+from kosmos_rag.retrieval.blocks.cache import BlockCache, state_key
 from kosmos_rag.retrieval.postings import Posting
-from kosmos_rag.retrieval.snapshot import CollectionStats, Snapshot
+from kosmos_rag.retrieval.query import RetrieverQuery
+from kosmos_rag.retrieval.snapshot import CollectionStats, Snapshot, load_snapshot
 from kosmos_rag.storage.binary import MAX_FREQUENCY, sparse_entries, unpack_frequencies, unpack_numbers
+from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 
 _BATCH = 5_000
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CollectionPostings:
-    """Postings by lexeme: those of one lexeme follow each other."""
+def load_block(pool: ConnectionPool, query: RetrieverQuery, cache: BlockCache) -> None:
+    """Load and cache what the reader of a search sees.
 
-    chunk_ids: Sequence[UUID]
-    """By offset."""
-    chunks: Posting
-    """Sequence numbers and lengths by offset."""
-    lexeme_ids: NDArray[np.int64]
-    """Ascending."""
-    starts: NDArray[np.intp]
-    """Where the postings of each lexeme begin, and where the last ones end."""
-    offsets: NDArray[np.int32]
-    """Ascending for each lexeme."""
-    frequencies: NDArray[np.uint8]
+    Args:
+        pool: Connections of background work.
+        query: The search.
+        cache: Where the block goes.
 
-    @property
-    def bytes(self) -> int:
-        """Approximate memory, without the ids."""
-        arrays = (self.lexeme_ids, self.starts, self.offsets, self.frequencies)
-        return self.chunks.bytes + sum(array.nbytes for array in arrays)
+    Raises DatabaseError.
+    """
+    most = cache.most_rows(query)
+    with pool.transaction(query.scope["tenant_id"], query.principals) as connection:
+        snapshot = load_snapshot(connection, query)
+        if snapshot.space_id is None:
+            return
+        vectors = postings = None
+        if query.vector is not None:
+            vectors = _read_vectors(connection, query, snapshot, query.vector, most + 1)
+            if len(vectors.chunk_ids) > most:
+                return
+        # Postings are read of hidden chunks too, and left out here.
+        if query.lexical and snapshot.total_chunks_unfiltered <= most:
+            postings = read_postings(connection, query.scope, snapshot)
+    cache.put(state_key(query, snapshot), Block(vectors=vectors, postings=postings, passages=cache.passages))
 
-    def find(self, lexeme_id: int) -> Posting:
-        """Return the posting of a lexeme, which may be empty."""
-        at = int(np.searchsorted(self.lexeme_ids, lexeme_id))
-        exists = at < len(self.lexeme_ids) and self.lexeme_ids[at] == lexeme_id
-        start, end = (self.starts[at], self.starts[at + 1]) if exists else (0, 0)
-        return Posting(offsets=self.offsets[start:end], frequencies=self.frequencies[start:end])
+
+def _read_vectors(
+    connection: psycopg.Connection,
+    query: RetrieverQuery,
+    snapshot: Snapshot,
+    vector: NDArray[np.float32],
+    limit: int,
+) -> VectorBlock:
+    chunk_ids: list[UUID] = []
+    parts: list[NDArray[np.float32]] = [np.empty((0, len(vector)), dtype=np.float32)]
+    cursor = connection.cursor(binary=True)
+    cursor.execute(statement("visible_vectors"), {**query.scope, "space_id": snapshot.space_id, "limit": limit})
+    while rows := cursor.fetchmany(_BATCH):
+        chunk_ids += [chunk_id for chunk_id, _ in rows]
+        # `halfvec_send` writes the dimensions and a reserved word first, two bytes each.
+        packed = np.frombuffer(b"".join([packed_vector for _, packed_vector in rows]), dtype=">f2")
+        parts.append(packed.reshape(len(rows), -1)[:, 2:].astype(np.float32))
+    return VectorBlock(chunk_ids=chunk_ids, vectors=np.concatenate(parts))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
