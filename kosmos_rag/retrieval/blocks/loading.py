@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -15,11 +15,14 @@ from kosmos_rag.retrieval.blocks.cache import BlockCache, state_key
 from kosmos_rag.retrieval.postings import Posting
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import CollectionStats, Snapshot, load_snapshot
-from kosmos_rag.storage.binary import MAX_FREQUENCY, sparse_entries, unpack_frequencies, unpack_numbers
+from kosmos_rag.storage.binary import MAX_FREQUENCY, array, sparse_entries, unpack_frequencies, unpack_numbers
+from kosmos_rag.storage.lexical_statistics import parse_tsvectors
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 
 _BATCH = 5_000
+_PACKED_SPEED = 8
+"""How many packed postings are read in the time that those of one chunk take from its lexemes, about."""
 
 
 def load_block(pool: ConnectionPool, query: RetrieverQuery, cache: BlockCache) -> None:
@@ -42,9 +45,11 @@ def load_block(pool: ConnectionPool, query: RetrieverQuery, cache: BlockCache) -
             vectors = _read_vectors(connection, query, snapshot, query.vector, most + 1)
             if len(vectors.chunk_ids) > most:
                 return
-        # Postings are read of hidden chunks too, and left out here.
-        if query.lexical and snapshot.total_chunks_unfiltered <= most:
-            postings = read_postings(connection, query.scope, snapshot)
+        if query.lexical:
+            visible = _read_sequences(connection, query.scope, snapshot, most + 1)
+            if sum(map(len, visible.values())) > most:
+                return
+            postings = _read_postings(connection, query.scope, snapshot, visible, packed_limit=most)
     cache.put(state_key(query, snapshot), Block(vectors=vectors, postings=postings, passages=cache.passages))
 
 
@@ -77,33 +82,78 @@ class _Entries:
     frequencies: NDArray[np.uint8]
 
 
-def read_postings(
-    connection: psycopg.Connection, scope: Mapping[str, Any], snapshot: Snapshot
-) -> dict[str, CollectionPostings]:
-    """Read the postings of each collection that the reader sees.
+_Visible: TypeAlias = dict[str, list[tuple[int, UUID]]]
+"""Sequence numbers and ids of chunks, by collection."""
 
-    Args:
-        connection: In the transaction of the snapshot.
-        scope: Bound values of the query: tenant, collection and filter.
-        snapshot: State of the tenant.
-    """
-    visible: dict[str, list[tuple[int, UUID]]] = {stats.collection: [] for stats in snapshot.collections}
-    cursor = connection.cursor(binary=True).execute(statement("visible_sequences"), scope)
+
+def _read_sequences(
+    connection: psycopg.Connection, scope: Mapping[str, Any], snapshot: Snapshot, limit: int
+) -> _Visible:
+    visible: _Visible = {stats.collection: [] for stats in snapshot.collections}
+    cursor = connection.cursor(binary=True).execute(statement("visible_sequences"), {**scope, "limit": limit})
     while rows := cursor.fetchmany(_BATCH):
         for collection, sequence, chunk_id in rows:
             visible[collection].append((sequence, chunk_id))
-    return {
-        stats.collection: _read_collection(connection, scope, stats, sorted(visible[stats.collection]))
-        for stats in snapshot.collections
-    }
+    return visible
 
 
-def _read_collection(
-    connection: psycopg.Connection, scope: Mapping[str, Any], stats: CollectionStats, visible: list[tuple[int, UUID]]
-) -> CollectionPostings:
-    sequences = np.array([sequence for sequence, _ in visible], dtype=np.int32)
-    lengths = np.zeros(len(visible), dtype=np.int32)
-    values = {**scope, "collection": stats.collection, "ids": [segment.id for segment in stats.segments]}
+def _read_postings(
+    connection: psycopg.Connection, scope: Mapping[str, Any], snapshot: Snapshot, visible: _Visible, packed_limit: int
+) -> dict[str, CollectionPostings]:
+    """Read the postings of visible chunks.
+
+    Packed postings are those of hidden chunks too, which are left out here. Few chunks of many have theirs from their
+    own lexemes.
+    """
+    total = snapshot.total_chunks_unfiltered
+    packed = total <= packed_limit and sum(map(len, visible.values())) * _PACKED_SPEED >= total
+    postings = {}
+    for stats in snapshot.collections:
+        chunks = sorted(visible[stats.collection])
+        sequences = np.array([sequence for sequence, _ in chunks], dtype=np.int32)
+        lengths = np.zeros(len(chunks), dtype=np.int32)
+        read = _read_packed if packed else _read_lexemes
+        entries = read(connection, {**scope, "collection": stats.collection}, stats, sequences, lengths)
+        ids = [chunk_id for _, chunk_id in chunks]
+        postings[stats.collection] = _build(ids, Posting(offsets=sequences, frequencies=lengths), entries)
+    return postings
+
+
+def _read_lexemes(
+    connection: psycopg.Connection,
+    scope: Mapping[str, Any],
+    _stats: CollectionStats,
+    sequences: NDArray[np.int32],
+    lengths: NDArray[np.int32],
+) -> list[_Entries]:
+    """Return the postings of chunks from their lexemes, and set their lengths."""
+    entries = []
+    for start in range(0, len(sequences), _BATCH):
+        bound = array(connection, "int4", sequences[start : start + _BATCH])
+        cursor = connection.cursor(binary=True)
+        rows = cursor.execute(statement("lexemes_of_chunks"), {**scope, "sequences": bound}).fetchall()
+        analysis = parse_tsvectors([tsvector for _, tsvector in rows])
+        vocabulary = array(connection, "text", analysis.vocabulary)
+        ids: dict[str, int] = dict(cursor.execute(statement("lexeme_ids"), {**scope, "lexemes": vocabulary}).fetchall())
+        offsets = np.searchsorted(sequences, np.array([sequence for sequence, _ in rows], dtype=np.int32))
+        lengths[offsets] = analysis.lengths
+        lexeme_ids = np.array([ids[lexeme] for lexeme in analysis.vocabulary], dtype=np.int64)
+        frequencies = np.minimum(analysis.frequencies, MAX_FREQUENCY).astype(np.uint8)
+        entries.append(
+            _Entries(lexeme_ids=lexeme_ids[analysis.lexemes], offsets=offsets[analysis.rows], frequencies=frequencies)
+        )
+    return entries
+
+
+def _read_packed(
+    connection: psycopg.Connection,
+    scope: Mapping[str, Any],
+    stats: CollectionStats,
+    sequences: NDArray[np.int32],
+    lengths: NDArray[np.int32],
+) -> list[_Entries]:
+    """Return packed postings and the terms of unsegmented chunks, and set the lengths of the chunks."""
+    values = {**scope, "ids": [segment.id for segment in stats.segments]}
     offsets_of_segment: dict[UUID, NDArray[np.int64]] = {}
     cursor = connection.cursor(binary=True).execute(statement("chunks_of_segments"), values)
     for index_id, packed_sequences, packed_lengths in cursor.fetchall():
@@ -119,7 +169,7 @@ def _read_collection(
         of_row = np.array([row[1] for row in rows], dtype=np.int32)
         lengths[offsets[offsets >= 0]] = of_row[offsets >= 0]
         entries.append(_recover(rows, offsets))
-    return _build([chunk_id for _, chunk_id in visible], Posting(offsets=sequences, frequencies=lengths), entries)
+    return entries
 
 
 def _offsets(sequences: NDArray[np.int32], of_chunks: NDArray[np.integer]) -> NDArray[np.int64]:
