@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from kosmos_rag.retrieval.byte_cache import ByteCache
 from kosmos_rag.retrieval.postings import Posting
-from kosmos_rag.retrieval.query import RetrieverQuery
 
 MARGIN = 1e-5
 """Score below that of the last candidate up to which products are computed again, in the order of the server."""
@@ -38,6 +37,11 @@ class VectorBlock:
     def bytes(self) -> int:
         """Approximate memory of the block."""
         return self.vectors.nbytes + ID_BYTES * len(self.chunk_ids)
+
+    def find(self, chunk_ids: Sequence[UUID]) -> dict[UUID, NDArray[np.float32]]:
+        """Return the vectors of those chunks that have one."""
+        wanted = {chunk_id.int for chunk_id in chunk_ids}
+        return {chunk_id: self.vectors[row] for row, chunk_id in enumerate(self.chunk_ids) if chunk_id.int in wanted}
 
     def nearest(self, vector: NDArray[np.floating], count: int) -> list[tuple[UUID, float]]:
         """Return the chunks with the largest inner products, with these.
@@ -167,7 +171,7 @@ class Block:
     vectors: VectorBlock | None
     """None for searches without an embedding."""
     postings: Mapping[str, CollectionPostings] | None
-    """By collection. None for searches without words, and where the tenant is too large to read all postings."""
+    """By collection. None for searches without words."""
     passages: PassageCache = field(default_factory=lambda: PassageCache(0))
     """Of all blocks."""
     number: int = field(default_factory=itertools.count().__next__)
@@ -178,10 +182,6 @@ class Block:
         """Approximate memory of the block."""
         vectors = 0 if self.vectors is None else self.vectors.bytes
         return vectors + sum(postings.bytes for postings in (self.postings or {}).values())
-
-    def covers(self, query: RetrieverQuery) -> bool:
-        """Return whether the block has what all retrievers of a search need."""
-        return self.postings is not None or not query.lexical
 
     def find_passages(self, principals: Sequence[str], chunk_ids: Iterable[UUID]) -> dict[int, dict[str, Any]]:
         """Return the fields of cached passages, by chunk id.

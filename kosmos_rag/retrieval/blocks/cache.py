@@ -43,72 +43,73 @@ class BlockCache:
         self.passages = PassageCache(max_bytes // _PASSAGES_SHARE)
         self.hits = self.misses = 0
 
-    def find(self, query: RetrieverQuery, snapshot: Snapshot) -> Block | None:
-        """Return the block of a search, if it is cached.
-
-        None for a search that cannot use one.
+    def find(self, reader: Hashable, state: Hashable) -> Block | None:
+        """Return the block of a state, if it is cached.
 
         Args:
-            query: Without a required term, which the block does not know.
-            snapshot: State of the tenant.
+            reader: `reader_key` of the search.
+            state: `state_key` of the search.
         """
-        if not self._fits(query, snapshot):
-            return None
-        key = request, *_ = state_key(query, snapshot)
-        reader = (request, frozenset(query.principals))
         with self._lock:
-            block = self._blocks.get(key)
+            block = self._blocks.get(state)
             if block is None:
-                # A reader who had a block searches once more, in a transaction: that one counts.
-                if self.readers.pop(reader, None) is None:
-                    self.misses += 1
-                    self._missed[key] = self._missed.get(key, 0) + 1
+                self.readers.pop(reader, None)
                 return None
-            self._blocks.move_to_end(key)
-            self.readers[reader] = key
+            self._blocks.move_to_end(state)
+            self.readers[reader] = state
             self.hits += 1
             return block
 
-    def is_warm(self, query: RetrieverQuery) -> bool:
+    def is_warm(self, reader: Hashable) -> bool:
         """Return whether the block of the reader's last search is cached.
 
         The state may have changed since.
         """
-        reader = (request_key(query), frozenset(query.principals))
         with self._lock:
             return self.readers.get(reader) in self._blocks
 
-    def is_due(self, query: RetrieverQuery, snapshot: Snapshot) -> bool:
-        """Return whether to load the block of a search now.
+    def miss(self, reader: Hashable, state: Hashable, *, filtered: bool) -> bool:
+        """Count a search that no block answered; return whether to load its block now.
 
         True once for each state.
 
         Args:
-            query: Of a search that found no block.
-            snapshot: State of the tenant.
+            reader: `reader_key` of the search.
+            state: `state_key` of the search.
+            filtered: Whether it has a filter.
         """
-        if not self._fits(query, snapshot):
-            return False
-        key = state_key(query, snapshot)
         with self._lock:
-            due = MISSES_OF_FILTER if query.scope["filtered"] else MISSES
-            if self._missed.get(key) != due or key in self._blocks:
+            self.misses += 1
+            if state in self._blocks:
+                self.readers[reader] = state
                 return False
-            self._missed[key] = due + 1
-            return True
+            self._missed[state] = missed = self._missed.get(state, 0) + 1
+            return missed == (MISSES_OF_FILTER if filtered else MISSES)
 
-    def put(self, key: Hashable, block: Block) -> None:
-        """Add a block and evict the least recently used.
+    def put(self, reader: Hashable, state: Hashable, block: Block) -> None:
+        """Add the block of a state and evict the least recently used.
 
         A block above its share of the limit is not cached.
+
+        Args:
+            reader: `reader_key` of the search that it was loaded for.
+            state: `state_key` of the search.
+            block: The block.
         """
         with self._lock:
-            if key in self._blocks or block.bytes > self._max_bytes // _SHARE:
+            if state in self._blocks or block.bytes > self._max_bytes // _SHARE:
                 return
-            self._blocks[key] = block
+            self._blocks[state] = block
+            self.readers[reader] = state
             self._bytes += block.bytes
             while self._bytes > self._max_bytes:
                 _, dropped = self._blocks.popitem(last=False)
+                self._bytes -= dropped.bytes
+
+    def drop(self, state: Hashable) -> None:
+        """Remove the block of a state."""
+        with self._lock:
+            if (dropped := self._blocks.pop(state, None)) is not None:
                 self._bytes -= dropped.bytes
 
     def most_rows(self, query: RetrieverQuery) -> int:
@@ -116,12 +117,10 @@ class BlockCache:
         vector = 0 if query.vector is None else 4 * len(query.vector)
         return self._max_bytes // _SHARE // (vector + ID_BYTES + (_POSTINGS_BYTES if query.lexical else 0))
 
-    def _fits(self, query: RetrieverQuery, snapshot: Snapshot) -> bool:
-        if snapshot.required or snapshot.space_id is None:
-            return False
-        most = self.most_rows(query)
-        # How many chunks pass a filter shows when they are loaded.
-        return most > 0 if query.scope["filtered"] else snapshot.chunks <= most
+
+def reader_key(query: RetrieverQuery) -> Hashable:
+    """Return what a search asks for, and its reader."""
+    return request_key(query), frozenset(query.principals)
 
 
 def request_key(query: RetrieverQuery) -> Hashable:

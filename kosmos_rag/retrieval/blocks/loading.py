@@ -1,6 +1,6 @@
 """Load blocks under row-level security."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -9,12 +9,14 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
+from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.core.text import bm25
 from kosmos_rag.retrieval.blocks.block import Block, CollectionPostings, VectorBlock
 from kosmos_rag.retrieval.blocks.cache import BlockCache, state_key
-from kosmos_rag.retrieval.postings import Posting
+from kosmos_rag.retrieval.postings import Posting, PostingsCache
 from kosmos_rag.retrieval.query import RetrieverQuery
-from kosmos_rag.retrieval.snapshot import CollectionStats, Snapshot, load_snapshot
+from kosmos_rag.retrieval.snapshot import CollectionStats, Snapshot
+from kosmos_rag.retrieval.views.database import DatabaseSession
 from kosmos_rag.storage.binary import MAX_FREQUENCY, array, sparse_entries, unpack_frequencies, unpack_numbers
 from kosmos_rag.storage.lexical_statistics import parse_tsvectors
 from kosmos_rag.storage.pool import ConnectionPool
@@ -25,19 +27,28 @@ _PACKED_SPEED = 8
 """How many packed postings are read in the time that those of one chunk take from its lexemes, about."""
 
 
-def load_block(pool: ConnectionPool, query: RetrieverQuery, cache: BlockCache) -> None:
+def load_block(pool: ConnectionPool, query: RetrieverQuery, reader: Hashable, cache: BlockCache) -> None:
     """Load and cache what the reader of a search sees.
 
     Args:
         pool: Connections of background work.
         query: The search.
+        reader: `reader_key` of the search.
         cache: Where the block goes.
 
     Raises DatabaseError.
     """
     most = cache.most_rows(query)
-    with pool.transaction(query.scope["tenant_id"], query.principals) as connection:
-        snapshot = load_snapshot(connection, query)
+    tenant_id = query.scope["tenant_id"]
+    with pool.transaction(tenant_id, query.principals) as connection:
+        session = DatabaseSession(
+            connection=connection,
+            tenant_id=tenant_id,
+            postings=PostingsCache(0),
+            close_terms=None,
+            timer=StageTimer(),
+        )
+        snapshot = session.snapshot(query)
         if snapshot.space_id is None:
             return
         vectors = postings = None
@@ -50,7 +61,7 @@ def load_block(pool: ConnectionPool, query: RetrieverQuery, cache: BlockCache) -
             if sum(map(len, visible.values())) > most:
                 return
             postings = _read_postings(connection, query.scope, snapshot, visible, packed_limit=most)
-    cache.put(state_key(query, snapshot), Block(vectors=vectors, postings=postings, passages=cache.passages))
+    cache.put(reader, state_key(query, snapshot), Block(vectors=vectors, postings=postings, passages=cache.passages))
 
 
 def _read_vectors(
