@@ -38,6 +38,7 @@ from kosmos_rag.apps.http.routes.search import start_answer
 from kosmos_rag.apps.http.schemas import History, to_turns
 from kosmos_rag.apps.http.streaming import MEDIA_TYPE, EventStreamResponse
 from kosmos_rag.core.errors import NotAuthenticated, NotFound, RequestError
+from kosmos_rag.core.source_links import build_link
 from kosmos_rag.core.types import EVERYONE, DocumentLines, Turn
 from kosmos_rag.engine.tenant import Tenant
 
@@ -261,6 +262,7 @@ async def source(
         chunks_url=f"{request.url.path}?{request.url.include_query_params(chunks=int(not chunks)).query}",
         changed=changed,
         cited_version=version,
+        link=build_link(document_lines.document.metadata, line, line),
         page_view=page_view,
         page_url=lambda number: f"{request.url.path}?{request.url.include_query_params(page=number).query}",
     )
