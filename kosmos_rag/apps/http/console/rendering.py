@@ -23,11 +23,11 @@ def render(template: str, **values: Any) -> str:
 @cache
 def assets() -> dict[str, tuple[bytes, str]]:
     """Return content and media type of the static assets, by file name."""
-    ours = [entry for entry in files(__package__).joinpath("assets").iterdir() if entry.is_file()]
+    console = [entry for entry in files(__package__).joinpath("assets").iterdir() if entry.is_file()]
     swagger_ui = [files("fastapi_offline").joinpath("static", name) for name in _SWAGGER_UI]
     return {
         entry.name: (entry.read_bytes(), _TYPES.get(f".{entry.name.rpartition('.')[2]}") or "application/octet-stream")
-        for entry in sorted([*ours, *swagger_ui], key=lambda entry: entry.name)
+        for entry in sorted([*console, *swagger_ui], key=lambda entry: entry.name)
     }
 
 
