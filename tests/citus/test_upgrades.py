@@ -12,6 +12,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.citus import DISTRIBUTED
 from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.setup import distribute_tables, set_up
+from tests.citus.load import SMALL_INDEXES
 from tests.citus.nodes import Node, add_nodes, new_database
 from tests.revisions import add_revision
 
@@ -48,7 +49,7 @@ def test_data_from_before__is_moved_whole_and_goes_on_through_all_migrations(
 ) -> None:
     database, members = empty
     set_up(database)
-    indexes = loaded_settings.indexes.model_copy(update={"unsegmented_chunks": 10, "vector_min_chunks": 10})
+    indexes = loaded_settings.indexes.model_copy(update=SMALL_INDEXES)
     settings = loaded_settings.model_copy(update={"database": database, "indexes": indexes})
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         engine.tenant("acme").ingest(_documents())
