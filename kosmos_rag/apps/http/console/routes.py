@@ -12,11 +12,18 @@ from pydantic import TypeAdapter, ValidationError
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST
 from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.console.answers import AnswerPageEvents, QuestionContext, build_reply
-from kosmos_rag.apps.http.console.api_reference import build_reference
 from kosmos_rag.apps.http.console.document_text import Marks
 from kosmos_rag.apps.http.console.inspector import inspect_result
 from kosmos_rag.apps.http.console.links import Span, parse_span, parse_spans
-from kosmos_rag.apps.http.console.pages import PageRoute, home_path, read_form, redirect, render_page
+from kosmos_rag.apps.http.console.pages import (
+    POLICY,
+    POLICY_HEADER,
+    PageRoute,
+    home_path,
+    read_form,
+    redirect,
+    render_page,
+)
 from kosmos_rag.apps.http.console.rendering import assets, assets_version
 from kosmos_rag.apps.http.console.sessions import (
     ConsoleAdministrator,
@@ -64,9 +71,11 @@ async def asset(version_hash: str, name: str) -> Response:
 
 @router.get("/docs")
 async def api_reference(request: Request) -> Response:
-    """Show the OpenAPI document as a page, without a sign-in."""
-    reference = build_reference(request.app.openapi(), str(request.base_url).rstrip("/"))
-    return render_page(request, "api.html", reference=reference)
+    """Show the OpenAPI document by Swagger UI, without a sign-in."""
+    response = render_page(request, "api.html")
+    # The icons of Swagger UI are in its style sheet.
+    response.headers[POLICY_HEADER] = POLICY.replace("img-src 'self'", "img-src 'self' data:")
+    return response
 
 
 @router.get("/sign-in")
