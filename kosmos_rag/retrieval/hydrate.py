@@ -77,12 +77,14 @@ class PassageReader:
         text = statement("passages") if self.epochs is None else statement("passages_of_reader")
         cursor = self.connection.cursor(row_factory=dict_row)
         cursor.execute(text, {**self.scope, "principals": list(self.principals), "chunk_ids": ids})
-        loaded = {row["chunk_id"].int: row for row in cursor.fetchall()}
-        if self.epochs is not None and any(row.pop("epochs") != self.epochs for row in loaded.values()):
+        fetched = cursor.fetchall()
+        if self.epochs is not None and fetched.pop()["epochs"] != self.epochs:
             raise NeedsTransaction
+        loaded = {row["chunk_id"].int: row for row in fetched}
         if len(loaded) < len(missing):
             raise NeedsTransaction if self.epochs is not None else CandidateMissing
         for row in loaded.values():
+            row.pop("epochs", None)
             parent = row.pop("parent_start"), row.pop("parent_end")
             principals, rule = row.pop("principals"), self.departments.get(row["collection"])
             row |= {

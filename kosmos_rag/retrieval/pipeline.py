@@ -156,7 +156,7 @@ class SearchPipeline:
         wordings = self._embed(query, requested, expanded.expansion, embedder, timer)
         reading = None
         # Without blocks, nobody is looked up.
-        if resources.blocks.readers and self._is_warm(query, wordings):
+        if resources.blocks.readers and resources.pool.sets_reader_in_statement and self._is_warm(query, wordings):
             reading = self._search_memory(query, requested, expanded.expansion, wordings[0], space_id, routing, timer)
         if reading is None:
             with resources.pool.transaction(query.tenant.id, query.principals) as connection:

@@ -192,7 +192,7 @@ def load_snapshot(
         close_terms: Those of earlier queries; None to look up none.
         in_transaction: Whether there is a transaction; otherwise the statement sets the reader itself.
 
-    Raises NeedsTransaction outside a transaction, where close terms are to be looked up.
+    Raises NeedsTransaction outside a transaction, where close terms are to be looked up or the tenant was not found.
     """
     operators = query.parsed.operators
     required, excluded = (*operators.phrases, *operators.required), operators.excluded
@@ -213,6 +213,9 @@ def load_snapshot(
     required_cursor = connection.execute(statement("required_terms"), values) if values["phrases"] else None
     state = cursor.fetchall()[0][0]
     collections, indexes = state["collections"], state["indexes"]
+    if not collections and not in_transaction:
+        # There is no such tenant, or Citus did not send the reader to the node of the tenant with the statement.
+        raise NeedsTransaction
     terms, warnings = [tuple(row) for row in state["terms"]], tuple[str, ...]()
     if folded:
         terms = _merge_accents(terms)
