@@ -3,8 +3,9 @@
 A word with a typo, a fragment of a word and a new compound find nothing by BM25. Words at edit distance one come first,
 then the parts of a compound, then lexemes at distance two and lexemes that the word is a prefix of. A word of the
 language is no typo: only a compound among them is replaced, by its parts. All reads are under row-level security:
-neither the decision that a word is absent nor a close term depends on chunks that the reader may not read. Weights follow the blended frequencies of Lucene's TopTermsBlendedFreqScoringRewrite: a rare close term is not
-preferred for its rarity.
+neither the decision that a word is absent nor a close term depends on chunks that the reader may not read. Weights
+follow the blended frequencies of Lucene's TopTermsBlendedFreqScoringRewrite: a rare close term is not preferred for its
+rarity.
 """
 
 import re
