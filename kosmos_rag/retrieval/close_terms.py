@@ -10,7 +10,7 @@ rarity.
 
 import re
 import threading
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -76,7 +76,7 @@ class _AnalysedWord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _WordMatches:
+class WordMatches:
     """Lexemes and close terms of an absent word.
 
     Both are empty for a word that a chunk contains.
@@ -97,9 +97,9 @@ class CloseTermCache:
     def __init__(self, size: int) -> None:
         """Args: size: Most words."""
         self._lock = threading.Lock()
-        self._entries: LRUCache[tuple[Hashable, str], _WordMatches] = LRUCache(maxsize=size)
+        self._entries: LRUCache[tuple[Hashable, str], WordMatches] = LRUCache(maxsize=size)
 
-    def find(self, state: Hashable, words: Iterable[str]) -> dict[str, _WordMatches]:
+    def find(self, state: Hashable, words: Iterable[str]) -> dict[str, WordMatches]:
         """Return the entries of those words that are cached.
 
         Args:
@@ -110,7 +110,7 @@ class CloseTermCache:
             entries = {word: self._entries.get((state, word)) for word in words}
         return {word: entry for word, entry in entries.items() if entry is not None}
 
-    def put(self, state: Hashable, entries: Mapping[str, _WordMatches]) -> None:
+    def put(self, state: Hashable, entries: Mapping[str, WordMatches]) -> None:
         """Add entries and evict the least recently used."""
         with self._lock:
             for word, entry in entries.items():
@@ -118,34 +118,31 @@ class CloseTermCache:
 
 
 def replace_absent_words(
-    connection: psycopg.Connection | None,
     query: RetrieverQuery,
     rows: Sequence[TermRow],
     cache: CloseTermCache,
     state: Hashable,
-) -> tuple[list[TermRow], tuple[str, ...]] | None:
+    match: Callable[[Sequence[str]], Mapping[str, WordMatches]],
+) -> tuple[list[TermRow], tuple[str, ...]]:
     """Replace words that no chunk contains by close terms.
 
-    Returns the terms, and a warning for each replaced word; None without a connection, if the cache lacks a word.
+    Returns the terms, and a warning for each replaced word.
 
     Args:
-        connection: In the transaction of the snapshot; None to use the cache alone.
         query: The query.
         rows: Its terms.
         cache: Of earlier queries.
         state: Tenant, collections and readers, with the epochs.
+        match: Looks up words that are not cached.
     """
     words = _suspects(query.parsed.text, rows)
     if not words:
         return list(rows), ()
     matches = cache.find(state, words)
-    missing = [word for word in words if word not in matches]
-    if missing:
-        if connection is None:
-            return None
-        loaded = _match_words(connection, query, missing)
-        cache.put(state, loaded)
-        matches |= loaded
+    if missing := [word for word in words if word not in matches]:
+        found = match(missing)
+        cache.put(state, found)
+        matches |= found
     lexemes = [entry for word in words for entry in matches[word].lexemes]
     close = [term for word in words for term in matches[word].close]
     if len(words) > 1 and all(row[2] is None for row in rows):
@@ -156,10 +153,14 @@ def replace_absent_words(
     return _replace(rows, lexemes, close)
 
 
-def _match_words(
-    connection: psycopg.Connection, query: RetrieverQuery, words: Sequence[str]
-) -> dict[str, _WordMatches]:
-    """Look up words, and close terms of those that no chunk contains."""
+def match_words(connection: psycopg.Connection, query: RetrieverQuery, words: Sequence[str]) -> dict[str, WordMatches]:
+    """Look up words, and close terms of those that no chunk contains.
+
+    Args:
+        connection: In the transaction of the snapshot.
+        query: The query.
+        words: The words.
+    """
     # The variants of a word are analysed only if no chunk has the word: there are hundreds.
     analysed = _analyse(connection, query, {word: word for word in words})
     present = {entry.word for entry in analysed if entry.id is not None}
@@ -179,7 +180,7 @@ def _match_words(
     matched_words = _matched_words(close)
     close += _far_terms(connection, query, [entry for entry in unknown if entry[:2] not in matched_words])
     return {
-        word: _WordMatches(
+        word: WordMatches(
             lexemes=[entry for entry in lexemes if entry[1] == word],
             close=[term for term in close if term.word == word],
         )

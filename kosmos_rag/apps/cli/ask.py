@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kosmos_rag.apps.cli.common import console, print_json, warm_up
+from kosmos_rag.apps.cli.common import QuestionArgument, console, print_json, warm_up
 from kosmos_rag.apps.cli.options import command
-from kosmos_rag.apps.cli.search import QuestionArgument, SearchOptions
+from kosmos_rag.apps.cli.search import SearchOptions
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.text.counts import count
 
@@ -44,7 +44,7 @@ def ask(
 
 def _reference(citation: "Citation") -> str:
     freshness = "".join(f" | {part}" for part in (citation.date, citation.outdated) if part)
-    return one_line(f"{citation.source} | {citation.location}{freshness}")
+    return one_line(f"{citation.link or citation.source} | {citation.location}{freshness}")
 
 
 def _print_answer(events: "Iterable[AnswerEvent]") -> None:

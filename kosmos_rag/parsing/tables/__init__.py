@@ -1,1 +1,1 @@
-"""Tables: one model of rows and columns, and the files that are tables."""
+"""A model of rows and columns, and the formats that are tables."""

@@ -41,6 +41,8 @@ OUTAGE_DELAY_S = 60.0
 """Seconds until a job that a full disk or a lost node stopped is tried again, on average."""
 OUTAGE_DAYS = 7
 """Age of a job from which on these use up attempts too."""
+_PASSES: tuple[list[str] | None, ...] = ([kinds.SYNC], None)
+"""Kinds of the jobs of a collection in the order of their locks: those that enqueue others, then all."""
 
 
 def retry_delay(attempt: int) -> float:
@@ -80,7 +82,7 @@ def enqueue(
         connection: connection of the worker role, with the tenant set.
         owner: tenant of the jobs.
         collection: collection that the jobs work on.
-        kind: one of `kinds.ALL`.
+        kind: one of `kinds.KERNEL`, or one that a wing adds.
         jobs: payload by key.
         priority: jobs with a higher priority are claimed first.
         delay: earliest start, from now.
@@ -140,9 +142,10 @@ def cancel_collection_jobs(connection: psycopg.Connection, owner: TenantRef, col
 
     The jobs that enqueue others come first: once they are locked, no pass adds a job that the second statement misses.
     """
-    for kind in kinds.OF_COLLECTIONS:
-        values = {"tenant_id": owner.id, "ids": None, "collection": collection, "kinds": list(kind)}
-        connection.execute(statement("cancel_jobs"), values | {"reason": "the collection was deleted"})
+    for kind in _PASSES:
+        values = {"tenant_id": owner.id, "ids": None, "collection": collection, "kinds": kind}
+        others = {"kept": list(kinds.UPKEEP), "reason": "the collection was deleted"}
+        connection.execute(statement("cancel_jobs"), values | others)
 
 
 def change_jobs_preset(
@@ -159,8 +162,8 @@ def change_jobs_preset(
         before: version of the preset that the jobs were enqueued under.
         after: version of the new preset.
     """
-    for kind in kinds.OF_COLLECTIONS:
-        values = {"tenant_id": owner.id, "collection": collection, "kinds": list(kind)}
+    for kind in _PASSES:
+        values = {"tenant_id": owner.id, "collection": collection, "kinds": kind, "kept": list(kinds.UPKEEP)}
         connection.execute(statement("change_preset_of_jobs"), {**values, "before": before, "after": after})
 
 
@@ -252,19 +255,15 @@ class Queue:
             worker: name of the worker, for operators.
         """
         values = {"limit": limit, "kinds": list(kinds), "worker": worker, "lease_s": self._lease_s}
-        rows = [] if time.monotonic() >= self._requeue_at else self._claim(values)
-        if not rows:
+        jobs = [] if time.monotonic() >= self._requeue_at else self._claim(values)
+        if not jobs:
             self._requeue_due()
-            rows = self._claim(values)
-        names = ("tenant_id", "id", "tenant", "collection", "kind", "key", "payload", "token", "attempt", "lost")
-        return [
-            Job(**dict(zip(names, row[:10], strict=True)), runs=tuple(row[10]), waited_s=max(0.0, row[11]))
-            for row in rows
-        ]
+            jobs = self._claim(values)
+        return jobs
 
-    def _claim(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        with self._pool.autocommit() as connection:
-            return connection.execute(statement("claim_jobs"), values).fetchall()
+    def _claim(self, values: Mapping[str, Any]) -> list[Job]:
+        with self._pool.autocommit() as connection, connection.cursor(row_factory=kwargs_row(_job)) as cursor:
+            return cursor.execute(statement("claim_jobs"), values).fetchall()
 
     def _requeue_due(self) -> None:
         self._requeue_at = time.monotonic() + REQUEUE_INTERVAL_S
@@ -326,7 +325,7 @@ class Queue:
 
         A running job cannot write its result.
         """
-        values = {"tenant_id": owner.id, "ids": list(ids), "collection": None, "kinds": None}
+        values = {"tenant_id": owner.id, "ids": list(ids), "collection": None, "kinds": None, "kept": []}
         with self._pool.untenanted() as connection, connection.cursor(row_factory=scalar_row) as cursor:
             return cursor.execute(statement("cancel_jobs"), values | {"reason": "cancelled by request"}).fetchall()
 
@@ -418,6 +417,10 @@ class Queue:
         values = {"keep_days": keep_days, "keep_dead_days": keep_dead_days}
         with self._pool.untenanted() as connection:
             return connection.execute(statement("prune_jobs"), values).rowcount
+
+
+def _job(*, sync_run_ids: list[uuid.UUID], waited_s: float, **columns: Any) -> Job:
+    return Job(runs=tuple(sync_run_ids), waited_s=max(0.0, waited_s), **columns)
 
 
 def _job_info(**columns: Any) -> JobInfo:
