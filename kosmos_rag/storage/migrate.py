@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kosmos_rag.core.errors import DatabaseNotReady, KosmosError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.sql import statement
 
@@ -82,6 +83,7 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
         DatabaseUnavailable: no connection to the server.
         StatementFailed: the server refused a statement of a revision.
     """
+    require_extra("migrate", "migrating a database", "alembic", "sqlalchemy")
     import psycopg
     from alembic import command
     from alembic.script import ScriptDirectory

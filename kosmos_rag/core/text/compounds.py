@@ -12,7 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from simplemma.strategies import DefaultDictionaryFactory
+
+from kosmos_rag.core.extras import require_extra
 
 COMPOUNDING = frozenset({"german"})
 """Text search configurations whose compounds are split."""
@@ -138,6 +139,9 @@ def _load_dictionary() -> NDArray[np.int64]:
 
 @lru_cache(maxsize=1)
 def _read_dictionary() -> NDArray[np.int64]:
+    require_extra("german", "finding the parts of German words", "simplemma")
+    from simplemma.strategies import DefaultDictionaryFactory
+
     words = DefaultDictionaryFactory(cache_max_size=0).get_dictionary("de")
     hashes = np.fromiter(map(hash, words), dtype=np.int64, count=len(words))
     hashes.sort()
