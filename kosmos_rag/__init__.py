@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kosmos_rag.core.version import __version__
+from kosmos_rag.wings import register_sections
 
 if TYPE_CHECKING:
     from kosmos_rag.core.config import Settings
@@ -43,6 +44,8 @@ __all__ = [
     "Tenant",
     "__version__",
 ]
+
+register_sections()
 
 _HOME = {
     "AsyncEngine": "engine.aio",

@@ -20,11 +20,19 @@ LAYERS = (
     ("indexing",),
     ("evaluation",),
     ("engine",),
-    ("text2sql",),
     ("worker",),
+    ("wings",),
     ("apps",),
+    ("text2sql",),
 )
 LEVEL = {package: level for level, layer in enumerate(LAYERS) for package in layer}
+WINGS = LAYERS[-1]
+"""Folders that can be removed. Nothing imports them but what mounts them by name."""
+KNOWN_IMPORTS = {
+    ("kosmos_rag/apps/http/grounding.py", "kosmos_rag.text2sql"),
+    ("kosmos_rag/apps/mcp/server.py", "kosmos_rag.text2sql"),
+}
+"""Imports of wings that are still to go, by file and package."""
 LONG = 600
 LONG_BY_CONCEPT = {
     "kosmos_rag/engine/tenant.py": "the public methods of Tenant: half of its lines are docstrings and signatures",
@@ -34,7 +42,11 @@ LONG_BY_CONCEPT = {
 
 
 def _files() -> list[Path]:
-    return sorted(file for file in PACKAGE.rglob("*.py") if file.parent != PACKAGE)
+    return sorted(file for file in PACKAGE.rglob("*.py") if file != PACKAGE / "__init__.py")
+
+
+def _package(file: Path) -> str:
+    return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 @cache
@@ -55,14 +67,18 @@ def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def test_packages__import_lower_layers_only() -> None:
-    violations = []
+    violations, known = [], set()
     for file in _files():
-        package = file.relative_to(PACKAGE).parts[0]
+        package = _package(file)
         for line, module in _imports(_parse(file)):
             imported = module.split(".")[1] if "." in module else ""
             if imported != package and LEVEL.get(imported, len(LAYERS)) >= LEVEL[package]:
+                if (str(file.relative_to(ROOT)), f"kosmos_rag.{imported}") in KNOWN_IMPORTS:
+                    known.add((str(file.relative_to(ROOT)), f"kosmos_rag.{imported}"))
+                    continue
                 violations.append(f"{file.relative_to(ROOT)}:{line} imports {module}")
     assert violations == [], "\n".join(violations)
+    assert known == KNOWN_IMPORTS, "an import of KNOWN_IMPORTS is gone: remove it there"
 
 
 def test_modules__do_not_import_each_other_in_a_circle() -> None:
@@ -89,7 +105,7 @@ def test_modules__do_not_import_each_other_in_a_circle() -> None:
 
 def test_every_package__is_described_in_the_architecture_page() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
-    packages = {file.relative_to(PACKAGE).parts[0] for file in _files()}
+    packages = {_package(file) for file in _files()}
     assert packages == LEVEL.keys()
     assert [package for package in LEVEL if f"| `{package}` |" not in text] == []
 
@@ -98,7 +114,7 @@ def test_entry_points__only_call_the_package() -> None:
     violations = []
     for file in (ROOT / "workers").glob("*.py"):
         for line, module in _imports(_parse(file)):
-            if not module.startswith("kosmos_rag.worker.commands."):
+            if not (module == "kosmos_rag.wings" or module.startswith("kosmos_rag.worker.commands.")):
                 violations.append(f"{file.name}:{line} imports {module}")
     assert violations == [], "\n".join(violations)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from kosmos_rag.answering.citation_check import check_citations, quote_status
 from kosmos_rag.answering.stream import AnswerStream
-from kosmos_rag.core.config import AuditSettings, Text2SqlSettings
+from kosmos_rag.core.config import AuditSettings, Settings
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.protocols import Vectors, complete
 from kosmos_rag.core.types import (
@@ -168,9 +168,9 @@ class Tenant:
         return self._audit_policy(self._collection).enabled
 
     @property
-    def text2sql_settings(self) -> Text2SqlSettings:
-        """Which described databases may be queried, and the limits of a query."""
-        return self._parts.settings.text2sql
+    def settings(self) -> Settings:
+        """The settings of the process."""
+        return self._parts.settings
 
     @property
     def experiments(self) -> TenantExperiments:

@@ -11,8 +11,8 @@ from pydantic import Field, ValidationError
 
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.config.loading import read_yaml
-from kosmos_rag.core.config.values import Section
 from kosmos_rag.core.errors import SchemaInvalid
+from kosmos_rag.core.section import Section
 from kosmos_rag.text2sql.catalog.joins import Join
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
 from kosmos_rag.text2sql.catalog.naming import humanize, plural, singular

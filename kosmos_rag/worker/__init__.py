@@ -3,6 +3,6 @@
 The supervisor claims jobs and renews their leases.
 """
 
-from kosmos_rag.worker.supervisor import Supervisor, run_worker
+from kosmos_rag.worker.supervisor import Supervisor, create_supervisor, run_worker
 
-__all__ = ["Supervisor", "run_worker"]
+__all__ = ["Supervisor", "create_supervisor", "run_worker"]

@@ -15,7 +15,7 @@ from typing import Protocol, Self
 
 from kosmos_rag.core.errors import DatabaseError, DatabaseUnavailable, ModelUnavailable, is_disk_full
 from kosmos_rag.core.telemetry.metrics import INGESTION, Metric
-from kosmos_rag.core.types import Job
+from kosmos_rag.core.types import Job, Outcome
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue.queue import Queue
 
@@ -170,7 +170,11 @@ class SupervisorChannel:
             stopped.set()
             thread.join()
 
-    def report_ended(self, jobs: Iterable[Job], counts: dict[tuple[str, str], float] | None = None) -> None:
+    def finish(self, job: Job) -> None:
+        """Mark a job as done in the queue."""
+        self.queue.finish({job.token: Outcome.DONE})
+
+    def report_ended(self, jobs: Iterable[Job], counts: Mapping[tuple[str, str], float] | None = None) -> None:
         """Report that jobs need no lease any more, with counters to add."""
         tokens = frozenset(job.token for job in jobs)
         self._revoked -= tokens

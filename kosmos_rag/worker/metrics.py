@@ -54,12 +54,14 @@ _REPORTED = {metric.name.removeprefix("kosmos_worker_"): metric for metric in (*
 class WorkerMetrics:
     """Metrics of one supervisor, in a registry of its own. Thread-safe."""
 
-    def __init__(self, queue: Queue, database: Database, cluster: ClusterWatch) -> None:
+    def __init__(
+        self, queue: Queue, database: Database, cluster: ClusterWatch, kinds: Sequence[str] = kinds.KERNEL
+    ) -> None:
         self.observer = PrometheusObserver((*INGESTION, *WORKER))
         self.registry = self.observer.registry
         self._totals: dict[tuple[str, str], float] = defaultdict(float)
         self._tenants = TenantGauges()
-        for collector in (self._tenants, _JobGauges(queue), DatabaseGauges(database), _NodeGauges(cluster)):
+        for collector in (self._tenants, _JobGauges(queue, kinds), DatabaseGauges(database), _NodeGauges(cluster)):
             self.registry.register(collector)
 
     def add(self, counts: Mapping[tuple[str, str], float]) -> None:
@@ -142,8 +144,9 @@ class _JobGauges(Collector):
     Exports nothing while the database is unavailable.
     """
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, kinds: Sequence[str]) -> None:
         self._queue = queue
+        self._kinds = kinds
 
     def collect(self) -> Iterator[MetricFamily]:
         """Count the jobs."""
@@ -152,7 +155,7 @@ class _JobGauges(Collector):
         except DatabaseError:
             return
         # An alert on the first dead job needs a rise from 0; a series that starts with it has none.
-        jobs: dict[tuple[str, ...], float] = {(kind, str(JobState.DEAD)): 0 for kind in kinds.ALL}
+        jobs: dict[tuple[str, ...], float] = {(kind, str(JobState.DEAD)): 0 for kind in self._kinds}
         jobs |= {(count.kind, str(count.state)): count.count for count in counts}
         yield metric_family(JOBS, jobs)
         yield metric_family(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -21,6 +22,7 @@ import psycopg
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, KosmosError
 from kosmos_rag.core.telemetry.health import ALIVE_S, Probes, ReadyState, serve_health
+from kosmos_rag.engine.job_kinds import JobKind
 from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
 from kosmos_rag.parsing.sandbox.limits import clear_dumpable
 from kosmos_rag.storage.database import Database
@@ -80,7 +82,7 @@ class Supervisor:
             end.setblocking(False)
         self.ticked_at = self.queue_reached_at = time.monotonic()
         self._cluster = ClusterWatch(self._database)
-        self.metrics = WorkerMetrics(self._queue, self._database, self._cluster)
+        self.metrics = WorkerMetrics(self._queue, self._database, self._cluster, self._kinds)
         self._dead_jobs = 0
 
     def stop(self) -> None:
@@ -396,10 +398,32 @@ class _Listener:
             self._stack.close()
 
 
+def create_supervisor(
+    settings: Settings,
+    *,
+    kinds: Sequence[str] = kinds.KERNEL,
+    wing_kinds: Sequence[JobKind] = (),
+    until_idle: bool = False,
+    on_progress: Callable[[Supervisor], None] | None = None,
+) -> Supervisor:
+    """Create the supervisor of a worker.
+
+    Args: see `run_worker`. Raises ConfigError, DatabaseError.
+    """
+    return Supervisor(
+        settings,
+        kinds=[*kinds, *(kind.name for kind in wing_kinds)],
+        create_runner=partial(create_runner, wing_kinds=wing_kinds),
+        until_idle=until_idle,
+        on_progress=on_progress,
+    )
+
+
 def run_worker(
     settings: Settings,
     *,
-    kinds: Sequence[str] = kinds.ALL,
+    kinds: Sequence[str] = kinds.KERNEL,
+    wing_kinds: Sequence[JobKind] = (),
     until_idle: bool = False,
     on_progress: Callable[[Supervisor], None] | None = None,
 ) -> Supervisor:
@@ -409,7 +433,8 @@ def run_worker(
 
     Args:
         settings: the settings.
-        kinds: kinds of jobs to run.
+        kinds: kinds of jobs of the kernel to run.
+        wing_kinds: kinds of jobs that wings add.
         until_idle: return when the queue is empty.
         on_progress: called with the supervisor about once a second.
 
@@ -421,8 +446,8 @@ def run_worker(
         DatabaseError: the database is not usable at the start.
     """
     clear_dumpable()
-    supervisor = Supervisor(
-        settings, kinds=kinds, create_runner=create_runner, until_idle=until_idle, on_progress=on_progress
+    supervisor = create_supervisor(
+        settings, kinds=kinds, wing_kinds=wing_kinds, until_idle=until_idle, on_progress=on_progress
     )
     with stop_on_signals(supervisor):
         supervisor.run()

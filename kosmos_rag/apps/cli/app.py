@@ -32,13 +32,13 @@ from kosmos_rag.apps.cli import (
     models,
     monitor,
     reembed,
-    schema,
     search,
     serve,
     set_metadata,
     worker,
 )
 from kosmos_rag.apps.cli.help import HELP_OPTIONS, HelpGroup
+from kosmos_rag.apps.cli.wings import load_command_groups
 from kosmos_rag.core.version import __version__
 from kosmos_rag.parsing.sandbox.limits import clear_dumpable
 
@@ -68,7 +68,7 @@ def _root(
     pass
 
 
-_COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
+_COMMANDS: Mapping[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Start": {
         "init": init.init,
         "doctor": doctor.doctor,
@@ -88,7 +88,6 @@ _COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
         "search": search.search,
         "ask": ask.ask,
         "keyword-context": keyword_context.keyword_context,
-        "schema": schema.app,
     },
     "Services": {
         "serve": serve.serve,
@@ -116,6 +115,9 @@ _COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     },
 }
 """Commands and groups of commands by name, under the headings of the help."""
+
+for _panel, _name, _group in load_command_groups():
+    _COMMANDS[_panel][_name] = _group
 
 for _panel, _members in _COMMANDS.items():
     for _name, _member in _members.items():

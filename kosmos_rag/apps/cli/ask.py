@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kosmos_rag.apps.cli.common import console, print_json, warm_up
+from kosmos_rag.apps.cli.common import QuestionArgument, console, print_json, warm_up
 from kosmos_rag.apps.cli.options import command
-from kosmos_rag.apps.cli.search import QuestionArgument, SearchOptions
+from kosmos_rag.apps.cli.search import SearchOptions
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.text.counts import count
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _NO_WRAP_WIDTH = 10_000
 Row = TypeVar("Row")
 
+QuestionArgument = Annotated[str, typer.Argument(help="The question, in plain words.")]
 EveryOption = Annotated[
     float | None,
     typer.Option(

@@ -8,6 +8,7 @@ import typer
 
 from kosmos_rag.apps.cli.common import (
     PrincipalOption,
+    QuestionArgument,
     console,
     open_reader,
     parse_pair,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from kosmos_rag.engine.tenant import Tenant
 
 _PREVIEW_CHARS = 240
-
-QuestionArgument = Annotated[str, typer.Argument(help="The question, in plain words.")]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

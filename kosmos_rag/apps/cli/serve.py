@@ -54,11 +54,10 @@ def _run_worker(settings: Settings) -> Iterator[None]:
     Jobs run in processes of their own, as those of `run_worker` do. Raises ConfigError and DatabaseError at the start;
     what ends the worker later is logged.
     """
-    from kosmos_rag.storage.queue import kinds
-    from kosmos_rag.worker.handlers import create_runner
-    from kosmos_rag.worker.supervisor import Supervisor
+    from kosmos_rag.wings import load_job_kinds
+    from kosmos_rag.worker import create_supervisor
 
-    supervisor = Supervisor(settings, kinds=kinds.ALL, create_runner=create_runner)
+    supervisor = create_supervisor(settings, wing_kinds=load_job_kinds())
 
     def run() -> None:
         try:

@@ -36,6 +36,7 @@ from kosmos_rag.apps.mcp.tools import Tools
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.version import __version__
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.text2sql.settings import Text2SqlSettings
 
 Context = ServerRequestContext[Any, Any]
 Identify = Callable[[Context], Identity]
@@ -136,7 +137,7 @@ class Handlers:
         return Caller(identity=identity, service=self._service)
 
     async def _usage(self, caller: Caller) -> Usage:
-        databases = caller.service.settings.text2sql.databases
+        databases = caller.service.settings.section(Text2SqlSettings).databases
         enabled = any(key.startswith(f"{caller.identity.tenant}/") for key in databases)
         return await caller.run(_usage, caller.tenant(), databases=enabled)
 

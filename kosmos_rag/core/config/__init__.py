@@ -35,7 +35,6 @@ from kosmos_rag.core.config.sections import (
 )
 from kosmos_rag.core.config.service import RateSettings, ServiceSettings, TokenSettings
 from kosmos_rag.core.config.settings import Settings, preset_keys
-from kosmos_rag.core.config.text2sql import Text2SqlSettings
 from kosmos_rag.core.config.worker import WorkerSettings
 
 __all__ = [
@@ -65,7 +64,6 @@ __all__ = [
     "RetrievalSettings",
     "ServiceSettings",
     "Settings",
-    "Text2SqlSettings",
     "TokenSettings",
     "UrlSettings",
     "WorkerSettings",

@@ -6,7 +6,7 @@ from typing import Annotated
 from annotated_types import Ge, Le
 from pydantic import Field, Strict
 
-from kosmos_rag.core.config.values import Section, Share
+from kosmos_rag.core.section import Section, Share
 
 
 class EvaluationSettings(Section):

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from kosmos_rag.core.config.values import Count, Section
+from kosmos_rag.core.section import Count, Section
 
 
 def _resource_url(text: str) -> str:

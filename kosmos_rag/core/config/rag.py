@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, SecretStr, Strict, model_validator
 
 from kosmos_rag.core.config.conflicts import Conflict, refuse
 from kosmos_rag.core.config.sections import HostPattern
-from kosmos_rag.core.config.values import MAX_INTEGER, Amount, Count, File, Section, Share, Switch, Weight
+from kosmos_rag.core.section import MAX_INTEGER, Amount, Count, File, Section, Share, Switch, Weight
 
 # Of the published weights; names without the organisation that sentence-transformers adds by itself.
 _KNOWN_DIMENSIONS = {

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from kosmos_rag.core.config.display import mask_password, mask_urls, show
 from kosmos_rag.core.config.keys import iter_keys
 from kosmos_rag.core.config.settings import Settings
-from kosmos_rag.core.config.values import MAX_INTEGER
+from kosmos_rag.core.section import MAX_INTEGER
 
 _TYPE_NAMES = {
     "str": "text",

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, SecretStr, Strict, model_validator
 from pydantic.types import AllowInfNan
 
 from kosmos_rag.core.config.conflicts import Conflict, refuse
-from kosmos_rag.core.config.values import MAX_INTEGER, Amount, Count, Folder, Section, Share, Switch
+from kosmos_rag.core.section import MAX_INTEGER, Amount, Count, Folder, Section, Share, Switch
 
 _OCR_MEMORY_MB = 2048
 

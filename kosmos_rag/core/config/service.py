@@ -8,7 +8,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator, Field, Strict, model_validator
 
 from kosmos_rag.core.config.conflicts import Conflict, refuse
-from kosmos_rag.core.config.values import MAX_INTEGER, Amount, Count, Section
+from kosmos_rag.core.section import MAX_INTEGER, Amount, Count, Section
 
 Port = Annotated[int, Strict(), Ge(1), Le(65535)]
 Seconds = Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)]

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from pydantic import ValidationError
+from pydantic import ValidationError, create_model
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -40,15 +40,17 @@ from kosmos_rag.core.config.sections import (
     ObservabilitySettings,
 )
 from kosmos_rag.core.config.service import ServiceSettings
-from kosmos_rag.core.config.text2sql import Text2SqlSettings
 from kosmos_rag.core.config.worker import WorkerSettings
 from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.mounting import SECTIONS, load_present
+from kosmos_rag.core.section import Section
 
 _PRESET = "rag.preset"
+S = TypeVar("S", bound=Section)
 
 
-class Settings(BaseSettings):
-    """Every setting. `Settings()` is the defaults alone; `Settings.load` reads file and environment."""
+class KernelSettings(BaseSettings):
+    """The sections of the kernel and its faces, with their sources."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -69,9 +71,18 @@ class Settings(BaseSettings):
     worker: WorkerSettings = WorkerSettings()
     service: ServiceSettings = ServiceSettings()
     mcp: McpSettings = McpSettings()
-    text2sql: Text2SqlSettings = Text2SqlSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     observability: ObservabilitySettings = ObservabilitySettings()
+
+    def section(self, model: type[S]) -> S:
+        """Return the section of a wing by its model.
+
+        Raises TypeError for a model that no wing registers.
+        """
+        for _, section in self:
+            if isinstance(section, model):
+                return section
+        raise TypeError(f"{model.__name__} is no section of the settings; kosmos_rag/wings.py lists those of wings")
 
     @classmethod
     def load(cls, path: str | Path | None = None, *, overrides: Mapping[str, Any] | None = None) -> Self:
@@ -178,6 +189,20 @@ class Settings(BaseSettings):
             file_secret_settings: not used.
         """
         return (init_settings,)
+
+
+def _wing_sections() -> dict[str, Any]:
+    """Return the fields of the sections that wings add."""
+    return {key: (model, model()) for key, model in load_present(SECTIONS).items() if isinstance(model, type)}
+
+
+if TYPE_CHECKING:
+    Settings = KernelSettings
+else:
+    Settings = create_model("Settings", __base__=KernelSettings, __module__=__name__, **_wing_sections())
+    Settings.__doc__ = (
+        """Every setting. `Settings()` is the defaults alone; `Settings.load` reads file and environment."""
+    )
 
 
 def _process_preset(settings: type[BaseSettings], layers: Sequence[Layer]) -> list[Layer]:

@@ -5,7 +5,7 @@ from typing import Annotated
 from annotated_types import Ge, Gt, Le
 from pydantic import Field, Strict
 
-from kosmos_rag.core.config.values import MAX_INTEGER, Count, Section
+from kosmos_rag.core.section import MAX_INTEGER, Count, Section
 
 Seconds = Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)]
 

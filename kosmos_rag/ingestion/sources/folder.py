@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from kosmos_rag.core.config import IngestionSettings
-from kosmos_rag.core.config.values import Switch
 from kosmos_rag.core.errors import GONE, SourceError
+from kosmos_rag.core.section import Switch
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.files import from_locator, read_file, to_locator, unreadable_error
 from kosmos_rag.ingestion.sources.gitignore import IgnoreFiles, Patterns

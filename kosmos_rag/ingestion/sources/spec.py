@@ -11,8 +11,8 @@ from pydantic import BeforeValidator, Field, JsonValue, ValidationError, Validat
 from pydantic_core import ErrorDetails
 
 from kosmos_rag.core.config.display import one_line, show
-from kosmos_rag.core.config.values import Section
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.section import Section
 from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED, SourceDocument
 
 NotBlank = Annotated[str, Field(pattern=r"^[^\x00]*[^\s\x00][^\x00]*$")]

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le
 from pydantic import Field, Strict
 
-from kosmos_rag.core.config.values import Section
+from kosmos_rag.core.section import Section
 from kosmos_rag.core.types import Passage
 from kosmos_rag.retrieval.signals.words import word_prefixes
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from kosmos_rag.core.config.values import Section
+from kosmos_rag.core.section import Section
 from kosmos_rag.retrieval.signals.registry import validate
 
 

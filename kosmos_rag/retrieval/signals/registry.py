@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from kosmos_rag.core.config.values import Section
 from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.section import Section
 from kosmos_rag.retrieval.signals.base import ScoreSignal, SelectionSignal
 from kosmos_rag.retrieval.signals.rules import RULES
 from kosmos_rag.retrieval.signals.schema_rules import SCHEMA_RULES

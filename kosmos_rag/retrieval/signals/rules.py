@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from kosmos_rag.core.config.values import Count, Share, Switch
+from kosmos_rag.core.section import Count, Share, Switch
 from kosmos_rag.core.types import Passage, find_department
 from kosmos_rag.retrieval.signals.base import Number, QueryContext, ScoreSignal, SelectionSignal
 from kosmos_rag.retrieval.signals.words import word_prefixes

@@ -10,8 +10,6 @@ SYNC = "sync"
 """List a source, and enqueue its new and changed documents."""
 PERMISSIONS = "permissions"
 """Read a permission feed, and update who may read its documents."""
-SCHEMA = "schema"
-"""Read the schema of a database, and update its documents."""
 MAINTAIN = "maintain"
 """Maintain a tenant: indexes, leftovers, old jobs."""
 RECONCILE = "reconcile"
@@ -20,13 +18,12 @@ RECONCILE = "reconcile"
 AUDIT = "audit"
 """Seal the audit log, and rotate its partitions."""
 
-OF_COLLECTIONS = ((SYNC, SCHEMA), (DOCUMENT, PERMISSIONS))
-"""Jobs that write documents of one collection: those that enqueue others, then those others."""
 UPKEEP = (MAINTAIN, RECONCILE, AUDIT)
 """Periodic jobs of every tenant."""
 OPERATORS_ONLY = (PERMISSIONS, *UPKEEP)
 """An ingesting client may not cancel them."""
-ALL = (DOCUMENT, SYNC, PERMISSIONS, SCHEMA, *UPKEEP)
+KERNEL = (DOCUMENT, SYNC, PERMISSIONS, *UPKEEP)
+"""All kinds but those that wings add."""
 
 RECONCILE_EVERY = timedelta(days=1)
 

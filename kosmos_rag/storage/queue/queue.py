@@ -41,6 +41,8 @@ OUTAGE_DELAY_S = 60.0
 """Seconds until a job that a full disk or a lost node stopped is tried again, on average."""
 OUTAGE_DAYS = 7
 """Age of a job from which on these use up attempts too."""
+_PASSES: tuple[list[str] | None, ...] = ([kinds.SYNC], None)
+"""Kinds of the jobs of a collection in the order of their locks: those that enqueue others, then all."""
 
 
 def retry_delay(attempt: int) -> float:
@@ -80,7 +82,7 @@ def enqueue(
         connection: connection of the worker role, with the tenant set.
         owner: tenant of the jobs.
         collection: collection that the jobs work on.
-        kind: one of `kinds.ALL`.
+        kind: one of `kinds.KERNEL`, or one that a wing adds.
         jobs: payload by key.
         priority: jobs with a higher priority are claimed first.
         delay: earliest start, from now.
@@ -140,9 +142,10 @@ def cancel_collection_jobs(connection: psycopg.Connection, owner: TenantRef, col
 
     The jobs that enqueue others come first: once they are locked, no pass adds a job that the second statement misses.
     """
-    for kind in kinds.OF_COLLECTIONS:
-        values = {"tenant_id": owner.id, "ids": None, "collection": collection, "kinds": list(kind)}
-        connection.execute(statement("cancel_jobs"), values | {"reason": "the collection was deleted"})
+    for kind in _PASSES:
+        values = {"tenant_id": owner.id, "ids": None, "collection": collection, "kinds": kind}
+        others = {"kept": list(kinds.UPKEEP), "reason": "the collection was deleted"}
+        connection.execute(statement("cancel_jobs"), values | others)
 
 
 def change_jobs_preset(
@@ -159,8 +162,8 @@ def change_jobs_preset(
         before: version of the preset that the jobs were enqueued under.
         after: version of the new preset.
     """
-    for kind in kinds.OF_COLLECTIONS:
-        values = {"tenant_id": owner.id, "collection": collection, "kinds": list(kind)}
+    for kind in _PASSES:
+        values = {"tenant_id": owner.id, "collection": collection, "kinds": kind, "kept": list(kinds.UPKEEP)}
         connection.execute(statement("change_preset_of_jobs"), {**values, "before": before, "after": after})
 
 
@@ -326,7 +329,7 @@ class Queue:
 
         A running job cannot write its result.
         """
-        values = {"tenant_id": owner.id, "ids": list(ids), "collection": None, "kinds": None}
+        values = {"tenant_id": owner.id, "ids": list(ids), "collection": None, "kinds": None, "kept": []}
         with self._pool.untenanted() as connection, connection.cursor(row_factory=scalar_row) as cursor:
             return cursor.execute(statement("cancel_jobs"), values | {"reason": "cancelled by request"}).fetchall()
 

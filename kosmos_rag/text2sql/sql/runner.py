@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from kosmos_rag.core.config import Text2SqlSettings
 from kosmos_rag.core.errors import ConfigError, NotFound, QueryRefused, StatementFailed
 from kosmos_rag.core.types import AuditKind, AuditOutcome
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT
+from kosmos_rag.text2sql.settings import Text2SqlSettings
 from kosmos_rag.text2sql.sql.execute import Limits, QueryResult, ReadOnlyDatabase
 
 
@@ -29,7 +29,7 @@ class QueryRunner:
         """
         self._tenant = tenant
         self._collection = collection
-        self._settings: Text2SqlSettings = tenant.text2sql_settings
+        self._settings = tenant.settings.section(Text2SqlSettings)
 
     def databases(self) -> list[str]:
         """Return the names of the databases that may be queried."""

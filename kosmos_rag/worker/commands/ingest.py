@@ -1,4 +1,4 @@
-"""Ingestion worker: runs document, sync and schema jobs.
+"""Ingestion worker: runs document and sync jobs, and those of wings.
 
 It serves all tenants, and mirrors the given paths.
 """
@@ -13,12 +13,13 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.telemetry.logging import set_up_logging
 from kosmos_rag.engine.engine import Engine
+from kosmos_rag.engine.job_kinds import JobKind
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.worker.supervisor import run_worker
 
 log = logging.getLogger("kosmos_rag.worker")
 
-KINDS = (kinds.DOCUMENT, kinds.SYNC, kinds.PERMISSIONS, kinds.SCHEMA)
+KINDS = (kinds.DOCUMENT, kinds.SYNC, kinds.PERMISSIONS)
 
 
 def _parse_interval(text: str) -> timedelta:
@@ -41,8 +42,8 @@ def _parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the worker.
+def main(argv: Sequence[str] | None = None, *, wing_kinds: Sequence[JobKind] = ()) -> int:
+    """Run the worker, with the kinds of jobs that wings add.
 
     Returns 1 where it could not run, or where a job failed with --until-idle; else 0.
     """
@@ -54,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             jobs = engine.tenant(arguments.tenant, collection=arguments.collection).jobs
             for path in arguments.paths:
                 jobs.enqueue(path, every=None if arguments.until_idle else arguments.every)
-            supervisor = run_worker(settings, kinds=KINDS, until_idle=arguments.until_idle)
+            supervisor = run_worker(settings, kinds=KINDS, wing_kinds=wing_kinds, until_idle=arguments.until_idle)
     except KosmosError as error:
         log.error("%s", error, extra={"action": "worker_failed"})
         return 1

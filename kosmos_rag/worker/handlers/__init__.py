@@ -12,17 +12,20 @@ from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError, NodeUnavail
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job
 from kosmos_rag.engine.engine import Engine
+from kosmos_rag.engine.job_kinds import JobCounts, JobKind, WingJobHandler
 from kosmos_rag.engine.monitor import recall_monitor
+from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.tenants import TenantRef
 from kosmos_rag.worker.channel import CounterBuffer, JobInterrupted, SupervisorChannel
-from kosmos_rag.worker.handlers import documents, maintenance, permissions, schema, sync
+from kosmos_rag.worker.handlers import documents, maintenance, permissions, sync
 from kosmos_rag.worker.handlers.monitor import MonitorHandler
 
 
 class JobHandler(Protocol):
     """Runs jobs of some kinds."""
 
-    def run(self, job: Job, channel: SupervisorChannel) -> CounterBuffer | None:
+    def run(self, job: Job, channel: SupervisorChannel) -> JobCounts | None:
         """Run and finish a job; return counters to add.
 
         Errors release or fail the job.
@@ -30,10 +33,27 @@ class JobHandler(Protocol):
         ...
 
 
+class _WingHandler:
+    """Runs jobs of a wing under the preset of their enqueuing."""
+
+    def __init__(self, handler: WingJobHandler, pipeline: IngestPipeline) -> None:
+        self._handler = handler
+        self._pipeline = pipeline
+
+    def run(self, job: Job, channel: SupervisorChannel) -> JobCounts | None:
+        """Run and finish a job.
+
+        Raises IngestionError if the collection has another preset now.
+        """
+        owner = TenantRef(id=job.tenant_id, name=job.tenant)
+        self._pipeline.require_preset(owner, job.collection, job.payload.get("preset"))
+        return self._handler.run(job, channel)
+
+
 class EngineJobRunner:
     """Runs all kinds of jobs with one engine."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, wing_kinds: Sequence[JobKind] = ()) -> None:
         self._engine = engine
         parts = engine.parts
         self.database = parts.database
@@ -42,7 +62,9 @@ class EngineJobRunner:
         self._documents = documents.DocumentHandler(parts.database, parts.ingest_pipeline, counters)
         self._sync = sync.SyncHandler(parts.database, parts.ingest_pipeline)
         self._permissions = permissions.PermissionsHandler(parts.database)
-        self._schemas = schema.SchemaHandler(engine)
+        self._wings = {
+            kind.name: _WingHandler(kind.create_handler(engine), parts.ingest_pipeline) for kind in wing_kinds
+        }
         monitor_handler = MonitorHandler(recall_monitor(engine), interval_s=engine.settings.worker.maintenance_every_s)
         self._maintenance = maintenance.MaintenanceHandler(
             parts.database, parts.indexes, monitor_handler, engine.settings.worker
@@ -58,10 +80,10 @@ class EngineJobRunner:
         handlers: dict[str, JobHandler] = {
             kinds.SYNC: self._sync,
             kinds.PERMISSIONS: self._permissions,
-            kinds.SCHEMA: self._schemas,
             kinds.MAINTAIN: self._maintenance,
             kinds.RECONCILE: self._maintenance,
             kinds.AUDIT: self._maintenance,
+            **self._wings,
         }
         for number, job in enumerate(job for job in jobs if job.kind in handlers):
             if channel.stopping or (number and time.monotonic() > deadline):
@@ -100,11 +122,15 @@ def run_job(handler: JobHandler, job: Job, channel: SupervisorChannel) -> None:
     return channel.report_ended([job], counts)
 
 
-def create_runner(settings: Settings) -> EngineJobRunner:
+def create_runner(settings: Settings, wing_kinds: Sequence[JobKind] = ()) -> EngineJobRunner:
     """Open an engine and load its model.
 
     A process needs the model before its first job. Raises ModelUnavailable.
+
+    Args:
+        settings: the settings.
+        wing_kinds: kinds of jobs that wings add.
     """
     engine = Engine(settings)
     engine.parts.ingest_pipeline.processor.warm_up()
-    return EngineJobRunner(engine)
+    return EngineJobRunner(engine, wing_kinds)

@@ -78,7 +78,7 @@ def work(engine: Engine) -> Iterator[Work]:
 
     def run() -> None:
         while queue.count_unfinished([kinds.DOCUMENT, kinds.SYNC, kinds.PERMISSIONS]):
-            working.run(queue.claim(64, kinds=kinds.ALL, worker="test"), channel)
+            working.run(queue.claim(64, kinds=kinds.KERNEL, worker="test"), channel)
             while ours.poll():
                 ours.recv()
         SyncRuns(engine.parts.database.worker).finish_completed()

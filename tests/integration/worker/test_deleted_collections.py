@@ -61,7 +61,7 @@ def run(engine: Engine, queue: Queue) -> Iterator[Callable[[Sequence[Job]], None
 
 
 def _claim(queue: Queue, *of: str) -> list[Job]:
-    return queue.claim(64, kinds=of or kinds.ALL, worker="test")
+    return queue.claim(64, kinds=of or kinds.KERNEL, worker="test")
 
 
 def _codes(scope: Tenant) -> set[tuple[str, str, str | None]]:

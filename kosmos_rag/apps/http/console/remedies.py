@@ -1,6 +1,7 @@
 """What to do about a failed job, by its code."""
 
 from kosmos_rag.core.types import JobInfo
+from kosmos_rag.wings import load_job_kinds
 
 _DEPARTMENT = "Give the document a department, and ingest it again."
 _PARSER = "Retry. If it fails again, raise the limit that the message names, or convert the file."
@@ -39,7 +40,6 @@ _KINDS = {
     "document": "Ingest a document",
     "sync": "List a source",
     "permissions": "Read a permission feed",
-    "schema": "Read the schema of a database",
     "maintain": "Maintain the indexes",
     "reconcile": "Check the row counts",
     "audit": "Seal the audit log",
@@ -53,4 +53,5 @@ def remedy(job: JobInfo) -> str:
 
 def describe_kind(kind: str) -> str:
     """Return what a kind of job does, in words."""
-    return _KINDS.get(kind, kind)
+    of_wings = {wing_kind.name: wing_kind.description for wing_kind in load_job_kinds()}
+    return (_KINDS | of_wings).get(kind, kind)

@@ -46,6 +46,7 @@ from kosmos_rag.core.types import (
 )
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
+from kosmos_rag.wings import load_job_kinds
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -191,7 +192,9 @@ async def jobs(
     if cursor is None and state in {None, JobState.DEAD}:
         failed = await caller.run(find, states=[JobState.DEAD], limit=_JOBS_PER_PAGE)
     states = [status for status in JobState if status is not JobState.DEAD] if state is None else [state]
-    shown_kinds = None if upkeep or state is JobState.DEAD else [kind for kind in kinds.ALL if kind not in kinds.UPKEEP]
+    of_kernel = [kind for kind in kinds.KERNEL if kind not in kinds.UPKEEP]
+    documents = [*of_kernel, *(kind.name for kind in load_job_kinds())]
+    shown_kinds = None if upkeep or state is JobState.DEAD else documents
     (before,) = (None,) if cursor is None else decode_cursor(cursor, uuid.UUID)
     rows = await caller.run(find, states=states, kinds=shown_kinds, before=before, limit=_JOBS_PER_PAGE + 1)
     page = rows[:_JOBS_PER_PAGE]

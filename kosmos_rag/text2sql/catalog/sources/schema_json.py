@@ -10,8 +10,8 @@ from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from kosmos_rag.core.config.display import one_line, show
-from kosmos_rag.core.config.values import Section
 from kosmos_rag.core.errors import SchemaInvalid
+from kosmos_rag.core.section import Section
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, Relationship, TableSchema
 
 

@@ -13,10 +13,10 @@ import pytest
 from kosmos_rag import Engine
 from kosmos_rag.core.types import JobInfo, JobState
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.storage.queue import kinds, queue
+from kosmos_rag.storage.queue import queue
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.text2sql.catalog.sources import SchemaSource
-from kosmos_rag.text2sql.jobs import enqueue_sync
+from kosmos_rag.text2sql.jobs import JOB_KINDS, SCHEMA, enqueue_sync
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
@@ -61,10 +61,10 @@ def work(engine: Engine) -> Iterator[Callable[[], None]]:
     ours, theirs = multiprocessing.Pipe()
     jobs = Queue.open(engine.parts.database, engine.settings.worker)
     channel = SupervisorChannel(theirs, jobs)
-    working = EngineJobRunner(engine)
+    working = EngineJobRunner(engine, JOB_KINDS)
 
     def run() -> None:
-        working.run(jobs.claim(8, kinds=[kinds.SCHEMA], worker="test"), channel)
+        working.run(jobs.claim(8, kinds=[SCHEMA], worker="test"), channel)
         while ours.poll():
             ours.recv()
 
@@ -78,7 +78,7 @@ def _columns(scope: Tenant) -> set[str]:
 
 
 def _job(scope: Tenant) -> JobInfo:
-    (found,) = [info for info in scope.jobs.find() if info.kind == kinds.SCHEMA]
+    (found,) = [info for info in scope.jobs.find() if info.kind == SCHEMA]
     return found
 
 

@@ -58,7 +58,7 @@ def speaking(served: Running, tenant_name: str, runner: EngineJobRunner) -> Iter
     channel = SupervisorChannel(theirs, queue)
 
     def work() -> None:
-        runner.run(queue.claim(64, kinds=kinds.ALL, worker="test"), channel)
+        runner.run(queue.claim(64, kinds=kinds.KERNEL, worker="test"), channel)
         while ours.poll():
             ours.recv()
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from kosmos_rag.core.config.values import Count, Section
+from kosmos_rag.core.section import Count, Section
 
 _KEY = re.compile(r"[^/\s]+/[^/\s]+/[^/]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -1,54 +1,18 @@
-"""Create the whole schema: tables, indexes, functions, row-level security, grants.
+"""Create the schema of release 0.1.0: tables, indexes, row-level security, grants.
 
 Roles and the extension exist already (kosmos_rag/storage/provision.py): they belong to the server, not to the history
-of one database. This revision runs as kosmos_owner.
+of one database. Functions come from kosmos_rag/storage/sql/functions, those that policies call before this revision.
+It runs as kosmos_owner.
 
 A published revision is never edited (migrations/README.md): a change of the schema is a new revision.
 """
 
 from alembic import op
 
-revision = "0001"
+revision = "0100"
 down_revision = None
 branch_labels = None
 depends_on = None
-
-# --- Functions that policies and statements call ---------------------------------------------------------------------
-
-# A literal SET LOCAL and not set_config(): only the former reaches the workers of a distributed server.
-CONTEXT_FUNCTIONS = """
-CREATE FUNCTION kosmos.current_tenant() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE
-    AS $$ SELECT NULLIF(current_setting('kosmos.tenant', true), '')::uuid $$;
-
-CREATE FUNCTION kosmos.current_principals() RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE
-    AS $$ SELECT NULLIF(current_setting('kosmos.principals', true), '')::text[] $$;
-
-CREATE FUNCTION kosmos.set_tenant_context(tenant uuid, principals text[]) RETURNS void LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
-    AS $$
-    BEGIN
-        EXECUTE format('SET LOCAL kosmos.tenant = %L', tenant);
-        EXECUTE format('SET LOCAL kosmos.principals = %L', principals);
-    END
-    $$;
-
--- Sets how far the transaction searches the vector indexes. An iterative scan goes on beyond that where row-level
--- security or a filter leaves too few rows.
-CREATE FUNCTION kosmos.set_vector_search(probes integer, ef_search integer) RETURNS void LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
-    AS $$
-    BEGIN
-        EXECUTE format('SET LOCAL ivfflat.probes = %s', probes);
-        EXECUTE format('SET LOCAL hnsw.ef_search = %s', ef_search);
-        SET LOCAL ivfflat.iterative_scan = 'relaxed_order';
-        SET LOCAL hnsw.iterative_scan = 'relaxed_order';
-    END
-    $$;
-
--- A constant that only the owner may replace: retention has removed what is older, and a seal need not find it.
-CREATE FUNCTION kosmos.audit_expired_before() RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE
-RETURN NULL::timestamptz;
-"""
 
 # --- Documents -------------------------------------------------------------------------------------------------------
 
@@ -71,6 +35,8 @@ CREATE TABLE kosmos.embedding_spaces (
     state text NOT NULL CHECK (state IN ('building', 'ready', 'dropping')),
     live_until timestamptz,
     truncated_tokens bigint NOT NULL,
+    query_prefix text NOT NULL DEFAULT '',
+    passage_prefix text NOT NULL DEFAULT '',
     PRIMARY KEY (tenant_id, id)
 );
 
@@ -101,8 +67,10 @@ CREATE TABLE kosmos.documents (
     updated_at timestamptz NOT NULL,
     collection text NOT NULL,
     source_etag text,
+    notes jsonb NOT NULL DEFAULT '[]',
     PRIMARY KEY (tenant_id, id)
 );
+CREATE INDEX documents_collection ON kosmos.documents (tenant_id, collection);
 
 CREATE TABLE kosmos.document_versions (
     tenant_id uuid NOT NULL,
@@ -117,6 +85,8 @@ CREATE TABLE kosmos.document_versions (
     chunks integer NOT NULL,
     acl text[] NOT NULL,
     created_at timestamptz NOT NULL,
+    boxes bytea NOT NULL DEFAULT '',
+    original bytea STORAGE EXTERNAL,
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, document_id, number),
     FOREIGN KEY (tenant_id, document_id) REFERENCES kosmos.documents (tenant_id, id) ON DELETE CASCADE
@@ -146,6 +116,8 @@ CREATE TABLE kosmos.chunks (
     sequence integer NOT NULL,
     parent_start integer,
     parent_end integer,
+    table_context text[] NOT NULL DEFAULT '{}',
+    place_spans jsonb NOT NULL DEFAULT '[]',
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, version_id, chunk_index),
     UNIQUE (tenant_id, collection, sequence),
@@ -169,27 +141,18 @@ CREATE TABLE kosmos.embeddings (
 CREATE INDEX embeddings_text_hash ON kosmos.embeddings (tenant_id, space_id, text_hash);
 -- A scan of TOASTed vectors is seven times slower than a scan of vectors kept in the row.
 ALTER TABLE kosmos.embeddings ALTER COLUMN embedding SET STORAGE PLAIN;
-"""
 
-# Its first parameter is a row of a table, so this function comes after the table. Timestamps are text of one width:
-# their order is the order of time. They are formatted only where the condition names them; the planner knows that, and
-# formatting takes a third of the whole.
-FILTER_FUNCTION = """
-CREATE FUNCTION kosmos.matches_filter(document kosmos.documents, condition text, condition_values jsonb,
-                                      sources text[], folders text[])
-    RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
-    AS $$ SELECT
-        (cardinality(sources) = 0 OR document.source = ANY (sources) OR document.source LIKE ANY (folders))
-        AND (condition IS NULL OR coalesce(jsonb_path_match(
-            jsonb_build_object(
-                'source', document.source, 'title', document.title, 'media_type', document.media_type,
-                'language', document.language, 'collection', document.collection, 'acl', to_jsonb(document.acl),
-                'created_at', CASE WHEN strpos(condition, '"created_at"') > 0 THEN
-                    to_char(document.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') END,
-                'updated_at', CASE WHEN strpos(condition, '"updated_at"') > 0 THEN
-                    to_char(document.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') END,
-                'metadata', document.metadata),
-            condition::jsonpath, condition_values), false)) $$;
+-- Hashes of values of metadata, and of principals: an index that row-level security lets a query use. The operators of
+-- jsonb and of arrays are not leakproof.
+CREATE TABLE kosmos.filter_terms (
+    tenant_id uuid NOT NULL,
+    term bigint NOT NULL,
+    document_id uuid NOT NULL,
+    acl text[] NOT NULL,
+    PRIMARY KEY (tenant_id, term, document_id),
+    FOREIGN KEY (tenant_id, document_id) REFERENCES kosmos.documents (tenant_id, id) ON DELETE CASCADE
+);
+CREATE INDEX filter_terms_document ON kosmos.filter_terms (tenant_id, document_id);
 """
 
 # --- Indexes: lexical statistics, postings, the catalogue of indexes -------------------------------------------------
@@ -310,6 +273,13 @@ ALTER TABLE kosmos.embeddings ALTER COLUMN tenant_id SET STATISTICS 0, ALTER COL
 ALTER TABLE kosmos.lexemes ALTER COLUMN tenant_id SET STATISTICS 0;
 ALTER TABLE kosmos.unsegmented_terms ALTER COLUMN tenant_id SET STATISTICS 0;
 ALTER TABLE kosmos.postings ALTER COLUMN tenant_id SET STATISTICS 0, ALTER COLUMN index_id SET STATISTICS 0;
+ALTER TABLE kosmos.filter_terms ALTER COLUMN tenant_id SET STATISTICS 0, ALTER COLUMN term SET STATISTICS 0,
+                                ALTER COLUMN document_id SET STATISTICS 0;
+ALTER TABLE kosmos.document_permissions ALTER COLUMN tenant_id SET STATISTICS 0;
+ALTER TABLE kosmos.files ALTER COLUMN tenant_id SET STATISTICS 0;
+ALTER TABLE kosmos.vector_stores ALTER COLUMN tenant_id SET STATISTICS 0;
+ALTER TABLE kosmos.vector_store_files ALTER COLUMN tenant_id SET STATISTICS 0;
+ALTER TABLE kosmos.file_batches ALTER COLUMN tenant_id SET STATISTICS 0;
 """
 
 # --- The queue of the workers ----------------------------------------------------------------------------------------
@@ -319,7 +289,7 @@ ALTER TABLE kosmos.postings ALTER COLUMN tenant_id SET STATISTICS 0, ALTER COLUM
 QUEUE = """
 CREATE TABLE kosmos.jobs (
     tenant_id uuid NOT NULL,
-    id bigint GENERATED ALWAYS AS IDENTITY,
+    id uuid NOT NULL,
     tenant text NOT NULL,
     collection text COLLATE "C" NOT NULL,
     kind text NOT NULL,
@@ -362,7 +332,7 @@ CREATE TABLE kosmos.sync_runs (
     id uuid NOT NULL,
     collection text COLLATE "C" NOT NULL,
     source jsonb NOT NULL,
-    state text NOT NULL CHECK (state IN ('listing', 'working', 'finished', 'failed')),
+    state text NOT NULL CHECK (state IN ('listing', 'working', 'finished', 'failed', 'cancelled')),
     seen integer NOT NULL,
     new integer NOT NULL,
     changed integer NOT NULL,
@@ -374,6 +344,7 @@ CREATE TABLE kosmos.sync_runs (
     error text,
     started_at timestamptz NOT NULL,
     finished_at timestamptz,
+    cancelled integer NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, id)
 );
 CREATE INDEX sync_runs_finished ON kosmos.sync_runs (finished_at);
@@ -383,79 +354,86 @@ CREATE TABLE kosmos.uploads (
     id uuid NOT NULL,
     data bytea NOT NULL,
     created_at timestamptz NOT NULL,
-    PRIMARY KEY (tenant_id, id)
+    number integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant_id, id, number)
 );
 ALTER TABLE kosmos.uploads ALTER COLUMN data SET STORAGE EXTERNAL;
 """
 
-# Planning takes longer than claiming, so the function keeps its plan, whatever the values are. For a table of one page
-# any plan is good, and a backlog may come at any moment: one call in a hundred makes the plan anew. The index of
-# running jobs is full of finished ones until it is vacuumed: a plain scan marks them once and skips them, a bitmap scan
-# visits all their rows each time. If the server crashes before a claim is on disk, the server does not know the token,
-# and the lease check refuses it: no caller has to wait for the disk.
-#
-# Round robin by construction: tenants with the fewest running jobs come first, and equals come in random order, so no
-# backlog of one tenant, however long, delays another by more than a round. Each tenant gets its share of the batch. A
-# job whose worker was lost is claimed alone: if it takes the next worker down too, no other job is blamed.
-CLAIM_FUNCTION = """
-CREATE FUNCTION kosmos.claim_jobs(max_jobs integer, kinds text[], worker_name text, lease_s double precision)
-RETURNS TABLE (tenant_id uuid, id bigint, tenant text, collection text, kind text, key text, payload jsonb, token uuid,
-               attempt integer, lost integer, sync_run_ids uuid[], waited_s double precision)
-LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_bitmapscan = off AS $$
-#variable_conflict use_column
-BEGIN
-    IF random() < 0.01 THEN
-        DISCARD PLANS;
-    END IF;
-    SET LOCAL synchronous_commit TO OFF;
-    RETURN QUERY
-    WITH RECURSIVE queued_tenants AS (
-        (SELECT j.tenant_id FROM kosmos.jobs j WHERE j.state = 'queued' ORDER BY j.tenant_id LIMIT 1)
-        UNION ALL
-        SELECT (SELECT j.tenant_id FROM kosmos.jobs j
-                 WHERE j.state = 'queued' AND j.tenant_id > q.tenant_id
-                 ORDER BY j.tenant_id LIMIT 1)
-          FROM queued_tenants q
-         WHERE q.tenant_id IS NOT NULL
-    ), running AS (
-        SELECT r.tenant_id, count(*) AS jobs FROM kosmos.jobs r WHERE r.state = 'running' GROUP BY r.tenant_id
-    ), shares AS (
-        SELECT q.tenant_id, k.kind, greatest(1, max_jobs / count(*) OVER ()) AS share
-          FROM queued_tenants q
-         CROSS JOIN unnest(kinds) AS k (kind)
-          LEFT JOIN running r ON r.tenant_id = q.tenant_id
-         WHERE q.tenant_id IS NOT NULL
-           AND EXISTS (SELECT FROM kosmos.jobs j
-                        WHERE j.tenant_id = q.tenant_id AND j.kind = k.kind AND j.state = 'queued' OFFSET 0)
-         ORDER BY coalesce(r.jobs, 0), random()
-    ), candidates AS MATERIALIZED (
-        SELECT c.tenant_id, c.id, c.lost
-          FROM shares s
-         CROSS JOIN LATERAL (
-               SELECT j.tenant_id, j.id, j.lost
-                 FROM kosmos.jobs j
-                WHERE j.tenant_id = s.tenant_id AND j.kind = s.kind AND j.state = 'queued'
-                ORDER BY j.priority DESC, j.id
-                LIMIT s.share
-                  FOR UPDATE SKIP LOCKED) c
-         LIMIT max_jobs
-    ), claimed AS (
-        SELECT n.tenant_id, n.id
-          FROM (SELECT c.tenant_id, c.id, row_number() OVER (ROWS UNBOUNDED PRECEDING) AS number,
-                       bool_or(c.lost > 0) OVER (ROWS UNBOUNDED PRECEDING) AS suspect
-                  FROM candidates c) n
-         WHERE n.number = 1 OR NOT n.suspect
-    )
-    UPDATE kosmos.jobs j
-       SET state = 'running', token = gen_random_uuid(),
-           lease_until = now() + make_interval(secs => claim_jobs.lease_s), attempt = j.attempt + 1,
-           worker = worker_name, started_at = now(), finished_at = NULL
-      FROM claimed c
-     WHERE j.tenant_id = c.tenant_id AND j.id = c.id
-    RETURNING j.tenant_id, j.id, j.tenant, j.collection, j.kind, j.key, j.payload, j.token, j.attempt, j.lost,
-              j.sync_run_ids, extract(epoch FROM now() - j.run_at)::double precision;
-END
-$$
+# --- Permission feeds ------------------------------------------------------------------------------------------------
+
+# `document_permissions` has no reference to its document, which may come later.
+PERMISSIONS = """
+CREATE TABLE kosmos.permission_feeds (
+    tenant_id uuid NOT NULL REFERENCES kosmos.tenants ON DELETE CASCADE,
+    collection text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    generation bigint NOT NULL,
+    started_at timestamptz NOT NULL,
+    finished_at timestamptz,
+    PRIMARY KEY (tenant_id, collection, name)
+);
+
+CREATE TABLE kosmos.document_permissions (
+    tenant_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    collection text COLLATE "C" NOT NULL,
+    feed text COLLATE "C" NOT NULL,
+    acl text[] NOT NULL,
+    PRIMARY KEY (tenant_id, document_id),
+    FOREIGN KEY (tenant_id, collection, feed) REFERENCES kosmos.permission_feeds (tenant_id, collection, name)
+        ON DELETE CASCADE
+);
+"""
+
+# --- Stored files and vector stores ----------------------------------------------------------------------------------
+
+# The bytes of a file are in `uploads`, under the id of the file.
+FILES = """
+CREATE TABLE kosmos.files (
+    tenant_id uuid NOT NULL REFERENCES kosmos.tenants ON DELETE CASCADE,
+    id uuid NOT NULL,
+    filename text NOT NULL,
+    bytes bigint NOT NULL,
+    purpose text NOT NULL,
+    readers text[] NOT NULL,
+    acl text[] NOT NULL,
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX files_created_at ON kosmos.files (tenant_id, created_at, id);
+
+CREATE TABLE kosmos.vector_stores (
+    tenant_id uuid NOT NULL REFERENCES kosmos.tenants ON DELETE CASCADE,
+    collection text COLLATE "C" NOT NULL,
+    name text NOT NULL,
+    description text,
+    metadata jsonb NOT NULL,
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, collection)
+);
+
+CREATE TABLE kosmos.vector_store_files (
+    tenant_id uuid NOT NULL,
+    collection text COLLATE "C" NOT NULL,
+    file_id uuid NOT NULL,
+    document_id uuid NOT NULL,
+    job_id uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, collection, file_id),
+    FOREIGN KEY (tenant_id, file_id) REFERENCES kosmos.files (tenant_id, id) ON DELETE CASCADE
+);
+CREATE INDEX vector_store_files_document ON kosmos.vector_store_files (tenant_id, document_id);
+CREATE INDEX vector_store_files_file ON kosmos.vector_store_files (tenant_id, file_id);
+
+CREATE TABLE kosmos.file_batches (
+    tenant_id uuid NOT NULL REFERENCES kosmos.tenants ON DELETE CASCADE,
+    id uuid NOT NULL,
+    collection text COLLATE "C" NOT NULL,
+    file_ids uuid[] NOT NULL,
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, id)
+);
 """
 
 # --- The audit log, feedback -----------------------------------------------------------------------------------------
@@ -470,7 +448,7 @@ CREATE TABLE kosmos.audit_events (
     id uuid NOT NULL,
     at timestamptz NOT NULL,
     position bigint NOT NULL CHECK (position > 0),
-    kind text NOT NULL CHECK (kind IN ('search', 'context', 'answer')),
+    kind text NOT NULL CHECK (kind IN ('search', 'context', 'answer', 'query')),
     outcome text NOT NULL CHECK (outcome IN ('hits', 'none', 'refused')),
     collection text COLLATE "C",
     subject text,
@@ -519,6 +497,19 @@ CREATE TABLE kosmos.audit_seals (
     PRIMARY KEY (tenant_id, number)
 );
 
+-- What was erased when, without what it was. Like the seals, a record outlives its tenant.
+CREATE TABLE kosmos.erasures (
+    tenant_id uuid NOT NULL,
+    number integer NOT NULL CHECK (number > 0),
+    at timestamptz NOT NULL,
+    kind text NOT NULL CHECK (kind IN ('tenant', 'subject', 'source', 'metadata')),
+    selector_sha256 text NOT NULL,
+    erased jsonb NOT NULL,
+    retained jsonb NOT NULL,
+    sha256 text NOT NULL,
+    PRIMARY KEY (tenant_id, number)
+);
+
 -- No reference to the audit event or to the chunk: the log is dropped by months, and a chunk goes with its version.
 CREATE TABLE kosmos.feedback (
     tenant_id uuid NOT NULL REFERENCES kosmos.tenants ON DELETE CASCADE,
@@ -533,6 +524,7 @@ CREATE TABLE kosmos.feedback (
     chunk_id uuid,
     source text,
     comment text,
+    reason text CONSTRAINT ck_feedback_reason CHECK (reason IN ('wrong', 'incomplete', 'outdated', 'not_covered')),
     PRIMARY KEY (tenant_id, id)
 );
 CREATE INDEX feedback_down ON kosmos.feedback (tenant_id, at) WHERE rating = 'down';
@@ -551,6 +543,7 @@ CREATE TABLE kosmos.api_keys (
     created_at timestamptz NOT NULL,
     expires_at timestamptz,
     revoked_at timestamptz,
+    default_collection text COLLATE "C",
     PRIMARY KEY (tenant_id, id)
 );
 
@@ -558,7 +551,7 @@ CREATE TABLE kosmos.idempotency_keys (
     tenant_id uuid NOT NULL REFERENCES kosmos.tenants ON DELETE CASCADE,
     key text COLLATE "C" NOT NULL,
     request_sha256 text NOT NULL,
-    job_id bigint,
+    job_id uuid,
     created_at timestamptz NOT NULL,
     PRIMARY KEY (tenant_id, key)
 );
@@ -673,7 +666,12 @@ CREATE INDEX monitor_runs_newest ON kosmos.monitor_runs (tenant_id, kind, at);
 
 # One permissive policy for each command and role, without subqueries: a RESTRICTIVE policy turns permissive on Citus.
 TENANT = "tenant_id = kosmos.current_tenant()"
-READABLE = f"{TENANT} AND acl && kosmos.current_principals()"
+# The acl is tested first: a row for others then costs no read of the setting. A row for everyone needs no parsing of
+# the principals, which PostgreSQL would do for each row.
+READABLE = (
+    f"{TENANT} AND ('everyone' = ANY (acl) AND current_setting('kosmos.everyone', true) = 'on'"
+    " OR acl && kosmos.current_principals())"
+)
 
 WITH_ACL = (
     "documents",
@@ -683,6 +681,8 @@ WITH_ACL = (
     "lexemes",
     "acl_statistics",
     "unsegmented_terms",
+    "filter_terms",
+    "files",
 )
 """Tables whose rows carry the principals that may read them."""
 WITHOUT_ACL = (
@@ -695,6 +695,9 @@ WITHOUT_ACL = (
     "postings",
     "api_keys",
     "experiments",
+    "vector_stores",
+    "vector_store_files",
+    "file_batches",
 )
 """Tables of which kosmos_app reads all rows of the tenant."""
 WORKER_ONLY = (
@@ -706,12 +709,15 @@ WORKER_ONLY = (
     "feedback",
     "monitor_runs",
     "index_events",
+    "permission_feeds",
 )
 """Tables that kosmos_app has no grant to read: their rows are of other readers, or their readers are not known yet."""
 ACROSS_TENANTS = ("jobs", "sync_runs")
 """The queue: a worker chooses between the jobs of all tenants."""
 APPEND_ONLY = ("audit_events", "audit_passages")
 """The audit log: kosmos_app appends, kosmos_worker reads, and neither may change a row."""
+CHAINS = ("audit_seals", "erasures")
+"""Chains of hashes: kosmos_worker appends and reads, and may change no row."""
 
 
 def enable_rls(table: str) -> None:
@@ -735,11 +741,12 @@ def let_worker_write(table: str, *, policy: str = "worker_all", rows: str = TENA
 
 def secure_tables() -> None:
     """Secure all tables but the audit log."""
-    for table in (*WITH_ACL, *WITHOUT_ACL, *WORKER_ONLY, "monitor_samples"):
+    for table in (*WITH_ACL, *WITHOUT_ACL, *WORKER_ONLY, "document_permissions", "monitor_samples"):
         let_worker_write(table)
     for table in ACROSS_TENANTS:
         let_worker_write(table, policy="worker_queue", rows="true")
-    for table in WITH_ACL:
+    # kosmos_app has no grant on the permissions of feeds: readers have the acl in the documents.
+    for table in (*WITH_ACL, "document_permissions"):
         create_policy(table, "app_read", "SELECT", "kosmos_app", using=READABLE)
     for table in (*WITHOUT_ACL, *WORKER_ONLY, *ACROSS_TENANTS):
         create_policy(table, "app_read", "SELECT", "kosmos_app", using=TENANT)
@@ -759,10 +766,11 @@ def secure_audit_log() -> None:
         create_policy(f"{table}_default", "owner_expire", "ALL", "kosmos_owner", using=expired)
         create_policy(table, "app_append", "INSERT", "kosmos_app", check=TENANT)
         op.execute(f"GRANT INSERT ON kosmos.{table} TO kosmos_app")
-    enable_rls("audit_seals")
-    create_policy("audit_seals", "worker_append", "INSERT", "kosmos_worker", check=TENANT)
-    op.execute("GRANT INSERT ON kosmos.audit_seals TO kosmos_worker")
-    for table in (*APPEND_ONLY, "audit_seals"):
+    for table in CHAINS:
+        enable_rls(table)
+        create_policy(table, "worker_append", "INSERT", "kosmos_worker", check=TENANT)
+        op.execute(f"GRANT INSERT ON kosmos.{table} TO kosmos_worker")
+    for table in (*APPEND_ONLY, *CHAINS):
         create_policy(table, "worker_read", "SELECT", "kosmos_worker", using=TENANT)
         op.execute(f"GRANT SELECT ON kosmos.{table} TO kosmos_worker")
     op.execute("GRANT USAGE ON SEQUENCE kosmos.audit_event_positions TO kosmos_app")
@@ -770,21 +778,10 @@ def secure_audit_log() -> None:
 
 
 def upgrade() -> None:
-    """Create everything. Functions run with the rights of their caller."""
+    """Create everything but the functions."""
     op.execute("GRANT USAGE ON SCHEMA kosmos TO kosmos_app, kosmos_worker")
     op.execute("GRANT SELECT ON kosmos.alembic_version TO kosmos_app, kosmos_worker")
-    for statements in (
-        CONTEXT_FUNCTIONS,
-        DOCUMENTS,
-        FILTER_FUNCTION,
-        INDEXES,
-        PLANNER_STATISTICS,
-        QUEUE,
-        CLAIM_FUNCTION,
-        AUDIT,
-        ACCESS,
-        MEASUREMENTS,
-    ):
+    for statements in (DOCUMENTS, INDEXES, QUEUE, PERMISSIONS, FILES, AUDIT, ACCESS, MEASUREMENTS, PLANNER_STATISTICS):
         op.execute(statements)
     secure_tables()
     secure_audit_log()
@@ -793,21 +790,15 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Drop everything with all data. Partitions and vector indexes go with their tables."""
     op.execute("ALTER TABLE kosmos.tenants DROP CONSTRAINT tenants_live_space_fkey")
-    op.execute("DROP FUNCTION kosmos.claim_jobs(integer, text[], text, double precision)")
-    op.execute("DROP FUNCTION kosmos.matches_filter(kosmos.documents, text, jsonb, text[], text[])")
     for table in (
         *("monitor_samples", "monitor_runs", "experiment_results", "experiments", "evaluation_results", "evaluations"),
-        *("idempotency_keys", "api_keys", "feedback", "audit_seals", "audit_passages", "audit_events"),
+        *("idempotency_keys", "api_keys", "feedback", "erasures", "audit_seals", "audit_passages", "audit_events"),
+        *("file_batches", "vector_store_files", "vector_stores", "files", "document_permissions", "permission_feeds"),
         *("uploads", "sync_runs", "jobs", "index_events", "postings", "segments", "indexes", "unsegmented_terms"),
-        *("lexemes", "acl_statistics", "collection_statistics", "embeddings", "chunks", "document_versions"),
-        *("documents", "collection_presets", "embedding_spaces", "tenants"),
+        *("lexemes", "acl_statistics", "collection_statistics", "filter_terms", "embeddings", "chunks"),
+        *("document_versions", "documents", "collection_presets", "embedding_spaces", "tenants"),
     ):
         op.execute(f"DROP TABLE kosmos.{table}")
     op.execute("DROP SEQUENCE kosmos.audit_event_positions")
     op.execute("REVOKE SELECT ON kosmos.alembic_version FROM kosmos_app, kosmos_worker")
     op.execute("REVOKE USAGE ON SCHEMA kosmos FROM kosmos_app, kosmos_worker")
-    op.execute("DROP FUNCTION kosmos.audit_expired_before()")
-    op.execute("DROP FUNCTION kosmos.set_vector_search(integer, integer)")
-    op.execute("DROP FUNCTION kosmos.set_tenant_context(uuid, text[])")
-    op.execute("DROP FUNCTION kosmos.current_principals()")
-    op.execute("DROP FUNCTION kosmos.current_tenant()")

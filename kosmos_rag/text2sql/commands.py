@@ -12,13 +12,13 @@ from rich.markup import escape
 from kosmos_rag.apps.cli.common import (
     EveryOption,
     PrincipalOption,
+    QuestionArgument,
     console,
     open_reader,
     print_json,
 )
 from kosmos_rag.apps.cli.help import HelpGroup
 from kosmos_rag.apps.cli.options import TenantOptions, command
-from kosmos_rag.apps.cli.search import QuestionArgument
 from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:

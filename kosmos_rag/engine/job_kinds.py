@@ -1,0 +1,61 @@
+"""Kinds of jobs that wings add, and the interface of their handlers."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from kosmos_rag.core.telemetry.metrics import Metric
+from kosmos_rag.core.types import Job
+from kosmos_rag.engine.engine import Engine
+
+JobCounts = Mapping[tuple[str, str], float]
+"""What to add to the counters of the worker, by name and label; the label is empty where a counter has none."""
+
+
+class JobChannel(Protocol):
+    """What a handler reports to the supervisor of the worker."""
+
+    def report_progress(self) -> None:
+        """Report that the process is alive."""
+        ...
+
+    def heartbeat(self, limit_s: float) -> AbstractContextManager[None]:
+        """Report progress in the background within the block.
+
+        Args: limit_s: For how many seconds at most.
+        """
+        ...
+
+    def report_gauges(self, tenant: str, values: Mapping[Metric, float], *, hold_s: float) -> None:
+        """Report gauges of a tenant, which expire after `hold_s` seconds."""
+        ...
+
+    def finish(self, job: Job) -> None:
+        """Mark a job as done in the queue."""
+        ...
+
+
+class WingJobHandler(Protocol):
+    """Runs the jobs of one kind."""
+
+    def run(self, job: Job, channel: JobChannel) -> JobCounts | None:
+        """Run and finish a job; return what to add to the counters.
+
+        Errors release or fail the job.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobKind:
+    """A kind of jobs that a wing adds.
+
+    It is pickled for the processes of the worker.
+    """
+
+    name: str
+    description: str
+    """What the console says that such a job does."""
+    create_handler: Callable[[Engine], WingJobHandler]
+    """A function or class of a module; each process calls it once."""

@@ -1,0 +1,28 @@
+"""The wings of the library: their settings and their jobs.
+
+A wing is one folder that can be removed. Each face has a list of its own: `apps/cli/wings.py`, `apps/http/wings.py`,
+`apps/mcp/wings.py`.
+"""
+
+from typing import TYPE_CHECKING
+
+from kosmos_rag.core.mounting import SECTIONS, import_present
+
+if TYPE_CHECKING:
+    from kosmos_rag.engine.job_kinds import JobKind
+
+_SECTIONS = {
+    "text2sql": "kosmos_rag.text2sql.settings:Text2SqlSettings",
+}
+_JOBS = ("kosmos_rag.text2sql.jobs",)
+"""Modules whose `JOB_KINDS` are the jobs of a wing."""
+
+
+def register_sections() -> None:
+    """Add the sections of the wings to the settings."""
+    SECTIONS.update(_SECTIONS)
+
+
+def load_job_kinds() -> "tuple[JobKind, ...]":
+    """Return the kinds of jobs that the wings add."""
+    return tuple(kind for module in import_present(_JOBS) for kind in module.JOB_KINDS)
