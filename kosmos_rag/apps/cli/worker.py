@@ -29,13 +29,10 @@ def worker(
     With --until-idle, exits with 1 where a job failed.
     """
     settings = common.load_settings(*([f"worker.processes={processes}"] if processes else ()))
-<<<<<<< HEAD
     from kosmos_rag.core.extras import require_extra
 
     require_extra("worker", "kosmos-rag worker", "prometheus_client", "psutil")
-=======
     from kosmos_rag.wings import load_job_kinds
->>>>>>> main
     from kosmos_rag.worker import run_worker
 
     if common.as_json or not sys.stderr.isatty():
