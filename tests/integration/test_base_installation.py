@@ -101,13 +101,14 @@ def test_search__needs_the_base_packages_alone(world: World, tmp_path: Path) -> 
 def base_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A new environment with the wheel and its requirements, and nothing else."""
     folder = tmp_path_factory.mktemp("base")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
-    subprocess.run(build, check=True, capture_output=True)
+    run = [sys.executable, "-m"]
+    subprocess.run(
+        [*run, "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT], check=True, capture_output=True
+    )
     (wheel,) = folder.glob("*.whl")
     environment = folder / "environment"
     venv.create(environment, symlinks=True)
-    install = [sys.executable, "-m", "pip", "--python", environment, "install", "--quiet", wheel]
-    subprocess.run(install, check=True, capture_output=True)
+    subprocess.run([*run, "pip", "--python", environment, "install", "--quiet", wheel], check=True, capture_output=True)
     return environment
 
 

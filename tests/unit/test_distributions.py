@@ -98,15 +98,6 @@ def test_quickstart__has_what_it_had(name: str) -> None:
     assert name in list_distributions("quickstart")
 
 
-def test_requirements__are_sorted_within_an_extra() -> None:
-    def key(line: str) -> tuple[bool, str]:
-        return line.startswith("kosmos-rag["), line.lower()
-
-    for extra, lines in EXTRAS.items():
-        if extra != "dev":
-            assert lines == sorted(lines, key=key), extra
-
-
 def test_page__has_what_each_extra_brings() -> None:
     page = (ROOT / "docs" / "installation.md").read_text()
     rows = dict(re.findall(r"^\| `([\w-]+)` \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE))
