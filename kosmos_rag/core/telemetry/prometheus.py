@@ -10,13 +10,17 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.core import Metric as MetricFamily
-from prometheus_client.registry import Collector
-
+from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import ENGINE, INGESTION, TENANT_RETRIEVAL_SECONDS, TENANT_RETRIEVALS, Metric
+
+try:
+    from prometheus_client import CollectorRegistry, Counter, Histogram
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.core import Metric as MetricFamily
+    from prometheus_client.registry import Collector
+except ModuleNotFoundError as error:
+    raise missing_extra("metrics", "an exporter of metrics", "prometheus_client") from error
 
 MAX_TENANTS = 50
 """Most tenants with time series of their own, in each process and for each metric."""
