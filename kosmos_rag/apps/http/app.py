@@ -14,7 +14,6 @@ from starlette.middleware import Middleware
 
 from kosmos_rag.apps.auth.identity import Authenticator
 from kosmos_rag.apps.auth.key_verifier import KeyVerifier
-from kosmos_rag.apps.http import dify
 from kosmos_rag.apps.http.body_limits import BodyLimits
 from kosmos_rag.apps.http.concurrency import ConcurrencyLimiter
 from kosmos_rag.apps.http.console import routes as console
@@ -66,7 +65,6 @@ _ROUTES = (
     routes_vector_stores,
     routes_search,
     routes_answers,
-    dify,
 )
 
 logger = logging.getLogger("kosmos_rag.apps.http")

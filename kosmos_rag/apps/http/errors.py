@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import Send
 
-from kosmos_rag.apps.http.openai.errors import DIFY, OPENAI, dify_error, openai_error, openai_status
+from kosmos_rag.apps.http.openai.errors import OPENAI, openai_error, openai_status
 from kosmos_rag.core import errors
 from kosmos_rag.core.problem_details import MEDIA_TYPE, PROBLEMS, Problem
 
@@ -75,9 +75,6 @@ def error_response(path: str, problem: Problem, detail: str, **extensions: Any) 
     if path.startswith(OPENAI):
         members = openai_error(problem, detail, extensions)
         return ErrorResponse(status=openai_status(problem.status), media_type=_JSON, content=_encode(members))
-    if path.startswith(DIFY):
-        members = dify_error(problem, detail, extensions)
-        return ErrorResponse(status=problem.status, media_type=_JSON, content=_encode(members))
     content = encode_problem(problem, detail, **extensions)
     return ErrorResponse(status=problem.status, media_type=MEDIA_TYPE, content=content)
 

@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 
 from kosmos_rag.apps.http.errors import problem_document
 from kosmos_rag.apps.http.examples import EXAMPLES
-from kosmos_rag.apps.http.openai.errors import DIFY, OPENAI, dify_error, openai_error, openai_status
+from kosmos_rag.apps.http.openai.errors import OPENAI, openai_error, openai_status
 from kosmos_rag.apps.http.openai.examples import OPENAI_EXAMPLES
 from kosmos_rag.core.problem_details import MEDIA_TYPE, PROBLEMS, Problem
 
@@ -56,14 +56,6 @@ _OPENAI_SCHEMA: JsonObject = {
         }
     },
 }
-_DIFY_SCHEMA: JsonObject = {
-    "type": "object",
-    "title": "DifyError",
-    "description": "An error in Dify's shape.",
-    "required": ["error_code", "error_msg"],
-    "properties": {"error_code": {"type": "integer"}, "error_msg": {"type": "string"}},
-}
-_DIFY_REFERENCE = {"$ref": "#/components/schemas/DifyError"}
 _OPENAI_REFERENCE = {"$ref": "#/components/schemas/OpenAIError"}
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
 _HEADERS: dict[int, JsonObject] = {
@@ -78,7 +70,6 @@ _NOT_FOUND = {
     "/v1/feedback",
     "/v1/schema/query",
     "/v1/schema/ask",
-    "/dify/retrieval",
     "/openai/v1/embeddings",
     "/openai/v1/vector_stores",
 }
@@ -113,7 +104,7 @@ def openapi(app: FastAPI) -> JsonObject:
     schemas = spec["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own; no route sends them
         schemas.pop(name, None)
-    schemas |= {"Problem": _SCHEMA, "OpenAIError": _OPENAI_SCHEMA, "DifyError": _DIFY_SCHEMA}
+    schemas |= {"Problem": _SCHEMA, "OpenAIError": _OPENAI_SCHEMA}
     for path, operations in spec["paths"].items():
         for method, operation in operations.items():
             responses = operation["responses"]
@@ -149,12 +140,10 @@ def _error(path: str, status: int) -> JsonObject:
     phrase = HTTPStatus(status).phrase
     problem = next((problem for problem in PROBLEMS.values() if problem.status == status), None)
     media_type, content = MEDIA_TYPE, _error_content(problem)
-    if path.startswith((OPENAI, DIFY)):
+    if path.startswith(OPENAI):
         problem = problem or Problem(status=status, name="bad-request", title=phrase)
         media_type = "application/json"
         content = {"schema": _OPENAI_REFERENCE, "example": openai_error(problem, problem.title, {})}
-        if path.startswith(DIFY):
-            content = {"schema": _DIFY_REFERENCE, "example": dify_error(problem, problem.title, {})}
     response: JsonObject = {"description": phrase, "content": {media_type: content}}
     if headers := _HEADERS.get(status):
         response["headers"] = headers

@@ -1,12 +1,12 @@
-"""Errors in OpenAI's shape, and in that of Dify's external knowledge API."""
+"""Errors in OpenAI's shape."""
 
 from http import HTTPStatus
 from typing import Any
 
 from kosmos_rag.core.problem_details import Problem
 
-OPENAI, DIFY = "/openai/", "/dify/"
-"""What the paths of both interfaces begin with."""
+OPENAI = "/openai/"
+"""What the paths of the interface begin with."""
 
 _CODES = {
     HTTPStatus.UNAUTHORIZED: "invalid_api_key",
@@ -18,7 +18,6 @@ _TYPES = {
     HTTPStatus.FORBIDDEN: "permission_error",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
 }
-_DIFY_CODES = {HTTPStatus.UNAUTHORIZED: 1002, HTTPStatus.FORBIDDEN: 1002, HTTPStatus.NOT_FOUND: 2001}
 
 
 def openai_status(status: int) -> int:
@@ -52,13 +51,3 @@ def openai_error(problem: Problem, detail: str, extensions: dict[str, Any]) -> d
             "code": extensions.get("code") or _CODES.get(status, problem.name.replace("-", "_")),
         }
     }
-
-
-def dify_error(problem: Problem, detail: str, extensions: dict[str, Any]) -> dict[str, Any]:
-    """Return the body of an error in Dify's shape.
-
-    Args: see `openai_error`.
-    """
-    if faults := extensions.get("errors"):
-        detail = "; ".join(f"{'.'.join(map(str, fault['location'][1:]))}: {fault['message']}" for fault in faults)
-    return {"error_code": _DIFY_CODES.get(HTTPStatus(problem.status), problem.status), "error_msg": detail}

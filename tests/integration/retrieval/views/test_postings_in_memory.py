@@ -10,7 +10,9 @@ import pytest
 from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval import block_cache
+from kosmos_rag.retrieval.blocks import cache as block_cache
+from kosmos_rag.retrieval.blocks import loading
+from tests.integration.retrieval.views.blocks import blocks_of
 from tests.integration.variants import changed
 
 IN_MEMORY = "exact, in memory"
@@ -111,10 +113,12 @@ def test_results__are_those_of_the_database_after_every_change(
         where = None if conditions is None else Filter(where=conditions)
         cached, plain = (e.tenant(tenant_name, collection=searched, principals=principals) for e in engines)
         _load(cached, where)
-        cache = engines[0]._search._resources.blocks
+        cache = blocks_of(engines[0])
         for _ in range(6):
-            hits = cache.hits
             question = _words(dice, 5)
+            # Close terms of its words are looked up in the database once for each state.
+            cached.search(question, filter=where)
+            hits = cache.hits
             found, expected = (scope.search(question, filter=where) for scope in (cached, plain))
             assert _result(found) == _result(expected)
             assert cache.hits > hits
@@ -141,6 +145,7 @@ def test_close_terms__are_scored_in_memory(engines: tuple[Engine, Engine], tenan
     engines[0].tenant(tenant_name).ingest([_document(dice, "prose", f"p{number}") for number in range(40)])
     cached, plain = (engine.tenant(tenant_name, principals=READERS[3]) for engine in engines)
     _load(cached, None)
+    cached.search("marginn of the charn")
     found, expected = cached.search("marginn of the charn"), plain.search("marginn of the charn")
     assert found.warnings == expected.warnings != ()
     assert _result(found) == _result(expected)
@@ -162,27 +167,54 @@ def test_one_retriever__has_a_block_of_its_own(settings: Settings, tenant_name: 
             found, expected = (scope.search(question) for scope in scopes)
             assert _result(found) == _result(expected)
             assert _plans(found) == {IN_MEMORY}
-        [block] = cached._search._resources.blocks._blocks.values()
+        [block] = blocks_of(cached)._blocks.values()
         assert (block.vectors is None) == (weight == "rag.retrieval.semantic_weight")
         assert (block.postings is None) == (weight == "rag.retrieval.keyword_weight")
 
 
-def test_postings__of_a_tenant_that_is_too_large_stay_in_the_database(
+def test_postings__of_few_chunks_of_a_large_tenant_come_from_their_lexemes(
     engines: tuple[Engine, Engine], tenant_name: str
 ) -> None:
-    """A filter leaves few chunks of it: their vectors are loaded, and not the postings of all chunks."""
+    """A block may have 50 chunks, and a filter leaves about half of 60: not all postings are read for them."""
     dice = random.Random(10)
     documents = [_document(dice, "prose", f"p{number}") for number in range(60)]
     one_chunk_each = [replace(each, data=each.data.replace(b"ubiquitous ", b"")) for each in documents]
     engines[0].tenant(tenant_name).ingest(one_chunk_each)
     cached, plain = (engine.tenant(tenant_name, principals=READERS[3]) for engine in engines)
     where = Filter(where={"metadata.kind": "a"})
-    cache = engines[0]._search._resources.blocks
+    cache = blocks_of(engines[0])
     cache._max_bytes = 2 * 50 * (4 * HashingEmbedder().dimensions + 500)
     _load(cached, where)
     found, expected = (scope.search("margin of cars", filter=where) for scope in (cached, plain))
-    assert [stats.plan for stats in found.retrievers.values()] == [IN_MEMORY, "exact scan"]
+    assert [stats.plan for stats in found.retrievers.values()] == [IN_MEMORY, IN_MEMORY]
     assert _result(found) == _result(expected)
+
+
+def test_postings__from_lexemes_are_the_packed_ones(
+    engines: tuple[Engine, Engine], tenant_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice = random.Random(12)
+    scope = engines[0].tenant(tenant_name, principals=READERS[3])
+    blocks = blocks_of(engines[0])
+    postings = []
+    for turn in range(2):
+        scope.ingest([_document(dice, "prose", f"p{turn}{number}") for number in range(20)], prune=False)
+        scope.indexes.build()
+        scope.ingest([_document(dice, "prose", f"q{turn}{number}") for number in range(20)], prune=False)
+    for packed_speed in (0, 8):
+        monkeypatch.setattr(loading, "_PACKED_SPEED", packed_speed)
+        blocks._blocks.clear()
+        blocks._missed.clear()
+        _load(scope, None)
+        [block] = blocks._blocks.values()
+        postings.append((block.postings or {})["default"])
+    lexemes, packed = postings
+    assert len(packed.chunk_ids) > 80
+    assert lexemes.chunk_ids == packed.chunk_ids
+    for array in ("lexeme_ids", "starts", "offsets", "frequencies"):
+        assert getattr(lexemes, array).tolist() == getattr(packed, array).tolist()
+    for array in ("offsets", "frequencies"):
+        assert getattr(lexemes.chunks, array).tolist() == getattr(packed.chunks, array).tolist()
 
 
 def test_postings__know_no_chunk_that_the_reader_may_not_read(engines: tuple[Engine, Engine], tenant_name: str) -> None:
@@ -195,7 +227,7 @@ def test_postings__know_no_chunk_that_the_reader_may_not_read(engines: tuple[Eng
             scope.indexes.build()
     for principals in (READERS[3], ("ben",)):
         _load(engines[0].tenant(tenant_name, principals=principals), None)
-    whole, block = engines[0]._search._resources.blocks._blocks.values()
+    whole, block = blocks_of(engines[0])._blocks.values()
     assert whole.postings is not None
     assert block.postings is not None
     assert block.vectors is not None

@@ -12,7 +12,8 @@ import pytest
 from kosmos_rag import Engine, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval import block_cache, pipeline
+from kosmos_rag.retrieval import pipeline
+from kosmos_rag.retrieval.blocks import cache as block_cache
 from kosmos_rag.retrieval.hydrate import hydrate
 from kosmos_rag.storage.sql import statement
 from tests.integration.variants import changed
