@@ -1,6 +1,5 @@
 """The pages of a web site, from its first page and its sitemaps, as a source."""
 
-import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +8,7 @@ from contextlib import closing
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.fetching import Fetcher
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
@@ -35,8 +35,7 @@ class SiteSource:
             settings: limits and allowed hosts.
             sleep: waits between two requests.
         """
-        if importlib.util.find_spec("protego") is None:
-            raise ConfigError("a source of kind site needs protego: pip install 'kosmos-rag[site]'")
+        require_extra("site", "a source of kind site", "protego")
         self._spec = spec
         self._scope = SiteScope(spec)
         self._fetcher = Fetcher(settings.urls, max_bytes=settings.max_file_bytes, headers=_read_headers(spec))

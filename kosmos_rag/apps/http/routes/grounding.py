@@ -26,7 +26,7 @@ async def ground(query: GroundingRequest, caller: Reader) -> GroundingView:
     """Find the tables, columns and joins that a question needs."""
     if query.explain:
         caller.identity.require(ADMIN)
-    require_extra("schema", "dateparser", "rapidfuzz")
+    require_extra("schema", "schema linking", "dateparser", "rapidfuzz")
     tenant = caller.tenant(query.collection)
     cost = question_cost(SEARCH, query.question)
     result = await caller.run_at_cost(cost, caller.service.groundings.search, tenant, caller.identity, query)
@@ -36,7 +36,7 @@ async def ground(query: GroundingRequest, caller: Reader) -> GroundingView:
 @router.post("/v1/schema/query")
 async def query(body: QueryRequest, caller: Reader) -> QueryView:
     """Run one SELECT on a described database, if `text2sql.databases` enables it."""
-    require_extra("schema", "sqlglot")
+    require_extra("schema", "reading SQL", "sqlglot")
     tenant = caller.tenant(body.collection)
     result = await caller.run(caller.service.groundings.query, tenant, caller.identity, body)
     return QueryView.from_record(result)
@@ -48,7 +48,7 @@ async def add_example(body: ExampleRequest, caller: Writer) -> ExampleView:
 
     Grounding shows it for similar questions. It is deleted like any document.
     """
-    require_extra("schema", "sqlglot")
+    require_extra("schema", "reading SQL", "sqlglot")
     tenant = caller.tenant(body.collection)
     return await caller.run(caller.service.groundings.add_example, tenant, caller.identity, body)
 
@@ -66,7 +66,7 @@ async def ask(body: DatabaseQuestion, caller: Reader) -> SqlAnswerView:
 
     The language model writes the query. A refused query is repaired once.
     """
-    require_extra("schema", "dateparser", "rapidfuzz", "sqlglot")
+    require_extra("schema", "schema linking", "dateparser", "rapidfuzz", "sqlglot")
     tenant = caller.tenant(body.collection)
     cost = question_cost(ANSWER, body.question)
     answer = await caller.run_at_cost(cost, caller.service.groundings.answer, tenant, caller.identity, body)
