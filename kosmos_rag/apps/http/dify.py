@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
-from kosmos_rag.apps.http.dependencies import Caller, Reader
 from kosmos_rag.apps.http.openai.access import open_vector_stores
 from kosmos_rag.apps.http.openai.search import merge_hits
-from kosmos_rag.apps.http.schemas import QUESTION
+from kosmos_rag.apps.http.toolkit.bodies import QUESTION
+from kosmos_rag.apps.http.toolkit.concurrency import SEARCH, question_cost
+from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Filter, Passage
 from kosmos_rag.core.types.files import parse_file_source

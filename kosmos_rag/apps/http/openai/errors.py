@@ -3,6 +3,7 @@
 from http import HTTPStatus
 from typing import Any
 
+from kosmos_rag.apps.http.toolkit.errors import ErrorFormat
 from kosmos_rag.core.problem_details import Problem
 
 OPENAI, DIFY = "/openai/", "/dify/"
@@ -19,6 +20,32 @@ _TYPES = {
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
 }
 _DIFY_CODES = {HTTPStatus.UNAUTHORIZED: 1002, HTTPStatus.FORBIDDEN: 1002, HTTPStatus.NOT_FOUND: 2001}
+
+_OPENAI_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "title": "OpenAIError",
+    "description": "An error in OpenAI's shape.",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+_DIFY_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "title": "DifyError",
+    "description": "An error in Dify's shape.",
+    "required": ["error_code", "error_msg"],
+    "properties": {"error_code": {"type": "integer"}, "error_msg": {"type": "string"}},
+}
 
 
 def openai_status(status: int) -> int:
@@ -62,3 +89,9 @@ def dify_error(problem: Problem, detail: str, extensions: dict[str, Any]) -> dic
     if faults := extensions.get("errors"):
         detail = "; ".join(f"{'.'.join(map(str, fault['location'][1:]))}: {fault['message']}" for fault in faults)
     return {"error_code": _DIFY_CODES.get(HTTPStatus(problem.status), problem.status), "error_msg": detail}
+
+
+OPENAI_FORMAT = ErrorFormat(
+    prefix=OPENAI, name="OpenAIError", schema=_OPENAI_SCHEMA, build=openai_error, status=openai_status
+)
+DIFY_FORMAT = ErrorFormat(prefix=DIFY, name="DifyError", schema=_DIFY_SCHEMA, build=dify_error)
