@@ -97,6 +97,7 @@ bench-docs: $(STAMP)
 	$(BIN)/python -m benchmarks.documentation $(if $(TREE),--tree $(TREE))
 
 bench-parsing: $(STAMP) $(PARSERS_STAMP)
+	$(BIN)/python -m benchmarks.parsing_pages
 	$(BIN)/python -m benchmarks.parsing
 	$(BIN)/python -m benchmarks.parsing_pdf
 

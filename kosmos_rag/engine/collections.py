@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cachetools import LRUCache
+from psycopg.rows import class_row
 
 from kosmos_rag.answering.pipeline import Answerer
 from kosmos_rag.core.config import Settings
@@ -100,9 +101,11 @@ class Collections:
 
     def infos(self, owner: TenantRef, principals: Sequence[str]) -> list[CollectionInfo]:
         """List collections with a preset or readable documents, by name."""
-        with self._database.app.transaction(owner.id, principals) as connection:
-            rows = connection.execute(statement("list_collections"), {"tenant_id": owner.id}).fetchall()
-        return [CollectionInfo(name=row[0], preset=row[1], chunks=row[2], created_at=row[3]) for row in rows]
+        with (
+            self._database.app.transaction(owner.id, principals) as connection,
+            connection.cursor(row_factory=class_row(CollectionInfo)) as cursor,
+        ):
+            return cursor.execute(statement("list_collections"), {"tenant_id": owner.id}).fetchall()
 
     def settings(self, owner: TenantRef, collection: str) -> dict[str, Any]:
         """Return the settings of the preset of a collection; empty without one."""

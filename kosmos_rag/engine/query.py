@@ -322,9 +322,8 @@ class QueryHandler:
                 sample = self._sampler.maybe_sample(query, search.outcome.indexed_search)
             if sample is not None and not self._background.submit(partial(self._sampler.write, sample)):
                 self._sampler.count_dropped()
-            if search.outcome.due is not None:
-                pipeline = search.route.pipelines.search
-                self._background.submit(partial(pipeline.load_vectors, search.outcome.due, self._background_pool))
+            if search.outcome.task is not None:
+                self._background.submit(partial(search.outcome.task, self._background_pool))
             if assignment is not None and self._experiments.needs_record(assignment, result):
                 task = partial(self._experiments.record, assignment, query, result)
                 if not self._background.submit(task):

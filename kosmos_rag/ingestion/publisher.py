@@ -242,7 +242,7 @@ class Publisher:
         worker = self._database.worker
         with ExitStack() as stack:
             # What is entered last commits first: the data before the queue.
-            queue = None if worker.route is None else stack.enter_context(worker.untenanted())
+            queue = None if worker.router is None else stack.enter_context(worker.untenanted())
             data = stack.enter_context(worker.transaction(tenant.id, [EVERYONE], on_node=True))
             yield data, queue or data
 

@@ -4,17 +4,15 @@ Statistics, terms, indexes and routing are read in one snapshot.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import psycopg
 
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.text.accents import accented_words, fold_accents
 from kosmos_rag.core.text.analysis import query_text, split_bigrams
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
-from kosmos_rag.retrieval.close_terms import CloseTermCache, TermRow, replace_absent_words
+from kosmos_rag.retrieval.close_terms import CloseTermCache, TermRow, WordMatches, replace_absent_words
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
@@ -168,36 +166,21 @@ class Snapshot:
     routing: Routing
 
 
-class NeedsTransaction(Exception):
-    """A search needs a transaction.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BoundTexts:
+    """What a statement that reads the state binds of a wording."""
 
-    Memory lacks what it needs, or its two statements have read different states.
-    """
+    values: Mapping[str, Any]
+    code_parts: Mapping[str, str]
+    """Code by each of its parts."""
+    has_accents: bool
 
 
-def load_snapshot(
-    connection: psycopg.Connection,
-    query: RetrieverQuery,
-    close_terms: CloseTermCache | None = None,
-    *,
-    in_transaction: bool = True,
-) -> Snapshot:
-    """Read the snapshot in one round trip.
-
-    Close terms that are not cached take more.
-
-    Args:
-        connection: In a transaction of the reader, or outside one.
-        query: What is searched for; without operators outside a transaction.
-        close_terms: Those of earlier queries; None to look up none.
-        in_transaction: Whether there is a transaction; otherwise the statement sets the reader itself.
-
-    Raises NeedsTransaction outside a transaction, where close terms are to be looked up.
-    """
+def bind_texts(query: RetrieverQuery) -> BoundTexts:
+    """Return the values to read the state with the terms of a wording."""
     operators = query.parsed.operators
     required, excluded = (*operators.phrases, *operators.required), operators.excluded
     texts = [query_text(text) for text in query.texts]
-    code_parts = {part: code for text in texts for part, code in text.code_parts.items()}
     folded = [(accented_words(text), weight / 2) for text, weight in query.texts.items() if not text.isascii()]
     values = {
         **query.scope,
@@ -207,14 +190,32 @@ def load_snapshot(
         "phrases": [split_bigrams(words) for words in (*required, *excluded)],
         "excluded": [False] * len(required) + [True] * len(excluded),
     }
-    # Both statements are sent before the first result is fetched: the pipeline makes them one round trip.
-    text = statement("search_state") if in_transaction else statement("search_state_of_reader")
-    cursor = connection.execute(text, values)
-    required_cursor = connection.execute(statement("required_terms"), values) if values["phrases"] else None
-    state = cursor.fetchall()[0][0]
+    code_parts = {part: code for text in texts for part, code in text.code_parts.items()}
+    return BoundTexts(values=values, code_parts=code_parts, has_accents=bool(folded))
+
+
+def build_snapshot(
+    query: RetrieverQuery,
+    bound: BoundTexts,
+    state: Mapping[str, Any],
+    close_terms: CloseTermCache | None,
+    match: Callable[[Sequence[str]], Mapping[str, WordMatches]],
+    *,
+    required: str | None = None,
+) -> Snapshot:
+    """Build the snapshot of a wording.
+
+    Args:
+        query: The wording.
+        bound: Its texts, as they were bound.
+        state: What kosmos.search_state returned.
+        close_terms: Those of earlier queries; None to look up none.
+        match: Looks up words that are not cached.
+        required: Condition on chunks as a tsquery.
+    """
     collections, indexes = state["collections"], state["indexes"]
     terms, warnings = [tuple(row) for row in state["terms"]], tuple[str, ...]()
-    if folded:
+    if bound.has_accents:
         terms = _merge_accents(terms)
     readable = [row for row in collections if row[5] is not None]
     absent = any(lexeme_id is None for _, _, lexeme_id, *_ in terms)
@@ -225,22 +226,18 @@ def load_snapshot(
             query.scope["collection"],
             tuple([(row[0], row[7], row[-1]) for row in readable]),
         )
-        source = connection if in_transaction else None
-        replaced = replace_absent_words(source, query, terms, close_terms, key)
-        if replaced is None:
-            raise NeedsTransaction
-        terms, warnings = replaced
+        terms, warnings = replace_absent_words(query, terms, close_terms, key, match)
     space_id = uuid.UUID(readable[0][3]) if readable and readable[0][3] else None
     vector_indexes = [
         row for row in indexes if query.use_vector_index and row[1] != "segment" and row[3] == str(space_id)
     ]
     return Snapshot(
         space_id=space_id,
-        collections=tuple(_collection_stats(row, terms, indexes, code_parts) for row in readable),
+        collections=tuple(_collection_stats(row, terms, indexes, bound.code_parts) for row in readable),
         chunks=sum(row[5] for row in readable),
-        terms=frozenset(fold_accents(lexeme) if folded else lexeme for _, lexeme, *_ in terms),
+        terms=frozenset(fold_accents(lexeme) if bound.has_accents else lexeme for _, lexeme, *_ in terms),
         warnings=warnings,
-        required=(required_cursor.fetchone() or (None,))[0] if required_cursor else None,
+        required=required,
         vector_index=_vector_index(vector_indexes[0]) if vector_indexes else None,
         total_chunks_unfiltered=sum(row[1] or 0 for row in collections),
         enforced=any(row[9] for row in collections),

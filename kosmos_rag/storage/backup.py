@@ -21,7 +21,7 @@ from kosmos_rag.storage import embedded
 from kosmos_rag.storage.citus import distribute, has_workers
 from kosmos_rag.storage.database import Database, resolve_addresses
 from kosmos_rag.storage.errors import translate_errors
-from kosmos_rag.storage.migrate import SCHEMA, knows, migrate
+from kosmos_rag.storage.migrate import SCHEMA, describe_older_line, knows, migrate
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.sql import statement
 
@@ -92,9 +92,8 @@ def restore(settings: DatabaseSettings, file: Path) -> Restoration:
     """
     revision = _revision(file, settings)
     if not knows(revision):
-        raise DatabaseNotReady(
-            [f"{file} is a backup of revision {revision}, unknown to this version; install a newer kosmos-rag"]
-        )
+        unknown = f"{file} is a backup of revision {revision}, unknown to this version; install a newer kosmos-rag"
+        raise DatabaseNotReady([describe_older_line(revision) or unknown])
     admin = _administrator(settings)
     if tenants := _count_tenants(admin):
         raise RequestError(f"the database has {tenants} tenants; restore into an empty database")

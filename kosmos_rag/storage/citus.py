@@ -9,15 +9,22 @@ from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import ForeignKeyConstraint
 
 from kosmos_rag.core.errors import DatabaseNotReady
+from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.storage.errors import translate_errors
-from kosmos_rag.storage.lint import QUEUE
+from kosmos_rag.storage.functions import POLICY_FUNCTIONS
 from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.provision import APP, WORKER
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tables import metadata
+
+try:
+    from sqlalchemy import ForeignKeyConstraint
+
+    from kosmos_rag.storage.lint import QUEUE
+    from kosmos_rag.storage.tables import metadata
+except ModuleNotFoundError as error:
+    raise missing_extra("migrate", "setting up a database", "sqlalchemy") from error
 
 ANCHOR = "tenants"
 """The table that all distributed tables are colocated with."""
@@ -31,8 +38,8 @@ DISTRIBUTED = (
 LOCAL = (*(table.name for table in metadata.sorted_tables if table.name in QUEUE), "alembic_version")
 """Tables of the coordinator, unknown to Citus: it would refuse what the statements of the queue compute."""
 
-POLICY_FUNCTIONS = ("kosmos.current_tenant()", "kosmos.current_principals()", "kosmos.audit_expired_before()")
-"""Functions that policies call; they are distributed before the tables."""
+FUNCTIONS_OF_POLICIES = tuple(f"{SCHEMA}.{name}()" for name in POLICY_FUNCTIONS)
+"""They are distributed before the tables."""
 
 ROW_FUNCTIONS = (
     "kosmos.visible_principals(text[])",
@@ -60,7 +67,11 @@ def plan(connection: psycopg.Connection) -> list[sql.Composed]:
     if connection.execute(statement("schema_exists")).fetchone() != (True,):
         raise DatabaseNotReady(["the database has no kosmos schema yet; run `kosmos-rag migrate`"])
     state = _read_state(connection)
-    missing = [*_functions(POLICY_FUNCTIONS, state), *_tables(connection, state), *_functions(ROW_FUNCTIONS, state)]
+    missing = [
+        *_functions(FUNCTIONS_OF_POLICIES, state),
+        *_tables(connection, state),
+        *_functions(ROW_FUNCTIONS, state),
+    ]
     steps = [*missing, *_truncations(state)]
     return [*_MODES, *steps, _GRANT] if steps else []
 

@@ -50,26 +50,23 @@ def _has_schema(conninfo: str) -> bool:
         return connection.execute(statement("schema_exists")).fetchone() == (True,)
 
 
+def _create_pool(conninfo: str, role: str, settings: DatabaseSettings) -> ConnectionPool:
+    pool = ConnectionPool(conninfo, role=role, settings=settings)
+    if settings.use_nodes:
+        pool.router = NodePools(pool, conninfo, settings=settings)
+    return pool
+
+
 class Database:
     """Connection pools of both roles: the app role reads, the worker writes."""
 
     def __init__(self, settings: DatabaseSettings) -> None:
         self._settings = settings
         self._addresses = resolve_addresses(settings)
-        self.app = ConnectionPool(self._addresses.app, role=APP, settings=settings)
+        self.app = _create_pool(self._addresses.app, APP, settings)
         self._worker = (
-            ConnectionPool(self._addresses.worker, role=WORKER, settings=settings) if self._addresses.worker else None
+            None if self._addresses.worker is None else _create_pool(self._addresses.worker, WORKER, settings)
         )
-        self._nodes: list[NodePools] = []
-        if settings.use_nodes:
-            self._use_nodes()
-
-    def _use_nodes(self) -> None:
-        for pool, conninfo in ((self.app, self._addresses.app), (self._worker, self._addresses.worker)):
-            if pool is not None and conninfo is not None:
-                nodes = NodePools(pool, conninfo, settings=self._settings)
-                pool.route = nodes.checkout
-                self._nodes.append(nodes)
 
     def open_reader_pool(self, *, size: int) -> ConnectionPool:
         """Return one more pool of the app role.
@@ -77,7 +74,7 @@ class Database:
         Its work does not wait for that of `app`. The caller closes it.
         """
         settings = self._settings.model_copy(update={"pool_size": size})
-        return ConnectionPool(self._addresses.app, role=APP, settings=settings)
+        return _create_pool(self._addresses.app, APP, settings)
 
     @property
     def worker(self) -> ConnectionPool:
@@ -122,9 +119,7 @@ class Database:
                 pool.attach(telemetry)
 
     def close(self) -> None:
-        """Close both pools, and those of nodes."""
-        for nodes in self._nodes:
-            nodes.close()
+        """Close both pools, and those of nodes with them."""
         self.app.close()
         if self._worker is not None:
             self._worker.close()

@@ -1,6 +1,7 @@
 """Run migrations by command.
 
-They are the revisions of alembic, in the repository or in the installed package.
+They are the revisions of alembic, in the repository or in the installed package. The functions of the database come
+from files of their own after the revisions (storage/functions.py).
 """
 
 from dataclasses import dataclass
@@ -8,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kosmos_rag.core.errors import DatabaseNotReady, KosmosError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.functions import POLICY_FUNCTIONS, apply_functions, drop_functions
 from kosmos_rag.storage.sql import statement
 
 if TYPE_CHECKING:
@@ -17,10 +20,13 @@ if TYPE_CHECKING:
 
 
 SCHEMA = "kosmos"
-REVISION = "0024"
+BASELINE = "0100"
+"""The first revision. No release migrates what development before 0.1.0 left, whose revisions end at 0024."""
+
+REVISION = "0100"
 """The newest revision in migrations/, which the code needs. A test keeps the two equal."""
 
-BREAKING: tuple[str, ...] = ("0003", "0005", "0008", "0009", "0017", "0022")
+BREAKING: tuple[str, ...] = ()
 """Revisions that change or drop what older code uses: older code cannot serve from them. The others only add."""
 
 
@@ -30,6 +36,18 @@ class Migration:
 
     before: str | None
     after: str | None
+    functions: tuple[str, ...] = ()
+    """Names of the functions that were created, replaced or dropped."""
+
+
+def describe_older_line(revision: str) -> str | None:
+    """Return what to do if a revision is older than the baseline."""
+    if revision >= BASELINE:
+        return None
+    return (
+        f"revision {revision} is older than release 0.1.0 and cannot be migrated; keep a backup, "
+        "create a new database and ingest the sources again (docs/how-to/upgrade.md)"
+    )
 
 
 def script_location() -> Path:
@@ -75,40 +93,29 @@ def _current(connection: "Connection") -> str | None:
 def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
     """Upgrade or downgrade the database to `revision`.
 
-    One transaction as kosmos_owner: afterwards the database is at `revision`, or unchanged.
+    One transaction as kosmos_owner: afterwards the database is at `revision`, or unchanged. An upgrade brings the
+    functions to their files; a downgrade leaves them to the older code.
 
     Raises:
         DatabaseNotReady: this version of the code does not know the revision.
         DatabaseUnavailable: no connection to the server.
         StatementFailed: the server refused a statement of a revision.
     """
+    require_extra("migrate", "migrating a database", "alembic", "sqlalchemy")
     import psycopg
-    from alembic import command
-    from alembic.script import ScriptDirectory
     from alembic.util import CommandError
     from sqlalchemy import create_engine, text
     from sqlalchemy.exc import DBAPIError
     from sqlalchemy.pool import NullPool
 
-    config = _config()
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(admin_conninfo), poolclass=NullPool)
     with translate_errors(), engine.begin() as connection:
         connection.execute(text(statement("lock_provisioning")))
         connection.execute(text(statement("set_owner_role")))
         connection.execute(text(statement("set_sequential_mode")))
         before = _current(connection)
-        config.attributes["connection"] = connection
         try:
-            script = ScriptDirectory.from_config(config)
-            revisions = {entry.revision for entry in script.walk_revisions()}
-            if before is not None and before not in revisions:
-                raise DatabaseNotReady(
-                    [f"the database is at revision {before}, unknown to this version; install a newer kosmos-rag"]
-                )
-            if revision == "base" or (before is not None and _is_older(script, revision, before)):
-                command.downgrade(config, revision)
-            else:
-                command.upgrade(config, revision)
+            functions = _run(connection, revision, before)
         except CommandError as error:
             raise DatabaseNotReady([f"cannot migrate to {revision!r}: {error}"]) from error
         except DBAPIError as error:
@@ -117,7 +124,33 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
         after = _current(connection)
         if after is not None:
             connection.exec_driver_sql(_comment(after))
-        return Migration(before=before, after=after)
+        return Migration(before=before, after=after, functions=functions)
+
+
+def _run(connection: "Connection", revision: str, before: str | None) -> tuple[str, ...]:
+    """Run revisions, apply functions, and return the names of changed functions."""
+    from alembic import command
+    from alembic.script import ScriptDirectory
+
+    config = _config()
+    config.attributes["connection"] = connection
+    script = ScriptDirectory.from_config(config)
+    if before is not None and before not in {entry.revision for entry in script.walk_revisions()}:
+        unknown = f"the database is at revision {before}, unknown to this version; install a newer kosmos-rag"
+        raise DatabaseNotReady([describe_older_line(before) or unknown])
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    if revision == "base":
+        drop_functions(driver, keep=POLICY_FUNCTIONS)
+        command.downgrade(config, revision)
+        drop_functions(driver)
+        return ()
+    if before is not None and _is_older(script, revision, before):
+        command.downgrade(config, revision)
+        return ()
+    of_policies = apply_functions(driver, POLICY_FUNCTIONS)
+    command.upgrade(config, revision)
+    return tuple(sorted({*of_policies, *apply_functions(driver)}))
 
 
 def _comment(revision: str) -> str:

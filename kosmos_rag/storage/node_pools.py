@@ -5,96 +5,68 @@ coordinator nothing, and the node needs no connection to another one.
 """
 
 import threading
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import psycopg
-import psycopg_pool
-from cachetools import TTLCache
+from cachetools import LRUCache
 from psycopg.conninfo import make_conninfo
 
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import NodeUnavailable, first_line
-from kosmos_rag.storage.placement import find_placement
+from kosmos_rag.core.errors import DatabaseUnavailable
+from kosmos_rag.storage.breaker_pool import BreakerPool
+from kosmos_rag.storage.placement import find_placement, metadata_nodes
 from kosmos_rag.storage.pool import ConnectionPool
 
 _PLACEMENT_S = 60.0
 """Seconds for which the node of a tenant is remembered. Its former node answers too, by asking the other one."""
+_RETRY_S = 1.0
+"""Seconds for which the node of a tenant is remembered while it is down: the tenant may be moved to another one."""
 _TENANTS = 100_000
 
 
-class NodePool(ConnectionPool):
-    """Pool connections to one node.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Located:
+    """The pool of a tenant's node, and the time of its lookup."""
 
-    The preflight of the coordinator holds for its nodes.
-    """
+    pool: ConnectionPool
+    at: float
+    """By `time.monotonic`."""
 
-    def __init__(self, conninfo: str, *, role: str, settings: DatabaseSettings, address: str) -> None:
-        super().__init__(conninfo, role=role, settings=settings)
-        self._address = address
-
-    def _open(self) -> None:
-        with self._lock:
-            if not self._ready:
-                # The pool alone would wait for a node that is down until its timeout.
-                self._probe()
-                self._pool.open()
-                self._ready = True
-
-    def _probe(self) -> None:
-        try:
-            psycopg.connect(self._conninfo, **self._connect_arguments()).close()
-        except psycopg.OperationalError as error:
-            raise self._unavailable_error(error) from error
-
-    def _unavailable_error(self, error: psycopg.OperationalError) -> NodeUnavailable:
-        return NodeUnavailable(
-            f"node {self._address} of the cluster cannot be reached: {first_line(error)}; start it, let clients "
-            "reach it by this name, or set database.use_nodes to false"
-        )
-
-    @contextmanager
-    def checkout(self) -> Iterator[psycopg.Connection]:
-        """Check out a connection, outside transactions. Raises NodeUnavailable."""
-        if not self._ready:
-            self._open()
-        with ExitStack() as stack:
-            try:
-                connection = stack.enter_context(self._pool.connection())
-            except (psycopg_pool.PoolTimeout, psycopg.OperationalError):
-                self._probe()
-                raise
-            try:
-                yield connection
-            except psycopg.OperationalError as error:
-                if not connection.closed:
-                    raise
-                raise self._unavailable_error(error) from error
+    def is_fresh(self) -> bool:
+        is_down = isinstance(self.pool, BreakerPool) and self.pool.is_down
+        return time.monotonic() - self.at < (_RETRY_S if is_down else _PLACEMENT_S)
 
 
 class NodePools:
     """Find the pool of the node that holds a tenant. Thread-safe."""
 
     def __init__(self, coordinator: ConnectionPool, conninfo: str, *, settings: DatabaseSettings) -> None:
-        self._coordinator = coordinator
+        """Create the pools, without a connection.
+
+        Args:
+            coordinator: Its pool, which serves a database that is not distributed.
+            conninfo: Of the coordinator.
+            settings: Limits of the connections to each node.
+        """
+        self._main = coordinator
         self._conninfo = conninfo
         self._settings = settings
         self._lock = threading.Lock()
-        self._pools: dict[tuple[str, int], NodePool] = {}
-        self._tenant_pools: TTLCache[uuid.UUID, ConnectionPool] = TTLCache(_TENANTS, _PLACEMENT_S)
+        # Lookups have a pool of their own: that of the coordinator waits for a server that is down.
+        self._coordinator = BreakerPool(conninfo, role=coordinator.role, settings=settings, name="the coordinator")
+        self._pools: dict[tuple[str, int], BreakerPool] = {}
+        self._nodes_read_at: float | None = None
+        self._located: LRUCache[uuid.UUID, _Located] = LRUCache(_TENANTS)
 
     @contextmanager
     def checkout(self, tenant_id: uuid.UUID) -> Iterator[psycopg.Connection]:
         """Check out a connection to the node of a tenant. Raises NodeUnavailable."""
-        try:
-            with self._find(tenant_id).checkout() as connection:
-                yield connection
-        except NodeUnavailable:
-            # The tenant may have been moved from a node that has been taken away since.
-            with self._lock:
-                self._tenant_pools.pop(tenant_id, None)
-            raise
+        with self._find(tenant_id).checkout() as connection:
+            yield connection
 
     def _find(self, tenant_id: uuid.UUID) -> ConnectionPool:
         """Return the pool of a tenant's node.
@@ -102,28 +74,57 @@ class NodePools:
         It is the coordinator's on a server that distributes nothing.
         """
         with self._lock:
-            if (cached_pool := self._tenant_pools.get(tenant_id)) is not None:
-                return cached_pool
-        with self._coordinator.untenanted() as connection:
-            placement = find_placement(connection, tenant_id)
+            located = self._located.get(tenant_id)
+        if located is not None and located.is_fresh():
+            return located.pool
+        try:
+            pool = self._look_up(tenant_id)
+        except DatabaseUnavailable:
+            if located is None:
+                raise
+            pool = located.pool  # better a former node, which asks the present one, than none
         with self._lock:
-            pool: ConnectionPool = self._coordinator
-            if placement is not None:
-                pool = self._get_pool(placement.host, placement.port)
-            self._tenant_pools[tenant_id] = pool
-            return pool
+            self._located[tenant_id] = _Located(pool=pool, at=time.monotonic())
+        return pool
 
-    def _get_pool(self, host: str, port: int) -> NodePool:
-        if (host, port) not in self._pools:
-            self._pools[host, port] = NodePool(
-                make_conninfo(self._conninfo, host=host, port=port),
-                role=self._coordinator.role,
-                settings=self._settings,
-                address=f"{host}:{port}",
-            )
-        return self._pools[host, port]
+    def _look_up(self, tenant_id: uuid.UUID) -> ConnectionPool:
+        """Ask the coordinator for the node of a tenant.
+
+        While it is down, a node is asked. Raises the error of the coordinator if no node answers either.
+        """
+        try:
+            return self._ask(self._coordinator, tenant_id)
+        except DatabaseUnavailable:
+            with self._lock:
+                nodes = list(self._pools.values())
+            for node in nodes:
+                with suppress(DatabaseUnavailable):
+                    return self._ask(node, tenant_id)
+            raise
+
+    def _ask(self, server: BreakerPool, tenant_id: uuid.UUID) -> ConnectionPool:
+        with server.untenanted() as connection:
+            placement = find_placement(connection, tenant_id)
+            if placement is None:
+                return self._main
+            if self._nodes_read_at is None or time.monotonic() - self._nodes_read_at >= _PLACEMENT_S:
+                for host, port in metadata_nodes(connection):
+                    self._get_pool(host, port)
+                self._nodes_read_at = time.monotonic()
+        return self._get_pool(placement.host, placement.port)
+
+    def _get_pool(self, host: str, port: int) -> BreakerPool:
+        with self._lock:
+            if (host, port) not in self._pools:
+                self._pools[host, port] = BreakerPool(
+                    make_conninfo(self._conninfo, host=host, port=port),
+                    role=self._main.role,
+                    settings=self._settings,
+                    name=f"node {host}:{port} of the cluster",
+                )
+            return self._pools[host, port]
 
     def close(self) -> None:
-        """Close all pools but that of the coordinator."""
-        for pool in self._pools.values():
+        """Close all pools but that of the coordinator that was given."""
+        for pool in (self._coordinator, *self._pools.values()):
             pool.close()

@@ -80,6 +80,14 @@ def cluster_nodes(connection: psycopg.Connection) -> tuple[ClusterNode, ...]:
     return tuple(ClusterNode(id=number, address=address, available=up) for number, address, up in rows)
 
 
+def metadata_nodes(connection: psycopg.Connection) -> list[tuple[str, int]]:
+    """Return host and port of the nodes with the metadata of Citus.
+
+    The coordinator is not among them. Each of them knows where each tenant is, and plans any statement.
+    """
+    return connection.execute(statement("metadata_nodes")).fetchall()
+
+
 def find_placement(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Placement | None:
     """Return where the vectors of a tenant are.
 

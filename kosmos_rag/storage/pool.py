@@ -3,10 +3,10 @@
 import select
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import psycopg
 import psycopg_pool
@@ -46,7 +46,7 @@ def _configure_reader(connection: psycopg.Connection) -> None:
 _RECONNECT_TIMEOUT_S = 2.0
 
 
-def _check(connection: psycopg.Connection) -> None:
+def check(connection: psycopg.Connection) -> None:
     """Raise OperationalError if the server has closed the connection.
 
     A server says so, which makes the socket readable. Only then is it asked, which takes a round trip.
@@ -57,11 +57,26 @@ def _check(connection: psycopg.Connection) -> None:
         psycopg_pool.ConnectionPool.check_connection(connection)
 
 
+class Router(Protocol):
+    """Connects to the server that holds a tenant."""
+
+    def checkout(self, tenant_id: uuid.UUID) -> AbstractContextManager[psycopg.Connection]:
+        """Check out a connection to the server of a tenant."""
+
+    def close(self) -> None:
+        """Close all connections."""
+
+
 class ConnectionPool:
     """Pool connections that log in as one role. Thread-safe.
 
     The first use opens the pool and checks the catalogue (preflight).
     """
+
+    _min_size: ClassVar[int] = 1
+    """Connections that stay open without use."""
+    _replaces_closed: ClassVar[bool] = True
+    """Whether a call waits for a new connection where the server has closed an idle one."""
 
     def __init__(self, conninfo: str, *, role: str, settings: DatabaseSettings) -> None:
         self.role = role
@@ -69,16 +84,16 @@ class ConnectionPool:
         self._settings = settings
         self._lock = threading.Lock()
         self._ready = False
-        self.route: Callable[[uuid.UUID], AbstractContextManager[psycopg.Connection]] | None = None
-        """Checks out a connection to the node of a tenant; None where one server has all tenants."""
+        self.router: Router | None = None
+        """Connects to the node of a tenant; None where one server has all tenants. It is closed with the pool."""
         self._pool = psycopg_pool.ConnectionPool(
             conninfo,
-            min_size=1,
+            min_size=self._min_size,
             max_size=settings.pool_size,
             timeout=settings.connect_timeout_s,
             kwargs=self._connect_arguments(),
             configure=_configure_reader if role == APP else _configure,
-            check=_check,
+            check=check if self._replaces_closed else None,
             # The pool doubles its pause between attempts, and no caller tries meanwhile: after a long outage it would
             # notice the server as late again. With this limit the pool gives up, and the next caller tries at once.
             reconnect_timeout=_RECONNECT_TIMEOUT_S,
@@ -143,8 +158,8 @@ class ConnectionPool:
         pipelined = self.role != WORKER
         opened = psycopg.Connection.pipeline if pipelined else psycopg.Connection.transaction
         # The coordinator numbers the events of the audit log.
-        route = self.route if not append_only and (on_node or self.role == APP) else None
-        checkout = self.checkout() if route is None else route(tenant_id)
+        router = self.router if not append_only and (on_node or self.role == APP) else None
+        checkout = self.checkout() if router is None else router.checkout(tenant_id)
         with translate_errors(), checkout as connection, opened(connection):
             if pipelined:
                 connection.execute(statement("begin_append") if append_only else statement("begin_read"))
@@ -170,7 +185,7 @@ class ConnectionPool:
         """
         if not self._ready:
             self._open()
-        checkout = self.checkout() if self.route is None else self.route(tenant_id)
+        checkout = self.checkout() if self.router is None else self.router.checkout(tenant_id)
         with translate_errors(), checkout as connection:
             yield connection
 
@@ -247,4 +262,6 @@ class ConnectionPool:
 
     def close(self) -> None:
         """Close all connections; the pool cannot be used afterwards."""
+        if self.router is not None:
+            self.router.close()
         self._pool.close()

@@ -14,17 +14,9 @@ import psycopg
 from psycopg.rows import dict_row
 
 from kosmos_rag.core.errors import DatabaseNotReady
-from kosmos_rag.storage.expected_catalog import (
-    CONTEXT_FUNCTIONS,
-    FUNCTIONS,
-    TABLES,
-    Policy,
-    base_name,
-    is_migrated,
-    list_policies,
-    list_privileges,
-)
-from kosmos_rag.storage.migrate import REVISION
+from kosmos_rag.storage.expected_catalog import TABLES, Policy, base_name, list_policies, list_privileges
+from kosmos_rag.storage.functions import CONTEXT_FUNCTIONS, load_functions, read_functions
+from kosmos_rag.storage.migrate import REVISION, describe_older_line
 from kosmos_rag.storage.placement import ClusterNode
 from kosmos_rag.storage.provision import APP, OWNER, WORKER
 from kosmos_rag.storage.sql import list_used_names, statement
@@ -35,6 +27,7 @@ _ATTRIBUTES = ("SUPERUSER", "BYPASSRLS", "CREATEROLE", "REPLICATION")
 """Attributes of `reachable_roles`, none of which a serving role may have or reach."""
 _DANGERS = {OWNER: "may drop the policies", WORKER: "reads all rows of a tenant"}
 _RESTORE = "restore it as the migrations make it"
+_MIGRATE = "run `kosmos-rag migrate`"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,21 +181,22 @@ class _CatalogueCheck:
         ]
 
     def _function_problems(self) -> list[str]:
-        problems, missing = [], set(FUNCTIONS)
-        for name, signature, definer, definition, body in self._all(statement("schema_functions")):
-            missing.discard(signature)
-            if self._newer and name not in CONTEXT_FUNCTIONS:
+        problems, missing = [], set(load_functions())
+        for function in read_functions(self._connection):
+            if function.is_declared:
+                missing.discard(function.name)
+            if self._newer and function.name not in CONTEXT_FUNCTIONS:
                 continue  # a newer revision may have replaced it
-            if definer:
-                problems.append(f"function kosmos.{signature} is SECURITY DEFINER; {_RESTORE}")
-            elif signature not in FUNCTIONS:
-                problems.append(f"function kosmos.{signature} is not of the migrations; drop it")
-            elif not is_migrated(signature, definition, body):
-                problems.append(f"function kosmos.{signature} is not as migrated; {_RESTORE}")
+            if function.definer:
+                problems.append(f"function kosmos.{function.signature} is SECURITY DEFINER; {_MIGRATE}")
+            elif not function.is_declared:
+                problems.append(f"function kosmos.{function.signature} has no file in this version; {_MIGRATE}")
+            elif not function.is_current:
+                problems.append(f"function kosmos.{function.signature} differs from its file; {_MIGRATE}")
         problems += [
-            f"function kosmos.{signature} is missing; {_RESTORE}"
-            for signature in sorted(missing)
-            if not self._newer or signature.partition("(")[0] in CONTEXT_FUNCTIONS | list_used_names()
+            f"function kosmos.{name} is missing; {_MIGRATE}"
+            for name in sorted(missing)
+            if not self._newer or name in CONTEXT_FUNCTIONS | list_used_names()
         ]
         return problems + [
             f"function {name} runs with the rights of {owner}, which our policies do not bind; "
@@ -257,6 +251,8 @@ def _revision(connection: psycopg.Connection) -> tuple[str | None, str | None]:
 
 
 def _revision_problems(revision: str | None, oldest: str | None) -> list[str]:
+    if revision is not None and (older_line := describe_older_line(revision)):
+        return [older_line]
     if revision is None or revision < REVISION:
         return [f"the database is at revision {revision} and the code needs {REVISION}; run `kosmos-rag migrate`"]
     if oldest is not None and oldest > REVISION:

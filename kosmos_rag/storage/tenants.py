@@ -4,9 +4,11 @@ import re
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import psycopg
+from psycopg.rows import kwargs_row
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Prefixes, Space
@@ -140,8 +142,8 @@ def find_live_space(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Spa
 
     None for a tenant without documents.
     """
-    row = connection.execute(statement("live_space"), {"tenant_id": tenant_id}).fetchone()
-    return None if row is None else _space(*row)
+    with connection.cursor(row_factory=kwargs_row(_space)) as cursor:
+        return cursor.execute(statement("live_space"), {"tenant_id": tenant_id}).fetchone()
 
 
 def list_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[StoredSpace]:
@@ -149,18 +151,8 @@ def list_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[St
 
     Then former live ones, newest first, then the others.
     """
-    rows = connection.execute(statement("spaces_of_tenant"), {"tenant_id": tenant_id}).fetchall()
-    return [
-        StoredSpace(
-            space=_space(*row[:7]),
-            state=row[7],
-            live=row[8],
-            live_until=row[9],
-            truncated_tokens=row[10],
-            created_at=row[11],
-        )
-        for row in rows
-    ]
+    with connection.cursor(row_factory=kwargs_row(_stored_space)) as cursor:
+        return cursor.execute(statement("spaces_of_tenant"), {"tenant_id": tenant_id}).fetchall()
 
 
 def list_writable_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Space]:
@@ -171,8 +163,28 @@ def list_writable_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -
     return [stored.space for stored in list_spaces(connection, tenant_id) if stored.state != DROPPING]
 
 
+def _stored_space(
+    *,
+    state: str,
+    live: bool,
+    live_until: datetime | None,
+    truncated_tokens: int,
+    created_at: datetime,
+    **columns: Any,
+) -> StoredSpace:
+    return StoredSpace(
+        space=_space(**columns),
+        state=state,
+        live=live,
+        live_until=live_until,
+        truncated_tokens=truncated_tokens,
+        created_at=created_at,
+    )
+
+
 def _space(
-    space_id: uuid.UUID,
+    *,
+    id: uuid.UUID,  # noqa: A002 — named like the column
     model: str,
     dimensions: int,
     normalized: bool,
@@ -181,7 +193,7 @@ def _space(
     passage_prefix: str,
 ) -> Space:
     return Space(
-        id=space_id,
+        id=id,
         model=model,
         dimensions=dimensions,
         normalized=normalized,

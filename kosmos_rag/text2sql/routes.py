@@ -35,7 +35,7 @@ async def ground(query: GroundingRequest, caller: Reader) -> GroundingView:
     """Find the tables, columns and joins that a question needs."""
     if query.explain:
         caller.identity.require(ADMIN)
-    require_extra("schema", "dateparser", "rapidfuzz")
+    require_extra("schema", "schema linking", "dateparser", "rapidfuzz")
     tenant = caller.tenant(query.collection)
     cost = question_cost(SEARCH, query.question)
     result = await caller.run_at_cost(cost, _groundings(caller).search, tenant, caller.identity, query)
@@ -45,7 +45,7 @@ async def ground(query: GroundingRequest, caller: Reader) -> GroundingView:
 @router.post("/v1/schema/query")
 async def query(body: QueryRequest, caller: Reader) -> QueryView:
     """Run one SELECT on a described database, if `text2sql.databases` enables it."""
-    require_extra("schema", "sqlglot")
+    require_extra("schema", "reading SQL", "sqlglot")
     tenant = caller.tenant(body.collection)
     result = await caller.run(_groundings(caller).query, tenant, caller.identity, body)
     return QueryView.from_record(result)
@@ -57,7 +57,7 @@ async def add_example(body: ExampleRequest, caller: Writer) -> ExampleView:
 
     Grounding shows it for similar questions. It is deleted like any document.
     """
-    require_extra("schema", "sqlglot")
+    require_extra("schema", "reading SQL", "sqlglot")
     tenant = caller.tenant(body.collection)
     return await caller.run(_groundings(caller).add_example, tenant, caller.identity, body)
 
@@ -75,7 +75,7 @@ async def ask(body: DatabaseQuestion, caller: Reader) -> SqlAnswerView:
 
     The language model writes the query. A refused query is repaired once.
     """
-    require_extra("schema", "dateparser", "rapidfuzz", "sqlglot")
+    require_extra("schema", "schema linking", "dateparser", "rapidfuzz", "sqlglot")
     tenant = caller.tenant(body.collection)
     cost = question_cost(ANSWER, body.question)
     answer = await caller.run_at_cost(cost, _groundings(caller).answer, tenant, caller.identity, body)

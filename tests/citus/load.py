@@ -10,6 +10,9 @@ from kosmos_rag import Engine
 from kosmos_rag.storage.placement import find_placement
 from kosmos_rag.storage.tenants import tenant
 
+SMALL_INDEXES = {"unsegmented_chunks": 10, "vector_min_chunks": 10, "vector": "ivfflat"}
+"""Settings by which small tenants have indexes, of one kind: `auto` chooses by measured times."""
+
 
 @contextmanager
 def load(call: Callable[[int], object]) -> Iterator[tuple[list[float], list[Exception]]]:
@@ -35,7 +38,7 @@ def load(call: Callable[[int], object]) -> Iterator[tuple[list[float], list[Exce
         thread.join()
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
+def eventually(condition: Callable[[], bool], seconds: float = 120) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -18,6 +18,7 @@ from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue.queue import Queue, finish, lock_leases
 from kosmos_rag.storage.setup import distribute_tables, set_up
 from kosmos_rag.storage.tenants import tenant
+from tests.citus.load import SMALL_INDEXES
 from tests.citus.statements import of_distributed_tables, written_out
 
 WORDS = ("churn", "revenue", "margin", "leave", "travel", "invoice")
@@ -117,7 +118,7 @@ def test_tenants__see_their_own_rows_alone(engine: Engine, name: str, other_name
 
 
 def test_both_retrievers__find_what_there_is_to_find(settings: Settings, name: str) -> None:
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 10, "vector_min_chunks": 10})
+    indexes = settings.indexes.model_copy(update=SMALL_INDEXES)
     with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
         scope = engine.tenant(name)
         scope.ingest(_documents(60))

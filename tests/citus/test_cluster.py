@@ -10,14 +10,14 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.cluster import find_tenant, isolate_tenant, list_nodes, move_tenant
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
-from tests.citus.load import eventually, load, tenants_by_port
+from tests.citus.load import SMALL_INDEXES, eventually, load, tenants_by_port
 
 
 def test_tenant__is_moved_while_it_and_others_are_asked_and_written_to(
     settings: Settings, cluster: DatabaseSettings
 ) -> None:
     admin = cluster.admin_url or ""
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 10, "vector_min_chunks": 10})
+    indexes = settings.indexes.model_copy(update=SMALL_INDEXES)
     with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
         moved, other = tenants_by_port(engine).values()
         for name in (moved, other):
@@ -61,7 +61,7 @@ def test_tenant__is_moved_while_it_and_others_are_asked_and_written_to(
 
 def test_tenant__is_isolated_with_its_index_and_rows(settings: Settings, cluster: DatabaseSettings, name: str) -> None:
     admin = cluster.admin_url or ""
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 10, "vector_min_chunks": 10})
+    indexes = settings.indexes.model_copy(update=SMALL_INDEXES)
     with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
         scope = engine.tenant(name)
         scope.ingest(SourceDocument(source=f"d{n}", data=f"The margin of number{n}.".encode()) for n in range(40))

@@ -14,6 +14,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import tenant
+from tests.citus.load import SMALL_INDEXES
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def admin(cluster: DatabaseSettings) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 def indexed(settings: Settings, name: str) -> Iterator[Tenant]:
     """A tenant with a vector index."""
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 10, "vector_min_chunks": 10})
+    indexes = settings.indexes.model_copy(update=SMALL_INDEXES)
     with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
         scope = engine.tenant(name)
         scope.ingest(SourceDocument(source=f"d{n}", data=f"The margin of number{n}.".encode()) for n in range(40))

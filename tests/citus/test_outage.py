@@ -2,8 +2,12 @@
 
 import logging
 import threading
+import time
+import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import psycopg
 import pytest
@@ -11,7 +15,7 @@ import pytest
 from benchmarks.citus_cluster import LocalCluster, Node
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.cli.diagnosis import diagnose
-from kosmos_rag.core.errors import NodeUnavailable
+from kosmos_rag.core.errors import DatabaseUnavailable, NodeUnavailable
 from kosmos_rag.core.types import JobInfo, JobState
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -20,7 +24,7 @@ from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.worker.cluster import ClusterWatch
 from kosmos_rag.worker.metrics import WorkerMetrics
 from kosmos_rag.worker.supervisor import Supervisor
-from tests.citus.load import eventually, load, tenants_by_port
+from tests.citus.load import SMALL_INDEXES, eventually, load, tenants_by_port
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
 from tests.reliability.engine_work import create_runner
 
@@ -62,7 +66,7 @@ def outage(local: LocalCluster, settings: Settings, signer: Signer, request: pyt
     """Two tenants with documents, and a job each that no worker has taken."""
     limits = settings.worker.model_copy(update={"processes": 1, "poll_s": 0.2})
     database = settings.database.model_copy(update={"use_nodes": request.param})
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 10, "vector_min_chunks": 10})
+    indexes = settings.indexes.model_copy(update=SMALL_INDEXES)
     updates = {"worker": limits, "database": database, "indexes": indexes}
     settings = with_tokens(settings.model_copy(update=updates), signer)
     with Engine(settings, embedder=HashingEmbedder()) as engine:
@@ -89,6 +93,69 @@ def test_node__that_is_killed_stops_its_own_tenants_and_is_named(
     outage.watch.look()
     assert f"node {outage.number} of the cluster ({outage.address}) is available again" in caplog.text
     assert outage.engine.tenant(outage.lost).search("invoice").hits[0].source == "late"
+
+
+@pytest.mark.parametrize("outage", [True], ids=["on the nodes"], indirect=True)
+def test_node__that_is_killed_takes_no_calls_from_other_tenants(outage: Outage) -> None:
+    """Each of four callers asks a tenant of the lost node and one of another in turn, as threads of a service do."""
+    healthy, failed = 0, list[Exception]()
+
+    def call(caller: int, number: int) -> None:
+        nonlocal healthy
+        question = f"margin number{(caller + number) % 20}"
+        assert outage.engine.tenant(outage.kept).search(question).hits
+        healthy += 1
+        try:
+            outage.engine.tenant(outage.lost).search(question)
+        except NodeUnavailable as error:
+            failed.append(error)
+
+    with ExitStack() as callers:
+        errors = [callers.enter_context(load(partial(call, caller)))[1] for caller in range(4)]
+        eventually(lambda: healthy > 20)
+        counts = []
+        for lost in (False, True):
+            if lost:
+                outage.node.kill()
+            before = healthy
+            time.sleep(12)
+            counts.append(healthy - before)
+    assert errors == [[]] * 4
+    assert counts[1] >= 0.9 * counts[0], counts
+    assert failed
+    assert not any("pool_size" in str(error) for error in failed)
+
+
+@pytest.mark.parametrize("outage", [True], ids=["on the nodes"], indirect=True)
+def test_coordinator__that_is_killed_stops_no_search_on_the_nodes(
+    outage: Outage, local: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each node knows the place of every tenant, and answers where the coordinator does not."""
+    engine = outage.engine
+    unseen = f"tenant-{uuid.uuid4().hex[:12]}"
+    engine.tenant(unseen).ingest(_documents(3))
+    for name in (outage.kept, outage.lost):
+        assert engine.tenant(name).search("margin number7").hits
+    with Engine(outage.settings, embedder=HashingEmbedder()) as other:
+        assert other.tenant(outage.kept).search("margin number7").hits
+        local.coordinator.kill()
+        monkeypatch.setattr("kosmos_rag.storage.node_pools._PLACEMENT_S", 0.0)  # every search looks up its node
+        took = []
+        for number in range(20):
+            for name in (outage.kept, outage.lost, unseen):
+                began = time.monotonic()
+                assert other.tenant(name).search(f"margin number{number}").hits
+                took.append(time.monotonic() - began)
+        assert max(took) < 3
+        local.coordinator.start()
+        eventually(lambda: bool(_ingest(other, outage.kept)))
+
+
+def _ingest(engine: Engine, name: str) -> bool:
+    with suppress(DatabaseUnavailable):
+        engine.tenant(name).ingest([SourceDocument(source="after", data=b"The leave after the outage.")])
+        return bool(engine.tenant(name).search("leave outage").hits)
+    return False
 
 
 def _kill_underload(outage: Outage) -> None:
@@ -164,9 +231,16 @@ def _assert_jobs_wait(outage: Outage) -> None:
         assert (waiting.attempt, waiting.code) == (0, "NodeUnavailable")
         assert outage.address in (waiting.error or "")
         outage.node.start()
-        with psycopg.connect(outage.settings.database.admin_url or "") as connection:
-            connection.execute("UPDATE kosmos.jobs SET run_at = now() WHERE id = %s", [waiting.id])
-        eventually(lambda: late(lost).state is JobState.DONE)
+
+        def is_done() -> bool:
+            # Its time is a minute away. The worker itself finds within a second that the node is back.
+            with psycopg.connect(outage.settings.database.admin_url or "") as connection:
+                connection.execute(
+                    "UPDATE kosmos.jobs SET run_at = now() WHERE id = %s AND state = 'scheduled'", [waiting.id]
+                )
+            return late(lost).state is JobState.DONE
+
+        eventually(is_done)
     finally:
         supervisor.stop()
         thread.join()

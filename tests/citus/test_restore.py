@@ -12,7 +12,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.backup import back_up, restore
 from kosmos_rag.storage.citus import DISTRIBUTED
 from kosmos_rag.storage.setup import distribute_tables, set_up
-from tests.citus.load import tenants_by_port
+from tests.citus.load import SMALL_INDEXES, tenants_by_port
 from tests.citus.nodes import add_nodes, new_database
 
 
@@ -31,7 +31,7 @@ def test_backup_of_a_cluster__is_restored_and_distributed(
         pytest.skip("pg_dump has to be of the server's version: KOSMOS_TEST_CITUS_BIN has it")
     monkeypatch.setenv("PATH", programs, prepend=os.pathsep)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(Path(programs).parent / "lib"))
-    indexes = loaded_settings.indexes.model_copy(update={"unsegmented_chunks": 10, "vector_min_chunks": 10})
+    indexes = loaded_settings.indexes.model_copy(update=SMALL_INDEXES)
 
     def settings(database: DatabaseSettings) -> Settings:
         return loaded_settings.model_copy(update={"database": database, "indexes": indexes})

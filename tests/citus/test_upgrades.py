@@ -1,6 +1,7 @@
 """A database becomes a distributed one: empty, with data and an index in place, and beside every migration."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -9,8 +10,11 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.citus import DISTRIBUTED
+from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.setup import distribute_tables, set_up
+from tests.citus.load import SMALL_INDEXES
 from tests.citus.nodes import Node, add_nodes, new_database
+from tests.revisions import add_revision
 
 
 @pytest.fixture
@@ -38,11 +42,14 @@ def _rows_of_coordinator(connection: psycopg.Connection) -> dict[str, int]:
 
 
 def test_data_from_before__is_moved_whole_and_goes_on_through_all_migrations(
-    empty: tuple[DatabaseSettings, list[Node]], loaded_settings: Settings
+    empty: tuple[DatabaseSettings, list[Node]],
+    loaded_settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     database, members = empty
     set_up(database)
-    indexes = loaded_settings.indexes.model_copy(update={"unsegmented_chunks": 10, "vector_min_chunks": 10})
+    indexes = loaded_settings.indexes.model_copy(update=SMALL_INDEXES)
     settings = loaded_settings.model_copy(update={"database": database, "indexes": indexes})
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         engine.tenant("acme").ingest(_documents())
@@ -60,10 +67,14 @@ def test_data_from_before__is_moved_whole_and_goes_on_through_all_migrations(
                 return [hit.source for hit in engine.tenant("acme").search("number7 margin", 10).hits]
 
         assert hits() == before
-        # Every later revision runs on distributed tables, in both directions.
-        set_up(database, "0001")
-        set_up(database)
-        assert distribute_tables(database)
+        # A later revision runs on distributed tables, in both directions, and so does a change of functions.
+        assert set_up(database, add_revision(tmp_path, monkeypatch)).before == REVISION
+        set_up(database, REVISION)
+        connection.execute("DROP FUNCTION kosmos.matches_filter(kosmos.documents, text, jsonb, text[], text[])")
+        connection.execute("ALTER FUNCTION kosmos.visible_principals(text[]) VOLATILE")
+        assert set_up(database, REVISION).functions == ("matches_filter", "visible_principals")
+        distribute_tables(database)
+        assert distribute_tables(database) == []
         assert hits() == before
         with Engine(settings, embedder=HashingEmbedder()) as engine:
             assert engine.tenant("acme").delete([f"d{n}" for n in range(30)]) == 30

@@ -9,7 +9,7 @@ import kosmos_rag
 
 PACKAGE = Path(kosmos_rag.__file__).parent
 
-MAX_WORDS = 12
+MAX_WORDS = 16
 MAX_UNDESCRIBED_PARAMETERS = 2
 
 # Parameters that mean the same in every function.

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
+from psycopg.rows import dict_row, kwargs_row
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, are_names, is_text
@@ -147,21 +148,11 @@ class ApiKeys:
 
     def infos(self, owner: TenantRef) -> list[ApiKeyInfo]:
         """Return a tenant's keys, the oldest first. Raises ConfigError, DatabaseError."""
-        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            rows = connection.execute(statement("list_api_keys"), {"tenant_id": owner.id}).fetchall()
-        return [
-            ApiKeyInfo(
-                id=row[0],
-                name=row[1],
-                scopes=tuple(row[2]),
-                principals=tuple(row[3]),
-                created_at=row[4],
-                expires_at=row[5],
-                revoked_at=row[6],
-                default_collection=row[7],
-            )
-            for row in rows
-        ]
+        with (
+            self._database.worker.transaction(owner.id, [EVERYONE]) as connection,
+            connection.cursor(row_factory=kwargs_row(_key_info)) as cursor,
+        ):
+            return cursor.execute(statement("list_api_keys"), {"tenant_id": owner.id}).fetchall()
 
     def revoke(self, owner: TenantRef, key_id: uuid.UUID) -> bool:
         """Revoke a key. Returns whether it was valid. Raises ConfigError, DatabaseError."""
@@ -191,18 +182,25 @@ class ApiKeys:
         The secret is not compared. Raises DatabaseError.
         """
         values = {"tenant_id": key.tenant.id, "id": key.id, "now": datetime.now(UTC)}
-        with pool.transaction(key.tenant.id, [EVERYONE]) as connection:
-            row = connection.execute(statement("valid_api_key"), values).fetchone()
+        with (
+            pool.transaction(key.tenant.id, [EVERYONE]) as connection,
+            connection.cursor(row_factory=dict_row) as cursor,
+        ):
+            row = cursor.execute(statement("valid_api_key"), values).fetchone()
         if row is None:
             return None
         api_key = ApiKey(
             tenant=key.tenant.name,
-            name=row[0],
-            scopes=tuple(row[1]),
-            principals=tuple(row[2]),
-            default_collection=row[4],
+            name=row["name"],
+            scopes=tuple(row["scopes"]),
+            principals=tuple(row["principals"]),
+            default_collection=row["default_collection"],
         )
-        return StoredKey(key=api_key, secret_sha256=row[3])
+        return StoredKey(key=api_key, secret_sha256=row["secret_sha256"])
+
+
+def _key_info(*, scopes: list[str], principals: list[str], **columns: Any) -> ApiKeyInfo:
+    return ApiKeyInfo(scopes=tuple(scopes), principals=tuple(principals), **columns)
 
 
 def _insert_key(

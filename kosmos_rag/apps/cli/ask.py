@@ -44,7 +44,7 @@ def ask(
 
 def _reference(citation: "Citation") -> str:
     freshness = "".join(f" | {part}" for part in (citation.date, citation.outdated) if part)
-    return one_line(f"{citation.source} | {citation.location}{freshness}")
+    return one_line(f"{citation.link or citation.source} | {citation.location}{freshness}")
 
 
 def _print_answer(events: "Iterable[AnswerEvent]") -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from kosmos_rag.apps.cli.common import print_json
+from kosmos_rag.apps.cli.common import print_json, to_plain
 from kosmos_rag.apps.cli.options import CommonOptions, command
 from kosmos_rag.core.errors import RequestError
 
@@ -35,11 +35,12 @@ def migrate(
     migration = None if dry_run else set_up(settings.database, revision)
     statements = distribute_tables(settings.database, dry_run=dry_run) if distribute else []
     if common.as_json:
-        revisions = {} if migration is None else {"before": migration.before, "after": migration.after}
-        print_json(revisions | ({"statements": statements} if distribute else {}))
+        result = {} if migration is None else to_plain(migration)
+        print_json(result | ({"statements": statements} if distribute else {}))
         return
     if migration is not None and migration.before == migration.after:
-        typer.echo(f"already at revision {migration.after}")
+        changed = f"; functions changed: {', '.join(migration.functions)}" if migration.functions else ""
+        typer.echo(f"already at revision {migration.after}{changed}")
     elif migration is not None:
         typer.echo(
             f"migrated from {migration.before or 'an empty database'} to {migration.after or 'an empty database'}"

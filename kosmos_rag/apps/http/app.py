@@ -10,14 +10,13 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from kosmos_rag.apps.http import dify
 from kosmos_rag.apps.http.console import routes as console
 from kosmos_rag.apps.http.console import routes_admin as console_admin
 from kosmos_rag.apps.http.console import routes_evaluation as console_evaluation
 from kosmos_rag.apps.http.console import routes_monitor as console_monitor
 from kosmos_rag.apps.http.console.pages import missing_page, wants_page
 from kosmos_rag.apps.http.openai import routes_answers, routes_files, routes_search, routes_vector_stores
-from kosmos_rag.apps.http.openai.errors import DIFY_FORMAT, OPENAI_FORMAT
+from kosmos_rag.apps.http.openai.errors import OPENAI_FORMAT
 from kosmos_rag.apps.http.openapi import JsonObject, install_openapi, openapi
 from kosmos_rag.apps.http.routes import resources, search, seed_api
 from kosmos_rag.apps.http.toolkit import health
@@ -49,7 +48,6 @@ _ROUTES = (
     routes_vector_stores,
     routes_search,
     routes_answers,
-    dify,
 )
 
 
@@ -87,7 +85,7 @@ def _build_app(*middleware: Middleware) -> FastAPI:
         middleware=middleware,
     )
     wings = load_http_wings()
-    register_error_formats([OPENAI_FORMAT, DIFY_FORMAT, *(wing.error_format for wing in wings if wing.error_format)])
+    register_error_formats([OPENAI_FORMAT, *(wing.error_format for wing in wings if wing.error_format)])
     for router in [*(module.router for module in _ROUTES), *(router for wing in wings for router in wing.routers)]:
         # The routes themselves. include_router would copy them, with their models again: 0.4 s of the first request.
         app.router.routes.extend(router.routes)

@@ -50,7 +50,6 @@ _LOCATION = {"Location": {"description": "Path of the job.", "schema": {"type": 
 # Routes with statuses that do not follow from credentials, parameters and bodies.
 _NOT_FOUND = {
     "/v1/feedback",
-    "/dify/retrieval",
     "/openai/v1/embeddings",
     "/openai/v1/vector_stores",
 }

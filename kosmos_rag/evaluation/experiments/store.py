@@ -4,9 +4,9 @@ import json
 import uuid
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from psycopg.rows import args_row
+from psycopg.rows import kwargs_row
 
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.types import EVERYONE, Arm, ExperimentInfo, ExperimentMode
@@ -103,21 +103,15 @@ def stop(worker: ConnectionPool, owner: TenantRef, name: str, *, now: datetime) 
 
 def list_experiments(worker: ConnectionPool, owner: TenantRef) -> list[ExperimentInfo]:
     """Return the tenant's experiments, those that run first, then the latest."""
-    with worker.transaction(owner.id, [EVERYONE]) as connection:
-        rows = connection.execute(statement("list_experiments"), {"tenant_id": owner.id}).fetchall()
-    return [
-        ExperimentInfo(
-            id=row[0],
-            name=row[1],
-            collection=row[2],
-            mode=ExperimentMode(row[3]),
-            share=row[4],
-            settings=json.loads(row[5]),
-            started_at=row[6],
-            stopped_at=row[7],
-        )
-        for row in rows
-    ]
+    with (
+        worker.transaction(owner.id, [EVERYONE]) as connection,
+        connection.cursor(row_factory=kwargs_row(_experiment_info)) as cursor,
+    ):
+        return cursor.execute(statement("list_experiments"), {"tenant_id": owner.id}).fetchall()
+
+
+def _experiment_info(*, mode: str, content: str, **columns: Any) -> ExperimentInfo:
+    return ExperimentInfo(mode=ExperimentMode(mode), settings=json.loads(content), **columns)
 
 
 def add(worker: ConnectionPool, owner: TenantRef, experiment_id: uuid.UUID, result: Result) -> None:
@@ -152,7 +146,7 @@ def results(worker: ConnectionPool, owner: TenantRef, experiment_id: uuid.UUID) 
     values = {"tenant_id": owner.id, "experiment_id": experiment_id, "limit": NEWEST}
     with (
         worker.transaction(owner.id, [EVERYONE]) as connection,
-        connection.cursor(row_factory=args_row(Rated), binary=True) as cursor,
+        connection.cursor(row_factory=kwargs_row(Rated), binary=True) as cursor,
     ):
         return cursor.execute(statement("results_of_experiment"), values).fetchall()
 

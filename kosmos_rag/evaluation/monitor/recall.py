@@ -24,8 +24,7 @@ from kosmos_rag.retrieval.filters import compile_filter
 from kosmos_rag.retrieval.fusion import DENSE, CandidateList
 from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.query import ParsedQuery, RetrieverQuery
-from kosmos_rag.retrieval.retrievers import run_retrievers
-from kosmos_rag.retrieval.snapshot import load_snapshot
+from kosmos_rag.retrieval.views.database import DatabaseSession
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -140,11 +139,18 @@ def _compare(app: ConnectionPool, owner: TenantRef, sample: Sample, settings: Mo
     )
     with app.transaction(owner.id, sample.principals) as connection:
         _limit_resources(connection, settings)
-        snapshot = load_snapshot(connection, query)
+        session = DatabaseSession(
+            connection=connection,
+            tenant_id=owner.id,
+            postings=PostingsCache(0),
+            close_terms=None,
+            timer=StageTimer(),
+        )
+        snapshot = session.snapshot(query)
         if snapshot.vector_index is None:
             return None
         started = time.perf_counter()
-        dense = run_retrievers(connection, [query], snapshot, PostingsCache(0), None, StageTimer())[DENSE]
+        dense = session.candidates(query, snapshot)[DENSE]
         index_ms = (time.perf_counter() - started) * 1000
         scope = {"tenant_id": owner.id, "space_id": snapshot.space_id, "collection": sample.collection}
         nearest = nearest_neighbours(connection, scope, sample.vector)

@@ -7,17 +7,24 @@ from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
+from kosmos_rag.ingestion.sources.git import GitSource, GitSpec
 from kosmos_rag.ingestion.sources.json_lines import JsonLinesSource, JsonLinesSpec
 from kosmos_rag.ingestion.sources.listing import Source
+from kosmos_rag.ingestion.sources.rclone import RcloneSource, RcloneSpec
 from kosmos_rag.ingestion.sources.s3 import S3Source, S3Spec
+from kosmos_rag.ingestion.sources.site import SiteSource
+from kosmos_rag.ingestion.sources.site_crawl import SiteSpec
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, validate_spec
 from kosmos_rag.ingestion.sources.sql import SqlSource, SqlSpec
 from kosmos_rag.ingestion.sources.urls import UrlsSource, UrlsSpec
 
 KINDS: dict[str, tuple[type[DocumentOptions], Callable[[Any, IngestionSettings], Source]]] = {
     "folder": (FolderSpec, FolderSource),
+    "git": (GitSpec, GitSource),
     "json_lines": (JsonLinesSpec, JsonLinesSource),
+    "rclone": (RcloneSpec, RcloneSource),
     "s3": (S3Spec, S3Source),
+    "site": (SiteSpec, SiteSource),
     "sql": (SqlSpec, SqlSource),
     "urls": (UrlsSpec, UrlsSource),
 }

@@ -41,6 +41,7 @@ def _load() -> dict[str, LiteralString]:
     return statements
 
 
+@cache
 def statement(name: str) -> LiteralString:
     """Return a statement by its name.
 

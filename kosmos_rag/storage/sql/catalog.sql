@@ -70,6 +70,13 @@ SELECT c.relname::text
 -- Expressions and types are then printed with the schema of everything that does not belong to the server itself.
 SET LOCAL search_path = pg_catalog
 
+-- name: reset_search_path
+SET LOCAL search_path TO DEFAULT
+
+-- name: skip_function_bodies
+-- The server then checks the body of a function when it is called, and not when it is created.
+SET LOCAL check_function_bodies TO off
+
 -- name: reachable_roles
 -- Roles that the connection may act as, by membership or SET ROLE, with their attributes.
 SELECT r.rolname::text, r.rolsuper, r.rolbypassrls, r.rolcreaterole, r.rolreplication
@@ -126,14 +133,14 @@ SELECT c.relname::text, r.rolname::text, v.privilege
  ORDER BY 1, 2, 3
 
 -- name: schema_functions
--- With what their effect depends on. The body of a function that was written as RETURN is its expression.
-SELECT p.proname::text, p.proname || '(' || oidvectortypes(p.proargtypes) || ')', p.prosecdef,
-       concat_ws('|', l.lanname, p.prokind, p.provolatile, p.proparallel, p.proisstrict, p.proleakproof, p.proretset,
-                 format_type(p.prorettype, NULL), array_to_string(p.proconfig, ','), p.prosrc),
-       pg_get_function_sqlbody(p.oid)
+-- With the whole definition of each, which an aggregate has none of, and the statement that drops it.
+SELECT p.proname::text AS name,
+       p.proname || '(' || oidvectortypes(p.proargtypes) || ')' AS signature,
+       p.prosecdef AS definer,
+       CASE WHEN p.prokind <> 'a' THEN pg_get_functiondef(p.oid) END AS definition,
+       'DROP ROUTINE ' || p.oid::regprocedure AS removal
   FROM pg_catalog.pg_proc p
   JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-  JOIN pg_catalog.pg_language l ON l.oid = p.prolang
  WHERE n.nspname = 'kosmos'
  ORDER BY 2
 

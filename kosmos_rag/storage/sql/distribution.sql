@@ -50,6 +50,13 @@ SELECT p.shardid, n.nodename, n.nodeport
   JOIN pg_catalog.pg_dist_node n ON n.groupid = p.groupid AND n.noderole = 'primary'
  WHERE p.shardid = get_shard_id_for_distribution_column('kosmos.embeddings', %(tenant_id)s::uuid)
 
+-- name: metadata_nodes
+-- Each of them has the placements of all shards.
+SELECT n.nodename, n.nodeport
+  FROM pg_catalog.pg_dist_node n
+ WHERE n.isactive AND n.noderole = 'primary' AND n.groupid <> 0 AND n.hasmetadata AND n.metadatasynced
+ ORDER BY n.nodeid
+
 -- name: run_on_node
 -- Runs one statement on one node, outside transactions, as the current role.
 SELECT r.success, r.result

@@ -288,6 +288,16 @@ SELECT c.collection, c.sequence, c.id
           AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
                              %(folders)s)
        ) IS TRUE)
+ LIMIT %(limit)s
+
+-- name: lexemes_of_chunks
+SELECT c.sequence, c.tsv
+  FROM unnest(%(sequences)b::integer[]) AS u (sequence)
+ CROSS JOIN LATERAL (
+       SELECT n.sequence, n.tsv
+         FROM kosmos.chunks n
+        WHERE n.tenant_id = %(tenant_id)s AND n.collection = %(collection)s AND n.sequence = u.sequence
+       OFFSET 0) c
 
 -- name: unsegmented_terms
 SELECT l.sequence, l.length, l.pivot, sparsevec_send(l.terms) AS terms

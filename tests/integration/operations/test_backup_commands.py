@@ -23,8 +23,8 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.backup import DUMP_OPTIONS, RESTORE_OPTIONS, back_up, restore
 from kosmos_rag.storage.migrate import REVISION
-from kosmos_rag.storage.setup import set_up
 from kosmos_rag.worker.handlers.maintenance import count_orphans
+from tests.revisions import add_revision
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "restore.md").read_text()
 
@@ -173,20 +173,25 @@ def test_backup__of_a_destroyed_server_brings_everything_back(
 
 
 def test_restore__of_an_older_revision_is_migrated(
-    own_server: Settings, kosmos: Callable[..., Result], tmp_path: Path
+    own_server: Settings, kosmos: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The upgrade drill: a backup that the version before made comes back under this one."""
+    """The upgrade drill: a backup that the version before made comes back under one with a later revision."""
     file = tmp_path / "old.dump"
     with Engine(own_server, embedder=HashingEmbedder()) as engine:
         _fill(engine)
         results, sealed = _results(engine), _sealed(engine)
-    assert set_up(own_server.database, "0001").after == "0001"
-    assert json.loads(kosmos("backup", str(file), "--json").stdout)["revision"] == "0001"
+        with psycopg.connect(engine.parts.database.admin_conninfo) as connection:
+            # As older code has a function of its own that newer code has replaced, and one that newer code lacks.
+            connection.execute("CREATE FUNCTION kosmos.of_old() RETURNS integer LANGUAGE sql AS 'SELECT 1'")
+            connection.execute("ALTER FUNCTION kosmos.visible_principals(text[]) VOLATILE")
+            connection.execute("ALTER FUNCTION kosmos.of_old() OWNER TO kosmos_owner")
+    assert json.loads(kosmos("backup", str(file), "--json").stdout)["revision"] == REVISION
+    later = add_revision(tmp_path, monkeypatch)
     assert own_server.database.data_dir is not None
     _destroy(own_server.database.data_dir)
 
     done = kosmos("restore", str(file), "--json")
-    assert json.loads(done.stdout) == {"tenants": 2, "before": "0001", "after": REVISION}
+    assert json.loads(done.stdout) == {"tenants": 2, "before": REVISION, "after": later}
     with Engine(own_server, embedder=HashingEmbedder()) as engine:
         assert (_results(engine), _sealed(engine)) == (results, sealed)
 
@@ -261,6 +266,12 @@ def test_restore__refuses_what_is_no_backup_of_ours(
         restore(empty_database, newer)
     with pytest.raises(RequestError, match="exists, and a backup overwrites nothing"):
         back_up(settings.database, newer)
+    with psycopg.connect(settings.database.admin_url) as connection:
+        connection.execute("UPDATE kosmos.alembic_version SET version_num = '0024'")
+    older = tmp_path / "older.dump"
+    back_up(settings.database, older)
+    with pytest.raises(DatabaseNotReady, match=r"revision 0024 is older than release 0\.1\.0"):
+        restore(empty_database, older)
 
 
 def test_backup__without_the_programs_says_what_to_run(

@@ -18,8 +18,8 @@ from kosmos_rag.core.errors import DatabaseNotReady
 from kosmos_rag.storage.citus import (
     ANCHOR,
     DISTRIBUTED,
+    FUNCTIONS_OF_POLICIES,
     LOCAL,
-    POLICY_FUNCTIONS,
     ROW_FUNCTIONS,
     plan,
     preview,
@@ -96,8 +96,8 @@ def test_functions__of_the_plan_are_those_of_policies_and_rows(admin: psycopg.Co
             "SELECT concat(pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid)) FROM pg_policy"
         )
     )
-    assert {f"{name}()" for name in re.findall(r"kosmos\.\w+(?=\()", policies)} == set(POLICY_FUNCTIONS)
-    for signature in (*POLICY_FUNCTIONS, *ROW_FUNCTIONS):
+    assert {f"{name}()" for name in re.findall(r"kosmos\.\w+(?=\()", policies)} == set(FUNCTIONS_OF_POLICIES)
+    for signature in (*FUNCTIONS_OF_POLICIES, *ROW_FUNCTIONS):
         row = admin.execute(
             "SELECT %s::regprocedure::text, prosecdef FROM pg_proc WHERE oid = %s::regprocedure", [signature, signature]
         ).fetchone()
@@ -137,8 +137,8 @@ def test_plan__can_be_run_and_leaves_the_references_as_they_were(admin: psycopg.
         admin.execute(step)
     assert admin.execute(definitions).fetchall() == before
     calls = [call for (call,) in admin.execute("SELECT call FROM public.calls ORDER BY number")]
-    assert calls[: len(POLICY_FUNCTIONS)] == list(POLICY_FUNCTIONS)
-    assert calls[len(POLICY_FUNCTIONS)] == "kosmos.tenants by tenant_id with none"
+    assert calls[: len(FUNCTIONS_OF_POLICIES)] == list(FUNCTIONS_OF_POLICIES)
+    assert calls[len(FUNCTIONS_OF_POLICIES)] == "kosmos.tenants by tenant_id with none"
     assert not [call for call in calls if call.startswith(("kosmos.jobs ", "kosmos.sync_runs "))]
     truncated = len(DISTRIBUTED)
     assert calls[-truncated:] == [f"kosmos.{table} truncated" for table in DISTRIBUTED]
@@ -168,7 +168,7 @@ def test_migrate__prints_the_plan_and_refuses_what_makes_no_sense(
     assert len(json.loads(run("--distribute", "--dry-run", "--json")[1])["statements"]) == len(out.splitlines())
     assert "citus" in run("--distribute")[2]
     assert "use both" in run("--dry-run")[2]
-    assert "needs the newest revision, not 0001" in run("0001", "--distribute")[2]
+    assert "needs the newest revision, not base" in run("base", "--distribute")[2]
 
 
 def test_statements__can_each_be_explained(database: DatabaseSettings) -> None:

@@ -74,7 +74,11 @@ MUTANTS = {
         "CREATE TABLE public.more_feedback () INHERITS (kosmos.feedback); GRANT ALL ON public.more_feedback TO PUBLIC",
         "table public.more_feedback is a parent or a child of kosmos.feedback",
     ),
-    "schema behind": ("UPDATE kosmos.alembic_version SET version_num = '0000'", "run `kosmos-rag migrate`"),
+    "schema behind": ("DELETE FROM kosmos.alembic_version", "run `kosmos-rag migrate`"),
+    "schema from before the baseline": (
+        "UPDATE kosmos.alembic_version SET version_num = '0024'",
+        "revision 0024 is older than release 0.1.0 and cannot be migrated; keep a backup, create a new database",
+    ),
     "schema too far ahead": (
         "UPDATE kosmos.alembic_version SET version_num = '9999'; COMMENT ON TABLE kosmos.alembic_version IS '9998'",
         "needs code of 9998 or newer",
@@ -93,7 +97,7 @@ MUTANTS = {
             "CREATE OR REPLACE FUNCTION kosmos.current_tenant() RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE "
             "AS $$ SELECT gen_random_uuid() $$"
         ),
-        "function kosmos.current_tenant() is not as migrated",
+        "function kosmos.current_tenant() differs from its file; run `kosmos-rag migrate`",
     ),
     # A policy that holds the right text, and lets other rows through.
     "text of the tenant in a comparison": (
@@ -203,7 +207,7 @@ MUTANTS = {
             "CREATE OR REPLACE FUNCTION kosmos.current_principals() RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE "
             "AS $$ SELECT ARRAY['everyone', 'role:Manager'] $$"
         ),
-        "function kosmos.current_principals() is not as migrated",
+        "function kosmos.current_principals() differs from its file",
     ),
     "context that adds a principal": (
         (
@@ -212,22 +216,22 @@ MUTANTS = {
             "EXECUTE format('SET LOCAL kosmos.tenant = %L', tenant); "
             "EXECUTE format('SET LOCAL kosmos.principals = %L', principals || 'role:Manager'); END $$"
         ),
-        "function kosmos.set_tenant_context(uuid, text[]) is not as migrated",
+        "function kosmos.set_tenant_context(uuid, text[]) differs from its file",
     ),
     "context without its search path": (
         "ALTER FUNCTION kosmos.set_tenant_context(uuid, text[]) RESET search_path",
-        "function kosmos.set_tenant_context(uuid, text[]) is not as migrated",
+        "function kosmos.set_tenant_context(uuid, text[]) differs from its file",
     ),
     "leakproof filter": (
         "ALTER FUNCTION kosmos.matches_filter(kosmos.documents, text, jsonb, text[], text[]) LEAKPROOF",
-        "function kosmos.matches_filter(kosmos.documents, text, jsonb, text[], text[]) is not as migrated",
+        "function kosmos.matches_filter(kosmos.documents, text, jsonb, text[], text[]) differs from its file",
     ),
     "expiry that is no constant": (
         (
             "CREATE OR REPLACE FUNCTION kosmos.audit_expired_before() RETURNS timestamptz LANGUAGE sql STABLE "
             "PARALLEL SAFE RETURN now()"
         ),
-        "function kosmos.audit_expired_before() is not as migrated",
+        "function kosmos.audit_expired_before() differs from its file",
     ),
     "definer in the schema": (
         "ALTER FUNCTION kosmos.claim_jobs(integer, text[], text, double precision) SECURITY DEFINER",
@@ -235,11 +239,11 @@ MUTANTS = {
     ),
     "function added": (
         "CREATE FUNCTION kosmos.current_tenant(hint text) RETURNS uuid LANGUAGE sql AS 'SELECT gen_random_uuid()'",
-        "function kosmos.current_tenant(text) is not of the migrations",
+        "function kosmos.current_tenant(text) has no file in this version",
     ),
     "function gone": (
         "DROP FUNCTION kosmos.visible_principals(text[])",
-        "function kosmos.visible_principals(text[]) is missing",
+        "function kosmos.visible_principals is missing",
     ),
     "definer outside the schema": (
         (

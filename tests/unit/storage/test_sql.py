@@ -7,6 +7,7 @@ import pytest
 
 import kosmos_rag
 from kosmos_rag.storage import sql
+from kosmos_rag.storage.functions import load_functions
 from kosmos_rag.storage.lint import lint_ddl, lint_metadata, lint_statement
 from kosmos_rag.storage.migrate import script_location
 from kosmos_rag.storage.tables import metadata
@@ -60,6 +61,10 @@ def test_migrations__keep_the_rules_of_row_level_security_and_citus() -> None:
     files = sorted(script_location().glob("versions/*.py"))
     assert files
     assert [finding for file in files for finding in lint_ddl(file.name, file.read_text())] == []
+
+
+def test_functions__keep_the_rules_of_row_level_security_and_citus() -> None:
+    assert [finding for name, text in load_functions().items() for finding in lint_ddl(name, text)] == []
 
 
 @pytest.mark.parametrize(

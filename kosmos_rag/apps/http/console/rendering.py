@@ -12,6 +12,8 @@ from kosmos_rag.apps.http.wings import load_http_wings
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+_SWAGGER_UI = ("swagger-ui-bundle.js", "swagger-ui.css")
+"""Files of the package fastapi-offline that show the OpenAPI document."""
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -23,11 +25,11 @@ def render(template: str, **values: Any) -> str:
 @cache
 def assets() -> dict[str, tuple[bytes, str]]:
     """Return content and media type of the static assets, by file name."""
-    folder = files(__package__).joinpath("assets")
+    console = [entry for entry in files(__package__).joinpath("assets").iterdir() if entry.is_file()]
+    swagger_ui = [files("fastapi_offline").joinpath("static", name) for name in _SWAGGER_UI]
     return {
         entry.name: (entry.read_bytes(), _TYPES.get(f".{entry.name.rpartition('.')[2]}") or "application/octet-stream")
-        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
-        if entry.is_file()
+        for entry in sorted([*console, *swagger_ui], key=lambda entry: entry.name)
     }
 
 

@@ -404,6 +404,16 @@ def test_pages__break_no_rule_of_axe_and_do_not_scroll_sideways(
         look()
 
 
+def test_docs__show_every_operation(browser: "Browser", served: Running) -> None:
+    with opened(browser, served) as page:
+        page.goto("/docs", wait_until="networkidle")
+        document = page.evaluate("fetch('/openapi.json').then((response) => response.json())")
+        operations = [(method, path) for path, methods in document["paths"].items() for method in methods]
+        assert page.locator(".opblock").count() == len(operations)
+        page.locator(".opblock-summary", has_text="/v1/search").click()
+        assert page.locator(".opblock.is-open").get_by_text("Try it out").is_visible()
+
+
 def _record_requests(page: "Page") -> "list[Request]":
     done: list[Request] = []
     page.on("requestfinished", lambda request: done.append(request))

@@ -61,7 +61,7 @@ RESULT = {
     *("experiment", "returned", "milliseconds", "next_cursor", "facets", "operators", "activity"),
 }
 PLANS = {"expansion", "timings_ms", "retrievers", "cached", "intent"}
-CITATION = LOCATION | {"index", "marker", "quote_sha256", "table_context", "date", "outdated"}
+CITATION = LOCATION | {"index", "marker", "quote_sha256", "table_context", "date", "link", "outdated"}
 EVIDENCE = {"citation", "text", "span", "pages", "page_breaks", "tokens", "chunk_ids"}
 CONTEXT = {"question", "text", "passages", "tokens", "max_tokens", "omitted", "retrieval"}
 ANSWER = {
