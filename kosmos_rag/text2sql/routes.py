@@ -82,7 +82,7 @@ async def ask(body: DatabaseQuestion, caller: Reader) -> SqlAnswerView:
     return SqlAnswerView.from_record(answer)
 
 
-@router.post("/api/schema/grounding")
+@router.post("/api/schema/grounding", name="ground")
 async def ground_by_first_path(query: GroundingRequest, caller: Reader) -> GroundingView:
     """Find the tables, columns and joins that a question needs, as `/v1/schema/grounding`."""
     return await ground(query, caller)
