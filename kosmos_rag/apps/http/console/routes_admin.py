@@ -18,12 +18,12 @@ from kosmos_rag.apps.http.console.charts import build_recall_rows, build_tuning_
 from kosmos_rag.apps.http.console.pages import PageRoute, get_service, redirect, render_page, wants_page
 from kosmos_rag.apps.http.console.remedies import describe_kind, remedy
 from kosmos_rag.apps.http.console.sessions import ConsoleReader, ConsoleWriter
-from kosmos_rag.apps.http.dependencies import Caller
-from kosmos_rag.apps.http.pagination import decode_cursor, encode_cursor
 from kosmos_rag.apps.http.routes import resources
 from kosmos_rag.apps.http.routes.resources import Cursor
 from kosmos_rag.apps.http.schemas import JobPage
-from kosmos_rag.apps.http.uploads import enqueue_upload
+from kosmos_rag.apps.http.toolkit.dependencies import Caller
+from kosmos_rag.apps.http.toolkit.pagination import decode_cursor, encode_cursor
+from kosmos_rag.apps.http.toolkit.uploads import enqueue_upload
 from kosmos_rag.core.errors import ConfigError, KosmosError, RequestError
 from kosmos_rag.core.types import (
     EVERYONE,
