@@ -413,8 +413,8 @@ SELECT clock_timestamp()
 SELECT * FROM kosmos.located_passages(%(tenant_id)s, %(chunk_ids)s::uuid[])
 
 -- name: passages_of_reader
--- The same without a transaction, for a search in memory: with the epochs of the collections that this reader may read,
--- by which the caller sees whether they are of the state of the search.
+-- The same without a transaction, for a search in memory. The last row has the epochs of the collections that this reader
+-- may read, by which the caller sees whether the passages are of the state of the search.
 SELECT * FROM kosmos.passages_of_reader(%(tenant_id)s, %(principals)s::text[], %(collection)s, %(chunk_ids)s::uuid[])
 
 -- name: version_text
