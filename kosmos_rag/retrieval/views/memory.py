@@ -8,7 +8,6 @@ import logging
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import NoReturn
 from uuid import UUID
 
 import numpy as np
@@ -136,12 +135,18 @@ class MemorySession:
         values = {**self._wording.scope, "principals": list(principals), "chunk_ids": ids}
         cursor = self._connection.cursor(row_factory=dict_row)
         cursor.execute(statement("passages_of_reader"), values)
-        read = cursor.fetchall()
-        epochs = {stats.collection: stats.epoch for stats in snapshot.collections}
-        if any(row.pop("epochs") != epochs for row in read):
+        *read, last = cursor.fetchall()
+        if last["states"] != {stats.collection: stats.state for stats in snapshot.collections}:
             raise ViewUnavailable
         if len(read) < len(missing):
-            self._refuse_block()
+            log.error(
+                "chunks in memory are not those that the reader may read; the database is searched",
+                extra={"action": "block_refused"},
+            )
+            self._blocks.drop(self._state)
+            raise ViewUnavailable
+        for row in read:
+            del row["states"]
         parsed = parse_passage_rows(read)
         self._block.put_passages(principals, parsed)
         return rows | parsed
@@ -154,19 +159,6 @@ class MemorySession:
         assert self._block is not None, "candidates come first"
         assert self._block.vectors is not None, "can_answer refuses other searches"
         return self._block.vectors.find(chunk_ids)
-
-    def _refuse_block(self) -> NoReturn:
-        """Raise ViewUnavailable where the reader may not read a chunk of the block.
-
-        Unless the state has changed since, that is a defect of the block.
-        """
-        if state_key(self._wording, self.snapshot(self._wording)) == self._state:
-            log.error(
-                "chunks in memory are not those that the reader may read; the database is searched",
-                extra={"action": "block_refused"},
-            )
-            self._blocks.drop(self._state)
-        raise ViewUnavailable
 
 
 def _refuse_words(_words: Sequence[str]) -> Mapping[str, WordMatches]:
