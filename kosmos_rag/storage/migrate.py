@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kosmos_rag.core.errors import DatabaseNotReady, KosmosError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.functions import POLICY_FUNCTIONS, apply_functions, drop_functions
 from kosmos_rag.storage.sql import statement
@@ -100,6 +101,7 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
         DatabaseUnavailable: no connection to the server.
         StatementFailed: the server refused a statement of a revision.
     """
+    require_extra("migrate", "migrating a database", "alembic", "sqlalchemy")
     import psycopg
     from alembic.util import CommandError
     from sqlalchemy import create_engine, text

@@ -21,7 +21,7 @@ from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.storage import preflight
 from kosmos_rag.storage.binary import register_arrays
 from kosmos_rag.storage.errors import translate_errors
-from kosmos_rag.storage.placement import cluster_nodes
+from kosmos_rag.storage.placement import cluster_nodes, is_distributed
 from kosmos_rag.storage.provision import APP, WORKER
 from kosmos_rag.storage.sql import statement
 
@@ -84,6 +84,7 @@ class ConnectionPool:
         self._settings = settings
         self._lock = threading.Lock()
         self._ready = False
+        self._is_distributed = False
         self.router: Router | None = None
         """Connects to the node of a tenant; None where one server has all tenants. It is closed with the pool."""
         self._pool = psycopg_pool.ConnectionPool(
@@ -122,6 +123,14 @@ class ConnectionPool:
         with translate_errors(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:
             return replace(preflight.inspect(connection, self.role), nodes=cluster_nodes(connection))
 
+    @property
+    def sets_reader_in_statement(self) -> bool:
+        """Whether a statement outside transactions can set the reader.
+
+        The coordinator of Citus sends the settings of a transaction to a node, and none without one.
+        """
+        return self.router is not None or not self._is_distributed
+
     def _open(self) -> None:
         with self._lock:
             if self._ready:
@@ -129,6 +138,7 @@ class ConnectionPool:
             # A plain connection first: a pool would retry a wrong password until its timeout, and hide the reason.
             with translate_errors(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:
                 preflight.require(connection, self.role)
+                self._is_distributed = is_distributed(connection)
             self._pool.open()
             self._ready = True
 

@@ -205,7 +205,7 @@ def test_dockerfile__installs_torch_first_and_runs_as_nobody() -> None:
     assert installed[0] == "torch==2.13.0"
     extras = set(re.findall(r"[\w-]+", installed[1].strip("'.")))
     # All that its routes, commands and jobs ask for, and no more.
-    assert extras == {"embedded", "mcp", "minilm", "onnx", "s3", "schema", "service"}
+    assert extras == {"mcp", "quickstart", "s3", "schema"}
     pyproject = (ROOT / "pyproject.toml").read_text()
     assert all(re.search(rf"^{extra} = \[", pyproject, re.MULTILINE) for extra in extras)
     assert re.search(r"^USER 10001:10001$", DOCKERFILE, re.MULTILINE)

@@ -47,7 +47,7 @@ class TokenVerifier:
 
     def __init__(self, settings: TokenSettings) -> None:
         """Load the keys. Raises ConfigError where there are none."""
-        require_extra("service", "jwt")
+        require_extra("service", "reading tokens", "jwt")
         self._settings = settings
         self._keys = PublicKeys(settings)
 

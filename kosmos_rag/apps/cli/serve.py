@@ -37,7 +37,7 @@ def serve(
     settings = common.load_settings(*changes)
     from kosmos_rag.core.extras import require_extra
 
-    require_extra("service", "fastapi", "uvicorn")
+    require_extra("service", "kosmos-rag serve", "fastapi", "uvicorn")
     from kosmos_rag.apps.http.server import serve as serve_until_stopped
 
     runs_worker = settings.service.development.tenant is not None if worker is None else worker

@@ -29,6 +29,9 @@ def worker(
     With --until-idle, exits with 1 where a job failed.
     """
     settings = common.load_settings(*([f"worker.processes={processes}"] if processes else ()))
+    from kosmos_rag.core.extras import require_extra
+
+    require_extra("worker", "kosmos-rag worker", "prometheus_client", "psutil")
     from kosmos_rag.wings import load_job_kinds
     from kosmos_rag.worker import run_worker
 

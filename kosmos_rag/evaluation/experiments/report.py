@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import Arm, ArmDifference, ArmReport, ExperimentInfo, ExperimentMode, ExperimentReport
 from kosmos_rag.evaluation.experiments.store import Rated
 from kosmos_rag.evaluation.significance import holm
@@ -98,8 +99,6 @@ def _latency(mode: ExperimentMode, results: Sequence[Rated]) -> ArmDifference | 
     second = [pair[1] for pair in pairs] if paired else _milliseconds(Arm.TREATMENT, results)
     if not first or not second:
         return None
-    from scipy.stats import mannwhitneyu, wilcoxon
-
     difference = ArmDifference(
         of="latency",
         first=round(statistics.median(first), 3),
@@ -109,6 +108,9 @@ def _latency(mode: ExperimentMode, results: Sequence[Rated]) -> ArmDifference | 
     )
     if min(len(first), len(second)) < ENOUGH:
         return difference
+    require_extra("eval", "a test of significance", "scipy")
+    from scipy.stats import mannwhitneyu, wilcoxon
+
     if not paired:
         return replace(difference, p=float(mannwhitneyu(first, second).pvalue), reason="Mann-Whitney U")
     if first == second:
@@ -144,6 +146,7 @@ def _compare_proportions(of: str, counts: Sequence[tuple[int, int]], *, enough: 
     difference = ArmDifference(of=of, first=first, second=second, p=None, reason=reason)
     if min(totals) < enough:
         return difference
+    require_extra("eval", "a test of significance", "scipy")
     from scipy.stats import fisher_exact
 
     return replace(difference, p=float(fisher_exact(counts).pvalue), reason="Fisher's exact")

@@ -12,6 +12,8 @@ from kosmos_rag.ingestion.sources.json_lines import JsonLinesSource, JsonLinesSp
 from kosmos_rag.ingestion.sources.listing import Source
 from kosmos_rag.ingestion.sources.rclone import RcloneSource, RcloneSpec
 from kosmos_rag.ingestion.sources.s3 import S3Source, S3Spec
+from kosmos_rag.ingestion.sources.site import SiteSource
+from kosmos_rag.ingestion.sources.site_crawl import SiteSpec
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, validate_spec
 from kosmos_rag.ingestion.sources.sql import SqlSource, SqlSpec
 from kosmos_rag.ingestion.sources.urls import UrlsSource, UrlsSpec
@@ -22,6 +24,7 @@ KINDS: dict[str, tuple[type[DocumentOptions], Callable[[Any, IngestionSettings],
     "json_lines": (JsonLinesSpec, JsonLinesSource),
     "rclone": (RcloneSpec, RcloneSource),
     "s3": (S3Spec, S3Source),
+    "site": (SiteSpec, SiteSource),
     "sql": (SqlSpec, SqlSource),
     "urls": (UrlsSpec, UrlsSource),
 }

@@ -76,10 +76,13 @@ class MemorySession:
     def snapshot(self, wording: RetrieverQuery) -> Snapshot:
         """Read the state of the tenant by one statement.
 
-        Raises ViewUnavailable where close terms are to be looked up.
+        Raises ViewUnavailable where close terms are to be looked up, or the tenant was not found.
         """
         bound = bind_texts(wording)
         [(state,)] = self._connection.execute(statement("search_state_of_reader"), bound.values).fetchall()
+        if state["overview"] is None:
+            # There is no such tenant, or Citus sent the statement to its node without the reader.
+            raise ViewUnavailable
         return build_snapshot(wording, bound, state, self._close_terms, _refuse_words)
 
     def find_space(self) -> Space | None:
@@ -223,6 +226,8 @@ class MemoryView:
     @contextmanager
     def open(self, request: ViewRequest, pool: ConnectionPool, timer: StageTimer) -> Iterator[MemorySession]:
         """Open the session of a search: a connection outside transactions."""
+        if not pool.sets_reader_in_statement:
+            raise ViewUnavailable
         with pool.connection(request.query.tenant.id) as connection:
             yield MemorySession(connection, reader_key(request.wordings[0]), self.blocks, self._close_terms, timer)
 

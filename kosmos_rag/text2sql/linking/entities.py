@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.text2sql.linking.known_values import ValueMatch
 from kosmos_rag.text2sql.linking.time_ranges import TimeRange, find_time_ranges, resolve_days
 from kosmos_rag.text2sql.linking.words import QUOTED
@@ -101,6 +102,7 @@ def _parse_date(text: str, today: date) -> date | None:
         re.search(_MONTH, text, re.IGNORECASE) and not _DAY_OF_MONTH.search(text)
     ):
         return None
+    require_extra("schema", "schema linking", "dateparser")
     import dateparser
 
     parsed = dateparser.parse(

@@ -6,7 +6,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import ConfigError, QueryRefused, first_line
+from kosmos_rag.core.errors import QueryRefused, first_line
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema, TableSchema
 
 if TYPE_CHECKING:
@@ -59,12 +60,11 @@ def parse_query(sql: str, dialect: str | None) -> "exp.Query":
         QueryRefused: The SQL is malformed, not a query, or more than one statement.
         ConfigError: sqlglot is not installed.
     """
-    try:
-        import sqlglot
-        from sqlglot import exp
-        from sqlglot.errors import SqlglotError
-    except ModuleNotFoundError as error:
-        raise ConfigError("reading SQL needs sqlglot: pip install 'kosmos-rag[schema]'") from error
+    require_extra("schema", "reading SQL", "sqlglot")
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
     try:
         parsed = sqlglot.parse(sql, dialect=sqlglot_dialect(dialect))
         # A comment behind the last semicolon is no statement.

@@ -357,6 +357,20 @@ def test_statistics__are_those_of_a_fresh_ingest(
         )
 
 
+def test_whole_lists__that_get_the_same_readers_are_merged(engine: Engine, write: Write, tenant_name: str) -> None:
+    pages = [*_pages(40), _document("page-40", "a page of its own")]
+    scope = engine.tenant(tenant_name)
+    scope.ingest(pages)
+    containers = {page.source: [f"space-{number % 2}"] for number, page in enumerate(pages)}
+    scope.sync_permissions(write({"space-0": ["ann"], "space-1": ["ben"]}, containers))
+    # All chunks of two lists go to one that no chunk had, and the lists have terms in common.
+    scope.sync_permissions(write({"space-0": ["cem"], "space-1": ["cem"]}, containers))
+    sources = {page.source for page in pages[:40]}
+    assert (_sources(engine, tenant_name, "ann"), _sources(engine, tenant_name, "ben")) == (set(), set())
+    hits = engine.tenant(tenant_name, principals=("cem",)).search("churn report", 100).hits
+    assert sources <= {hit.source for hit in hits if hit.lexical_score is not None}
+
+
 def test_source_with_a_feed__gives_its_documents_no_readers(tmp_path: Path, settings: Settings, write: Write) -> None:
     (tmp_path / "a.txt").write_text("churn")
     spec = {"kind": "folder", "path": str(tmp_path / "a.txt"), "permissions": write({}, {"a": []})}

@@ -18,7 +18,7 @@ import pytest
 
 from kosmos_rag import SourceDocument
 from kosmos_rag.apps.client import AsyncClient, Client
-from kosmos_rag.apps.http.errors import encode_problem
+from kosmos_rag.apps.http.toolkit.errors import encode_problem
 from kosmos_rag.core import errors
 from kosmos_rag.core.problem_details import PROBLEMS
 from kosmos_rag.core.types import AnswerDone, AnswerPiece, AnswerSources, Filter, JobState, Operators, Turn

@@ -10,40 +10,16 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import Scope
 
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST, READ
-from kosmos_rag.apps.auth.identity import Authenticator, Identity
-from kosmos_rag.apps.http.concurrency import ConcurrencyLimiter
-from kosmos_rag.apps.http.grounding import GroundingCache
-from kosmos_rag.apps.http.metrics import ServiceMetrics
-from kosmos_rag.apps.http.rate_limit import RateLimiter
-from kosmos_rag.apps.http.readiness import Readiness
-from kosmos_rag.apps.http.streaming import Streams
-from kosmos_rag.apps.http.uploads import Uploads
-from kosmos_rag.core.config import Settings
+from kosmos_rag.apps.auth.identity import Identity
+from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.core.errors import RequestError, TooManyRequests
 from kosmos_rag.core.types import is_text
-from kosmos_rag.engine.aio import AsyncEngine
 from kosmos_rag.engine.tenant import Tenant
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _REFUSAL_DELAY_S = 1.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Service:
-    """The components that the routes use."""
-
-    settings: Settings
-    engine: AsyncEngine
-    limiter: ConcurrencyLimiter
-    streams: Streams
-    uploads: Uploads
-    authenticator: Authenticator
-    rate_limiter: RateLimiter
-    groundings: GroundingCache
-    metrics: ServiceMetrics
-    readiness: Readiness
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
