@@ -379,7 +379,7 @@ class Tenant:
         app = self._parts.database.app
         return count_documents(app, self._tenant.id, self._principals, self._collection, condition)
 
-    def last_changes(self) -> dict[str, tuple[int, int]]:
+    def last_changes(self) -> dict[str, str]:
         """Return what identifies the state of each collection, for this reader.
 
         If it is the same as before, `documents` lists the same. Raises DatabaseError.

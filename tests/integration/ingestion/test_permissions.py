@@ -123,15 +123,15 @@ def test_pass__without_a_change_writes_nothing(
     scope.ingest(_pages(3))
     feed = write({"space": ["ann"]}, {f"page-{n}": ["space"] for n in range(3)})
     assert scope.sync_permissions(feed).changed == 3
-    before = _epochs(database, tenant_name)
+    before = _states(database, tenant_name)
     assert scope.sync_permissions(feed).changed == 0
-    assert _epochs(database, tenant_name) == before
+    assert _states(database, tenant_name) == before
 
 
-def _epochs(database: DatabaseSettings, name: str) -> list[tuple[Any, ...]]:
+def _states(database: DatabaseSettings, name: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(database.admin_url or "") as connection:
         return connection.execute(
-            "SELECT acl, epoch, xmin::text FROM kosmos.acl_statistics WHERE tenant_id = %s ORDER BY 1",
+            "SELECT acl, state, xmin::text FROM kosmos.acl_statistics WHERE tenant_id = %s ORDER BY 1",
             [tenant(name).id],
         ).fetchall()
 
