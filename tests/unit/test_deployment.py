@@ -238,7 +238,7 @@ def test_dockerfile__writes_settings_for_a_container_alone(tmp_path: Path, monke
         if name != FILE_VARIABLE:
             monkeypatch.setenv(name, value)
     settings = Settings.load(tmp_path / "quickstart.yaml")
-    assert settings.rag.embedding.model == "packaged:all-MiniLM-L6-v2"
+    assert settings.rag.embedding.model == "packaged:all-MiniLM-L6-v2-int8"
     assert (settings.service.development.tenant, settings.service.host) == (None, "0.0.0.0")
     pages = "".join(page.read_text() for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])
     for text in (pages, DOCKERFILE):
