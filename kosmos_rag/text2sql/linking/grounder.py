@@ -14,8 +14,8 @@ from pathlib import Path
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, DocumentInfo, Filter, IngestReport, Passage
+from kosmos_rag.engine.synonyms import Synonyms, read_rules
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.linking.catalog import parse_curated_recipes, parse_schemas
