@@ -241,6 +241,9 @@ class IngestionSettings(Section):
         default=False, description="Store the file of each document too, so that its readers can see its pages."
     )
     max_original_mb: Count = Field(default=20, description="Megabytes above which a file is not stored, with a note.")
+    source_modules: tuple[str, ...] = Field(
+        default=(), description="Python modules of yours whose SOURCES define more kinds of sources."
+    )
     urls: UrlSettings = UrlSettings()
     parsing: ParsingSettings = ParsingSettings()
 
