@@ -50,6 +50,7 @@ def search(
     mmr: float | None = None,
     collection: str | None = None,
     syntax: QuerySyntax = "auto",
+    read_your_writes: bool = False,
     explain: bool = False,
 ) -> Call[SearchResult]:
     """Find the best passages for a question, or for several.
@@ -65,10 +66,20 @@ def search(
         mmr: Weight of relevance, 0 to 1, in maximal marginal relevance; None for no reordering.
         collection: Search only this collection; None for all.
         syntax: Whether signs are operators: `auto`, `operators` or `plain`.
+        read_your_writes: See what was written before; else a replica may answer, some seconds behind.
         explain: Add scores and plans; needs the scope admin.
     """
     options = {"cursor": cursor, "group_by": group_by, "group_size": group_size, "facets": list(facets), "mmr": mmr}
-    body = _query(question, k, filter, collection=collection, syntax=syntax, explain=explain, **options)
+    body = _query(
+        question,
+        k,
+        filter,
+        collection=collection,
+        syntax=syntax,
+        read_your_writes=read_your_writes,
+        explain=explain,
+        **options,
+    )
     return Call(method="POST", path="/v1/search", body=body, read=partial(from_dict, SearchResult))
 
 
@@ -80,6 +91,7 @@ def context(
     max_tokens: int | None = None,
     collection: str | None = None,
     syntax: QuerySyntax = "auto",
+    read_your_writes: bool = False,
     explain: bool = False,
 ) -> Call[Context]:
     """Collect numbered, cited evidence for a question within a budget of tokens.
@@ -91,9 +103,19 @@ def context(
         max_tokens: Budget in tokens; None for the configured one.
         collection: Search only this collection; None for all.
         syntax: Whether signs are operators: `auto`, `operators` or `plain`.
+        read_your_writes: See what was written before; else a replica may answer, some seconds behind.
         explain: Add scores and plans; needs the scope admin.
     """
-    body = _query(question, k, filter, max_tokens=max_tokens, collection=collection, syntax=syntax, explain=explain)
+    body = _query(
+        question,
+        k,
+        filter,
+        max_tokens=max_tokens,
+        collection=collection,
+        syntax=syntax,
+        read_your_writes=read_your_writes,
+        explain=explain,
+    )
     return Call(method="POST", path="/v1/context", body=body, read=partial(from_dict, Context))
 
 
@@ -106,6 +128,7 @@ def answer(
     history: Sequence[Turn] = (),
     collection: str | None = None,
     syntax: QuerySyntax = "auto",
+    read_your_writes: bool = False,
     explain: bool = False,
 ) -> Call[Answer]:
     """Answer a question from the evidence, or refuse.
@@ -118,11 +141,20 @@ def answer(
         history: The conversation so far, the latest turn last.
         collection: Search only this collection; None for all.
         syntax: Whether signs are operators: `auto`, `operators` or `plain`.
+        read_your_writes: See what was written before; else a replica may answer, some seconds behind.
         explain: Add scores and plans; needs the scope admin.
     """
     turns = [{"question": turn.question, "answer": turn.answer} for turn in history]
     body = _query(
-        question, k, filter, max_tokens=max_tokens, collection=collection, history=turns, syntax=syntax, explain=explain
+        question,
+        k,
+        filter,
+        max_tokens=max_tokens,
+        collection=collection,
+        history=turns,
+        syntax=syntax,
+        read_your_writes=read_your_writes,
+        explain=explain,
     )
     return Call(method="POST", path="/v1/answer", body=body, read=partial(from_dict, Answer))
 
@@ -136,6 +168,7 @@ def stream_answer(
     history: Sequence[Turn] = (),
     collection: str | None = None,
     syntax: QuerySyntax = "auto",
+    read_your_writes: bool = False,
 ) -> Request:
     """Stream an answer: `AnswerSources`, then `AnswerPiece`s, `AnswerDone` last.
 
@@ -147,8 +180,18 @@ def stream_answer(
         history: see `answer`.
         collection: see `answer`.
         syntax: see `answer`.
+        read_your_writes: see `answer`.
     """
-    call = answer(question, k, filter, max_tokens=max_tokens, history=history, collection=collection, syntax=syntax)
+    call = answer(
+        question,
+        k,
+        filter,
+        max_tokens=max_tokens,
+        history=history,
+        collection=collection,
+        syntax=syntax,
+        read_your_writes=read_your_writes,
+    )
     return Request(method=call.method, path=call.path, body=call.body, headers={"accept": "text/event-stream"})
 
 

@@ -39,7 +39,7 @@ class _SchemaSnapshot:
 
     def __init__(
         self,
-        changes: Mapping[str, tuple[int, int]],
+        changes: Mapping[str, str],
         documents: Sequence[DocumentInfo],
         synonyms: Synonyms,
         weights: Weights,
@@ -323,7 +323,7 @@ class SchemaGrounding:
     def _refresh(self, hits: Iterable[Passage]) -> _SchemaSnapshot:
         """Return the snapshot, loaded again if these documents are newer."""
         snapshot = self._load_snapshot()
-        if any(hit.version > snapshot.versions.get(hit.source, 0) for hit in hits if "definition" in hit.metadata):
+        if any(hit.version != snapshot.versions.get(hit.source) for hit in hits if "definition" in hit.metadata):
             with self._lock:
                 self._snapshot = None
             snapshot = self._load_snapshot()
