@@ -14,6 +14,8 @@ import atexit
 import gc
 import os
 import shutil
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +31,9 @@ from psycopg import sql
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.models import onnx
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.models.hub import resolve
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.migrate import migrate
@@ -109,10 +113,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Collect garbage from now on, but not what the imports left."""
     gc.freeze()
     gc.enable()
+    if any(item.get_closest_marker("model") for item in session.items):
+        _export_minilm()
+
+
+def _export_minilm() -> None:
+    """Export the model for ONNX Runtime, where that has not been done.
+
+    It takes seconds of all cores, on a busy machine minutes: before the time limit of a test begins.
+    """
+    settings = _minilm_settings()
+    if onnx.choose_backend(settings.models) == "torch":
+        return
+    location = resolve(settings.rag.embedding.model, settings.models)
+    key = onnx._export_key("SentenceTransformer", location, "full")
+    if not (settings.models.resolved_cache_dir / "onnx" / key).is_dir():
+        # In a process of its own: an export imports PyTorch, which stays in memory.
+        command = [sys.executable, "-c", "from tests.conftest import load_minilm; load_minilm()"]
+        subprocess.run(command, cwd=TESTS.parent, check=False)  # the tests of the model say what failed
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -327,10 +349,20 @@ def engine(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Engin
 @pytest.fixture(scope="session")
 def minilm() -> SentenceTransformerEmbedder:
     """The real all-MiniLM-L6-v2, loaded once."""
-    loaded = Settings.load(
+    settings = _minilm_settings()
+    return SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
+
+
+def load_minilm() -> None:
+    """Load the model, and export it if that has not been done."""
+    settings = _minilm_settings()
+    SentenceTransformerEmbedder(settings.rag.embedding, settings.models).embed_query("a question")
+
+
+def _minilm_settings() -> Settings:
+    return Settings.load(
         overrides={"rag.embedding.model": "packaged:all-MiniLM-L6-v2", "rag.embedding.dimensions": 384}
     )
-    return SentenceTransformerEmbedder(loaded.rag.embedding, loaded.models)
 
 
 @pytest.fixture(scope="session")

@@ -28,10 +28,7 @@ LAYERS = (
 LEVEL = {package: level for level, layer in enumerate(LAYERS) for package in layer}
 WINGS = LAYERS[-1]
 """Folders that can be removed. Nothing imports them but what mounts them by name."""
-KNOWN_IMPORTS = {
-    ("kosmos_rag/apps/http/grounding.py", "kosmos_rag.text2sql"),
-    ("kosmos_rag/apps/mcp/server.py", "kosmos_rag.text2sql"),
-}
+KNOWN_IMPORTS: set[tuple[str, str]] = set()
 """Imports of wings that are still to go, by file and package."""
 LONG = 600
 LONG_BY_CONCEPT = {

@@ -160,6 +160,7 @@ class Engine:
         principals: Sequence[str] = (EVERYONE,),
         collection: str | None = None,
         subject: str | None = None,
+        read_your_writes: bool = False,
     ) -> Tenant:
         """Return a tenant, or one of its collections, for a reader.
 
@@ -170,6 +171,8 @@ class Engine:
             principals: What the reader holds: a document is visible with at least one principal of its ACL.
             collection: None for all collections.
             subject: Id or name of the reader for the audit log, as the caller authenticated it.
+            read_your_writes: Whether searches see what was written before; with `database.replica_urls` a replica may
+                be some seconds behind, and the primary answers then.
         """
         if not are_names(principals):
             raise RequestError(f"principals are {principals!r}; give a list of names, ['finance']")
@@ -177,7 +180,9 @@ class Engine:
             validate_name("collection", collection)
         if subject is not None and not (is_text(subject) and 0 < len(subject) <= _MAX_SUBJECT):
             raise RequestError(f"the subject is {str(subject)[:80]!r}; give a text of 1 to {_MAX_SUBJECT} characters")
-        return Tenant(self._components, tenant(name), tuple(principals), collection, subject)
+        return Tenant(
+            self._components, tenant(name), tuple(principals), collection, subject, read_your_writes=read_your_writes
+        )
 
     @property
     def parts(self) -> EngineComponents:

@@ -96,8 +96,11 @@ class Tenant:
         principals: tuple[str, ...],
         collection: str | None,
         subject: str | None = None,
+        *,
+        read_your_writes: bool = False,
     ) -> None:
         self._parts = components
+        self._read_your_writes = read_your_writes
         self._tenant = owner
         self._principals = principals
         self._collection = collection
@@ -379,7 +382,7 @@ class Tenant:
         app = self._parts.database.app
         return count_documents(app, self._tenant.id, self._principals, self._collection, condition)
 
-    def last_changes(self) -> dict[str, tuple[int, int]]:
+    def last_changes(self) -> dict[str, str]:
         """Return what identifies the state of each collection, for this reader.
 
         If it is the same as before, `documents` lists the same. Raises DatabaseError.
@@ -595,7 +598,9 @@ class Tenant:
             if facets or any(option is not None for option in (cursor, group_by, group_size, mmr, vector)):
                 raise RequestError("pages, groups, facets, mmr and vector are of one question; ask one question")
             weights = parse_retriever_options(semantic_weight, keyword_weight, None)
-            several = QueryRequest(text="", k=k, filter=filter, syntax=syntax, retrievers=weights)
+            several = QueryRequest(
+                text="", k=k, filter=filter, syntax=syntax, retrievers=weights, read_your_writes=self._read_your_writes
+            )
             return self._parts.queries.search_several(self._reader, question, several)
         options = None
         if facets or any(option is not None for option in (cursor, group_by, group_size, mmr)):
@@ -605,7 +610,15 @@ class Tenant:
         retrievers = DEFAULT_RETRIEVERS
         if any(option is not None for option in (semantic_weight, keyword_weight, vector)):
             retrievers = parse_retriever_options(semantic_weight, keyword_weight, vector)
-        request = QueryRequest(text=question, k=k, filter=filter, syntax=syntax, options=options, retrievers=retrievers)
+        request = QueryRequest(
+            text=question,
+            k=k,
+            filter=filter,
+            syntax=syntax,
+            options=options,
+            retrievers=retrievers,
+            read_your_writes=self._read_your_writes,
+        )
         return self._parts.queries.search(self._reader, request)
 
     def context(
@@ -628,7 +641,9 @@ class Tenant:
             max_tokens: Budget in tokens of the embedding model; None for the setting.
             syntax: Whether signs are operators; see `search`.
         """
-        request = QueryRequest(text=question, k=k, filter=filter, syntax=syntax)
+        request = QueryRequest(
+            text=question, k=k, filter=filter, syntax=syntax, read_your_writes=self._read_your_writes
+        )
         return self._parts.queries.context(self._reader, request, max_tokens)
 
     def answer(
@@ -654,7 +669,9 @@ class Tenant:
             syntax: Whether signs are operators; see `search`.
             history: Earlier turns of the conversation, oldest first; the last `rag.answer.history_turns` are used.
         """
-        request = QueryRequest(text=question, k=k, filter=filter, syntax=syntax)
+        request = QueryRequest(
+            text=question, k=k, filter=filter, syntax=syntax, read_your_writes=self._read_your_writes
+        )
         return self._parts.queries.answer(self._reader, request, max_tokens, history)
 
     def stream_answer(
@@ -681,7 +698,9 @@ class Tenant:
             syntax: Whether signs are operators; see `search`.
             history: Earlier turns of the conversation, oldest first.
         """
-        request = QueryRequest(text=question, k=k, filter=filter, syntax=syntax)
+        request = QueryRequest(
+            text=question, k=k, filter=filter, syntax=syntax, read_your_writes=self._read_your_writes
+        )
         return self._parts.queries.stream(self._reader, request, max_tokens, history)
 
     def count_tokens(self, text: str) -> int:

@@ -133,11 +133,10 @@ def _document_info(row: Mapping[str, Any]) -> DocumentInfo:
 
 def read_last_changes(
     pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
-) -> dict[str, tuple[int, int]]:
+) -> dict[str, str]:
     """Return what identifies the readable state of each collection.
 
-    The epoch of the last change, and the number of readable access control lists. A change raises the epoch of its
-    list, and a list without chunks is gone, so no two states have the same two numbers.
+    No other history of the database repeats it.
 
     Args:
         pool: The app role's pool.
@@ -148,7 +147,7 @@ def read_last_changes(
     with pool.transaction(tenant_id, principals) as connection:
         values = {"tenant_id": tenant_id, "collection": collection}
         rows = connection.execute(statement("last_changes"), values).fetchall()
-    return {name: (epoch, acls) for name, epoch, acls in rows}
+    return dict(rows)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -499,7 +498,7 @@ def update_metadata(
     changed = connection.execute(statement("update_metadata"), {**scope, **values}).fetchall()
     if changed:
         replace_filter_terms(connection, tenant_id, [document_id for document_id, _ in changed])
-        # No count changes, and a new epoch: cached results of all readers of the documents are out of date.
+        # No count changes, and a new state: cached results of all readers of the documents are out of date.
         added = {tuple(acl): LexicalCounts() for _, acl in changed}
         update_statistics(connection, scope, statistics, added, RemovedCounts(version_ids=[], counts={}))
     return len(changed)

@@ -98,7 +98,8 @@ def open_reader(engine: "Engine", tenant: str, collection: str | None, principal
     from kosmos_rag.core.types import EVERYONE
 
     names = require_not_blank(principals, "--principal", remedy="name a principal, --principal department:sales")
-    return engine.tenant(tenant, principals=names or (EVERYONE,), collection=collection)
+    # A command may follow one that wrote.
+    return engine.tenant(tenant, principals=names or (EVERYONE,), collection=collection, read_your_writes=True)
 
 
 def fail(error: KosmosError, *, as_json: bool) -> NoReturn:

@@ -23,6 +23,7 @@ from kosmos_rag.models.reranking.server import ServerReranker
 from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.replicas import ReplicaPool
 from kosmos_rag.storage.tenants import tenant as tenant_ref
 
 _MIN_FREE_BYTES = 1024**3
@@ -71,6 +72,7 @@ def _database(settings: Settings, tenant: str | None) -> Iterator[Check]:
     try:
         yield from _check_pool("role that reads", lambda: database.app)
         yield from _check_pool("role that writes", lambda: database.worker)
+        yield from (_check_replica(replica, settings) for replica in database.measure_replicas())
         if tenant is not None:
             yield _run_check("near-duplicates", lambda: _near_duplicates(database.worker, tenant))
     finally:
@@ -95,6 +97,18 @@ def _check_pool(name: str, open_pool: Callable[[], ConnectionPool]) -> Iterator[
         reached = f"{node.address} is reached by the coordinator as {state.role}"
         remedy = f"{node.address} cannot be reached by the coordinator as {state.role}; start it, or look at its log"
         yield Check(name=f"node {node.id}", ok=node.available, detail=reached if node.available else remedy)
+
+
+def _check_replica(replica: ReplicaPool, settings: Settings) -> Check:
+    name, most = f"replica {replica.address}", settings.database.replica_max_lag_s
+    if replica.lag_s is None:
+        return Check(name=name, ok=False, detail="it cannot be reached, or is no replica of the server of database.url")
+    behind = f"{replica.lag_s:.1f} s behind the primary"
+    return Check(
+        name=name,
+        ok=replica.lag_s <= most,
+        detail=behind if replica.lag_s <= most else f"{behind}; searches leave it above database.replica_max_lag_s",
+    )
 
 
 def _near_duplicates(worker: ConnectionPool, name: str) -> str:

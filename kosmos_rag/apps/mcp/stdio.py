@@ -16,7 +16,7 @@ from mcp.server.stdio import stdio_server
 
 from kosmos_rag.apps.auth.api_keys import READ
 from kosmos_rag.apps.auth.identity import Identity
-from kosmos_rag.apps.http.app import create_service
+from kosmos_rag.apps.http.toolkit.service import create_service
 from kosmos_rag.apps.mcp.server import create_server
 from kosmos_rag.core.config import Settings, TokenSettings
 from kosmos_rag.core.config.service import DevelopmentSettings

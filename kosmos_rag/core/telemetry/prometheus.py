@@ -76,11 +76,6 @@ class PrometheusObserver:
         """
         self._gauges.add(metric, read, labels)
 
-    def collect(self, metric: Metric) -> MetricFamily:
-        """Return the current samples of a counter or a histogram."""
-        (family,) = self._families[metric.name].collect()
-        return family
-
 
 class _Gauges(Collector):
     """Values read at the scrape."""

@@ -13,7 +13,7 @@ import pytest
 from psycopg import sql
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.http.uploads import StoredUpload, enqueue_upload
+from kosmos_rag.apps.http.toolkit.uploads import StoredUpload, enqueue_upload
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, FileInfo

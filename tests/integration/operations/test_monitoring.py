@@ -14,7 +14,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from kosmos_rag import AsyncEngine, Engine, Settings, SourceDocument
-from kosmos_rag.apps.http.app import create_service
+from kosmos_rag.apps.http.toolkit.service import create_service
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.telemetry.metrics import (
     BY_NAME,

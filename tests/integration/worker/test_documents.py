@@ -87,7 +87,10 @@ def test_tenant__has_maintenance_from_its_first_job_on(engine: Engine, scope: Te
     ours, theirs = multiprocessing.Pipe()
     KEPT.append(ours)
     channel = SupervisorChannel(theirs, queue)
-    EngineJobRunner(engine).run(queue.claim(10, kinds=list(periodic), worker="test"), channel)
+    runner = EngineJobRunner(engine)
+    # On a busy machine the runner returns jobs to the queue: their time slice is over.
+    while jobs := queue.claim(10, kinds=list(periodic), worker="test"):
+        runner.run(jobs, channel)
     assert _uploads(engine) == 0
     again = {info.kind: info.state for info in scope.jobs.find(limit=100) if info.every_s is not None}
     assert set(again.values()) == {JobState.SCHEDULED}

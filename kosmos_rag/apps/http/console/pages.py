@@ -21,8 +21,9 @@ from kosmos_rag.apps.http.console.sessions import (
     read_credentials,
     require_same_origin,
 )
-from kosmos_rag.apps.http.dependencies import Service
-from kosmos_rag.apps.http.errors import public_detail, response_headers, to_problem
+from kosmos_rag.apps.http.toolkit.errors import public_detail, response_headers, to_problem
+from kosmos_rag.apps.http.toolkit.service import Service
+from kosmos_rag.apps.http.wings import load_http_wings
 from kosmos_rag.core.errors import KosmosError, NotAuthenticated, RequestError
 from kosmos_rag.core.version import __version__
 
@@ -46,8 +47,8 @@ _NAVIGATION = (
     ("/jobs", "Jobs", INGEST),
     ("/evaluations", "Evaluations", ADMIN),
     ("/monitor", "Monitor", ADMIN),
-    ("/health", "Health", READ),
 )
+_LAST = ("/health", "Health", READ)
 _SAFE = frozenset({"GET", "HEAD"})
 _MAX_FIELDS = 50
 
@@ -100,7 +101,8 @@ def render_page(request: Request, template: str, *, status: int = 200, **values:
 
 
 def _navigation(identity: Identity) -> list[tuple[str, str]]:
-    return [(path, name) for path, name, scope in _NAVIGATION if identity.has(scope)]
+    of_wings = [(link.path, link.title, link.scope) for wing in load_http_wings() for link in wing.links]
+    return [(path, name) for path, name, scope in (*_NAVIGATION, *of_wings, _LAST) if identity.has(scope)]
 
 
 def home_path(identity: Identity) -> str:

@@ -7,6 +7,8 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from kosmos_rag.apps.http.wings import load_http_wings
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -45,10 +47,11 @@ def assets_version() -> str:
 
 @cache
 def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+    of_wings = [wing.templates for wing in load_http_wings() if wing.templates is not None]
     environment = Environment(
-        loader=PackageLoader("kosmos_rag.apps.http.console"),
+        loader=ChoiceLoader([PackageLoader("kosmos_rag.apps.http.console"), *map(PackageLoader, of_wings)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

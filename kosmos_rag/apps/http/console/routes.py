@@ -10,7 +10,6 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter, ValidationError
 
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST
-from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.console.answers import AnswerPageEvents, QuestionContext, build_reply
 from kosmos_rag.apps.http.console.document_text import Marks
 from kosmos_rag.apps.http.console.inspector import inspect_result
@@ -39,11 +38,12 @@ from kosmos_rag.apps.http.console.source_view import (
     build_source_view,
     first_line,
 )
-from kosmos_rag.apps.http.dependencies import Caller
 from kosmos_rag.apps.http.routes import resources
-from kosmos_rag.apps.http.routes.search import start_answer
-from kosmos_rag.apps.http.schemas import History, to_turns
-from kosmos_rag.apps.http.streaming import MEDIA_TYPE, EventStreamResponse
+from kosmos_rag.apps.http.toolkit.answers import start_answer
+from kosmos_rag.apps.http.toolkit.bodies import History, to_turns
+from kosmos_rag.apps.http.toolkit.concurrency import SEARCH, question_cost
+from kosmos_rag.apps.http.toolkit.dependencies import Caller
+from kosmos_rag.apps.http.toolkit.streaming import MEDIA_TYPE, EventStreamResponse
 from kosmos_rag.core.errors import NotAuthenticated, NotFound, RequestError
 from kosmos_rag.core.source_links import build_link
 from kosmos_rag.core.types import EVERYONE, DocumentLines, Turn

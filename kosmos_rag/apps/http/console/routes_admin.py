@@ -14,25 +14,17 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import FormData, UploadFile
 
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST
-from kosmos_rag.apps.http.console.charts import (
-    STAGE_NAMES,
-    axis_ticks,
-    build_histograms,
-    build_recall_rows,
-    build_tuning_trend,
-    chart_width,
-)
+from kosmos_rag.apps.http.console.charts import build_recall_rows, build_tuning_trend
 from kosmos_rag.apps.http.console.pages import PageRoute, get_service, redirect, render_page, wants_page
 from kosmos_rag.apps.http.console.remedies import describe_kind, remedy
 from kosmos_rag.apps.http.console.sessions import ConsoleReader, ConsoleWriter
-from kosmos_rag.apps.http.dependencies import Caller
-from kosmos_rag.apps.http.pagination import decode_cursor, encode_cursor
 from kosmos_rag.apps.http.routes import resources
 from kosmos_rag.apps.http.routes.resources import Cursor
 from kosmos_rag.apps.http.schemas import JobPage
-from kosmos_rag.apps.http.uploads import enqueue_upload
+from kosmos_rag.apps.http.toolkit.dependencies import Caller
+from kosmos_rag.apps.http.toolkit.pagination import decode_cursor, encode_cursor
+from kosmos_rag.apps.http.toolkit.uploads import enqueue_upload
 from kosmos_rag.core.errors import ConfigError, KosmosError, RequestError
-from kosmos_rag.core.telemetry.metrics import SECONDS, STAGE_SECONDS
 from kosmos_rag.core.types import (
     EVERYONE,
     DocumentSort,
@@ -244,11 +236,9 @@ async def retry(caller: ConsoleWriter, job_id: uuid.UUID) -> Response:
 
 @router.get("/health")
 async def health(request: Request, caller: ConsoleReader) -> Response:
-    """Show the state of the service.
+    """Show whether the service is ready, and totals of the tenant.
 
-    Only administrators see details of the tenant and the process.
-
-    While the database is unavailable, only the state of the process is shown.
+    Only administrators see its indexes. While the database is unavailable, only that is shown.
     """
     is_administrator = caller.identity.has(ADMIN)
 
@@ -262,7 +252,7 @@ async def health(request: Request, caller: ConsoleReader) -> Response:
     reading = read() if readiness.was_ready else None
     ready = (await readiness.state()).ready
     stats, indexes = await (reading or read()) if ready else (None, None)
-    details = _process_details(caller, indexes) if is_administrator else None
+    details = _describe_indexes(indexes) if ready and is_administrator else None
     return render_page(request, "health.html", ready=ready, stats=stats, details=details)
 
 
@@ -285,25 +275,13 @@ async def _read_indexes(caller: Caller) -> _Indexes | None:
         return None  # the service may have no credentials of the worker role
 
 
-def _process_details(caller: Caller, read: _Indexes | None) -> dict[str, Any]:
-    service = caller.service
-    stages, routes = service.metrics.durations()
-    pages = {name: buckets for name, buckets in routes.items() if not name.startswith("/assets/")}
+def _describe_indexes(read: _Indexes | None) -> dict[str, Any]:
     indexes = None if read is None else read.status
     axis_start, recall = build_recall_rows(indexes or [])
-    searches = build_histograms(STAGE_SECONDS, stages, axis=STAGE_SECONDS)
     return {
         "indexes": indexes,
         "axis_start": axis_start,
         "recall": recall,
         "recall_trend": build_tuning_trend([] if read is None else read.log),
         "due": None if indexes is None else sum(index.due is not None for index in indexes),
-        "search": next((row for row in searches if row.name == "total"), None),
-        "stages": searches,
-        "stage_names": STAGE_NAMES,
-        "routes": build_histograms(SECONDS, pages, axis=STAGE_SECONDS),
-        "ticks": list(axis_ticks(STAGE_SECONDS)),
-        "width": chart_width(STAGE_SECONDS),
-        "calls": (service.limiter.in_flight, service.settings.database.pool_size),
-        "streams": (service.streams.in_flight, service.settings.service.max_streams),
     }

@@ -15,7 +15,7 @@ from kosmos_rag.apps.http.console.monitoring import (
 )
 from kosmos_rag.apps.http.console.pages import PageRoute, render_page
 from kosmos_rag.apps.http.console.sessions import ConsoleAdministrator
-from kosmos_rag.apps.http.dependencies import Caller
+from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.types import ExperimentInfo, IndexEvent, MonitorKind, MonitorRun
 from kosmos_rag.engine.monitor import recall_monitor

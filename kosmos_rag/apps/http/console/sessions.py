@@ -14,9 +14,9 @@ from fastapi import Depends, Request, Response
 
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST, READ
 from kosmos_rag.apps.auth.identity import LOOPBACK, Identity
-from kosmos_rag.apps.http import dependencies
-from kosmos_rag.apps.http.csrf import is_same_origin
-from kosmos_rag.apps.http.dependencies import Caller
+from kosmos_rag.apps.http.toolkit import dependencies
+from kosmos_rag.apps.http.toolkit.csrf import is_same_origin
+from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.core.errors import NotPermitted
 
 _CREDENTIALS = re.compile(r"[A-Za-z0-9._-]{1,3800}")

@@ -3,6 +3,7 @@
 from http import HTTPStatus
 from typing import Any
 
+from kosmos_rag.apps.http.toolkit.errors import ErrorFormat
 from kosmos_rag.core.problem_details import Problem
 
 OPENAI = "/openai/"
@@ -17,6 +18,25 @@ _TYPES = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.FORBIDDEN: "permission_error",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+}
+
+_OPENAI_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "title": "OpenAIError",
+    "description": "An error in OpenAI's shape.",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
 }
 
 
@@ -51,3 +71,8 @@ def openai_error(problem: Problem, detail: str, extensions: dict[str, Any]) -> d
             "code": extensions.get("code") or _CODES.get(status, problem.name.replace("-", "_")),
         }
     }
+
+
+OPENAI_FORMAT = ErrorFormat(
+    prefix=OPENAI, name="OpenAIError", schema=_OPENAI_SCHEMA, build=openai_error, status=openai_status
+)

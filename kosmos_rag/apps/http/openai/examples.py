@@ -26,7 +26,7 @@ from kosmos_rag.apps.http.openai.shapes import (
     VectorStoreFile,
     build_list,
 )
-from kosmos_rag.apps.http.schemas import QUESTION
+from kosmos_rag.apps.http.toolkit.bodies import QUESTION
 from kosmos_rag.core.types import (
     FileBatchInfo,
     FileCounts,

@@ -12,9 +12,6 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from kosmos_rag.apps.auth.api_keys import ADMIN
-from kosmos_rag.apps.http.dependencies import Administrator, Caller, Reader, Writer
-from kosmos_rag.apps.http.multipart import FileForm
-from kosmos_rag.apps.http.pagination import decode_cursor, encode_cursor
 from kosmos_rag.apps.http.schemas import (
     CollectionList,
     CollectionRequest,
@@ -25,7 +22,10 @@ from kosmos_rag.apps.http.schemas import (
     PresetRequest,
     RectangleList,
 )
-from kosmos_rag.apps.http.uploads import StoredUpload, enqueue_once
+from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller, Reader, Writer
+from kosmos_rag.apps.http.toolkit.multipart import FileForm
+from kosmos_rag.apps.http.toolkit.pagination import decode_cursor, encode_cursor
+from kosmos_rag.apps.http.toolkit.uploads import StoredUpload, enqueue_once
 from kosmos_rag.core.config.presets import list_shipped
 from kosmos_rag.core.errors import KosmosError, NotFound, RequestError
 from kosmos_rag.core.types import (

@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from kosmos_rag import AsyncEngine, Engine, Settings, Tenant
 from kosmos_rag.apps.auth.api_keys import ApiKeys
-from kosmos_rag.apps.http.app import create_app, create_service
-from kosmos_rag.apps.http.dependencies import Service
-from kosmos_rag.apps.http.server import Server
+from kosmos_rag.apps.http.app import create_app
+from kosmos_rag.apps.http.toolkit.server import Server
+from kosmos_rag.apps.http.toolkit.service import Service, create_service
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import changed
 

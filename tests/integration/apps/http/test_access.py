@@ -423,7 +423,7 @@ def test_rates__are_of_addresses_that_show_bad_credentials(
     settings: Settings, signer: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop_rate_clock(monkeypatch)
-    monkeypatch.setattr("kosmos_rag.apps.http.dependencies._REFUSAL_DELAY_S", 0.0)
+    monkeypatch.setattr("kosmos_rag.apps.http.toolkit.dependencies._REFUSAL_DELAY_S", 0.0)
     behind = with_tokens(settings, signer, trusted_proxies=("127.0.0.1",), **{"rates.refused_per_minute": 4})
     with Engine(behind, embedder=HashingEmbedder()) as engine, serving(engine, signer) as running:
 

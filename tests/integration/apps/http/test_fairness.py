@@ -121,7 +121,7 @@ def test_made_up_keys__take_bounded_memory_and_displace_no_key(
 def test_made_up_keys__are_refused_unread_after_so_many_and_known_credentials_are_not(
     settings: Settings, signer: Signer, lookups: list[uuid.UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kosmos_rag.apps.http.dependencies._REFUSAL_DELAY_S", 0.05)
+    monkeypatch.setattr("kosmos_rag.apps.http.toolkit.dependencies._REFUSAL_DELAY_S", 0.05)
     stop_rate_clock(monkeypatch)
     limited = with_tokens(settings, signer, **{"rates.refused_per_minute": 5}, key_cache_s=0.01)
     with Engine(limited, embedder=HashingEmbedder()) as engine, serving(engine, signer) as running:

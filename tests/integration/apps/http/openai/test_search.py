@@ -9,7 +9,7 @@ import pytest
 
 from kosmos_rag import SourceDocument
 from kosmos_rag.apps.http.openai.search import score_hits
-from kosmos_rag.apps.http.rate_limit import RateLimiter
+from kosmos_rag.apps.http.toolkit.rate_limit import RateLimiter
 from tests.integration.apps.http.openai.speaking import Speaking
 from tests.rate_clock import stop_rate_clock
 

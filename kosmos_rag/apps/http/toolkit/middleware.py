@@ -13,9 +13,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kosmos_rag.apps.http.errors import INTERNAL, send_problem
-from kosmos_rag.apps.http.metrics import ServiceMetrics
-from kosmos_rag.apps.http.streaming import ERROR_STATUS
+from kosmos_rag.apps.http.toolkit.errors import INTERNAL, send_problem
+from kosmos_rag.apps.http.toolkit.metrics import ServiceMetrics
+from kosmos_rag.apps.http.toolkit.streaming import ERROR_STATUS
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.logging import REQUEST
 

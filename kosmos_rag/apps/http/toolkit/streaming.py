@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from kosmos_rag.answering.stream import AnswerStream
-from kosmos_rag.apps.http.errors import problem_document, public_detail, to_problem
+from kosmos_rag.apps.http.toolkit.errors import problem_document, public_detail, to_problem
 from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import Overloaded
 from kosmos_rag.core.problem_details import Problem

@@ -12,7 +12,7 @@ from dataclasses import replace
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kosmos_rag.apps.http.errors import send_problem
+from kosmos_rag.apps.http.toolkit.errors import send_problem
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import PayloadTooLarge, TimedOut
 from kosmos_rag.core.problem_details import PROBLEMS, Problem

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
-from kosmos_rag.apps.http.dependencies import Service
+from kosmos_rag.apps.http.toolkit.service import Service
 
 router = APIRouter()
 

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kosmos_rag.apps.auth.identity import LOOPBACK
-from kosmos_rag.apps.http.errors import send_problem
+from kosmos_rag.apps.http.toolkit.errors import send_problem
 from kosmos_rag.core.errors import NotPermitted
 from kosmos_rag.core.problem_details import PROBLEMS
 

@@ -4,8 +4,8 @@ from collections import Counter
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kosmos_rag.apps.http.connections import MAX_HEADER_BYTES
-from kosmos_rag.apps.http.errors import send_problem
+from kosmos_rag.apps.http.toolkit.connections import MAX_HEADER_BYTES
+from kosmos_rag.apps.http.toolkit.errors import send_problem
 from kosmos_rag.core.problem_details import Problem
 
 _BAD_REQUEST = Problem(status=400, name="bad-request", title="Bad Request")

@@ -18,7 +18,7 @@ from typing import ParamSpec, TypeVar
 
 import psycopg
 
-from kosmos_rag.apps.http.streaming import has_room
+from kosmos_rag.apps.http.toolkit.streaming import has_room
 from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import KosmosError, Overloaded, RequestError
 from kosmos_rag.core.types import EVERYONE, SourceDocument

@@ -10,18 +10,10 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import Scope
 
 from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST, READ
-from kosmos_rag.apps.auth.identity import Authenticator, Identity
-from kosmos_rag.apps.http.concurrency import ConcurrencyLimiter
-from kosmos_rag.apps.http.grounding import GroundingCache
-from kosmos_rag.apps.http.metrics import ServiceMetrics
-from kosmos_rag.apps.http.rate_limit import RateLimiter
-from kosmos_rag.apps.http.readiness import Readiness
-from kosmos_rag.apps.http.streaming import Streams
-from kosmos_rag.apps.http.uploads import Uploads
-from kosmos_rag.core.config import Settings
+from kosmos_rag.apps.auth.identity import Identity
+from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.core.errors import RequestError, TooManyRequests
 from kosmos_rag.core.types import is_text
-from kosmos_rag.engine.aio import AsyncEngine
 from kosmos_rag.engine.tenant import Tenant
 
 P = ParamSpec("P")
@@ -31,36 +23,24 @@ _REFUSAL_DELAY_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Service:
-    """The components that the routes use."""
-
-    settings: Settings
-    engine: AsyncEngine
-    limiter: ConcurrencyLimiter
-    streams: Streams
-    uploads: Uploads
-    authenticator: Authenticator
-    rate_limiter: RateLimiter
-    groundings: GroundingCache
-    metrics: ServiceMetrics
-    readiness: Readiness
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
     """The caller of a request; library calls run with its identity."""
 
     identity: Identity
     service: Service
 
-    def tenant(self, collection: str | None = None) -> Tenant:
+    def tenant(self, collection: str | None = None, *, read_your_writes: bool = False) -> Tenant:
         """Open the tenant with the caller's principals.
 
         Raises RequestError on a malformed collection.
         """
         identity = self.identity
         return self.service.engine.sync_engine.tenant(
-            identity.tenant, principals=identity.principals, collection=collection, subject=identity.subject
+            identity.tenant,
+            principals=identity.principals,
+            collection=collection,
+            subject=identity.subject,
+            read_your_writes=read_your_writes,
         )
 
     def collection(self, name: str | None) -> str | None:
@@ -70,12 +50,12 @@ class Caller:
         """
         return self.identity.default_collection if name is None else name
 
-    def scope(self, collection: str | None) -> Tenant:
+    def scope(self, collection: str | None, *, read_your_writes: bool = False) -> Tenant:
         """Open the collection of a request.
 
         Without one, open the default collection of its key, or all. Raises RequestError on a malformed collection.
         """
-        return self.tenant(self.collection(collection))
+        return self.tenant(self.collection(collection), read_your_writes=read_your_writes)
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a call of the library in one slot of the tenant.

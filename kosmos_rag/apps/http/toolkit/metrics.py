@@ -4,9 +4,6 @@ The label `route` is the route's template: no id becomes a label.
 """
 
 from collections.abc import Callable
-from itertools import pairwise
-
-from prometheus_client.core import Metric as MetricFamily
 
 from kosmos_rag.core.config import ObservabilitySettings
 from kosmos_rag.core.telemetry.metrics import (
@@ -16,12 +13,8 @@ from kosmos_rag.core.telemetry.metrics import (
     HTTP_REQUEST_SECONDS,
     HTTP_REQUESTS,
     HTTP_STREAMS_IN_FLIGHT,
-    RETRIEVAL_STAGE_SECONDS,
 )
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
-
-Histograms = dict[str, tuple[list[int], float]]
-"""By label: the number of values in each bucket, and the sum of all values."""
 
 
 class ServiceMetrics:
@@ -50,22 +43,3 @@ class ServiceMetrics:
         """Export how many engine calls and streams run, read at each scrape."""
         self.observer.gauge(HTTP_CALLS_IN_FLIGHT, calls)
         self.observer.gauge(HTTP_STREAMS_IN_FLIGHT, streams)
-
-    def durations(self) -> tuple[Histograms, Histograms]:
-        """Return the histograms of search stages and of routes, in seconds."""
-        stages, routes = (self.observer.collect(metric) for metric in (RETRIEVAL_STAGE_SECONDS, HTTP_REQUEST_SECONDS))
-        return _histograms(stages, "stage"), _histograms(routes, "route")
-
-
-def _histograms(family: MetricFamily, label: str) -> Histograms:
-    cumulative: dict[str, list[float]] = {}
-    sums: dict[str, float] = {}
-    for sample in family.samples:
-        if sample.name.endswith("_bucket"):
-            cumulative.setdefault(sample.labels[label], [0.0]).append(sample.value)
-        elif sample.name.endswith("_sum"):
-            sums[sample.labels[label]] = sample.value
-    return {
-        name: ([int(upper - lower) for lower, upper in pairwise(counts)], sums[name])
-        for name, counts in cumulative.items()
-    }

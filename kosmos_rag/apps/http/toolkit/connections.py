@@ -28,7 +28,7 @@ _OUT_OF_FILES = "socket.accept() out of system resource"
 _TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _AT_CAPACITY = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n"
 
-logger = logging.getLogger("kosmos_rag.apps.http.connections")
+logger = logging.getLogger("kosmos_rag.apps.http.toolkit.connections")
 
 
 class OncePerPeriod:
