@@ -14,9 +14,9 @@ import pytest
 
 from benchmarks.citus_cluster import LocalCluster, Node
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.cli.diagnosis import diagnose
 from kosmos_rag.core.errors import DatabaseUnavailable, NodeUnavailable
 from kosmos_rag.core.types import JobInfo, JobState
+from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.cli.diagnosis import diagnose
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseUnavailable
 from kosmos_rag.core.types import JobState
+from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.worker.handlers.maintenance import count_orphans

@@ -13,11 +13,11 @@ import pytest
 from psycopg import sql
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.http.toolkit.uploads import StoredUpload, enqueue_upload
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, FileInfo
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.engine.uploads import StoredUpload
 from kosmos_rag.indexing.ann import physical_indexes
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.audit.partitions import add_months
@@ -373,7 +373,7 @@ def test_upload__that_arrives_during_an_erasure_is_refused_and_not_cut(acme: Ten
         store_chunk(connection, acme.id, upload_id, 1, b"second")
     upload = StoredUpload(id=upload_id, sha256="", size=len(b"firstsecond"))
     with pytest.raises(RequestError, match="send it again"):
-        enqueue_upload(logged.parts.database, acme, SourceDocument(source="new.md", data=b""), upload)
+        acme.uploads.enqueue(SourceDocument(source="new.md", data=b""), upload)
     with pytest.raises(RequestError, match="send it again"):
         acme.files().create(upload_id, "new.md", size=upload.size, purpose="assistants")
 

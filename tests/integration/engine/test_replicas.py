@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.cli.diagnosis import diagnose
 from kosmos_rag.core.errors import StatementFailed
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
+from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.provision import APP
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
