@@ -18,6 +18,7 @@ from kosmos_rag.models.download import require_local_models
 from kosmos_rag.models.embedding.server import ServerEmbedder
 from kosmos_rag.models.hub import find_local, resolve
 from kosmos_rag.models.onnx import choose_backend
+from kosmos_rag.models.packaged import MINILM_INT8
 from kosmos_rag.models.reranking.server import ServerReranker
 from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
 from kosmos_rag.storage.database import Database
@@ -125,7 +126,8 @@ def _model(configured: ConfiguredModel, settings: Settings) -> str:
     Raises ModelUnavailable: ingestion would fail, or questions be answered without reranking.
     """
     name, remedy = configured.name, configured.remedy
-    require_local_models()
+    if name != MINILM_INT8:
+        require_local_models()
     try:
         location = find_local(name, settings.models)
         if location is None:
@@ -163,11 +165,15 @@ def _reranking_server(settings: RerankingSettings) -> str:
 
 
 def _backend(settings: Settings) -> str:
-    if not any(list_configured_models(settings.rag)):
+    names = {model.name for model in list_configured_models(settings.rag)}
+    if not names:
         return "none: all models are behind servers"
-    packages, backend = ["sentence-transformers", "torch"], choose_backend(settings.models)
-    if backend == "onnx":
-        packages += ["optimum-onnx", "onnxruntime"]
+    if names == {MINILM_INT8}:
+        packages, backend = ["onnxruntime", "tokenizers"], "onnx"
+    else:
+        packages, backend = ["sentence-transformers", "torch"], choose_backend(settings.models)
+        if backend == "onnx":
+            packages += ["optimum-onnx", "onnxruntime"]
     versions = []
     for package in packages:
         try:

@@ -2,10 +2,12 @@
 
 from kosmos_rag.models.configured import list_configured_models
 from kosmos_rag.models.download import PulledModel, list_pulled, pull_from_folder, pull_from_hub
-from kosmos_rag.models.hub import PACKAGED_MINILM, find_local, locate
+from kosmos_rag.models.hub import find_local, locate
+from kosmos_rag.models.packaged import MINILM, MINILM_INT8
 
 __all__ = [
-    "PACKAGED_MINILM",
+    "MINILM",
+    "MINILM_INT8",
     "PulledModel",
     "find_local",
     "list_configured_models",

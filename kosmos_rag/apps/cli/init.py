@@ -85,10 +85,11 @@ def _choose(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _choose_embedding(settings: "Settings") -> dict[str, Any]:
-    from kosmos_rag.engine.local_models import PACKAGED_MINILM
+    from kosmos_rag.engine.local_models import MINILM, MINILM_INT8
 
-    if _is_local(PACKAGED_MINILM, settings):
-        return {"rag.embedding.model": PACKAGED_MINILM, "rag.embedding.dimensions": 384}
+    for name in (MINILM_INT8, MINILM):
+        if _is_local(name, settings):
+            return {"rag.embedding.model": name, "rag.embedding.dimensions": 384}
     _require_local(settings.rag.embedding.model, settings)
     return {"rag.embedding.model": settings.rag.embedding.model}
 
