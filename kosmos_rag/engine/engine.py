@@ -188,6 +188,36 @@ class Engine:
         )
 
     @property
+    def database(self) -> Database:
+        """The connections of the engine, for the worker; faces and wings work through `tenant`."""
+        return self._database
+
+    @property
+    def ingest_pipeline(self) -> IngestPipeline:
+        """Ingests documents, for the worker."""
+        return self._components.ingest_pipeline
+
+    @property
+    def indexes(self) -> IndexMaintenance:
+        """Maintains the indexes of all tenants, for the worker."""
+        return self._components.indexes
+
+    @property
+    def background(self) -> BackgroundQueue:
+        """Work that no caller waits for; `drain` waits for it."""
+        return self._components.background
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """Passes metrics to the observers."""
+        return self._telemetry
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedding model; another engine may share it."""
+        return self._models.embedder
+
+    @property
     def parts(self) -> EngineComponents:
         """The components of the engine, for processes of this package."""
         return self._components

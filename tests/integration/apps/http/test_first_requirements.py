@@ -101,7 +101,7 @@ def test_stats__count_all_departments_where_they_are_preferred(corporate: Runnin
         "total_documents": 16,
         "total_chunks": 16,
         "departments": {"finance": 3, "general": 4, "hr": 3, "it": 3, "security": 3},
-        "embedding_dimension": corporate.service.engine.parts.embedder.dimensions,
+        "embedding_dimension": corporate.service.engine.sync_engine.embedder.dimensions,
     }
 
 
