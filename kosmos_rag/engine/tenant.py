@@ -38,6 +38,7 @@ from kosmos_rag.core.types import (
     SourceDocument,
     Turn,
 )
+from kosmos_rag.engine.api_keys import ApiKeys
 from kosmos_rag.engine.audit import TenantAudit
 from kosmos_rag.engine.collections import CollectionPipelines, TenantCollections
 from kosmos_rag.engine.components import EngineComponents
@@ -48,6 +49,7 @@ from kosmos_rag.engine.indexes import TenantIndexes
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.engine.query import QueryRequest, audit_policy
 from kosmos_rag.engine.spaces import TenantSpaces
+from kosmos_rag.engine.uploads import TenantUploads
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.permissions import PermissionSync
 from kosmos_rag.ingestion.pipeline import Progress
@@ -189,6 +191,16 @@ class Tenant:
         parts = self._parts
         queue = Queue.open(parts.database, parts.settings.worker)
         return TenantJobs(parts.database, parts.settings, queue, self._tenant, self._write_collection)
+
+    @property
+    def uploads(self) -> TenantUploads:
+        """Uploaded bytes, whose documents go into the collection."""
+        return TenantUploads(self._parts.database, self._tenant, lambda: self.jobs)
+
+    @property
+    def api_keys(self) -> ApiKeys:
+        """The API keys of the tenant, for its administrators."""
+        return ApiKeys(self._parts.database, self._tenant)
 
     def files(self, *, administrator: bool = False) -> TenantFiles:
         """Return the stored files that the subject sees; all for an administrator."""

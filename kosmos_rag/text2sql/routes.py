@@ -4,11 +4,11 @@ from http import HTTPStatus
 
 from fastapi import APIRouter
 
-from kosmos_rag.apps.auth.api_keys import ADMIN
 from kosmos_rag.apps.http.toolkit.concurrency import ANSWER, SEARCH, question_cost
 from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader, Writer
 from kosmos_rag.apps.http.toolkit.wing import HttpWing
 from kosmos_rag.core.extras import require_extra
+from kosmos_rag.engine.api_keys import ADMIN
 from kosmos_rag.text2sql.bodies import DatabaseQuestion, ExampleRequest, GroundingRequest, QueryRequest
 from kosmos_rag.text2sql.grounding_cache import GroundingCache
 from kosmos_rag.text2sql.openapi_examples import EXAMPLES
