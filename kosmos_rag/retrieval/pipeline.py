@@ -45,12 +45,11 @@ from kosmos_rag.retrieval.fusion import (
     score_fusion,
 )
 from kosmos_rag.retrieval.hydrate import hydrate
-from kosmos_rag.retrieval.outcome import FetchedPassages, Reading, SearchOutcome
+from kosmos_rag.retrieval.outcome import FetchedPassages, IndexedSearch, Reading, SearchOutcome
 from kosmos_rag.retrieval.pseudo_relevance import PRF
 from kosmos_rag.retrieval.query import Query, RetrieverQuery, parse_query
 from kosmos_rag.retrieval.rerank import RerankResult
 from kosmos_rag.retrieval.resources import SearchResources
-from kosmos_rag.retrieval.sampling import IndexedSearch
 from kosmos_rag.retrieval.signals.apply import SignalResult, Signals, build_signal_rules
 from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Routing, Snapshot
@@ -157,10 +156,13 @@ class SearchPipeline:
             query.options is not None and query.options.options.mmr is not None
         )
         request = ViewRequest(query=query, wordings=wordings, compares_vectors=compares_vectors)
+        pool = resources.pool
+        if not query.read_your_writes:
+            pool = pool.pick_reader(query.tenant.id, query.subject, query.principals)
         reading, passed = None, list[SearchView]()
         for view in resources.views:
             if view.can_answer(request):
-                with suppress(ViewUnavailable), view.open(request, resources.pool, timer) as session:
+                with suppress(ViewUnavailable), view.open(request, pool, timer) as session:
                     snapshot = session.snapshot(wordings[0])
                     if routing is not None and snapshot.routing != routing:
                         raise RoutingChanged(snapshot.routing)
