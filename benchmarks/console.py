@@ -18,8 +18,9 @@ import httpx
 
 from benchmarks.command import MODEL, command, parse, temporary_folder, write_results
 from kosmos_rag import AsyncEngine, Engine, Settings, SourceDocument
-from kosmos_rag.apps.http.app import create_app, create_service
-from kosmos_rag.evaluation.types import percentile
+from kosmos_rag.apps.http.app import create_app
+from kosmos_rag.apps.http.toolkit.service import create_service
+from kosmos_rag.evaluation.offline.types import percentile
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 TARGET_MS = 100

@@ -37,7 +37,7 @@ from benchmarks.scale.measure import DENSE, ONLY, Prepared, Times, embedder, per
 from benchmarks.scale.peers import connect, time_all
 from kosmos_rag import Engine, Filter, SearchResult, Tenant
 from kosmos_rag.models.embedding.space import PROBE
-from kosmos_rag.retrieval.block_cache import MISSES_OF_FILTER
+from kosmos_rag.retrieval.blocks.cache import MISSES_OF_FILTER
 from kosmos_rag.storage.database import Database, resolve_addresses
 from kosmos_rag.storage.tenants import tenant
 

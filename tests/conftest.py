@@ -1,4 +1,4 @@
-"""One server for each process of the run, and on it one migrated database whose tests have a tenant each.
+"""One server for all processes of the run, and on it a migrated database for each, whose tests have a tenant each.
 
 A test that asks for `tenant_name` shares the database and the engine of its process, and so proves that tenants are
 apart. A test that does not names its tenants itself, looks at all of them, or changes what is global (migrations,
@@ -14,10 +14,14 @@ import atexit
 import gc
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit, urlunsplit
@@ -25,11 +29,14 @@ from urllib.parse import urlsplit, urlunsplit
 import psutil
 import psycopg
 import pytest
+from filelock import FileLock
 from psycopg import sql
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.models import onnx
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.models.hub import resolve
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.migrate import migrate
@@ -109,10 +116,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Collect garbage from now on, but not what the imports left."""
     gc.freeze()
     gc.enable()
+    if any(item.get_closest_marker("model") for item in session.items):
+        _export_minilm()
+
+
+def _export_minilm() -> None:
+    """Export the model for ONNX Runtime, where that has not been done.
+
+    It takes seconds of all cores, on a busy machine minutes: before the time limit of a test begins.
+    """
+    settings = _minilm_settings()
+    if onnx.choose_backend(settings.models) == "torch":
+        return
+    location = resolve(settings.rag.embedding.model, settings.models)
+    key = onnx._export_key("SentenceTransformer", location, "full")
+    if not (settings.models.resolved_cache_dir / "onnx" / key).is_dir():
+        # In a process of its own: an export imports PyTorch, which stays in memory.
+        command = [sys.executable, "-c", "from tests.conftest import load_minilm; load_minilm()"]
+        subprocess.run(command, cwd=TESTS.parent, check=False)  # the tests of the model say what failed
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -127,6 +152,8 @@ class Server:
     """A PostgreSQL server, by its administrator's address."""
 
     admin: str
+    folder: Path | None = None
+    """Of an embedded server, which the processes of a run share; None for another."""
 
     def url(self, database: str, role: str | None = None) -> str:
         """The address of one database, as the administrator or as one of our roles."""
@@ -153,37 +180,84 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         with PostgresContainer("pgvector/pgvector:pg17", driver=None) as container:
             yield Server(admin=container.get_connection_url())
     else:
+        folder = _folder(tmp_path_factory)
         with pytest.MonkeyPatch.context() as patch:
             # As on a machine with little memory: each connection would map a gigabyte of buffers that no test fills.
             patch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=0))
-            running = embedded.start(_folder(tmp_path_factory) / "data")
-        admin = running.conninfo("postgres", "postgres")
-        with psycopg.connect(admin, autocommit=True) as connection:
-            # Databases come and go: the run would wait for the disk. Killed processes lose nothing by this.
-            connection.execute("ALTER SYSTEM SET fsync TO off")
-            connection.execute("ALTER SYSTEM SET max_wal_size TO '256MB'")
-            connection.execute("SELECT pg_reload_conf()")
-        yield Server(admin=admin)
+            patch.setattr(embedded, "_configure", partial(_configure, embedded._configure))
+            running = embedded.start(folder / "data")
+        yield Server(admin=running.conninfo("postgres", "postgres"), folder=folder)
+
+
+def _configure(configure: Callable[[Path], None], data_dir: Path) -> None:
+    """Configure a server for tests, before it starts."""
+    configure(data_dir)
+    configuration = data_dir / "postgresql.conf"
+    text = configuration.read_text()
+    # Databases come and go: the run would wait for the disk. Killed processes lose nothing by this. All processes of
+    # the run connect to this server.
+    added = "fsync = off\nmax_wal_size = '256MB'\nmax_connections = 400\n"
+    if added not in text:
+        configuration.write_text(text + added)
+
+
+def _run_id() -> int:
+    """The id of the process that started the run: of its processes the parent."""
+    return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 
 
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in memory, where there is room: a database is three hundred files, which takes a disk 300 ms."""
-    if not (os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30):
-        return tmp_path_factory.mktemp("postgres")
-    for left in MEMORY.glob("pytest-kosmos-*"):  # by a run that was killed
-        if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
-            shutil.rmtree(left, ignore_errors=True)
-    folder = MEMORY / f"pytest-kosmos-{os.getpid()}"
-    folder.mkdir()
-    # Before the server is started: what is registered first is done last, and the server has stopped by then.
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    """The folder that the processes of this run share.
+
+    In memory, where there is room: a database is three hundred files, which takes a disk 300 ms.
+    """
+    folder = MEMORY / f"pytest-kosmos-{_run_id()}"
+    if not folder.is_dir() and not (os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30):
+        base = tmp_path_factory.getbasetemp()
+        folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "postgres"
+    folder.mkdir(exist_ok=True)
     return folder
+
+
+def pytest_sessionstart() -> None:
+    """Have the server removed at the end, and those that killed runs left."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    for left in MEMORY.glob("pytest-kosmos-*"):
+        if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
+            _remove_server(left)
+    # What is registered first is done last: the processes that use the server have ended by then.
+    atexit.register(_remove_server, MEMORY / f"pytest-kosmos-{_run_id()}")
+
+
+def _remove_server(folder: Path) -> None:
+    """Stop the server of a folder if the last of its users was killed, and remove its data."""
+    with suppress(OSError, ValueError, psutil.Error):
+        server = psutil.Process(int((folder / "data" / "postmaster.pid").read_text().split()[0]))
+        if server.name() == "postgres":
+            server.send_signal(signal.SIGQUIT)
+            server.wait(10)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def template(server: Server) -> Iterator[str]:
     """The name of a migrated database that the tests' own are cloned from."""
-    name = f"kosmos_template_{uuid.uuid4().hex[:8]}"
+    if server.folder is None:
+        name = f"kosmos_template_{uuid.uuid4().hex[:8]}"
+        _create_template(server, name)
+        yield name
+        _drop(server, name)
+        return
+    created = server.folder / "template"
+    with FileLock(server.folder / "template.lock"):
+        if not created.exists():
+            _create_template(server, "kosmos_template")
+            created.touch()
+    yield "kosmos_template"
+
+
+def _create_template(server: Server, name: str) -> None:
     with psycopg.connect(server.admin, autocommit=True) as connection:
         # Roles belong to the whole server, which several processes of a run may share.
         connection.execute("SELECT pg_advisory_lock(hashtext('kosmos tests'))")
@@ -192,8 +266,6 @@ def template(server: Server) -> Iterator[str]:
         for role in (APP, WORKER):
             connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(role), sql.Literal(PASSWORD)))
     migrate(server.url(name))
-    yield name
-    _drop(server, name)
 
 
 @contextmanager
@@ -327,10 +399,20 @@ def engine(request: pytest.FixtureRequest, settings: Settings) -> Iterator[Engin
 @pytest.fixture(scope="session")
 def minilm() -> SentenceTransformerEmbedder:
     """The real all-MiniLM-L6-v2, loaded once."""
-    loaded = Settings.load(
+    settings = _minilm_settings()
+    return SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
+
+
+def load_minilm() -> None:
+    """Load the model, and export it if that has not been done."""
+    settings = _minilm_settings()
+    SentenceTransformerEmbedder(settings.rag.embedding, settings.models).embed_query("a question")
+
+
+def _minilm_settings() -> Settings:
+    return Settings.load(
         overrides={"rag.embedding.model": "packaged:all-MiniLM-L6-v2", "rag.embedding.dimensions": 384}
     )
-    return SentenceTransformerEmbedder(loaded.rag.embedding, loaded.models)
 
 
 @pytest.fixture(scope="session")

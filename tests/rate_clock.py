@@ -19,5 +19,5 @@ class RateClock:
 def stop_rate_clock(monkeypatch: pytest.MonkeyPatch) -> RateClock:
     """Stop the clock of rate limits: with each second a sliding window may give a request back."""
     clock = RateClock()
-    monkeypatch.setattr("kosmos_rag.apps.http.rate_limit.time", clock)
+    monkeypatch.setattr("kosmos_rag.apps.http.toolkit.rate_limit.time", clock)
     return clock

@@ -16,7 +16,7 @@ from mkdocs.structure.pages import Page
 import kosmos_rag
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.apps.http.app import describe_api
-from kosmos_rag.apps.http.dependencies import Service
+from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.apps.mcp.tools import Tools
 from kosmos_rag.core import errors
 from kosmos_rag.core.config.reference import reference_table

@@ -12,6 +12,7 @@ from kosmos_rag.core.config import ContextSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.freshness import content_date, outdated_reason
 from kosmos_rag.core.protocols import Tokenizer
+from kosmos_rag.core.source_links import build_link
 from kosmos_rag.core.types import Citation, Context, ContextPassage, SearchResult, hash_text
 
 
@@ -97,6 +98,7 @@ def _citation(selection: Selection, index: int, template: str) -> Citation:
         quote_sha256=hash_text(selection.quote),
         date=content_date(best.metadata),
         outdated=outdated_reason(best.metadata, datetime.now(UTC).date()),
+        link=build_link(best.metadata, first.line_start, last.line_end),
         table_context=first.table_context,
         place_spans=tuple(sorted({span for member in selection.cited for span in member.place_spans})),
     )

@@ -1,10 +1,14 @@
 """The audit log of one tenant, for its auditors."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import (
@@ -81,8 +85,8 @@ class TenantAudit:
             "outcomes": None if outcomes is None else [str(outcome) for outcome in outcomes],
             "limit": _check_limit(limit),
         }
-        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            rows = connection.execute(statement("list_audit_events"), values).fetchall()
+        with self._rows_by_column() as (connection, cursor):
+            rows = cursor.execute(statement("list_audit_events"), values).fetchall()
             return load_records(connection, self._owner.id, rows)
 
     def get(self, record_id: uuid.UUID) -> AuditRecord | None:
@@ -91,8 +95,8 @@ class TenantAudit:
         Raises ConfigError, DatabaseError.
         """
         values = {"tenant_id": self._owner.id, "id": record_id}
-        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            rows = connection.execute(statement("audit_event_by_id"), values).fetchall()
+        with self._rows_by_column() as (connection, cursor):
+            rows = cursor.execute(statement("audit_event_by_id"), values).fetchall()
             return next(iter(load_records(connection, self._owner.id, rows)), None)
 
     def list_document_access(
@@ -129,11 +133,8 @@ class TenantAudit:
             "until": last,
             "limit": _check_limit(limit),
         }
-        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            return [
-                _document_access(row)
-                for row in connection.execute(statement("audit_document_access"), values).fetchall()
-            ]
+        with self._rows_by_column() as (_, cursor):
+            return [_document_access(**row) for row in cursor.execute(statement("audit_document_access"), values)]
 
     def list_failed_questions(
         self, *, since: datetime | None = None, until: datetime | None = None, limit: int = 100
@@ -160,21 +161,17 @@ class TenantAudit:
             "limit": _check_limit(limit),
             "evaluator": EVALUATOR,
         }
-        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            rows = connection.execute(statement("failed_questions"), values).fetchall()
-        return [
-            FailedQuestion(
-                question=row[0],
-                question_sha256=row[1],
-                times=row[2],
-                refused=row[3],
-                disliked=row[4],
-                subjects=row[5],
-                last_at=row[6],
-                comments=tuple(row[7]),
-            )
-            for row in rows
-        ]
+        with self._rows_by_column() as (_, cursor):
+            rows = cursor.execute(statement("failed_questions"), values).fetchall()
+        return [FailedQuestion(**row | {"comments": tuple(row["comments"])}) for row in rows]
+
+    @contextmanager
+    def _rows_by_column(self) -> Iterator[tuple[psycopg.Connection, psycopg.Cursor[dict[str, Any]]]]:
+        with (
+            self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection,
+            connection.cursor(row_factory=dict_row) as cursor,
+        ):
+            yield connection, cursor
 
     def find_oldest_unsealed(self) -> datetime | None:
         """Return the time of the oldest unsealed record; None without one.
@@ -218,18 +215,5 @@ def _span(since: datetime | None, until: datetime | None) -> tuple[datetime, dat
     return max(since or _MIN_TIME, _MIN_TIME), min(until or _MAX_TIME, _MAX_TIME)
 
 
-def _document_access(row: Sequence[Any]) -> DocumentAccess:
-    return DocumentAccess(
-        at=row[0],
-        retrieval_id=row[1],
-        kind=AuditKind(row[2]),
-        subject=row[3],
-        principals=tuple(row[4]),
-        question=row[5],
-        source=row[6],
-        document_id=row[7],
-        version=row[8],
-        chunk_ids=tuple(row[9]),
-        rank=row[10],
-        shown=row[11],
-    )
+def _document_access(*, kind: str, principals: list[str], chunk_ids: list[uuid.UUID], **columns: Any) -> DocumentAccess:
+    return DocumentAccess(kind=AuditKind(kind), principals=tuple(principals), chunk_ids=tuple(chunk_ids), **columns)

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from cachetools import LRUCache
+from psycopg.rows import class_row
 
 from kosmos_rag.answering.pipeline import Answerer
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset, load
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.types import EVERYONE, CollectionInfo
 from kosmos_rag.ingestion.state import load_preset, load_sources
 from kosmos_rag.retrieval.pipeline import SearchPipeline
@@ -24,7 +26,7 @@ from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.queue import cancel_collection_jobs, change_jobs_preset
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, create_tenant, validate_name
+from kosmos_rag.storage.tenants import TenantRef, create_tenant
 
 _PRESETS = 64
 """Presets whose pipelines are cached."""
@@ -100,9 +102,11 @@ class Collections:
 
     def infos(self, owner: TenantRef, principals: Sequence[str]) -> list[CollectionInfo]:
         """List collections with a preset or readable documents, by name."""
-        with self._database.app.transaction(owner.id, principals) as connection:
-            rows = connection.execute(statement("list_collections"), {"tenant_id": owner.id}).fetchall()
-        return [CollectionInfo(name=row[0], preset=row[1], chunks=row[2], created_at=row[3]) for row in rows]
+        with (
+            self._database.app.transaction(owner.id, principals) as connection,
+            connection.cursor(row_factory=class_row(CollectionInfo)) as cursor,
+        ):
+            return cursor.execute(statement("list_collections"), {"tenant_id": owner.id}).fetchall()
 
     def settings(self, owner: TenantRef, collection: str) -> dict[str, Any]:
         """Return the settings of the preset of a collection; empty without one."""

@@ -17,7 +17,7 @@ from kosmos_rag.answering.context import assemble
 from kosmos_rag.answering.stream import AnswerStream
 from kosmos_rag.core.config import AuditSettings, Settings
 from kosmos_rag.core.config.presets import Preset
-from kosmos_rag.core.errors import ConfigError, ModelError, RequestError
+from kosmos_rag.core.errors import ConfigError, ModelError, NodeUnavailable, RequestError
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import (
@@ -33,11 +33,10 @@ from kosmos_rag.core.types import (
 )
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import CollectionPipelines, PipelineCache
-from kosmos_rag.evaluation.experiments.router import Assignment, ExperimentRouter
+from kosmos_rag.engine.query_hooks import Assignment, IndexedQuery, QueryHooks, RoutedQuery, Treatment
 from kosmos_rag.retrieval.outcome import SearchOutcome
 from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchPipeline
 from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, Query, RetrieverOptions, parse_query
-from kosmos_rag.retrieval.sampling import RecallSampler
 from kosmos_rag.retrieval.several import fuse_results
 from kosmos_rag.retrieval.snapshot import Routing, read_routing
 from kosmos_rag.storage.audit.log import AuditContext, create_event_id, record_event, strictest_policy
@@ -62,6 +61,7 @@ class QueryRequest:
     options: ResultOptions | None = None
     """Pages, groups, facets and diversity; None for the first hits alone."""
     retrievers: RetrieverOptions = DEFAULT_RETRIEVERS
+    read_your_writes: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,8 +112,7 @@ class QueryHandler:
         background_pool: ConnectionPool,
         settings: Settings,
         pipelines: PipelineCache,
-        experiments: ExperimentRouter,
-        sampler: RecallSampler,
+        hooks: QueryHooks,
         background: BackgroundQueue,
         telemetry: Telemetry,
         embedder: Embedder,
@@ -125,8 +124,7 @@ class QueryHandler:
             background_pool: Connections of background work.
             settings: Of the process.
             pipelines: Pipelines by preset.
-            experiments: Assigns queries to experiments.
-            sampler: Selects queries for the recall monitor.
+            hooks: What a wing adds.
             background: Runs what nobody waits for.
             telemetry: Where metrics go.
             embedder: Its tokenizer counts the tokens of a context; the model is loaded by the first context.
@@ -135,8 +133,8 @@ class QueryHandler:
         self._background_pool = background_pool
         self._settings = settings
         self._pipelines = pipelines
-        self._experiments = experiments
-        self._sampler = sampler
+        self._router = hooks.router
+        self._sampler = hooks.sampler
         self._background = background
         self._telemetry = telemetry
         self._embedder = embedder
@@ -200,40 +198,52 @@ class QueryHandler:
     def _search(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
         """Search by the current route. Raises what `Tenant.search` raises."""
         with self._telemetry.count_errors():
-            route = self._route(reader)
-            while True:
-                settings, search = route.pipelines.settings, route.pipelines.search
-                try:
-                    query = parse_query(
-                        request.text,
-                        tenant=reader.tenant,
-                        principals=reader.principals,
-                        collection=reader.collection,
-                        subject=reader.subject,
-                        k=request.k,
-                        filter=request.filter,
-                        syntax=request.syntax,
-                        options=request.options,
-                        retrievers=request.retrievers,
-                        max_chars=settings.rag.retrieval.max_question_chars,
+            try:
+                return self._search_once(reader, request)
+            except NodeUnavailable:
+                # A replica is lost, or has cancelled the search.
+                if request.read_your_writes or self._pool.replicas is None:
+                    raise
+                return self._search_once(reader, replace(request, read_your_writes=True))
+
+    def _search_once(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
+        route = self._route(reader, request)
+        while True:
+            settings, search = route.pipelines.settings, route.pipelines.search
+            try:
+                query = parse_query(
+                    request.text,
+                    tenant=reader.tenant,
+                    principals=reader.principals,
+                    collection=reader.collection,
+                    subject=reader.subject,
+                    k=request.k,
+                    filter=request.filter,
+                    syntax=request.syntax,
+                    options=request.options,
+                    retrievers=request.retrievers,
+                    read_your_writes=request.read_your_writes,
+                    max_chars=settings.rag.retrieval.max_question_chars,
+                )
+                assignment = None
+                if self._router is not None and route.routing.experiment is not None:
+                    routed = RoutedQuery(
+                        query=query, routing=route.routing, experiment=route.routing.experiment, settings=settings
                     )
-                    assignment = None
-                    if route.routing.experiment is not None:
-                        assignment = self._experiments.assign(query, route.routing, settings)
-                    if assignment is None or assignment.serving is None:
-                        outcome = search.search(query, route.routing)
-                    else:
-                        treatment = assignment.serving.pipeline
-                        assignment, outcome = self._search_treatment(assignment, treatment, search, query)
-                    return self._disclose(reader, route, query, assignment, outcome)
-                except RoutingChanged as changed:
-                    route = self._cache_route(reader, changed.routing)
-                except (RequestError, ConfigError, ModelError):
-                    # Before the snapshot a cached route is unchecked: under the current one there may be no error.
-                    current = read_routing(self._pool, reader.tenant, reader.collection)
-                    if current == route.routing:
-                        raise
-                    route = self._cache_route(reader, current)
+                    assignment = self._router.assign(routed)
+                if assignment is None or assignment.serving is None:
+                    outcome = search.search(query, route.routing)
+                else:
+                    assignment, outcome = self._search_treatment(assignment, assignment.serving, search)
+                return self._disclose(reader, route, query, assignment, outcome)
+            except RoutingChanged as changed:
+                route = self._cache_route(reader, changed.routing)
+            except (RequestError, ConfigError, ModelError):
+                # Before the snapshot a cached route is unchecked: under the current one there may be no error.
+                current = self._read_routing(reader, request)
+                if current == route.routing:
+                    raise
+                route = self._cache_route(reader, current)
 
     def _disclose(
         self,
@@ -257,19 +267,21 @@ class QueryHandler:
         )
 
     def _search_treatment(
-        self, assignment: Assignment, treatment: SearchPipeline, control: SearchPipeline, query: Query
+        self, assignment: Assignment, treatment: Treatment, control: SearchPipeline
     ) -> tuple[Assignment, SearchOutcome]:
         """Search with the treatment.
 
         If it fails, search with the control, in a transaction of its own.
         """
+        assert self._router is not None, "it assigned the query"
+        routed = assignment.routed
         try:
-            return assignment, treatment.search(query, assignment.routing)
+            return assignment, treatment.search(routed)
         except RoutingChanged:
             raise
         except Exception as error:  # noqa: BLE001 — an experiment never fails a query
-            assignment = self._experiments.fail(assignment, error)
-        return assignment, control.search(query, assignment.routing)
+            assignment = self._router.fail(assignment, error)
+        return assignment, control.search(routed.query, routed.routing)
 
     def _answer(
         self, reader: AuditContext, request: QueryRequest, max_tokens: int | None, history: Sequence[Turn]
@@ -278,7 +290,7 @@ class QueryHandler:
         if history:
             # The history is condensed before the snapshot: its settings are read again.
             with self._telemetry.count_errors():
-                route = self._cache_route(reader, read_routing(self._pool, reader.tenant, reader.collection))
+                route = self._cache_route(reader, self._read_routing(reader, request))
             condensed = route.pipelines.answerer.search_query(request.text, history)
             rewritten, warnings = replace(request, text=condensed.question), condensed.warnings
         handled = self._search(reader, rewritten)
@@ -317,18 +329,16 @@ class QueryHandler:
         for search in (*others, handled):
             query, result, assignment = search.query, search.result, search.assignment
             self._telemetry.record_search(query.tenant.name, query.collection, result)
-            sample = None
-            if search.outcome.indexed_search is not None:
-                sample = self._sampler.maybe_sample(query, search.outcome.indexed_search)
-            if sample is not None and not self._background.submit(partial(self._sampler.write, sample)):
-                self._sampler.count_dropped()
-            if search.outcome.due is not None:
-                pipeline = search.route.pipelines.search
-                self._background.submit(partial(pipeline.load_vectors, search.outcome.due, self._background_pool))
-            if assignment is not None and self._experiments.needs_record(assignment, result):
-                task = partial(self._experiments.record, assignment, query, result)
+            if self._sampler is not None and search.outcome.indexed_search is not None:
+                sample = self._sampler.select(IndexedQuery(query=query, search=search.outcome.indexed_search))
+                if sample is not None and not self._background.submit(sample):
+                    self._sampler.count_dropped()
+            if search.outcome.task is not None:
+                self._background.submit(partial(search.outcome.task, self._background_pool))
+            if self._router is not None and assignment is not None and self._router.needs_record(assignment, result):
+                task = partial(self._router.record, assignment, result)
                 if not self._background.submit(task):
-                    self._experiments.count_dropped()
+                    self._router.count_dropped()
         return event_id
 
     def _record(
@@ -343,13 +353,20 @@ class QueryHandler:
         if answer.refused and not sources.refused:
             self._record(handled, answer, follows=event_id)
 
-    def _route(self, reader: AuditContext) -> Route:
+    def _route(self, reader: AuditContext, request: QueryRequest) -> Route:
         """Return the cached route, or read it. Raises ConfigError, DatabaseError."""
         with self._lock:
             route = self._routes.get((reader.tenant.id, reader.collection))
         if route is not None:
             return route
-        return self._cache_route(reader, read_routing(self._pool, reader.tenant, reader.collection))
+        return self._cache_route(reader, self._read_routing(reader, request))
+
+    def _read_routing(self, reader: AuditContext, request: QueryRequest) -> Routing:
+        """Read the routing from the server that the search will read."""
+        pool = self._pool
+        if not request.read_your_writes:
+            pool = pool.pick_reader(reader.tenant.id, reader.subject, reader.principals)
+        return read_routing(pool, reader.tenant, reader.collection)
 
     def _cache_route(self, reader: AuditContext, routing: Routing) -> Route:
         preset = None if routing.preset is None else Preset(name=routing.preset[0], content=routing.preset[1])

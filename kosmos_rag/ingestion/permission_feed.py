@@ -16,7 +16,13 @@ from kosmos_rag.ingestion.sources.files import open_regular, unreadable_error
 from kosmos_rag.ingestion.sources.json_lines import parse_object
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS
 from kosmos_rag.ingestion.sources.names import printable
-from kosmos_rag.ingestion.sources.spec import JsonLinesPermissions, PermissionFeedSpec, SqlPermissions
+from kosmos_rag.ingestion.sources.rclone_permissions import list_readers
+from kosmos_rag.ingestion.sources.spec import (
+    JsonLinesPermissions,
+    PermissionFeedSpec,
+    RclonePermissions,
+    SqlPermissions,
+)
 from kosmos_rag.ingestion.sources.sql import ROWS_AT_ONCE, connect, escape_colons, read_only_engine
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
@@ -74,12 +80,18 @@ def read_feed(spec: PermissionFeedSpec) -> Permissions:
         SourceError: it cannot be read, or a line or a row is not what it must be; the message names it.
         ConfigError: the URL of its database is not set, or cannot be used.
     """
-    permissions = _read_json_lines(spec) if isinstance(spec, JsonLinesPermissions) else _read_sql(spec)
+    permissions = _read(spec)
     if not permissions.documents:
         raise SourceError(
             "unreadable", f"the permission feed {spec.name} names no document, so nothing is changed; check its export"
         )
     return permissions
+
+
+def _read(spec: PermissionFeedSpec) -> Permissions:
+    if isinstance(spec, RclonePermissions):
+        return _read_rclone(spec)
+    return _read_json_lines(spec) if isinstance(spec, JsonLinesPermissions) else _read_sql(spec)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -183,6 +195,13 @@ def _name(key: str, value: Any) -> str:
 
 def _fault(key: str, value: Any, expected: str) -> SourceError:
     return SourceError("unreadable", f"{key} is {show(value)}; it must be {expected}")
+
+
+def _read_rclone(spec: RclonePermissions) -> Permissions:
+    collected = _Collected(prefix=f"rclone://{spec.name}/")
+    for path, principals in list_readers(spec.remote):
+        collected.add_document(path, (), principals)
+    return collected.build()
 
 
 def _read_sql(spec: SqlPermissions) -> Permissions:

@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ModelUnavailable, first_line
+from kosmos_rag.core.extras import require_extra
 
 SUMS = "SHA256SUMS"
 MPNET = "sentence-transformers/all-mpnet-base-v2"
@@ -59,11 +59,14 @@ class PulledModel:
 
 def require_local_models() -> None:
     """Raise ModelUnavailable if the extra `local` is not installed."""
-    if find_spec("sentence_transformers") is None or find_spec("huggingface_hub") is None:
-        raise ModelUnavailable(
-            "models on this machine need sentence-transformers: pip install 'kosmos-rag[local]', or set url in "
-            "rag.embedding and rag.reranking to servers"
-        )
+    require_extra(
+        "local",
+        "a model on this machine",
+        "sentence_transformers",
+        "huggingface_hub",
+        alternative="set url in rag.embedding and rag.reranking to servers",
+        error=ModelUnavailable,
+    )
 
 
 def find_pulled(name: str, models: ModelsSettings) -> PulledModel | None:

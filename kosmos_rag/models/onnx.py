@@ -2,13 +2,11 @@
 
 import hashlib
 import logging
-import os
 import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,8 +14,16 @@ import numpy as np
 
 from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ModelUnavailable, first_line
+from kosmos_rag.core.extras import is_installed, require_extra
 from kosmos_rag.models.download import require_local_models
-from kosmos_rag.models.onnx_session import MODEL_FILE, OnnxDescription, OnnxModel, load_session
+from kosmos_rag.models.onnx_session import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    OnnxDescription,
+    disable_telemetry,
+    load_exported,
+    load_session,
+)
 
 Kind = Literal["SentenceTransformer", "CrossEncoder"]
 """Class of sentence-transformers that a model is loaded with."""
@@ -33,6 +39,7 @@ _SAMPLES = ("Ninety days of notice.", "Größe: 12 µm (§ 3)", "The plan renews
 _PAIRS = tuple((_SAMPLES[0], text) for text in _SAMPLES)
 _OUTPUT_RANKS: dict[Kind, int] = {"SentenceTransformer": 3, "CrossEncoder": 2}
 _TOLERANCE = 1e-4
+_PACKAGES = ("onnxruntime", "optimum.onnxruntime")
 
 
 def hub_options(models: ModelsSettings) -> dict[str, Any]:
@@ -58,12 +65,10 @@ def require_runtime(models: ModelsSettings) -> None:
     require_local_models()
     if choose_backend(models) == "torch":
         return
-    # Read once, at its import. From version 1.31 on ONNX Runtime reports machine and sessions to Microsoft otherwise.
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-    if not _is_installed():
-        raise ModelUnavailable(
-            "models.backend = 'onnx' needs ONNX Runtime: pip install 'kosmos-rag[onnx]', or set it to 'torch'"
-        )
+    disable_telemetry()
+    require_extra(
+        "onnx", "models.backend = onnx", *_PACKAGES, alternative="set models.backend to torch", error=ModelUnavailable
+    )
 
 
 def load_onnx(kind: Kind, location: str, models: ModelsSettings, precision: Precision = "full") -> Any | None:
@@ -107,7 +112,7 @@ def _load(kind: Kind, location: str, models: ModelsSettings, precision: Precisio
 
 def _is_installed() -> bool:
     # Not imported: optimum imports PyTorch, and only an export needs it.
-    return find_spec("onnxruntime") is not None and find_spec("optimum.onnxruntime") is not None
+    return all(map(is_installed, _PACKAGES))
 
 
 def _import(kind: Kind) -> Any:
@@ -180,7 +185,7 @@ def _describe(kind: Kind, model: Any, folder: Path) -> OnnxDescription | None:
     None where there is no such description: the model has other modules, or a prompt of its own.
     """
     tokens = model.max_seq_length if kind == "SentenceTransformer" else model.tokenizer.model_max_length
-    if tokens is None or not (folder / "tokenizer.json").is_file():
+    if tokens is None or not (folder / TOKENIZER_FILE).is_file():
         return None
     pad_id = int(model.tokenizer.pad_token_id or 0)
     if kind == "CrossEncoder":
@@ -194,7 +199,7 @@ def _describe(kind: Kind, model: Any, folder: Path) -> OnnxDescription | None:
         ]
         expected = model.encode(list(_SAMPLES), show_progress_bar=False)
     for candidate in candidates:
-        exported = OnnxModel(folder, candidate)
+        exported = load_exported(folder, candidate)
         if exported.output_rank != _OUTPUT_RANKS[kind]:
             return None
         actual = (

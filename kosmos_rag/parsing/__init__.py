@@ -134,10 +134,10 @@ class _FileParser:
     def parse(self, document: SourceDocument, depth: int = 0) -> ParsedDocument:
         """Parse a document that is `depth` files deep in others. Raises ParseError."""
         media_type = document.media_type or detect(document.data, document.source)
-        data, notes = _in_utf8(document.data, media_type)
         name = media_types.NAMES[media_type]
         parser = self._parser(media_type, depth)
         with translate_errors(name):
+            data, notes = _in_utf8(document.data, media_type)
             parsed = parser(data, self.limits)
         if not parsed.text or parsed.text.isspace():
             raise ParseError("empty", f"no text in the {name} file; give a document that has some")

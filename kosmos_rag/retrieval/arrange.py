@@ -10,36 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag.core.types import FacetValue, Occurrence, Passage, SearchResult
 from kosmos_rag.retrieval.fusion import PHRASE
 from kosmos_rag.retrieval.options import GROUP_SIZE, ParsedOptions
-from kosmos_rag.storage.sql import statement
 
 Vectors = Mapping[uuid.UUID, NDArray[np.float32]]
 
 _MMR = "mmr"
 _MAX_FACET_VALUES = 100
-
-
-def load_vectors(
-    connection: psycopg.Connection, scope: Mapping[str, Any], space_id: uuid.UUID | None, passages: Sequence[Passage]
-) -> Vectors:
-    """Return the vectors of passages in a space, by chunk id.
-
-    Args:
-        connection: Of the snapshot.
-        scope: Bound values of the query.
-        space_id: The live space; None for no vectors.
-        passages: The passages.
-    """
-    if space_id is None:
-        return {}
-    values = {**scope, "space_id": space_id, "chunk_ids": [passage.chunk_id for passage in passages]}
-    rows = connection.execute(statement("vectors_of_chunks"), values).fetchall()
-    return {chunk_id: vector.to_numpy().astype(np.float32) for chunk_id, vector in rows}
 
 
 def arrange(

@@ -19,7 +19,7 @@ from kosmos_rag.retrieval.snapshot import Snapshot
 class ResultCache:
     """LRU cache of results. Thread-safe.
 
-    Results are never stale: a key contains the versions of documents and indexes, which each query reads under
+    Results are never stale: a key contains the states of collections and indexes, which each query reads under
     row-level security. Settings and models belong to the process.
     """
 
@@ -92,7 +92,7 @@ def result_key(
         index and (index.id, index.probes, index.ef_search),
         explain,
         tuple(
-            (stats.collection, stats.epoch, stats.acls, repr(stats.overlay), stats.segments if explain else ())
+            (stats.collection, stats.state, repr(stats.overlay), stats.segments if explain else ())
             for stats in snapshot.collections
         ),
     )

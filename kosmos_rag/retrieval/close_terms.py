@@ -1,15 +1,16 @@
 """Close terms of the lexicon for words that no chunk contains.
 
 A word with a typo, a fragment of a word and a new compound find nothing by BM25. Words at edit distance one come first,
-then the parts of a compound, then lexemes at distance two and lexemes that the word is a prefix of. All reads are under
-row-level security: neither the decision that a word is absent nor a close term depends on chunks that the reader may
-not read. Weights follow the blended frequencies of Lucene's TopTermsBlendedFreqScoringRewrite: a rare close term is not
-preferred for its rarity.
+then the parts of a compound, then lexemes at distance two and lexemes that the word is a prefix of. A word of the
+language is no typo: only a compound among them is replaced, by its parts. All reads are under row-level security:
+neither the decision that a word is absent nor a close term depends on chunks that the reader may not read. Weights
+follow the blended frequencies of Lucene's TopTermsBlendedFreqScoringRewrite: a rare close term is not preferred for its
+rarity.
 """
 
 import re
 import threading
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,6 +20,7 @@ from cachetools import LRUCache
 from kosmos_rag.core.text.accents import fold_accents
 from kosmos_rag.core.text.analysis import split_bigrams
 from kosmos_rag.core.text.compounds import COMPOUNDING, split_compound
+from kosmos_rag.core.text.dictionary import is_word
 from kosmos_rag.core.text.edits import edit_distance, single_edits
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.storage.binary import array
@@ -29,7 +31,8 @@ TermRow: TypeAlias = tuple[str, str, int | None, int | None, float]
 
 _WORD = re.compile(r"[^\W_]+")
 _MIN_LENGTH = 4
-_MIN_LENGTH_TWO_EDITS = 8
+_LETTERS_OF_AN_EDIT = 5
+"""Letters of a word for each edit to a close term: four fifths of its letters stay."""
 _SHARED_PREFIX = 3
 """Letters that a word has in common with its lexeme, and with lexemes at distance two."""
 _MAX_ENDING = 4
@@ -73,7 +76,7 @@ class _AnalysedWord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _WordMatches:
+class WordMatches:
     """Lexemes and close terms of an absent word.
 
     Both are empty for a word that a chunk contains.
@@ -87,27 +90,26 @@ class _WordMatches:
 class CloseTermCache:
     """LRU cache of what the lexicon has for absent words. Thread-safe.
 
-    Entries are never stale: a key contains the state of the collections, and which access control lists the reader may
-    read.
+    Entries are never stale: a key contains the states of the collections for the reader.
     """
 
     def __init__(self, size: int) -> None:
         """Args: size: Most words."""
         self._lock = threading.Lock()
-        self._entries: LRUCache[tuple[Hashable, str], _WordMatches] = LRUCache(maxsize=size)
+        self._entries: LRUCache[tuple[Hashable, str], WordMatches] = LRUCache(maxsize=size)
 
-    def find(self, state: Hashable, words: Iterable[str]) -> dict[str, _WordMatches]:
+    def find(self, state: Hashable, words: Iterable[str]) -> dict[str, WordMatches]:
         """Return the entries of those words that are cached.
 
         Args:
-            state: Tenant, collections and readers, with the epochs.
+            state: Tenant, and the states of the collections.
             words: The words.
         """
         with self._lock:
             entries = {word: self._entries.get((state, word)) for word in words}
         return {word: entry for word, entry in entries.items() if entry is not None}
 
-    def put(self, state: Hashable, entries: Mapping[str, _WordMatches]) -> None:
+    def put(self, state: Hashable, entries: Mapping[str, WordMatches]) -> None:
         """Add entries and evict the least recently used."""
         with self._lock:
             for word, entry in entries.items():
@@ -115,58 +117,69 @@ class CloseTermCache:
 
 
 def replace_absent_words(
-    connection: psycopg.Connection | None,
     query: RetrieverQuery,
     rows: Sequence[TermRow],
     cache: CloseTermCache,
     state: Hashable,
-) -> tuple[list[TermRow], tuple[str, ...]] | None:
+    match: Callable[[Sequence[str]], Mapping[str, WordMatches]],
+) -> tuple[list[TermRow], tuple[str, ...]]:
     """Replace words that no chunk contains by close terms.
 
-    Returns the terms, and a warning for each replaced word; None without a connection, if the cache lacks a word.
+    Returns the terms, and a warning for each replaced word.
 
     Args:
-        connection: In the transaction of the snapshot; None to use the cache alone.
         query: The query.
         rows: Its terms.
         cache: Of earlier queries.
-        state: Tenant, collections and readers, with the epochs.
+        state: Tenant, and the states of the collections.
+        match: Looks up words that are not cached.
     """
     words = _suspects(query.parsed.text, rows)
     if not words:
         return list(rows), ()
     matches = cache.find(state, words)
-    missing = [word for word in words if word not in matches]
-    if missing:
-        if connection is None:
-            return None
-        loaded = _match_words(connection, query, missing)
-        cache.put(state, loaded)
-        matches |= loaded
+    if missing := [word for word in words if word not in matches]:
+        found = match(missing)
+        cache.put(state, found)
+        matches |= found
     lexemes = [entry for word in words for entry in matches[word].lexemes]
     close = [term for word in words for term in matches[word].close]
+    if len(words) > 1 and all(row[2] is None for row in rows):
+        # A question whose words all are absent is about something else, and not full of typos.
+        close = [term for term in close if term.is_part]
     # Warnings are in this order; a term that is close to two words counts for the first.
     close.sort(key=lambda term: (-term.weight, term.collection, term.word))
     return _replace(rows, lexemes, close)
 
 
-def _match_words(
-    connection: psycopg.Connection, query: RetrieverQuery, words: Sequence[str]
-) -> dict[str, _WordMatches]:
-    """Look up words, and close terms of those that no chunk contains."""
+def match_words(connection: psycopg.Connection, query: RetrieverQuery, words: Sequence[str]) -> dict[str, WordMatches]:
+    """Look up words, and close terms of those that no chunk contains.
+
+    Args:
+        connection: In the transaction of the snapshot.
+        query: The query.
+        words: The words.
+    """
     # The variants of a word are analysed only if no chunk has the word: there are hundreds.
     analysed = _analyse(connection, query, {word: word for word in words})
     present = {entry.word for entry in analysed if entry.id is not None}
     absent = [entry for entry in analysed if entry.word not in present]
     lexemes = dict.fromkeys((entry.collection, entry.word, entry.lexeme) for entry in absent)
-    edits = {entry.word: " ".join(dict.fromkeys(_edits(entry.word))) for entry in absent}
-    close = _close_terms(_analyse(connection, query, edits), _ONE_EDIT)
+    known = {
+        (entry.collection, entry.word)
+        for entry in absent
+        if any(is_word(entry.word, language) for language in entry.languages)
+    }
+    unknown = [entry for entry in lexemes if entry[:2] not in known]
+    edits = {word: " ".join(dict.fromkeys(_edits(word))) for _, word, _ in unknown}
+    variants = [entry for entry in _analyse(connection, query, edits) if (entry.collection, entry.word) not in known]
+    close = _close_terms(variants, _ONE_EDIT)
     compounds = [entry for entry in absent if (entry.collection, entry.word) not in _matched_words(close)]
     close += _part_terms(connection, query, compounds)
     matched_words = _matched_words(close)
-    close += _far_terms(connection, query, [entry for entry in lexemes if entry[:2] not in matched_words])
+    close += _far_terms(connection, query, [entry for entry in unknown if entry[:2] not in matched_words])
     return {
-        word: _WordMatches(
+        word: WordMatches(
             lexemes=[entry for entry in lexemes if entry[1] == word],
             close=[term for term in close if term.word == word],
         )
@@ -264,7 +277,11 @@ def _edits(word: str) -> Iterable[str]:
 
     A code has none: its neighbour is another thing.
     """
-    return single_edits(word) if word.isalpha() else ()
+    return single_edits(word) if _max_edits(word) >= 1 else ()
+
+
+def _max_edits(word: str) -> int:
+    return len(word) // _LETTERS_OF_AN_EDIT if word.isalpha() else 0
 
 
 def _far_terms(
@@ -276,7 +293,7 @@ def _far_terms(
     for collection, word, lexeme in absent:
         if len(lexeme) < _MIN_LENGTH:
             continue
-        two_edits = len(word) >= _MIN_LENGTH_TWO_EDITS and word.isalpha()
+        two_edits = _max_edits(word) >= 2
         prefix = lexeme[:_SHARED_PREFIX] if two_edits else lexeme
         values = {**query.scope, "collection": collection, "prefix": prefix, "above": f"{prefix}\U0010ffff"}
         # All are sent before the first result is fetched: the pipeline makes them one round trip.

@@ -1,33 +1,25 @@
 """Load the passages of fused candidates, equal texts as one."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
-
-import psycopg
-from psycopg.rows import dict_row
 
 from kosmos_rag.core.freshness import VALIDITY_KEYS, outdated_reason
 from kosmos_rag.core.types import Occurrence, Passage, PlaceSpan
-from kosmos_rag.retrieval.block_cache import Block
 from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, FusedCandidate
-from kosmos_rag.retrieval.snapshot import NeedsTransaction
 from kosmos_rag.storage.documents import parse_notes
-from kosmos_rag.storage.sql import statement
 
 _SPARE = 5
 """Candidates to load beyond the limit: most texts with copies have few, and all of them come in one round trip."""
 _OPENING = 8
 """Texts are compared only if their first words are equal: all words take as long as the rest of a passage."""
+PassageRow: TypeAlias = dict[str, Any]
+"""Fields of a passage without ranks and scores, and `principals`: those of its readers that the reader holds."""
 _PLACE = tuple(Occurrence.__dataclass_fields__)
-
-
-class CandidateMissing(Exception):
-    """Row-level security shows no chunk for a candidate."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -40,66 +32,30 @@ class _Hit:
     copies: list[Occurrence] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PassageReader:
-    """Reader of the fields of passages.
-
-    Those that are not in memory are read under row-level security.
-    """
-
-    connection: psycopg.Connection
-    principals: Sequence[str]
-    """Of the reader."""
-    scope: Mapping[str, Any]
-    """Bound values of the query."""
-    departments: Mapping[str, DepartmentRule]
-    """Rules of the collections that have departments."""
-    block: Block | None
-    """What readers of the same access control lists see at this state; None to read all passages."""
-    epochs: Mapping[str, int] | None
-    """Of the collections, outside a transaction: passages of a later state are refused. None in the transaction of the
-    snapshot."""
-
-    def read(self, chunk_ids: Sequence[UUID]) -> dict[int, dict[str, Any]]:
-        """Return the fields of passages by chunk id.
-
-        Raises CandidateMissing for a chunk that the reader may not read, and NeedsTransaction outside a transaction for
-        passages of another state.
-        """
-        # The department of a passage depends on settings, which a block does not know.
-        block = None if self.departments else self.block
-        rows = {} if block is None else block.find_passages(self.principals, chunk_ids)
-        missing = [chunk_id for chunk_id in chunk_ids if chunk_id.int not in rows]
-        if not missing:
-            return rows
-        # As text: psycopg's adapter of lists asks for the type of each value.
-        ids = "{" + ",".join([chunk_id.hex for chunk_id in missing]) + "}"
-        text = statement("passages") if self.epochs is None else statement("passages_of_reader")
-        cursor = self.connection.cursor(row_factory=dict_row)
-        cursor.execute(text, {**self.scope, "principals": list(self.principals), "chunk_ids": ids})
-        loaded = {row["chunk_id"].int: row for row in cursor.fetchall()}
-        if self.epochs is not None and any(row.pop("epochs") != self.epochs for row in loaded.values()):
-            raise NeedsTransaction
-        if len(loaded) < len(missing):
-            raise NeedsTransaction if self.epochs is not None else CandidateMissing
-        for row in loaded.values():
-            parent = row.pop("parent_start"), row.pop("parent_end")
-            principals, rule = row.pop("principals"), self.departments.get(row["collection"])
-            row |= {
-                "parent_span": None if parent[0] is None else parent,
-                "section": tuple(row["section"]),
-                "table_context": tuple(row["table_context"]),
-                "place_spans": tuple([PlaceSpan(*span) for span in row["place_spans"]]),
-                "notes": parse_notes(row["notes"]) if row["notes"] else (),
-                "department": rule.department(row["metadata"], row["source"], principals) if rule else None,
-            }
-        if block is not None:
-            block.put_passages(self.principals, loaded)
-        return rows | loaded
+def parse_passage_rows(rows: Iterable[dict[str, Any]]) -> dict[int, PassageRow]:
+    """Return the rows of passages by the number of their chunk id, with their values as a passage has them."""
+    parsed = {}
+    for row in rows:
+        parent = row.pop("parent_start"), row.pop("parent_end")
+        row |= {
+            "parent_span": None if parent[0] is None else parent,
+            "section": tuple(row["section"]),
+            "table_context": tuple(row["table_context"]),
+            "place_spans": tuple([PlaceSpan(*span) for span in row["place_spans"]]),
+            "notes": parse_notes(row["notes"]) if row["notes"] else (),
+        }
+        parsed[row["chunk_id"].int] = row
+    return parsed
 
 
 def hydrate(
-    reader: PassageReader, fused: Sequence[FusedCandidate], limit: int, reach: int, *, fold: bool
+    read: Callable[[Sequence[UUID]], Mapping[int, PassageRow]],
+    fused: Sequence[FusedCandidate],
+    limit: int,
+    reach: int,
+    departments: Mapping[str, DepartmentRule],
+    *,
+    fold: bool,
 ) -> list[Passage]:
     """Return the first passages in the order of the candidates.
 
@@ -108,22 +64,23 @@ def hydrate(
     first source by name is the hit.
 
     Args:
-        reader: Reads passages in the state that the candidates come from.
+        read: Reads passages in the state that the candidates come from.
         fused: Candidates, best first.
         limit: Passages to return, as far as there are candidates.
         reach: Passages to return if the validity of one of them is limited: those below it may come up.
+        departments: Rules of the collections that have departments.
         fold: Whether copies are one passage.
-
-    Raises CandidateMissing for a candidate that the reader may not read, and NeedsTransaction.
     """
     hits: list[_Hit] = []
     by_opening: defaultdict[tuple[str, ...], list[_Hit]] = defaultdict(list)
     start = 0
     while start < len(fused) and len(hits) < limit:
         batch = fused[start : start + limit - len(hits) + _SPARE]
-        rows = reader.read([entry.chunk_id for entry in batch])
+        rows = read([entry.chunk_id for entry in batch])
         for fused_rank, entry in enumerate(batch, start=start + 1):
             row = rows[entry.chunk_id.int]
+            principals, rule = row.pop("principals"), departments.get(row["collection"])
+            row["department"] = rule.department(row["metadata"], row["source"], principals) if rule else None
             hit = _Hit(row=row, entry=entry, fused_rank=fused_rank)
             if fold:
                 # A department's own copy is a hit of its own: signals prefer the department of the reader.

@@ -1,13 +1,28 @@
 """What a search reads, and what it returns."""
 
+import uuid
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kosmos_rag.core.types import Passage, RetrieverStats, SearchResult
 from kosmos_rag.retrieval.arrange import Vectors
 from kosmos_rag.retrieval.query import Query, RetrieverQuery
-from kosmos_rag.retrieval.sampling import IndexedSearch
 from kosmos_rag.retrieval.snapshot import Snapshot
+from kosmos_rag.retrieval.views.base import BackgroundTask
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexedSearch:
+    """The dense part of a search that only the vector index decided.
+
+    It had no filter and no required term.
+    """
+
+    space_id: uuid.UUID
+    vector: NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,13 +35,13 @@ class SearchOutcome:
     """Whether the reader may see plans: they depend on all documents, hidden ones too."""
     indexed_search: IndexedSearch | None
     """Of a search that the recall monitor may repeat; None for others."""
-    due: RetrieverQuery | None = None
-    """A search whose vectors and postings are worth loading now; None for others."""
+    task: BackgroundTask | None = None
+    """Work that the search made due, for the background queue; None for most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FetchedPassages:
-    """What the database returned for a query."""
+    """What a view returned for a query."""
 
     scope_name: str
     """What was searched, for messages: the tenant, or one of its collections."""

@@ -1,9 +1,8 @@
 """The search pipeline: from a query to ranked passages, stage by stage.
 
-All reads of a search are in one read-only transaction, so candidates and passages come from one snapshot. A search of a
-block in memory has no transaction: the states that its two statements have read are compared. The live embedding space
-is part of the snapshot, but the query is embedded before it, with the model of the tenant's last query. If the snapshot
-names another space, the query is embedded again within the transaction.
+The first view that can answer reads all that the search needs, of one state of the tenant. The live embedding space is
+part of that state, but the query is embedded before it is read, with the model of the tenant's last query. If the state
+names another space, the query is embedded again.
 """
 
 import logging
@@ -15,7 +14,6 @@ from functools import partial
 from uuid import UUID
 
 import numpy as np
-import psycopg
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 
@@ -29,8 +27,7 @@ from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.core.text.analysis import IDENTIFIER_FORMS
 from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.types import Expansion, Passage, SearchResult
-from kosmos_rag.retrieval.arrange import Vectors, arrange, load_vectors
-from kosmos_rag.retrieval.block_cache import Block, load_block
+from kosmos_rag.retrieval.arrange import Vectors, arrange
 from kosmos_rag.retrieval.cache import result_key
 from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.expansion.expander import NOT_EXPANDED, ExpandedQuery
@@ -47,19 +44,18 @@ from kosmos_rag.retrieval.fusion import (
     reciprocal_rank_fusion,
     score_fusion,
 )
-from kosmos_rag.retrieval.hydrate import CandidateMissing, PassageReader, hydrate
-from kosmos_rag.retrieval.outcome import FetchedPassages, Reading, SearchOutcome
-from kosmos_rag.retrieval.pseudo_relevance import PRF, pseudo_relevance_feedback
+from kosmos_rag.retrieval.hydrate import hydrate
+from kosmos_rag.retrieval.outcome import FetchedPassages, IndexedSearch, Reading, SearchOutcome
+from kosmos_rag.retrieval.pseudo_relevance import PRF
 from kosmos_rag.retrieval.query import Query, RetrieverQuery, parse_query
 from kosmos_rag.retrieval.rerank import RerankResult
 from kosmos_rag.retrieval.resources import SearchResources
-from kosmos_rag.retrieval.retrievers import run_retrievers
-from kosmos_rag.retrieval.sampling import IndexedSearch
 from kosmos_rag.retrieval.signals.apply import SignalResult, Signals, build_signal_rules
 from kosmos_rag.retrieval.signals.base import QueryContext
-from kosmos_rag.retrieval.snapshot import NeedsTransaction, Routing, Snapshot, load_snapshot
+from kosmos_rag.retrieval.snapshot import Routing, Snapshot
+from kosmos_rag.retrieval.views.base import SearchView, ViewRequest, ViewSession, ViewUnavailable
 from kosmos_rag.storage.pool import ConnectionPool
-from kosmos_rag.storage.tenants import TenantRef, find_live_space
+from kosmos_rag.storage.tenants import TenantRef
 
 log = logging.getLogger(__name__)
 
@@ -134,9 +130,11 @@ class SearchPipeline:
         query = parse_query(
             "warm", tenant=TenantRef(id=UUID(int=0), name="warm-up"), principals=(), max_chars=len("warm")
         )
-        [wording] = self._embed(query, self._top_k, Expansion(), self._resources.embedders.default, StageTimer())
-        with suppress(DatabaseError), self._resources.pool.transaction(query.tenant.id, query.principals) as connection:
-            load_snapshot(connection, wording, self._resources.close_terms)
+        resources, timer = self._resources, StageTimer()
+        [wording] = self._embed(query, self._top_k, Expansion(), resources.embedders.default, timer)
+        request = ViewRequest(query=query, wordings=[wording], compares_vectors=False)
+        with suppress(DatabaseError), resources.views[-1].open(request, resources.pool, timer) as session:
+            session.snapshot(wording)
 
     @tracing.start_span("retrieval", genai.RETRIEVAL_SPAN, kind=SpanKind.CLIENT)
     def search(self, query: Query, routing: Routing | None = None) -> SearchOutcome:
@@ -154,75 +152,31 @@ class SearchPipeline:
         expanded = self._expand(query, timer) if expands else NOT_EXPANDED
         space_id, embedder = resources.last_embedders.get(query.tenant.id) or (None, resources.embedders.default)
         wordings = self._embed(query, requested, expanded.expansion, embedder, timer)
-        reading = None
-        # Without blocks, nobody is looked up.
-        if resources.blocks.readers and self._is_warm(query, wordings):
-            reading = self._search_memory(query, requested, expanded.expansion, wordings[0], space_id, routing, timer)
-        if reading is None:
-            with resources.pool.transaction(query.tenant.id, query.principals) as connection:
-                snapshot = load_snapshot(connection, wordings[0], resources.close_terms)
-                if routing is not None and snapshot.routing != routing:
-                    raise RoutingChanged(snapshot.routing)
-                if snapshot.space_id not in (None, space_id):
-                    live = self._live_embedder(connection, query.tenant, snapshot.space_id)
-                    if live is not embedder:
-                        embedder, wordings = live, self._embed(query, requested, expanded.expansion, live, timer)
-                reading = self._look_up(query, requested, expanded.expansion, wordings, snapshot)
-                if reading.cached is None:
-                    block = resources.blocks.find(reading.wordings[0], snapshot)
-                    try:
-                        reading.fetched = self._fetch(connection, reading, requested, block, timer)
-                    except CandidateMissing:
-                        log.error(
-                            "chunks in memory are not those that the reader may read; the database is searched",
-                            extra={"action": "block_refused"},
-                        )
-                        reading.fetched = self._fetch(connection, reading, requested, None, timer)
-        return self._complete(reading, requested, expanded, embedder, timer)
-
-    def _is_warm(self, query: Query, wordings: Sequence[RetrieverQuery]) -> bool:
-        """Return whether to search the memory first.
-
-        The last search of this reader was answered by a block, and this one needs nothing that a block does not have.
-        """
-        operators = query.parsed.operators
-        if operators.phrases or operators.required or operators.excluded or query.options is not None:
-            return False
-        if len(wordings) > 1 or self._settings.rag.retrieval.prf_weight:
-            return False
-        return self._resources.blocks.is_warm(wordings[0])
-
-    def _search_memory(
-        self,
-        query: Query,
-        requested: int,
-        expansion: Expansion,
-        wording: RetrieverQuery,
-        space_id: UUID | None,
-        routing: Routing | None,
-        timer: StageTimer,
-    ) -> Reading | None:
-        """Search a block, without a transaction.
-
-        The state is read in one statement, and new passages in another.
-
-        None where the state has no block, or the passages are of a later one, or the routing changed. Raises
-        DatabaseError.
-        """
-        blocks, pool = self._resources.blocks, self._resources.pool
-        with suppress(NeedsTransaction), pool.connection(query.tenant.id) as connection:
-            snapshot = load_snapshot(connection, wording, self._resources.close_terms, in_transaction=False)
-            if routing is not None and snapshot.routing != routing:
-                # The transaction of the search decides what it is now.
-                return None
-            reading = self._look_up(query, requested, expansion, [wording], snapshot)
-            if reading.cached is None:
-                block = blocks.find(reading.wordings[0], snapshot) if snapshot.space_id == space_id else None
-                if block is None or not block.covers(wording):
-                    return None
-                reading.fetched = self._fetch(connection, reading, requested, block, timer, in_transaction=False)
-            return reading
-        return None
+        compares_vectors = bool(self._settings.rag.retrieval.prf_weight) or (
+            query.options is not None and query.options.options.mmr is not None
+        )
+        request = ViewRequest(query=query, wordings=wordings, compares_vectors=compares_vectors)
+        pool = resources.pool
+        if not query.read_your_writes:
+            pool = pool.pick_reader(query.tenant.id, query.subject, query.principals)
+        reading, passed = None, list[SearchView]()
+        for view in resources.views:
+            if view.can_answer(request):
+                with suppress(ViewUnavailable), view.open(request, pool, timer) as session:
+                    snapshot = session.snapshot(wordings[0])
+                    if routing is not None and snapshot.routing != routing:
+                        raise RoutingChanged(snapshot.routing)
+                    if snapshot.space_id not in (None, space_id):
+                        live = self._live_embedder(session, query.tenant, snapshot.space_id)
+                        if live is not embedder:
+                            embedder, wordings = live, self._embed(query, requested, expanded.expansion, live, timer)
+                    reading = self._look_up(query, requested, expanded.expansion, wordings, snapshot)
+                    if reading.cached is None:
+                        reading.fetched = self._fetch(session, reading, requested, timer)
+                    break
+            passed.append(view)
+        assert reading is not None, "the last view answers every search"
+        return self._complete(reading, requested, expanded, embedder, timer, request, passed)
 
     def _look_up(
         self,
@@ -261,17 +215,6 @@ class SearchPipeline:
             )
             reading.cached = self._resources.results.get(reading.key)
         return reading
-
-    def load_vectors(self, query: RetrieverQuery, pool: ConnectionPool) -> None:
-        """Load what the reader of a search may read into memory.
-
-        Args:
-            query: The search, `due` of its outcome.
-            pool: Connections of background work.
-
-        Raises DatabaseError.
-        """
-        load_block(pool, query, self._resources.blocks)
 
     def _expand(self, query: Query, timer: StageTimer) -> ExpandedQuery:
         assert self._resources.expander is not None, "compared by the caller"
@@ -325,7 +268,7 @@ class SearchPipeline:
             timer.record("embed")
         return [first, *others]
 
-    def _live_embedder(self, connection: psycopg.Connection, tenant: TenantRef, space_id: UUID | None) -> Embedder:
+    def _live_embedder(self, session: ViewSession, tenant: TenantRef, space_id: UUID | None) -> Embedder:
         """Return the model of the live space.
 
         It is remembered for the tenant's next query. Raises EmbeddingSpaceMismatch if no configured model embeds into
@@ -334,36 +277,22 @@ class SearchPipeline:
         assert space_id is not None, "compared by the caller"
         embedder = self._resources.embedders.get_cached(space_id)
         if embedder is None:
-            stored = find_live_space(connection, tenant.id)
+            stored = session.find_space()
             assert stored is not None, "the snapshot names it"
             embedder = self._resources.embedders.get(stored, tenant.name)
         self._resources.last_embedders[tenant.id] = (space_id, embedder)
         return embedder
 
-    def _fetch(
-        self,
-        connection: psycopg.Connection,
-        reading: Reading,
-        requested: int,
-        block: Block | None,
-        timer: StageTimer,
-        *,
-        in_transaction: bool = True,
-    ) -> FetchedPassages:
+    def _fetch(self, session: ViewSession, reading: Reading, requested: int, timer: StageTimer) -> FetchedPassages:
         """Run the retrievers, fuse their candidates, and load the best passages.
 
         Args:
-            connection: In the transaction of the snapshot, or outside one.
+            session: Of the search.
             reading: Query, wordings and snapshot.
             requested: Hits to return.
-            block: What the reader may read at this state; None to search the database.
             timer: Timer of the search.
-            in_transaction: Whether there is a transaction; otherwise the block covers the only wording.
-
-        Raises CandidateMissing in a transaction, and NeedsTransaction outside one.
         """
         query, wordings, snapshot = reading.query, reading.wordings, reading.snapshot
-        resources = self._resources
         limit = max(requested, self._min_loaded)
         reach = max(limit, self._settings.rag.retrieval.top_k)
         # Where later steps reorder, what is below the first hits may come up.
@@ -374,43 +303,35 @@ class SearchPipeline:
             else DepartmentRule.from_settings(self._settings.rag, stats.overlay)
             for stats in snapshot.collections
         }
-        rules = {name: rule for name, rule in departments.items() if rule.in_use}
-        if rules and not in_transaction:
-            raise NeedsTransaction
-        lists = run_retrievers(connection, wordings, snapshot, resources.postings, resources.close_terms, timer, block)
+        lists = session.candidates(wordings[0], snapshot)
+        if len(wordings) > 1:
+            lists |= _search_others(session, wordings[1:])
         # A text with copies takes more candidates than one.
         fused = None if query.options is not None else 2 * reach
-        ranking = self._fuse(connection, query, snapshot, lists, fused, timer)
+        ranking = self._fuse(session, query, snapshot, lists, fused, timer)
         warnings = [*snapshot.warnings]
         if query.parsed.operators.phrases and len(ranking.fused) < requested:
             # In plain questions quotes mostly stress a term: one hit or none would not answer them.
             without = replace(query.parsed, operators=replace(query.parsed.operators, phrases=()))
             relaxed = [replace(wording, parsed=without) for wording in wordings]
-            without_phrases = load_snapshot(connection, relaxed[0], resources.close_terms)
+            without_phrases = session.snapshot(relaxed[0])
             if without_phrases.required != snapshot.required:
-                relaxed_block = resources.blocks.find(relaxed[0], without_phrases)
-                lists = run_retrievers(
-                    connection,
-                    relaxed,
-                    without_phrases,
-                    resources.postings,
-                    resources.close_terms,
-                    timer,
-                    relaxed_block,
-                )
-                relaxed_ranking = self._fuse(connection, query, without_phrases, lists, fused, timer)
+                lists = session.candidates(relaxed[0], without_phrases) | _search_others(session, relaxed[1:])
+                relaxed_ranking = self._fuse(session, query, without_phrases, lists, fused, timer)
                 ranking, warning = backfill_phrase_results(ranking, relaxed_ranking, query.parsed.operators.phrases)
                 warnings += [warning] if warning else []
         loaded = len(ranking.fused) if query.options is not None else limit
-        fold = self._settings.rag.retrieval.fold_copies
-        reader = PassageReader(
-            connection=connection, principals=query.principals, scope=query.scope, departments=rules, block=block,
-            epochs=None if in_transaction else {stats.collection: stats.epoch for stats in snapshot.collections},
-        )  # fmt: skip
-        passages = hydrate(reader, ranking.fused, loaded, reach, fold=fold)
+        passages = hydrate(
+            partial(session.passages, snapshot),
+            ranking.fused,
+            loaded,
+            reach,
+            {name: rule for name, rule in departments.items() if rule.in_use},
+            fold=self._settings.rag.retrieval.fold_copies,
+        )
         vectors: Vectors = {}
         if query.options is not None and query.options.options.mmr is not None:
-            vectors = load_vectors(connection, query.scope, snapshot.space_id, passages)
+            vectors = session.vectors(snapshot, [passage.chunk_id for passage in passages])
         presets = [stats.collection for stats in snapshot.collections if stats.preset is not None]
         if presets and query.collection is None:
             warnings.append(f"the presets of {', '.join(presets)} apply to questions that name the collection")
@@ -426,7 +347,7 @@ class SearchPipeline:
 
     def _fuse(
         self,
-        connection: psycopg.Connection,
+        session: ViewSession,
         query: Query,
         snapshot: Snapshot,
         lists: dict[str, CandidateList],
@@ -459,18 +380,34 @@ class SearchPipeline:
         timer.record("fuse")
         if not retrieval.prf_weight or not fused:
             return Ranking(retrievers=lists, fused=fused)
-        chunk_ids = [entry.chunk_id for entry in fused]
-        prf = pseudo_relevance_feedback(connection, query.scope, snapshot, chunk_ids)
+        prf = session.compare_with_best(snapshot, [entry.chunk_id for entry in fused])
         weights[PRF] = retrieval.prf_weight
         fused = fuse({**candidates, PRF: prf.candidates}, weights=weights, limit=None)
         timer.record("prf")
         return Ranking(retrievers={**lists, PRF: prf}, fused=fused)
 
     def _complete(
-        self, reading: Reading, requested: int, expanded: ExpandedQuery, embedder: Embedder, timer: StageTimer
+        self,
+        reading: Reading,
+        requested: int,
+        expanded: ExpandedQuery,
+        embedder: Embedder,
+        timer: StageTimer,
+        request: ViewRequest,
+        passed: Sequence[SearchView],
     ) -> SearchOutcome:
-        """Build the outcome of what was read, and cache its result."""
-        query, wording, snapshot, due = reading.query, reading.wordings[0], reading.snapshot, None
+        """Build the outcome of what was read, and cache its result.
+
+        Args:
+            reading: Of the search.
+            requested: Hits to return.
+            expanded: What the query was expanded to.
+            embedder: Model of the query.
+            timer: Timer of the search.
+            request: What was asked of the views.
+            passed: Views that did not answer.
+        """
+        query, wording, snapshot, task = reading.query, reading.wordings[0], reading.snapshot, None
         if reading.fetched is None:
             assert reading.cached is not None, "one of both"
             timer.record("cache")
@@ -481,14 +418,14 @@ class SearchPipeline:
             result = self._build_result(query, requested, expanded, reading.fetched, timer)
             if reading.key is not None:
                 self._resources.results.put(reading.key, result)
-            if self._resources.blocks.is_due(wording, snapshot):
-                due = wording
+            for view in passed:
+                task = view.observe(request, wording, snapshot) or task
         span = trace.get_current_span()
         if span.is_recording():
             genai.record_retrieval(span, query.collection, embedder.name, result)
         samples = reading.fetched is not None and snapshot.vector_index is not None
         indexed_search = _indexed_search(wording, snapshot) if samples else None
-        return SearchOutcome(result=result, may_explain=reading.may_explain, indexed_search=indexed_search, due=due)
+        return SearchOutcome(result=result, may_explain=reading.may_explain, indexed_search=indexed_search, task=task)
 
     def _build_result(
         self, query: Query, requested: int, expanded: ExpandedQuery, fetched: FetchedPassages, timer: StageTimer
@@ -547,6 +484,16 @@ class SearchPipeline:
         if self._reorders:
             timer.record("signals")
         return applied
+
+
+def _search_others(session: ViewSession, wordings: Sequence[RetrieverQuery]) -> dict[str, CandidateList]:
+    """Return the candidates of other wordings of a query: `dense 2`, `lexical 2`, `dense 3`, and so on."""
+    lists: dict[str, CandidateList] = {}
+    for number, wording in enumerate(wordings, start=2):
+        # Terms differ from wording to wording; the rest of the snapshot is the same.
+        candidates = session.candidates(wording, session.snapshot(wording))
+        lists |= {f"{name} {number}": entry for name, entry in candidates.items()}
+    return lists
 
 
 def _incomplete_reason(fetched: FetchedPassages, reranked: RerankResult, applied: SignalResult) -> str:

@@ -1,24 +1,17 @@
 """Pseudo-relevance feedback: score candidates by their similarity to the best ones."""
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import psycopg
+from collections.abc import Sequence
 
 from kosmos_rag.retrieval.fusion import CandidateList, rank_candidates
-from kosmos_rag.retrieval.snapshot import Snapshot
-from kosmos_rag.storage.sql import statement
 
 PRF = "prf"
 """Name of the candidate list."""
+BEST = 5
+"""Candidates that are taken as relevant."""
 
-_BEST = 5
 
-
-def pseudo_relevance_feedback(
-    connection: psycopg.Connection, scope: Mapping[str, Any], snapshot: Snapshot, candidates: Sequence[uuid.UUID]
-) -> CandidateList:
+def rank_similar(scored: Sequence[tuple[uuid.UUID, float]], candidates: int) -> CandidateList:
     """Rank candidates by similarity to the mean of the first five.
 
     The similarity is the inner product of the vectors.
@@ -27,20 +20,13 @@ def pseudo_relevance_feedback(
     and without a second search.
 
     Args:
-        connection: Of the snapshot.
-        scope: Bound values of the query.
-        snapshot: State of the tenant.
-        candidates: Chunk ids, best first.
+        scored: Chunk ids with similarities; without candidates that have no vector.
+        candidates: Number of candidates.
     """
-    best = candidates[:_BEST]
-    values = {**scope, "space_id": snapshot.space_id, "best": list(best), "candidates": list(candidates)}
-    rows = connection.execute(statement("pseudo_relevance_feedback"), values).fetchall()
-    # NULL if none of the best candidates has a vector.
-    scored = [(chunk_id, float(score)) for chunk_id, score in rows if score is not None]
     return rank_candidates(
         scored,
-        limit=len(candidates),
-        plan=f"similarity to the best {len(best)}",
+        limit=candidates,
+        plan=f"similarity to the best {min(BEST, candidates)}",
         read={"rows": len(scored)},
         reason=None,
     )

@@ -11,12 +11,13 @@ from kosmos_rag.core.protocols import Embedder, LanguageModel, Reranker
 from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
-from kosmos_rag.retrieval.block_cache import BlockCache
 from kosmos_rag.retrieval.cache import QueryEmbeddingCache, ResultCache
 from kosmos_rag.retrieval.close_terms import CloseTermCache
 from kosmos_rag.retrieval.expansion.expander import Expander, create_expander
 from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.rerank import RerankStage
+from kosmos_rag.retrieval.views import create_views
+from kosmos_rag.retrieval.views.base import SearchView
 from kosmos_rag.storage.pool import ConnectionPool
 
 _CLOSE_TERMS = 10_000
@@ -36,9 +37,8 @@ class SearchResources:
     expander: Expander | None
     """None if the settings expand nothing."""
     results: ResultCache
-    postings: PostingsCache
-    close_terms: CloseTermCache
-    blocks: BlockCache
+    views: tuple[SearchView, ...]
+    """In the order in which a search asks them."""
     rerank: RerankStage | None
     telemetry: Telemetry
 
@@ -63,6 +63,7 @@ class SearchResources:
             telemetry: Where metrics go.
         """
         retrieval = settings.rag.retrieval
+        postings = PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024)
         resources = cls(
             pool=pool,
             embedders=embedders,
@@ -73,17 +74,14 @@ class SearchResources:
             last_embedders={},
             expander=create_expander(settings.rag, language_model),
             results=ResultCache(size=retrieval.result_cache),
-            postings=PostingsCache(settings.indexes.postings_cache_mb * 1024 * 1024),
-            close_terms=CloseTermCache(_CLOSE_TERMS),
-            blocks=BlockCache(settings.indexes.vector_cache_mb * 1024 * 1024),
+            views=create_views(settings, telemetry, postings, CloseTermCache(_CLOSE_TERMS)),
             rerank=RerankStage(reranker, settings.rag.reranking, telemetry) if reranker else None,
             telemetry=telemetry,
         )
-        caches: list[tuple[str, ResultCache | PostingsCache | BlockCache | QueryEmbeddingCache]] = [
+        caches: list[tuple[str, ResultCache | PostingsCache | QueryEmbeddingCache]] = [
             *(("question_vectors", cache) for cache in resources.embeddings.values()),
             ("results", resources.results),
-            ("postings", resources.postings),
-            ("vectors", resources.blocks),
+            ("postings", postings),
         ]
         for name, cache in caches:
             telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "hits"), name, "hit")

@@ -9,16 +9,22 @@ from dataclasses import dataclass
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import ForeignKeyConstraint
 
 from kosmos_rag.core.errors import DatabaseNotReady
+from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.functions import POLICY_FUNCTIONS
-from kosmos_rag.storage.lint import QUEUE
 from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.provision import APP, WORKER
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tables import metadata
+
+try:
+    from sqlalchemy import ForeignKeyConstraint
+
+    from kosmos_rag.storage.lint import QUEUE
+    from kosmos_rag.storage.tables import metadata
+except ModuleNotFoundError as error:
+    raise missing_extra("migrate", "setting up a database", "sqlalchemy") from error
 
 ANCHOR = "tenants"
 """The table that all distributed tables are colocated with."""

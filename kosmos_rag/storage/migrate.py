@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kosmos_rag.core.errors import DatabaseNotReady, KosmosError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.functions import POLICY_FUNCTIONS, apply_functions, drop_functions
 from kosmos_rag.storage.sql import statement
@@ -22,10 +23,10 @@ SCHEMA = "kosmos"
 BASELINE = "0100"
 """The first revision. No release migrates what development before 0.1.0 left, whose revisions end at 0024."""
 
-REVISION = "0100"
+REVISION = "0101"
 """The newest revision in migrations/, which the code needs. A test keeps the two equal."""
 
-BREAKING: tuple[str, ...] = ()
+BREAKING: tuple[str, ...] = ("0101",)
 """Revisions that change or drop what older code uses: older code cannot serve from them. The others only add."""
 
 
@@ -100,6 +101,7 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
         DatabaseUnavailable: no connection to the server.
         StatementFailed: the server refused a statement of a revision.
     """
+    require_extra("migrate", "migrating a database", "alembic", "sqlalchemy")
     import psycopg
     from alembic.util import CommandError
     from sqlalchemy import create_engine, text

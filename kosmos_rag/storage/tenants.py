@@ -1,19 +1,19 @@
 """Create and read tenants and their embedding spaces."""
 
-import re
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import psycopg
+from psycopg.rows import kwargs_row
 
-from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.types import Prefixes, Space
 from kosmos_rag.storage.sql import statement
 
 _NAMESPACE = uuid.UUID("6f1d7b0e-35b4-5c9e-9a0c-2f0f6b7f0c11")
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 BUILDING, READY, DROPPING = "building", "ready", "dropping"
 """States of an embedding space."""
@@ -37,20 +37,6 @@ def tenant(name: str) -> TenantRef:
         RequestError: the name is malformed.
     """
     return TenantRef(id=uuid.uuid5(_NAMESPACE, validate_name("tenant", name)), name=name)
-
-
-def validate_name(kind: str, name: str) -> str:
-    """Validate the name of a tenant or a collection, and return it.
-
-    Raises:
-        RequestError: the name is malformed.
-    """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise RequestError(
-            f"{kind} name {str(name)[:80]!r} is malformed; "
-            "use 1 to 63 of a-z, 0-9, '-' and '_', a letter or digit first"
-        )
-    return name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,8 +126,8 @@ def find_live_space(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Spa
 
     None for a tenant without documents.
     """
-    row = connection.execute(statement("live_space"), {"tenant_id": tenant_id}).fetchone()
-    return None if row is None else _space(*row)
+    with connection.cursor(row_factory=kwargs_row(_space)) as cursor:
+        return cursor.execute(statement("live_space"), {"tenant_id": tenant_id}).fetchone()
 
 
 def list_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[StoredSpace]:
@@ -149,18 +135,8 @@ def list_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[St
 
     Then former live ones, newest first, then the others.
     """
-    rows = connection.execute(statement("spaces_of_tenant"), {"tenant_id": tenant_id}).fetchall()
-    return [
-        StoredSpace(
-            space=_space(*row[:7]),
-            state=row[7],
-            live=row[8],
-            live_until=row[9],
-            truncated_tokens=row[10],
-            created_at=row[11],
-        )
-        for row in rows
-    ]
+    with connection.cursor(row_factory=kwargs_row(_stored_space)) as cursor:
+        return cursor.execute(statement("spaces_of_tenant"), {"tenant_id": tenant_id}).fetchall()
 
 
 def list_writable_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Space]:
@@ -171,8 +147,28 @@ def list_writable_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -
     return [stored.space for stored in list_spaces(connection, tenant_id) if stored.state != DROPPING]
 
 
+def _stored_space(
+    *,
+    state: str,
+    live: bool,
+    live_until: datetime | None,
+    truncated_tokens: int,
+    created_at: datetime,
+    **columns: Any,
+) -> StoredSpace:
+    return StoredSpace(
+        space=_space(**columns),
+        state=state,
+        live=live,
+        live_until=live_until,
+        truncated_tokens=truncated_tokens,
+        created_at=created_at,
+    )
+
+
 def _space(
-    space_id: uuid.UUID,
+    *,
+    id: uuid.UUID,  # noqa: A002 — named like the column
     model: str,
     dimensions: int,
     normalized: bool,
@@ -181,7 +177,7 @@ def _space(
     passage_prefix: str,
 ) -> Space:
     return Space(
-        id=space_id,
+        id=id,
         model=model,
         dimensions=dimensions,
         normalized=normalized,

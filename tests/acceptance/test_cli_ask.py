@@ -43,16 +43,26 @@ def test_ask__prints_what_the_model_writes_and_what_is_wrong_with_it(chat: ChatS
     assert done.exit_code == 0
     assert f"Question: What is churn?\n\n{CHURN} [1] It is 5 %. [1]\n\n" in done.stdout
     assert "unsupported: It is 5 %. (the number '5' is not in the cited passages)\n" in done.stdout
-    assert "\n[1] churn.md | Churn | L5\n\nSources\n" in done.stdout
-    assert "not verified" in done.stdout
+    assert "\nSources\n[1] churn.md | Churn | L5\n\n" in done.stdout
+    assert "not verified; --all shows the passages" in done.stdout
+    assert "score" not in done.stdout
+
+
+def test_ask__shows_all_passages_where_it_is_asked_to(chat: ChatServer) -> None:
+    chat.replies = [writes(f"{CHURN} [1]")]
+    done = _run("ask", "What is churn?", "--all")
+    passages = done.stdout.partition("\nPassages\n")[2]
+    assert passages.startswith("[1] churn.md | Churn | ")
+    assert "(score " in passages
+    assert "--all" not in done.stdout
 
 
 def test_ask__notes_what_is_out_of_date(chat: ChatServer) -> None:
     chat.replies = [writes(f"{CHURN} [1]")]
     assert _run("set-metadata", "churn.md", "--metadata", "valid_until=2023-12-31").exit_code == 0
     done = _run("ask", "What is churn?")
-    noted = "\n[1] churn.md | Churn | L5 | valid until 2023-12-31\n\nnote: [1] is out of date: valid until 2023-12-31\n"
-    assert noted in done.stdout
+    assert "\nnote: [1] is out of date: valid until 2023-12-31\n" in done.stdout
+    assert "\nSources\n[1] churn.md | Churn | L5 | valid until 2023-12-31\n" in done.stdout
     assert _run("set-metadata", "churn.md", "--remove", "valid_until").exit_code == 0
 
 

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 
 from kosmos_rag import AsyncEngine, Engine
 from kosmos_rag.apps.cli.app import app
-from kosmos_rag.apps.http.app import create_app, create_service
+from kosmos_rag.apps.http.app import create_app
+from kosmos_rag.apps.http.toolkit.service import create_service
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -10,6 +11,8 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 M = TypeVar("M", bound=BaseModel)
+HAS_MEMORY_VIEW = find_spec("kosmos_rag.retrieval.views.memory") is not None
+"""Whether the view of the memory is there: its module is optional."""
 
 
 def changed(settings: M, overrides: Mapping[str, Any]) -> M:

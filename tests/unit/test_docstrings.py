@@ -9,7 +9,7 @@ import kosmos_rag
 
 PACKAGE = Path(kosmos_rag.__file__).parent
 
-MAX_WORDS = 12
+MAX_WORDS = 16
 MAX_UNDESCRIBED_PARAMETERS = 2
 
 # Parameters that mean the same in every function.
@@ -27,7 +27,7 @@ SELF_EXPLAINING = {
 }
 
 # Their parameters are described for the protocol, in `Annotated[…, Field(description=…)]`.
-DESCRIBED_BY_ANNOTATION = {"apps/mcp/tools.py"}
+DESCRIBED_BY_ANNOTATION = {"apps/mcp/tools.py", "text2sql/tools.py"}
 
 # Decorators after which the docstring still has to describe the parameters. A command or a route describes its
 # parameters in its decorator or signature.

@@ -13,7 +13,7 @@ import yaml
 
 from kosmos_rag import Settings
 from kosmos_rag.apps.cli.app import app
-from kosmos_rag.apps.http.server import _GRACE_S
+from kosmos_rag.apps.http.toolkit.server import _GRACE_S
 from kosmos_rag.core.config.keys import iter_keys
 from kosmos_rag.core.config.loading import DELIMITER, FILE_VARIABLE, PREFIX
 from kosmos_rag.core.version import __version__

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kosmos_rag.core.errors import ConfigError, first_line
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.protocols import Message
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Prompt:
 
         Raises ConfigError, with the line.
         """
+        require_extra("generation", "a prompt template", "jinja2")
         from jinja2 import TemplateSyntaxError
 
         self._name = name

@@ -25,8 +25,11 @@ def ask(
     show_context: Annotated[
         bool, typer.Option("--context", help="Show the numbered evidence for a prompt, without an answer.")
     ] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show all passages of the context, with their scores.")
+    ] = False,
 ) -> None:
-    """Answer a question with citations, or refuse, and show the sources."""
+    """Answer a question with citations, or refuse, and show the cited sources."""
     filter_ = options.filter()
     extra: dict[str, Any] = {"max_tokens": max_tokens, "syntax": options.syntax}
     with options.open_engine() as engine:
@@ -39,15 +42,18 @@ def ask(
             print_json(answer.to_dict())
         else:
             with tenant.stream_answer(question, options.k, filter_, **extra) as stream:
-                _print_answer(stream)
+                _print_answer(stream, show_all=show_all)
 
 
 def _reference(citation: "Citation") -> str:
-    freshness = "".join(f" | {part}" for part in (citation.date, citation.outdated) if part)
-    return one_line(f"{citation.source} | {citation.location}{freshness}")
+    return one_line(f"{citation.link or citation.source} | {citation.location}{_freshness(citation)}")
 
 
-def _print_answer(events: "Iterable[AnswerEvent]") -> None:
+def _freshness(citation: "Citation") -> str:
+    return "".join(f" | {part}" for part in (citation.date, citation.outdated) if part)
+
+
+def _print_answer(events: "Iterable[AnswerEvent]", *, show_all: bool) -> None:
     """Print an answer while it is written.
 
     Texts of models have no control characters.
@@ -63,34 +69,52 @@ def _print_answer(events: "Iterable[AnswerEvent]") -> None:
             out.print(event.text, end="")
         else:
             out.print("\n")
-            _print_sources(event.answer)
+            _print_sources(event.answer, show_all=show_all)
 
 
-def _print_sources(answer: "Answer") -> None:
-    """Print problems, citations and sources after the text."""
+def _print_sources(answer: "Answer", *, show_all: bool) -> None:
+    """Print problems, warnings and sources after the text."""
     out = console()
     for problem in answer.report.problems if answer.report else ():
         out.print(f"{problem.verdict}: {problem.text} ({problem.reason})", style="yellow")
     if answer.report and answer.report.problems:
-        out.print()
-    for sentence in answer.sentences:
-        out.print(f"{sentence.citation.marker} {_reference(sentence.citation)}", style="dim")
-    if answer.sentences:
         out.print()
     _print_closest(answer)
     for warning in answer.warnings:
         out.print(f"note: {one_line(warning)}")
     if answer.warnings:
         out.print()
-    out.print("Sources", style="bold")
-    for passage in answer.context.passages:
+    if answer.sentences:
+        out.print("Sources", style="bold")
+        for line in _cited_lines([sentence.citation for sentence in answer.sentences]):
+            out.print(line)
+        out.print()
+    if show_all:
+        _print_passages(answer.context)
+    _print_notes(answer.context)
+    checked = "" if answer.report is None else f", {'verified' if answer.verified else 'not verified'}"
+    hint = "" if show_all or not answer.context.passages else "; --all shows the passages"
+    out.print(f"confidence {answer.confidence:.2f}{checked}{hint}", style="dim")
+
+
+def _cited_lines(citations: "Iterable[Citation]") -> list[str]:
+    """Return one line for each cited section, with all its places."""
+    places: dict[tuple[str, str], dict[str, None]] = {}
+    for citation in citations:
+        section, _, place = citation.location.rpartition(" | ")
+        source = " | ".join(filter(None, (citation.link or citation.source, section)))
+        places.setdefault((citation.marker, source), {})[place + _freshness(citation)] = None
+    return [one_line(f"{marker} {source} | {', '.join(cited)}") for (marker, source), cited in places.items()]
+
+
+def _print_passages(context: "Context") -> None:
+    out = console()
+    out.print("Passages", style="bold")
+    for passage in context.passages:
         citation = passage.citation
         out.print(f"{citation.marker} {_reference(citation)}  (score {passage.score:.4f})")
         out.print(f"    {_preview(passage.quote)}", style="dim")
     out.print()
-    _print_notes(answer.context)
-    checked = "" if answer.report is None else f", {'verified' if answer.verified else 'not verified'}"
-    out.print(f"confidence {answer.confidence:.2f}{checked}", style="dim")
 
 
 def _print_closest(answer: "Answer") -> None:

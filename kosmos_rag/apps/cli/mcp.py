@@ -52,7 +52,7 @@ def mcp(
     settings = common.load_settings(*changes)
     from kosmos_rag.core.extras import require_extra
 
-    require_extra("mcp", "mcp", "fastapi", "uvicorn")
+    require_extra("mcp", "kosmos-rag mcp", "mcp", "fastapi", "uvicorn")
     if not http:
         from kosmos_rag.apps.mcp.stdio import serve as serve_reader
 

@@ -9,8 +9,8 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from kosmos_rag.apps.http.pagination import encode_cursor
-from kosmos_rag.apps.http.schemas import QUESTION
+from kosmos_rag.apps.http.toolkit.bodies import QUESTION
+from kosmos_rag.apps.http.toolkit.pagination import encode_cursor
 from kosmos_rag.core.types import (
     Answer,
     AnswerSentence,
@@ -182,14 +182,6 @@ _RECORDS = (
     _STATS,
 )
 
-_EXAMPLE = {
-    "id": "query_example:programs.9f2d3c1b7a605e48",
-    "database": "programs",
-    "question": "How many programs are retired?",
-    "sql": "SELECT count(*) FROM programs WHERE lifecycle = 'retired'",
-    "tables": ["programs"],
-    "columns": ["programs.lifecycle"],
-}
 EXAMPLES: dict[str, Any] = {
     "SearchRequest": {"question": QUESTION, "k": 5, "where": {"metadata.department": "hr"}},
     "ContextRequest": {"question": QUESTION, "max_tokens": 1000},
@@ -204,83 +196,6 @@ EXAMPLES: dict[str, Any] = {
         "chunk_id": str(_CHUNK_ID),
         "comment": "of last year",
         "reason": "outdated",
-    },
-    "ExampleRequest": {
-        **{name: _EXAMPLE[name] for name in ("question", "sql", "database")},
-        "readers": ["department:hr"],
-    },
-    "ExampleView": _EXAMPLE,
-    "ExamplesView": {"examples": [_EXAMPLE]},
-    "GroundingRequest": {"question": "success count of the forest fire program", "tables": 3},
-    "GroundingView": {
-        "question": "success count of the forest fire program",
-        "database": "programs",
-        "prompt": "Database programs (postgresql)\nprogram_statistics(program_id integer -> programs.id, …)",
-        "tokens": 31,
-        "tables": [
-            {"database": "programs", "table": "program_statistics", "score": 2.4, "parts": {"words": 0.8, "named": 0.3}}
-        ],
-        "schema_refs": [
-            {
-                "name": "ProgramStatistics.success_count",
-                "database": "programs",
-                "table": "program_statistics",
-                "model": "ProgramStatistics",
-                "column": "success_count",
-                "score": 2.9,
-                "parts": {"words": 0.9, "named": 0.5},
-            }
-        ],
-        "join_hints": ["program_statistics.program_id -> programs.id"],
-        "recipes": [],
-        "examples": [],
-        "ambiguities": [],
-        "filters": [],
-        "entities": {
-            "quoted": [],
-            "values": [],
-            "misspelt": [],
-            "names": [],
-            "dates": [],
-            "time_ranges": [],
-            "numbers": [],
-            "comparisons": ["count"],
-        },
-        "selection": None,
-        "left_out": [],
-        "docs": [{"id": "schema_model:app.ProgramStatistics", "kind": "schema_model", "scores": None}],
-        "warnings": [],
-        "milliseconds": 23.5,
-    },
-}
-_QUERY = {
-    "sql": "SELECT sum(s.success_count) FROM program_statistics AS s LIMIT :kosmos_rows",
-    "columns": ["sum"],
-    "tables": ["program_statistics"],
-    "rows": [[1204]],
-    "truncated": False,
-    "milliseconds": 3.1,
-}
-EXAMPLES |= {
-    "QueryRequest": {
-        "sql": "SELECT description FROM programs WHERE name = :name",
-        "database": "programs",
-        "parameters": {"name": "forest fire"},
-    },
-    "QueryView": _QUERY,
-    "DatabaseQuestion": {"question": "How many successes did all programs have?"},
-    "SqlAnswerView": {
-        "question": "How many successes did all programs have?",
-        "database": "programs",
-        "refused": False,
-        "attempts": [{"sql": "SELECT sum(s.success_count) FROM program_statistics s", "code": None, "error": None}],
-        "result": _QUERY,
-        "citations": [{"id": "schema_model:app.ProgramStatistics", "table": "program_statistics", "column": None}],
-        "schema_refs": EXAMPLES["GroundingView"]["schema_refs"],
-        "join_hints": [],
-        "filters": [],
-        "ambiguities": [],
-        "warnings": [],
     },
 }
 EXAMPLES |= {type(record).__name__: to_dict(record, explain=False) for record in _RECORDS}

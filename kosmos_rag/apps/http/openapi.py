@@ -1,16 +1,17 @@
 """The OpenAPI document of FastAPI, with errors and examples added."""
 
 from collections.abc import Iterator
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from kosmos_rag.apps.http.errors import problem_document
 from kosmos_rag.apps.http.examples import EXAMPLES
-from kosmos_rag.apps.http.openai.errors import DIFY, OPENAI, dify_error, openai_error, openai_status
 from kosmos_rag.apps.http.openai.examples import OPENAI_EXAMPLES
+from kosmos_rag.apps.http.toolkit.errors import ErrorFormat, find_error_format, list_error_formats, problem_document
+from kosmos_rag.apps.http.wings import load_http_wings
 from kosmos_rag.core.problem_details import MEDIA_TYPE, PROBLEMS, Problem
 
 JsonObject = dict[str, Any]
@@ -38,33 +39,6 @@ _SCHEMA: JsonObject = {
     },
 }
 _REFERENCE = {"$ref": "#/components/schemas/Problem"}
-_OPENAI_SCHEMA: JsonObject = {
-    "type": "object",
-    "title": "OpenAIError",
-    "description": "An error in OpenAI's shape.",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": ["string", "null"]},
-            },
-        }
-    },
-}
-_DIFY_SCHEMA: JsonObject = {
-    "type": "object",
-    "title": "DifyError",
-    "description": "An error in Dify's shape.",
-    "required": ["error_code", "error_msg"],
-    "properties": {"error_code": {"type": "integer"}, "error_msg": {"type": "string"}},
-}
-_DIFY_REFERENCE = {"$ref": "#/components/schemas/DifyError"}
-_OPENAI_REFERENCE = {"$ref": "#/components/schemas/OpenAIError"}
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
 _HEADERS: dict[int, JsonObject] = {
     401: {"WWW-Authenticate": {"schema": {"const": "Bearer"}}},
@@ -76,9 +50,6 @@ _LOCATION = {"Location": {"description": "Path of the job.", "schema": {"type": 
 # Routes with statuses that do not follow from credentials, parameters and bodies.
 _NOT_FOUND = {
     "/v1/feedback",
-    "/v1/schema/query",
-    "/v1/schema/ask",
-    "/dify/retrieval",
     "/openai/v1/embeddings",
     "/openai/v1/vector_stores",
 }
@@ -87,10 +58,6 @@ _CALLS_MODELS = {
     "/v1/context",
     "/v1/answer",
     "/api/chat",
-    "/v1/schema/ask",
-    "/v1/schema/grounding",
-    "/v1/schema/examples",
-    "/api/schema/grounding",
 }
 _CALLS_LANGUAGE_MODEL = {"/openai/v1/responses", "/openai/v1/chat/completions"}
 _WRITES = {"/v1/documents", "/v1/documents/{document_id}", "/v1/collections", "/v1/collections/{name}"}
@@ -113,14 +80,16 @@ def openapi(app: FastAPI) -> JsonObject:
     schemas = spec["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):  # FastAPI's own; no route sends them
         schemas.pop(name, None)
-    schemas |= {"Problem": _SCHEMA, "OpenAIError": _OPENAI_SCHEMA, "DifyError": _DIFY_SCHEMA}
+    schemas |= {"Problem": _SCHEMA} | {error.name: dict(error.schema) for error in list_error_formats()}
+    statuses = {path: codes for wing in load_http_wings() for path, codes in wing.statuses.items()}
     for path, operations in spec["paths"].items():
         for method, operation in operations.items():
             responses = operation["responses"]
             responses.pop(str(HTTPStatus.UNPROCESSABLE_ENTITY.value), None)  # FastAPI's own
-            for status in _statuses(path, method, operation):
-                code = openai_status(status) if path.startswith(OPENAI) else status
-                responses.setdefault(str(int(code)), _error(path, status))
+            error_format = find_error_format(path)
+            for status in (*_statuses(path, method, operation), *statuses.get(path, ())):
+                code = error_format.status(status) if error_format else status
+                responses.setdefault(str(int(code)), _error(error_format, status))
             if "202" in responses and path in _WRITES:
                 responses["202"]["headers"] = _LOCATION
             for content in _contents(operation):
@@ -145,16 +114,15 @@ def _statuses(path: str, method: str, operation: JsonObject) -> Iterator[int]:
         yield 409
 
 
-def _error(path: str, status: int) -> JsonObject:
+def _error(error_format: ErrorFormat | None, status: int) -> JsonObject:
     phrase = HTTPStatus(status).phrase
     problem = next((problem for problem in PROBLEMS.values() if problem.status == status), None)
     media_type, content = MEDIA_TYPE, _error_content(problem)
-    if path.startswith((OPENAI, DIFY)):
+    if error_format is not None:
         problem = problem or Problem(status=status, name="bad-request", title=phrase)
         media_type = "application/json"
-        content = {"schema": _OPENAI_REFERENCE, "example": openai_error(problem, problem.title, {})}
-        if path.startswith(DIFY):
-            content = {"schema": _DIFY_REFERENCE, "example": dify_error(problem, problem.title, {})}
+        reference = {"$ref": f"#/components/schemas/{error_format.name}"}
+        content = {"schema": reference, "example": error_format.build(problem, problem.title, {})}
     response: JsonObject = {"description": phrase, "content": {media_type: content}}
     if headers := _HEADERS.get(status):
         response["headers"] = headers
@@ -175,6 +143,14 @@ def _contents(operation: JsonObject) -> Iterator[JsonObject]:
 
 def _add_example(content: JsonObject) -> None:
     name = content["schema"].get("$ref", "").rpartition("/")[2]
-    examples = EXAMPLES | OPENAI_EXAMPLES
+    examples = _load_examples()
     if name in examples:
         content["example"] = examples[name]
+
+
+@cache
+def _load_examples() -> JsonObject:
+    examples = EXAMPLES | OPENAI_EXAMPLES
+    for wing in load_http_wings():
+        examples |= wing.examples
+    return examples

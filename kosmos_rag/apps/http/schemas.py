@@ -3,8 +3,9 @@
 import uuid
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from kosmos_rag.apps.http.toolkit.bodies import History, Question, RequestBody
 from kosmos_rag.core.types import (
     CollectionInfo,
     DocumentInfo,
@@ -15,19 +16,8 @@ from kosmos_rag.core.types import (
     RatingReason,
     Rectangle,
     Stats,
-    Turn,
 )
 from kosmos_rag.engine.query import MAX_QUESTIONS
-
-QUESTION = "How many days of annual leave do employees get?"
-
-Question = Annotated[str, Field(min_length=1, examples=[QUESTION])]
-
-
-class RequestBody(BaseModel):
-    """A JSON body; unknown members are refused."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class FilteredRequest(RequestBody):
@@ -45,6 +35,11 @@ class FilteredRequest(RequestBody):
         default="auto",
         description="Whether signs of the question are operators, docs/questions.md: `auto` in a question of operators "
         "and terms alone, `operators` in each question, `plain` in none.",
+    )
+    read_your_writes: bool = Field(
+        default=False,
+        strict=True,
+        description="See what was written before; else a replica of the database may answer, some seconds behind.",
     )
     explain: bool = Field(
         default=False,
@@ -93,27 +88,10 @@ class ContextRequest(FilteredRequest):
     )
 
 
-class TurnRequest(RequestBody):
-    """A previous question of the conversation, and its answer."""
-
-    question: str
-    answer: str
-
-
-History = Annotated[
-    list[TurnRequest], Field(max_length=100, description="The conversation so far, the latest turn last.")
-]
-
-
 class AnswerRequest(ContextRequest):
     """A question to answer."""
 
-    history: History = []
-
-
-def to_turns(history: list[TurnRequest]) -> list[Turn]:
-    """Convert a conversation to records of the library."""
-    return [Turn(question=turn.question, answer=turn.answer) for turn in history]
+    history: History = Field(default=[])
 
 
 class FeedbackRequest(RequestBody):

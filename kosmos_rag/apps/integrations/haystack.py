@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Self
 from kosmos_rag.apps.integrations.metadata import build_metadata
 from kosmos_rag.apps.integrations.store import CollectionStore, StoredText
 from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.core.types import EVERYONE, Filter
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.tenant import Tenant
@@ -22,7 +23,7 @@ try:
     from haystack.document_stores.types import DuplicatePolicy
     from haystack.errors import FilterError
 except ImportError as error:
-    raise ConfigError("the adapter needs haystack-ai: pip install 'kosmos-rag[haystack]'") from error
+    raise missing_extra("haystack", "the adapter", "haystack-ai") from error
 
 _NOT_SERIALISABLE = (
     "a KosmosRetriever has an open engine and cannot be serialised; create it in code, or use a retriever over a "

@@ -8,7 +8,8 @@ import numpy as np
 
 from kosmos_rag.apps.integrations.metadata import build_metadata
 from kosmos_rag.apps.integrations.store import CollectionStore, StoredText, metadata_filter
-from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.core.types import EVERYONE, Filter
 from kosmos_rag.engine.tenant import Tenant
 
@@ -19,7 +20,7 @@ try:
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.vectorstores import VectorStore
 except ImportError as error:
-    raise ConfigError("the adapter needs langchain-core: pip install 'kosmos-rag[langchain]'") from error
+    raise missing_extra("langchain", "the adapter", "langchain-core") from error
 
 _PROBE = "annual leave"
 _SAME_MODEL = 0.99

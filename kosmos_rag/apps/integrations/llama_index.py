@@ -6,7 +6,8 @@ from typing import Any
 
 from kosmos_rag.apps.integrations.metadata import build_metadata
 from kosmos_rag.apps.integrations.store import CollectionStore, StoredText
-from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.core.types import EVERYONE, Filter, Passage
 from kosmos_rag.engine.tenant import Tenant
 
@@ -35,7 +36,7 @@ try:
     )
     from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 except ImportError as error:
-    raise ConfigError("the adapter needs llama-index-core: pip install 'kosmos-rag[llama-index]'") from error
+    raise missing_extra("llama-index", "the adapter", "llama-index-core") from error
 
 _LLM_FIELD = "reference"
 """The metadata field that language models see with the text."""

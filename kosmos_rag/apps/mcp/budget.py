@@ -114,42 +114,6 @@ def shorten_document(result: dict[str, Any]) -> list[Form]:
     return [*by_lines, *cut]
 
 
-def shorten_grounding(result: dict[str, Any]) -> list[Form]:
-    """Drop what `prompt` says in short, the least needed first."""
-    forms, empty = list[Form](), dict[str, Any]()
-    for name in (
-        "docs",
-        "selection",
-        "recipes",
-        "examples",
-        "ambiguities",
-        "filters",
-        "schema_refs",
-        "tables",
-        "join_hints",
-    ):
-        empty = {**empty, name: [] if isinstance(result[name], list) else None}
-        forms.append(partial(dict, result, **empty))
-    return forms
-
-
-def shorten_rows(result: dict[str, Any]) -> list[Form]:
-    """Drop the last rows of a query."""
-    rows = result["rows"]
-    return [partial(dict, result, rows=rows[:count]) for count in reversed(range(len(rows)))]
-
-
-def shorten_database_answer(result: dict[str, Any]) -> list[Form]:
-    """Drop the evidence of the query, then its last rows."""
-    empty: dict[str, Any] = {
-        name: [] for name, value in result.items() if isinstance(value, list) and name != "attempts"
-    }
-    forms: list[Form] = [partial(dict, result, **empty)]
-    if result["result"] is not None:
-        forms += [partial(dict, result, **empty, result=form()) for form in shorten_rows(result["result"])]
-    return forms
-
-
 def _block_ends(context: dict[str, Any]) -> list[int]:
     """Return where each passage ends in the text of a context.
 

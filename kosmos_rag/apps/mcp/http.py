@@ -16,21 +16,23 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kosmos_rag.apps.auth.api_keys import READ
 from kosmos_rag.apps.auth.identity import LOOPBACK, Identity
-from kosmos_rag.apps.http import app as http_app
-from kosmos_rag.apps.http import server as http
-from kosmos_rag.apps.http.body_limits import BodyLimits
-from kosmos_rag.apps.http.dependencies import Service, authenticate
-from kosmos_rag.apps.http.errors import public_detail, send_problem, to_problem
-from kosmos_rag.apps.http.header_limits import HeaderLimits
-from kosmos_rag.apps.http.middleware import RequestMiddleware
-from kosmos_rag.apps.http.routes import health
+from kosmos_rag.apps.http.toolkit import health
+from kosmos_rag.apps.http.toolkit.body_limits import BodyLimits
+from kosmos_rag.apps.http.toolkit.dependencies import authenticate
+from kosmos_rag.apps.http.toolkit.errors import handle_library_error, public_detail, send_problem, to_problem
+from kosmos_rag.apps.http.toolkit.header_limits import HeaderLimits
+from kosmos_rag.apps.http.toolkit.middleware import RequestMiddleware
+from kosmos_rag.apps.http.toolkit.server import Server as HttpServer
+from kosmos_rag.apps.http.toolkit.server import open_service
+from kosmos_rag.apps.http.toolkit.service import Service
+from kosmos_rag.apps.http.toolkit.service import create_service as create_http_service
 from kosmos_rag.apps.mcp import server as mcp
 from kosmos_rag.apps.mcp.oauth import ProtectedResource, challenge
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import KosmosError, NotAuthenticated, NotPermitted
 from kosmos_rag.engine.aio import AsyncEngine
+from kosmos_rag.engine.api_keys import READ
 
 PATH = "/mcp"
 
@@ -70,7 +72,7 @@ def create_service(engine: AsyncEngine) -> Service:
 
     Where agents log in, a token must be issued for this server: its public URL is the audience.
     """
-    return http_app.create_service(engine, audience=engine.settings.mcp.url)
+    return create_http_service(engine, audience=engine.settings.mcp.url)
 
 
 def create_server(service: Service) -> Server[Any]:
@@ -102,7 +104,7 @@ def create_app(service: Service, server: Server[Any]) -> ASGIApp:
             Middleware(BodyLimits, settings=service.settings),
             Middleware(HeaderLimits),
         ],
-        exception_handlers={KosmosError: http_app.handle_library_error},
+        exception_handlers={KosmosError: handle_library_error},
     )
     app.state.service = service
     return app
@@ -133,8 +135,8 @@ def serve(settings: Settings) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    async with http.open_service(settings, create_service) as service:
+    async with open_service(settings, create_service) as service:
         server = create_server(service)
         app = create_app(service, server)
         async with server.session_manager.run():
-            await http.Server(service, app).serve()
+            await HttpServer(service, app).serve()

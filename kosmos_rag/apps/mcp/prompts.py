@@ -15,8 +15,8 @@ from mcp_types import (
     TextContent,
 )
 
-from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
-from kosmos_rag.apps.http.dependencies import Caller
+from kosmos_rag.apps.http.toolkit.concurrency import SEARCH, question_cost
+from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.apps.mcp.resources import document_uri, read_resource
 from kosmos_rag.core.errors import RequestError
 

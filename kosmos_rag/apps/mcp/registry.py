@@ -15,9 +15,12 @@ from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from mcp_types import Tool as ListedTool
 from pydantic import ValidationError
 
-from kosmos_rag.apps.http.dependencies import Caller
+from kosmos_rag.apps.http.toolkit.dependencies import Caller
+from kosmos_rag.apps.mcp.arguments import describe_faults
 from kosmos_rag.apps.mcp.budget import Shorten, fit
+from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import CollectionInfo
 
 Result = dict[str, Any]
 """The members of a result, in the shape of the service without `explain`: agents get no scores."""
@@ -31,13 +34,13 @@ class Usage:
     """What a caller has that tools can use."""
 
     documents: bool
-    """Whether the caller may read a document that is no schema."""
-    schemas: bool
-    """Whether the caller may read the schema of a database."""
+    """Whether the caller may read a document that no wing has for itself, such as the schema of a database."""
     language_model: bool
     """Whether a language model is configured."""
-    databases: bool
-    """Whether queries are enabled on a database of the tenant."""
+    tenant: str
+    collections: Sequence[CollectionInfo]
+    """Those with a document that the caller may read."""
+    settings: Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +112,6 @@ class Tool:
         shortened = await caller.run(fit, result, budget, caller.tenant().count_tokens, self.shorten)
         text = TextContent(type="text", text=encode(shortened))
         return CallToolResult(content=[text], structured_content=shortened)
-
-
-def describe_faults(error: ValidationError) -> str:
-    """Return what is wrong with each value, in one line."""
-    return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
 
 
 def encode(result: Result) -> str:

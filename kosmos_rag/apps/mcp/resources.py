@@ -20,8 +20,8 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from kosmos_rag.apps.http.dependencies import Caller
-from kosmos_rag.apps.http.pagination import decode_cursor, encode_cursor
+from kosmos_rag.apps.http.toolkit.dependencies import Caller
+from kosmos_rag.apps.http.toolkit.pagination import decode_cursor, encode_cursor
 from kosmos_rag.apps.mcp import budget
 from kosmos_rag.apps.mcp.schemas import DocumentText
 from kosmos_rag.apps.mcp.tools import NOT_FOUND

@@ -1,7 +1,7 @@
 """The MCP server: tools, resources and prompts for each caller."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
@@ -26,17 +26,18 @@ from mcp_types import (
     TextContent,
 )
 
-from kosmos_rag.apps.auth.api_keys import READ
 from kosmos_rag.apps.auth.identity import Identity
-from kosmos_rag.apps.http.dependencies import Caller, Service
-from kosmos_rag.apps.http.errors import INTERNAL, public_detail, to_problem
+from kosmos_rag.apps.http.toolkit.dependencies import Caller
+from kosmos_rag.apps.http.toolkit.errors import INTERNAL, public_detail, to_problem
+from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.apps.mcp import prompts, resources
 from kosmos_rag.apps.mcp.registry import Tool, Usage
 from kosmos_rag.apps.mcp.tools import Tools
+from kosmos_rag.apps.mcp.wings import load_mcp_wings
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.version import __version__
+from kosmos_rag.engine.api_keys import READ
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.text2sql.settings import Text2SqlSettings
 
 Context = ServerRequestContext[Any, Any]
 Identify = Callable[[Context], Identity]
@@ -52,7 +53,8 @@ logger = logging.getLogger("kosmos_rag.apps.mcp")
 
 def create_server(service: Service, identify: Identify) -> Server[Any]:
     """Create the server of a service; `identify` returns who sent a request."""
-    handlers = Handlers(service, identify, Tools(service).build_tools())
+    tools = [*Tools(service).build_tools(), *(tool for wing in load_mcp_wings() for tool in wing.build_tools(service))]
+    handlers = Handlers(service, identify, tools)
     return Server(
         "kosmos-rag",
         version=__version__,
@@ -71,7 +73,7 @@ def create_server(service: Service, identify: Identify) -> Server[Any]:
 class Handlers:
     """The handlers of the protocol's methods."""
 
-    def __init__(self, service: Service, identify: Identify, tools: tuple[Tool, ...]) -> None:
+    def __init__(self, service: Service, identify: Identify, tools: Sequence[Tool]) -> None:
         self._service = service
         self._identify = identify
         self._tools = {tool.name: tool for tool in tools}
@@ -137,21 +139,19 @@ class Handlers:
         return Caller(identity=identity, service=self._service)
 
     async def _usage(self, caller: Caller) -> Usage:
-        databases = caller.service.settings.section(Text2SqlSettings).databases
-        enabled = any(key.startswith(f"{caller.identity.tenant}/") for key in databases)
-        return await caller.run(_usage, caller.tenant(), databases=enabled)
+        return await caller.run(_usage, caller.tenant())
 
 
-def _usage(tenant: Tenant, *, databases: bool) -> Usage:
+def _usage(tenant: Tenant) -> Usage:
     """Return what the reader of the tenant has that tools can use."""
     readable = [info for info in tenant.collections.infos() if info.chunks]
-    # A schema is in a collection with one of its presets, or with its default name.
-    schemas = [info for info in readable if (info.preset or info.name).startswith("schema")]
+    wings = load_mcp_wings()
     return Usage(
-        documents=len(readable) > len(schemas),
-        schemas=bool(schemas),
+        documents=any(not any(wing.owns(info) for wing in wings) for info in readable),
         language_model=tenant.language_model is not None,
-        databases=databases,
+        tenant=tenant.name,
+        collections=readable,
+        settings=tenant.settings,
     )
 
 

@@ -9,10 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
-
 from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.extras import missing_extra
+
+try:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.exposition import choose_encoder
+except ModuleNotFoundError as error:
+    raise missing_extra("metrics", "an exporter of metrics", "prometheus_client") from error
 
 ALIVE_S = 30.0
 """Seconds without an iteration of the main loop after which a process is not alive."""

@@ -10,13 +10,17 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.core import Metric as MetricFamily
-from prometheus_client.registry import Collector
-
+from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import ENGINE, INGESTION, TENANT_RETRIEVAL_SECONDS, TENANT_RETRIEVALS, Metric
+
+try:
+    from prometheus_client import CollectorRegistry, Counter, Histogram
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.core import Metric as MetricFamily
+    from prometheus_client.registry import Collector
+except ModuleNotFoundError as error:
+    raise missing_extra("metrics", "an exporter of metrics", "prometheus_client") from error
 
 MAX_TENANTS = 50
 """Most tenants with time series of their own, in each process and for each metric."""
@@ -71,11 +75,6 @@ class PrometheusObserver:
         Values with equal labels are added.
         """
         self._gauges.add(metric, read, labels)
-
-    def collect(self, metric: Metric) -> MetricFamily:
-        """Return the current samples of a counter or a histogram."""
-        (family,) = self._families[metric.name].collect()
-        return family
 
 
 class _Gauges(Collector):

@@ -175,7 +175,8 @@ class StageTimer:
             duration_s = time.perf_counter() - self._last
         self._last += duration_s
         self.durations_ms[stage] = self.durations_ms.get(stage, 0.0) + duration_s * 1000
-        record_span(f"kosmos.{stage}", duration_s)
+        if trace.get_current_span().is_recording():
+            record_span(f"kosmos.{stage}", duration_s)
 
     def timings_ms(self) -> dict[str, float]:
         """Return milliseconds of each stage, and of all as `total`."""

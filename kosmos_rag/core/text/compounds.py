@@ -5,18 +5,16 @@ mark nouns, and a quarter of their splits is wrong (docs/decisions/0051-compound
 """
 
 import re
-import threading
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-from simplemma.strategies import DefaultDictionaryFactory
+from kosmos_rag.core.text.dictionary import is_listed
 
 COMPOUNDING = frozenset({"german"})
 """Text search configurations whose compounds are split."""
 
+_CODE = "de"
 _MIN_PART = 4
 """Letters of a part: shorter words of the dictionary are prefixes and endings too."""
 _MAX_WORD = 60
@@ -40,8 +38,6 @@ _NO_LAST_PARTS = frozenset(
     samtes samts schaft schaften schafts stag stage stagen steil steile sten taben tand tands uren weise""".split()  # noqa: SIM905
 )
 """Words of the dictionary that are endings, or begin with the linking letter, where a longer word ends with them."""
-
-_loading = threading.Lock()
 
 
 def find_parts(text: str, language: str) -> str:
@@ -112,33 +108,8 @@ def _without_links(head: str) -> Iterator[str]:
 
 
 def _is_noun(word: str) -> bool:
-    return len(word) >= _MIN_PART and word not in _NO_PARTS and _is_listed(word.capitalize())
+    return len(word) >= _MIN_PART and word not in _NO_PARTS and is_listed(word.capitalize(), _CODE)
 
 
 def _is_word(word: str) -> bool:
-    return _is_noun(word) or (word not in _NO_PARTS and _is_listed(word))
-
-
-def _is_listed(word: str) -> bool:
-    """Return whether the dictionary has a form, in this case of letters."""
-    hashes = _load_dictionary()
-    key = hash(word)
-    at = int(hashes.searchsorted(key))
-    return at < len(hashes) and int(hashes[at]) == key
-
-
-def _load_dictionary() -> NDArray[np.int64]:
-    """Return the hashes of the dictionary's words, sorted.
-
-    They take 9 MB, the words themselves 120.
-    """
-    with _loading:
-        return _read_dictionary()
-
-
-@lru_cache(maxsize=1)
-def _read_dictionary() -> NDArray[np.int64]:
-    words = DefaultDictionaryFactory(cache_max_size=0).get_dictionary("de")
-    hashes = np.fromiter(map(hash, words), dtype=np.int64, count=len(words))
-    hashes.sort()
-    return hashes
+    return _is_noun(word) or (word not in _NO_PARTS and is_listed(word, _CODE))

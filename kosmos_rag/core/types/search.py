@@ -124,6 +124,8 @@ class Citation(Located):
     """Date of the content, by `updated` or `date` of the metadata; None without one."""
     outdated: str | None = None
     """Why the document is out of date: superseded by another one, or no longer valid; None where it is not."""
+    link: str | None = None
+    """Address of the cited lines where the source has a web page for them, such as a hosted repository."""
     table_context: tuple[str, ...] = ()
     """Caption and names of the columns of the table that the cited text begins within."""
     place_spans: Places = ()

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from kosmos_rag.core.types import Arm, ArmDifference, ArmReport, ExperimentInfo, ExperimentMode, ExperimentReport
+from kosmos_rag.core.extras import require_extra
+from kosmos_rag.core.types import Arm, ExperimentMode
+from kosmos_rag.evaluation.experiments.records import ArmDifference, ArmReport, ExperimentInfo, ExperimentReport
 from kosmos_rag.evaluation.experiments.store import Rated
-from kosmos_rag.evaluation.significance import holm
+from kosmos_rag.evaluation.offline.significance import holm
 
 ENOUGH = 30
 """Questions of a configuration below which nothing is said of it."""
@@ -18,7 +20,7 @@ ENOUGH_RATINGS = 10
 _SAME = 1 - 1e-9
 
 
-def report(experiment: ExperimentInfo, results: Sequence[Rated]) -> ExperimentReport:
+def build_report(experiment: ExperimentInfo, results: Sequence[Rated]) -> ExperimentReport:
     """Return how the configurations compare, by these results."""
     compared = [result for result in results if result.rbo is not None]
     # A query that the control answered for a failed treatment counts for neither arm.
@@ -98,8 +100,6 @@ def _latency(mode: ExperimentMode, results: Sequence[Rated]) -> ArmDifference | 
     second = [pair[1] for pair in pairs] if paired else _milliseconds(Arm.TREATMENT, results)
     if not first or not second:
         return None
-    from scipy.stats import mannwhitneyu, wilcoxon
-
     difference = ArmDifference(
         of="latency",
         first=round(statistics.median(first), 3),
@@ -109,6 +109,9 @@ def _latency(mode: ExperimentMode, results: Sequence[Rated]) -> ArmDifference | 
     )
     if min(len(first), len(second)) < ENOUGH:
         return difference
+    require_extra("eval", "a test of significance", "scipy")
+    from scipy.stats import mannwhitneyu, wilcoxon
+
     if not paired:
         return replace(difference, p=float(mannwhitneyu(first, second).pvalue), reason="Mann-Whitney U")
     if first == second:
@@ -144,6 +147,7 @@ def _compare_proportions(of: str, counts: Sequence[tuple[int, int]], *, enough: 
     difference = ArmDifference(of=of, first=first, second=second, p=None, reason=reason)
     if min(totals) < enough:
         return difference
+    require_extra("eval", "a test of significance", "scipy")
     from scipy.stats import fisher_exact
 
     return replace(difference, p=float(fisher_exact(counts).pvalue), reason="Fisher's exact")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.indexing.reembedding.migration import Reembedding
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -55,11 +55,10 @@ def backfill_with_ray(
         tenant: The tenant.
         chunks_per_second: Rate limit of all workers together; None means no limit.
     """
-    try:
-        import ray
-        import ray.data
-    except ImportError as error:
-        raise ConfigError("the engine ray needs Ray: pip install 'kosmos-rag[ray]', or use the engine local") from error
+    require_extra("ray", "the engine ray", "ray.data", alternative="use the engine local")
+    import ray
+    import ray.data
+
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
     workers = max(1, int(ray.cluster_resources()["CPU"]))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.text.sentences import WORD_START
 from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
@@ -29,6 +30,7 @@ class RecursiveChunker:
     name = "recursive"
 
     def __init__(self, *, size: int, overlap: int, separators: Sequence[str], budget: TokenBudget) -> None:
+        require_extra("chunking", "the recursive chunker", "langchain_text_splitters")
         from langchain_text_splitters import RecursiveCharacterTextSplitter
 
         self._size = size

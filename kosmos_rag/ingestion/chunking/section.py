@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.ingestion.chunking.pack import Unit
@@ -17,7 +16,7 @@ _FENCE_LINE = re.compile(r"^ {0,3}(?P<fence>`{3,}+|~{3,}+)(?P<info>[^\n]*)$", re
 class Section:
     """A heading with its text up to the next heading.
 
-    Preceding headings without text of their own belong to it.
+    Preceding headings without text of their own belong to it, whatever their level is.
     """
 
     start: int
@@ -30,13 +29,12 @@ def split_sections(document: ParsedDocument) -> Iterator[Section]:
     """Yield the sections in order; together they are the whole text."""
     text = document.text
     spans = list_heading_spans(document)
-    levels = [*(heading.level for heading in document.headings), 0]
     first_end, *ends = [*(start for start, _ in spans), len(text)]
     yield Section(start=0, body=0, end=first_end)
     leading_start: int | None = None
-    for (start, body), end, (level, next_level) in zip(spans, ends, pairwise(levels), strict=True):
+    for (start, body), end in zip(spans, ends, strict=True):
         leading_start = start if leading_start is None else leading_start
-        if next_level > level and not text[body:end].strip():
+        if end < len(text) and not text[body:end].strip():
             continue
         yield Section(start=leading_start, body=body, end=end)
         leading_start = None

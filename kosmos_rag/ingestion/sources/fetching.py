@@ -5,11 +5,14 @@ It checks hosts and addresses, follows few redirects, and bounds time and size.
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 from kosmos_rag.core.config import UrlSettings
 from kosmos_rag.core.config.display import one_line
@@ -24,10 +27,25 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
+_UNCHANGED = 304
 _NOT_FOUND = (404, 410)
 _FORBIDDEN = (401, 403, 407, 451)
 _BUSY = (408, 425, 429)
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Response:
+    """A response of a server."""
+
+    url: str
+    """The address after redirects."""
+    body: bytes
+    media_type: str
+    """Without parameters; empty if the server names none."""
+    etag: str
+    modified: str
+    """Last-Modified as the server writes it; empty without one."""
 
 
 class Fetcher:
@@ -36,9 +54,19 @@ class Fetcher:
     Proxies of the environment are not used: they would resolve the host.
     """
 
-    def __init__(self, settings: UrlSettings, *, max_bytes: int) -> None:
+    def __init__(
+        self, settings: UrlSettings, *, max_bytes: int, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Create a fetcher; nothing is sent yet.
+
+        Args:
+            settings: allowed hosts and times.
+            max_bytes: size above which a body is refused.
+            headers: sent to the host of each URL, and to no other that it leads to.
+        """
         self._settings = settings
         self._max_bytes = max_bytes
+        self._headers = headers
 
     @cached_property
     def _tls(self) -> "ssl.SSLContext":
@@ -52,15 +80,42 @@ class Fetcher:
 
     def fetch(self, url: str) -> bytes:
         """Return the body at a URL. Raises SourceError."""
+        response = self.fetch_changed(url)
+        assert response is not None, "without validators a server sends the body"
+        return response.body
 
-        def read(response: "httpx.Response", until: float) -> bytes:
+    def fetch_changed(self, url: str, *, etag: str = "", modified: str = "") -> Response | None:
+        """Return what is at a URL; None if the server says that it is unchanged.
+
+        Raises SourceError.
+
+        Args:
+            url: the address.
+            etag: ETag of the response that is known; empty for none.
+            modified: Last-Modified of it; empty for none.
+        """
+        conditions = {
+            name: value for name, value in (("If-None-Match", etag), ("If-Modified-Since", modified)) if value
+        }
+
+        def read(response: "httpx.Response", until: float) -> Response | None:
+            if response.status_code == _UNCHANGED:
+                return None
             if response.headers.get("content-encoding", "identity").lower() != "identity":
                 raise SourceError(
                     "unreadable", f"{url} is compressed although this was not requested; correct the server"
                 )
-            return read_limited(_until_deadline(response.iter_raw(), until), url, max_bytes=self._max_bytes)
+            return Response(
+                url=str(response.request.extensions["kosmos_url"]),
+                body=read_limited(_until_deadline(response.iter_raw(), until), url, max_bytes=self._max_bytes),
+                media_type=response.headers.get("content-type", "").partition(";")[0].strip().lower(),
+                etag=response.headers.get("etag", ""),
+                modified=response.headers.get("last-modified", ""),
+            )
 
-        return self._run_with_timeout(url, lambda until, client: self._follow(client, "GET", url, until, read))
+        return self._run_with_timeout(
+            url, lambda until, client: self._follow(client, "GET", url, until, read, conditions)
+        )
 
     def fetch_validators(self, url: str) -> tuple[str, str] | None:
         """Return ETag and Last-Modified of a URL. Raises SourceError.
@@ -123,11 +178,15 @@ class Fetcher:
         url: str,
         until: float,
         read: Callable[["httpx.Response", float], _T],
+        conditions: Mapping[str, str] = MappingProxyType({}),
     ) -> _T:
         """Send a request, follow redirects with all checks, and read the response."""
         at = url
         for _ in range(MAX_REDIRECTS + 1):
-            with self._send(client, method, at, until) as response:
+            own = self._headers if _origin(at) == _origin(url) else {}
+            with self._send(client, method, at, until, {**own, **conditions}) as response:
+                if response.status_code == _UNCHANGED and conditions:
+                    return read(response, until)
                 if response.status_code not in _REDIRECTS or "location" not in response.headers:
                     _require_success(at, response.status_code)
                     return read(response, until)
@@ -138,7 +197,9 @@ class Fetcher:
         raise SourceError("refused", f"{url} leads through more than {MAX_REDIRECTS} redirects; give the last address")
 
     @contextmanager
-    def _send(self, client: "httpx.Client", method: str, url: str, until: float) -> Iterator["httpx.Response"]:
+    def _send(
+        self, client: "httpx.Client", method: str, url: str, until: float, headers: Mapping[str, str]
+    ) -> Iterator["httpx.Response"]:
         """Send a request to the first address that accepts a connection."""
         import httpx
 
@@ -150,9 +211,9 @@ class Fetcher:
             request = client.build_request(
                 method,
                 target.copy_with(host=address),
-                headers={"Host": target.netloc.decode("ascii"), "Accept-Encoding": "identity"},
+                headers={**headers, "Host": target.netloc.decode("ascii"), "Accept-Encoding": "identity"},
                 timeout=max(0.001, until - time.monotonic()),
-                extensions={"sni_hostname": host},
+                extensions={"sni_hostname": host, "kosmos_url": url},
             )
             return client.send(request, stream=True)
 
@@ -183,6 +244,11 @@ def check_url(url: str) -> str:
     if parsed.userinfo:
         raise ValueError("it must not contain a user or password, because it is stored")
     return url
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, (parts.hostname or "").lower(), parts.port
 
 
 def _redirect_target(at: str, location: str) -> str:

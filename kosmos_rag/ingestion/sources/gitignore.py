@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-
-from pathspec import GitIgnoreSpec
+from typing import TYPE_CHECKING
 
 from kosmos_rag.core.errors import RequestError, SourceError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.ingestion.sources.files import read_file
 
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
 _MAX_IGNORE_FILE_BYTES = 1024 * 1024
-_Rule = tuple[int, GitIgnoreSpec]
+_Rule = tuple[int, "GitIgnoreSpec"]
 """Length of the path prefix of the ignore file's folder, and the patterns for the remaining path."""
 
 
@@ -72,7 +75,7 @@ class IgnoreFiles:
                 return ignored
         return False
 
-    def _specs(self, path: Path) -> Iterator[GitIgnoreSpec]:
+    def _specs(self, path: Path) -> Iterator["GitIgnoreSpec"]:
         name = self._to_name(path)
         try:
             # Bytes that are not UTF-8 match themselves, as in the names of files.
@@ -82,13 +85,20 @@ class IgnoreFiles:
                 raise
             return
         try:
-            yield GitIgnoreSpec.from_lines(text.splitlines())
+            yield _compile(text.splitlines())
         except ValueError as error:
             raise SourceError("unreadable", f"{name} cannot be used ({error}); correct the pattern") from error
 
 
-def _spec(key: str, patterns: Sequence[str]) -> GitIgnoreSpec:
+def _compile(lines: Sequence[str]) -> "GitIgnoreSpec":
+    require_extra("ingestion", "reading a folder", "pathspec")
+    from pathspec import GitIgnoreSpec
+
+    return GitIgnoreSpec.from_lines(lines)
+
+
+def _spec(key: str, patterns: Sequence[str]) -> "GitIgnoreSpec":
     try:
-        return GitIgnoreSpec.from_lines(patterns)
+        return _compile(patterns)
     except ValueError as error:
         raise RequestError(f"{key} contains a pattern that cannot be used ({error}); correct it") from error

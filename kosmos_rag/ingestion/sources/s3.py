@@ -9,6 +9,7 @@ from pydantic import Field
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError, SourceError, first_line
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.files import read_limited
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
@@ -78,11 +79,10 @@ class S3Source:
 
 
 def _client(spec: S3Spec) -> Any:
-    try:
-        import boto3
-        from botocore.exceptions import BotoCoreError
-    except ModuleNotFoundError as error:
-        raise ConfigError("a source of kind s3 needs boto3: pip install 'kosmos-rag[s3]'") from error
+    require_extra("s3", "a source of kind s3", "boto3")
+    import boto3
+    from botocore.exceptions import BotoCoreError
+
     try:
         return boto3.client("s3", endpoint_url=spec.endpoint_url)
     except (BotoCoreError, ValueError) as error:

@@ -33,6 +33,11 @@ SourcePath = Annotated[Path, BeforeValidator(_refuse_blank)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """A variable of the environment."""
+Remote = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+@ -]*:[^\x00]*$")]
+"""A remote of rclone's configuration and a path in it.
+
+A remote that is described in place is refused: it would contain credentials, which are stored.
+"""
 
 
 class JsonLinesPermissions(Section):
@@ -60,8 +65,21 @@ class SqlPermissions(Section):
     document_prefix: str = ""
 
 
-PermissionFeedSpec = JsonLinesPermissions | SqlPermissions
-_FEEDS: Mapping[str, type[PermissionFeedSpec]] = {"json_lines": JsonLinesPermissions, "sql": SqlPermissions}
+class RclonePermissions(Section):
+    """A permission feed from the metadata of a remote of rclone: Google Drive, OneDrive, SharePoint."""
+
+    kind: Literal["rclone"] = "rclone"
+    name: Name
+    """Of the source of kind rclone whose documents it names, and of the feed."""
+    remote: Remote
+
+
+PermissionFeedSpec = JsonLinesPermissions | SqlPermissions | RclonePermissions
+_FEEDS: Mapping[str, type[PermissionFeedSpec]] = {
+    "json_lines": JsonLinesPermissions,
+    "rclone": RclonePermissions,
+    "sql": SqlPermissions,
+}
 
 
 def validate_feed(values: Any) -> PermissionFeedSpec:
@@ -69,7 +87,7 @@ def validate_feed(values: Any) -> PermissionFeedSpec:
 
     Raises RequestError, one line for all faults.
     """
-    if isinstance(values, JsonLinesPermissions | SqlPermissions):
+    if isinstance(values, JsonLinesPermissions | SqlPermissions | RclonePermissions):
         return values
     kind = values.get("kind") if isinstance(values, Mapping) else None
     if not isinstance(kind, str) or kind not in _FEEDS:

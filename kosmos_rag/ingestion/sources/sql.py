@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kosmos_rag.core.config import IngestionSettings, mask_password
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError, SourceError, first_line
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, build_failure, drop_duplicates
 from kosmos_rag.ingestion.sources.rows import Fields, build_row_document, compute_row_etag, read_row_id
@@ -142,6 +143,7 @@ def read_only_engine(variable: str) -> "Engine":
 
     Raises ConfigError if the variable contains no usable URL.
     """
+    require_extra("sql", "reading a database", "sqlalchemy")
     from sqlalchemy import create_engine, event, make_url
     from sqlalchemy.exc import ArgumentError
     from sqlalchemy.pool import NullPool

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kosmos_rag.core.errors import ConfigError, ModelUnavailable, first_line
+from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.core.protocols import Tokenizer
 
 # Subword tokenizers make about one token of four letters of English, and more of names, codes and other languages.
@@ -81,7 +82,7 @@ def load_tokenizer(path: Path | None, key: str) -> Tokenizer:
     try:
         return FastTokenizer(file.read_text(encoding="utf-8"))
     except ImportError as error:
-        raise ConfigError(f"{key} needs the package tokenizers: pip install 'kosmos-rag[tokenizer]'") from error
+        raise missing_extra("tokenizer", key, "tokenizers") from error
     except OSError as error:
         raise ConfigError(f"{key} = {str(path)!r} cannot be read: {error.strerror}; name a tokenizer.json") from error
     # The library raises bare exceptions.

@@ -3,10 +3,11 @@
 import re
 from email.message import EmailMessage, Message
 from email.utils import format_datetime
-from importlib.util import find_spec
+from functools import partial
 from typing import Any
 
 from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.parsing.clean import clean, clean_title
 from kosmos_rag.parsing.mail import mime
 
@@ -24,9 +25,13 @@ def read_msg(data: bytes) -> tuple[Message, list[str]]:
     Raises:
         ParseError: `unsupported` without the extra `msg`, or `encrypted`.
     """
-    if find_spec("oxmsg") is None:
-        message = "Outlook message (MSG): pip install 'kosmos-rag[msg]', or save it as EML"
-        raise ParseError("unsupported", message)
+    require_extra(
+        "msg",
+        "an Outlook message (MSG)",
+        "oxmsg",
+        alternative="save it as EML",
+        error=partial(ParseError, "unsupported"),
+    )
     from oxmsg import Message as OutlookMessage
 
     stored = OutlookMessage.load(data)

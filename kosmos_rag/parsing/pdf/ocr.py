@@ -8,27 +8,26 @@ https://github.com/RapidAI/RapidOCR; docs/decisions/0015-ocr.md has the reasons.
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
-from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.parsing.pdf.graphics import Box
 from kosmos_rag.parsing.pdf.page import PageContent, PageFrame
 from kosmos_rag.parsing.pdf.text_layer import Run
 
 _LONGEST_SIDE = 1600
 """Pixels of a page's longer side: A4 at 137 dots an inch. A hostile page may be of any size, its picture is not."""
-_PACKAGES = ("rapidocr", "onnxruntime")
 
 
 def require_ocr() -> None:
     """Raise ConfigError if the packages for OCR are not installed."""
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
-    if missing:
-        raise ConfigError(
-            f"ingestion.parsing.ocr is on, and {' and '.join(missing)} is not installed: "
-            "pip install 'kosmos-rag[ocr]', or set ingestion.parsing.ocr to false"
-        )
+    require_extra(
+        "ocr",
+        "ingestion.parsing.ocr = true",
+        "rapidocr",
+        "onnxruntime",
+        alternative="set ingestion.parsing.ocr to false",
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -147,7 +147,8 @@ def main() -> None:
     """Import the parsers, isolate the process, report the isolation, and serve."""
     warnings.simplefilter("ignore")  # nobody reads what a library says about a file
     for name in _LIBRARIES:
-        importlib.import_module(name)
+        with contextlib.suppress(ModuleNotFoundError):  # of an extra: a file that needs it will report it
+            importlib.import_module(name)
     confinement = Confinement.prepare()
     isolation = confinement.probe()
     gc.freeze()  # a collection in a child would copy every page that holds an object

@@ -4,11 +4,12 @@ One line for each row, with the names of columns.
 """
 
 from collections.abc import Iterator
-from importlib.util import find_spec
+from functools import partial
 from io import BytesIO
 from typing import Any
 
 from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.parsing import media_types
 from kosmos_rag.parsing.compose import Composition
@@ -26,8 +27,13 @@ def parse_parquet(data: bytes, limits: OutputLimits) -> ParsedDocument:
     Raises:
         ParseError: `unsupported` without the extra `parquet`, `too_large`.
     """
-    if find_spec("pyarrow") is None:
-        raise ParseError("unsupported", "a Parquet table; pip install 'kosmos-rag[parquet]', or convert it to CSV")
+    require_extra(
+        "parquet",
+        "a Parquet table",
+        "pyarrow",
+        alternative="convert it to CSV",
+        error=partial(ParseError, "unsupported"),
+    )
     composition = Composition(limits)
     for row in _rows(data):
         composition.add_line("; ".join(format_values(_as_json(row))))

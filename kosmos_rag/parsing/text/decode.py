@@ -7,11 +7,11 @@ import codecs
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from unicodedata import category
 
-import webencodings
-
 from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import Note
 from kosmos_rag.parsing.clean import clean
 from kosmos_rag.parsing.text.legacy import detect_legacy
@@ -134,6 +134,9 @@ def find_codec(label: str | None) -> str | None:
     """
     if not label:
         return None
+    require_extra("parsing", "a text that names its encoding", "webencodings", error=partial(ParseError, "unsupported"))
+    import webencodings
+
     web_encoding = webencodings.lookup(label)
     name = label.strip().lower().removeprefix("x-") if web_encoding is None else web_encoding.codec_info.name
     try:

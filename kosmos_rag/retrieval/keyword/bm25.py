@@ -1,6 +1,6 @@
 """Rank paragraphs by BM25, computed by rank-bm25.
 
-k1 is that of kosmos_rag.core.text.bm25. Imports NumPy.
+k1 is that of kosmos_rag.core.text.bm25.
 """
 
 import re
@@ -8,10 +8,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
+from typing import TYPE_CHECKING
 
-from rank_bm25 import BM25Okapi
-
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.text.bm25 import K1, inverse_document_frequency
+
+if TYPE_CHECKING:
+    from rank_bm25 import BM25Okapi
 
 _B = 0.75
 """Length normalisation, as rank-bm25 has it by default: paragraphs have no titles."""
@@ -57,7 +60,10 @@ def _phrase(words: Sequence[str]) -> str:
     return f" {' '.join(words)} "
 
 
-def _index(corpus: Sequence[Sequence[str]]) -> BM25Okapi:
+def _index(corpus: Sequence[Sequence[str]]) -> "BM25Okapi":
+    require_extra("keyword", "ranking paragraphs by BM25", "rank_bm25", alternative="choose the ranking classic")
+    from rank_bm25 import BM25Okapi
+
     index = BM25Okapi(corpus, k1=K1, b=_B)
     # What rank-bm25 weighs words by falls below 0 for a word of most paragraphs: in a short text nothing would match.
     document_counts = Counter(chain.from_iterable(index.doc_freqs))

@@ -5,6 +5,8 @@ import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from psycopg.rows import dict_row
+
 from kosmos_rag.core.config import AuditSettings
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.types import EVERYONE, AuditRecord, Feedback, Rating, RatingReason, hash_text, is_text
@@ -125,7 +127,8 @@ def _find_event(database: Database, reader: AuditContext, entry: FeedbackEntry) 
     """
     values = {"tenant_id": reader.tenant.id, "id": entry.retrieval_id}
     with database.worker.transaction(reader.tenant.id, [EVERYONE]) as connection:
-        rows = connection.execute(statement("audit_event_by_id"), values).fetchall()
+        with connection.cursor(row_factory=dict_row) as cursor:
+            rows = cursor.execute(statement("audit_event_by_id"), values).fetchall()
         record = next(iter(load_records(connection, reader.tenant.id, rows)), None)
     if record is None or record.subject != reader.subject:
         raise NotFound("there is no such retrieval of yours in the log; name the question instead")

@@ -6,12 +6,13 @@ A result is recorded, on disk, before its reader gets it.
 import os
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
+from psycopg.rows import dict_row
 
 from kosmos_rag.core.config import AuditSettings
 from kosmos_rag.core.errors import StatementFailed
@@ -283,59 +284,59 @@ def _columns(passages: Sequence[AuditPassage]) -> dict[str, list[object]]:
 
 
 def load_records(
-    connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequence[tuple[Any, ...]]
+    connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequence[Mapping[str, Any]]
 ) -> list[AuditRecord]:
     """Build records with passages from rows, in row order.
 
     Args:
         connection: connection of the worker role, with the tenant set.
         tenant_id: the tenant.
-        rows: rows of a statement that reads `audit_events`.
+        rows: rows of a statement that reads `audit_events`, by column.
     """
     if not rows:
         return []
-    times = [row[1] for row in rows]
+    times = [row["at"] for row in rows]
     values = {
         "tenant_id": tenant_id,
-        "ids": [row[0] for row in rows],
+        "ids": [row["id"] for row in rows],
         "first_at": min(times),
         "last_at": max(times),
     }
     passages: dict[uuid.UUID, list[AuditPassage]] = defaultdict(list)
-    for event_id, *columns in connection.execute(statement("passages_of_audit_events"), values).fetchall():
-        passages[event_id].append(_passage(columns))
-    return [_record(row, passages[row[0]]) for row in rows]
+    with connection.cursor(row_factory=dict_row) as cursor:
+        for row in cursor.execute(statement("passages_of_audit_events"), values):
+            passages[row["event_id"]].append(_passage(row))
+    return [_record(row, passages[row["id"]]) for row in rows]
 
 
-def _record(row: tuple[Any, ...], passages: Sequence[AuditPassage]) -> AuditRecord:
+def _record(row: Mapping[str, Any], passages: Sequence[AuditPassage]) -> AuditRecord:
     return AuditRecord(
-        id=row[0],
-        at=row[1],
-        kind=AuditKind(row[2]),
-        outcome=AuditOutcome(row[3]),
-        collection=row[4],
-        subject=row[5],
-        principals=tuple(row[6]),
-        question=row[7],
-        question_sha256=row[8],
-        search_query=row[9],
-        settings=row[10],
-        cached=row[11],
-        milliseconds=row[12],
-        follows=row[13],
+        id=row["id"],
+        at=row["at"],
+        kind=AuditKind(row["kind"]),
+        outcome=AuditOutcome(row["outcome"]),
+        collection=row["collection"],
+        subject=row["subject"],
+        principals=tuple(row["principals"]),
+        question=row["question"],
+        question_sha256=row["question_sha256"],
+        search_query=row["search_query"],
+        settings=row["settings_hash"],
+        cached=row["cached"],
+        milliseconds=row["milliseconds"],
+        follows=row["follows"],
         passages=tuple(passages),
     )
 
 
-def _passage(columns: Sequence[Any]) -> AuditPassage:
-    rank, is_shown, document_id, version_id, version, source, chunk_ids, score = columns
+def _passage(row: Mapping[str, Any]) -> AuditPassage:
     return AuditPassage(
-        rank=rank,
-        shown=is_shown,
-        document_id=document_id,
-        version_id=version_id,
-        version=version,
-        source=source,
-        chunk_ids=tuple(chunk_ids),
-        score=score,
+        rank=row["rank"],
+        shown=row["shown"],
+        document_id=row["document_id"],
+        version_id=row["version_id"],
+        version=row["version"],
+        source=row["source"],
+        chunk_ids=tuple(row["chunk_ids"]),
+        score=row["score"],
     )

@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any
 
 import psycopg
+from psycopg.rows import dict_row, kwargs_row
 
 from kosmos_rag.core.types import EVERYONE, AuditRecord, AuditReport
 from kosmos_rag.storage.audit.log import load_records
@@ -53,18 +54,9 @@ class Seal:
     sha256: str
 
     @classmethod
-    def from_row(cls, row: Sequence[Any]) -> "Seal":
-        """Build a seal from a row of `audit_seals`."""
-        number, at, month, last_position, rows, rows_sha256, sha256 = row
-        return cls(
-            number=number,
-            at=at.astimezone(UTC),
-            month=month,
-            last_position=last_position,
-            rows=rows,
-            rows_sha256=rows_sha256,
-            sha256=sha256,
-        )
+    def from_row(cls, *, at: datetime, **columns: Any) -> "Seal":
+        """Build a seal from the columns of `audit_seals`."""
+        return cls(at=at.astimezone(UTC), **columns)
 
 
 def month_start(at: datetime | date) -> date:
@@ -110,8 +102,8 @@ def _plain(value: Any) -> str:
 
 def find_last_seal(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Seal | None:
     """Return the newest seal of a tenant; None if it has none."""
-    row = connection.execute(statement("last_seal"), {"tenant_id": tenant_id}).fetchone()
-    return None if row is None else Seal.from_row(row)
+    with connection.cursor(row_factory=kwargs_row(Seal.from_row)) as cursor:
+        return cursor.execute(statement("last_seal"), {"tenant_id": tenant_id}).fetchone()
 
 
 def seal_events(worker: ConnectionPool, owner: TenantRef) -> list[Seal]:
@@ -181,8 +173,9 @@ def read_records(
         limit: maximum number of records.
     """
     values = {"tenant_id": tenant_id, "after": after, "last": last, "limit": limit}
-    rows = connection.execute(statement("audit_events_by_position"), values).fetchall()
-    return list(zip((row[-1] for row in rows), load_records(connection, tenant_id, rows), strict=True))
+    with connection.cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(statement("audit_events_by_position"), values).fetchall()
+    return list(zip((row["position"] for row in rows), load_records(connection, tenant_id, rows), strict=True))
 
 
 def _build_seal(owner: TenantRef, previous: Seal | None, month: date, rows: Sequence[PositionedRecord]) -> Seal:
@@ -245,8 +238,11 @@ def _read_seals(worker: ConnectionPool, owner: TenantRef) -> Iterator[Seal]:
     after = 0
     while True:
         values = {"tenant_id": owner.id, "after": after, "limit": _PAGE_SIZE}
-        with worker.transaction(owner.id, [EVERYONE]) as connection:
-            page = [Seal.from_row(row) for row in connection.execute(statement("seals"), values).fetchall()]
+        with (
+            worker.transaction(owner.id, [EVERYONE]) as connection,
+            connection.cursor(row_factory=kwargs_row(Seal.from_row)) as cursor,
+        ):
+            page = cursor.execute(statement("seals"), values).fetchall()
         yield from page
         if len(page) < _PAGE_SIZE:
             return

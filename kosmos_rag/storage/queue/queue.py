@@ -255,19 +255,15 @@ class Queue:
             worker: name of the worker, for operators.
         """
         values = {"limit": limit, "kinds": list(kinds), "worker": worker, "lease_s": self._lease_s}
-        rows = [] if time.monotonic() >= self._requeue_at else self._claim(values)
-        if not rows:
+        jobs = [] if time.monotonic() >= self._requeue_at else self._claim(values)
+        if not jobs:
             self._requeue_due()
-            rows = self._claim(values)
-        names = ("tenant_id", "id", "tenant", "collection", "kind", "key", "payload", "token", "attempt", "lost")
-        return [
-            Job(**dict(zip(names, row[:10], strict=True)), runs=tuple(row[10]), waited_s=max(0.0, row[11]))
-            for row in rows
-        ]
+            jobs = self._claim(values)
+        return jobs
 
-    def _claim(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        with self._pool.autocommit() as connection:
-            return connection.execute(statement("claim_jobs"), values).fetchall()
+    def _claim(self, values: Mapping[str, Any]) -> list[Job]:
+        with self._pool.autocommit() as connection, connection.cursor(row_factory=kwargs_row(_job)) as cursor:
+            return cursor.execute(statement("claim_jobs"), values).fetchall()
 
     def _requeue_due(self) -> None:
         self._requeue_at = time.monotonic() + REQUEUE_INTERVAL_S
@@ -421,6 +417,10 @@ class Queue:
         values = {"keep_days": keep_days, "keep_dead_days": keep_dead_days}
         with self._pool.untenanted() as connection:
             return connection.execute(statement("prune_jobs"), values).rowcount
+
+
+def _job(*, sync_run_ids: list[uuid.UUID], waited_s: float, **columns: Any) -> Job:
+    return Job(runs=tuple(sync_run_ids), waited_s=max(0.0, waited_s), **columns)
 
 
 def _job_info(**columns: Any) -> JobInfo:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
+from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.types import IngestFailure, RunInfo, storable
@@ -81,6 +82,10 @@ def _plain(failure: IngestFailure) -> dict[str, str]:
     return {"source": storable(failure.source), "code": failure.code, "message": storable(failure.message)}
 
 
+def _run_info(*, failures: list[dict[str, str]], **columns: Any) -> RunInfo:
+    return RunInfo(failures=tuple(IngestFailure(**failure) for failure in failures), **columns)
+
+
 class SyncRuns:
     """Lists and closes sync runs. Thread-safe.
 
@@ -93,32 +98,8 @@ class SyncRuns:
     def list(self, owner: TenantRef, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:
         """List the sync runs of a tenant, newest first."""
         values = {"tenant_id": owner.id, "run_id": run_id, "limit": limit}
-        with self._pool.untenanted() as connection:
-            rows = connection.execute(statement("list_sync_runs"), values).fetchall()
-        names = (
-            "id",
-            "collection",
-            "source",
-            "state",
-            "seen",
-            "new",
-            "changed",
-            "unchanged",
-            "removed",
-            "failed",
-            "cancelled",
-            "chunks",
-        )
-        return [
-            RunInfo(
-                **dict(zip(names, row[:12], strict=True)),
-                failures=tuple(IngestFailure(**failure) for failure in row[12]),
-                error=row[13],
-                started_at=row[14],
-                finished_at=row[15],
-            )
-            for row in rows
-        ]
+        with self._pool.untenanted() as connection, connection.cursor(row_factory=kwargs_row(_run_info)) as cursor:
+            return cursor.execute(statement("list_sync_runs"), values).fetchall()
 
     def finish_completed(self) -> int:
         """Finish runs whose documents all have an outcome; return their number."""

@@ -74,7 +74,7 @@ SELECT p.event_id, p.rank, p.shown, p.document_id, p.version_id, p.version, p.so
  ORDER BY p.event_id, p.rank
 
 -- name: audit_document_access
-SELECT r.at, r.id, r.kind, r.subject, r.principals, r.question, p.source, p.document_id, p.version, p.chunk_ids, p.rank,
+SELECT r.at, r.id AS retrieval_id, r.kind, r.subject, r.principals, r.question, p.source, p.document_id, p.version, p.chunk_ids, p.rank,
        p.shown
   FROM kosmos.audit_passages p
   JOIN kosmos.audit_events r ON r.tenant_id = %(tenant_id)s AND r.id = p.event_id AND r.at = p.at
@@ -88,10 +88,11 @@ SELECT r.at, r.id, r.kind, r.subject, r.principals, r.question, p.source, p.docu
 -- name: failed_questions
 -- Groups by search query: "and in May?" alone helps no author of documents. Includes questions rated down, and excludes
 -- those of evaluations (some of them have no answer on purpose) and SQL on described databases.
-SELECT max(q.question), q.sha256, count(*) FILTER (WHERE q.outcome <> 'down'),
-       count(*) FILTER (WHERE q.outcome = 'refused'), count(*) FILTER (WHERE q.outcome = 'down'),
-       count(DISTINCT q.subject), max(q.at),
-       coalesce((array_agg(q.comment ORDER BY q.at DESC) FILTER (WHERE q.comment IS NOT NULL))[1:5], '{}')
+SELECT max(q.question) AS question, q.sha256 AS question_sha256, count(*) FILTER (WHERE q.outcome <> 'down') AS times,
+       count(*) FILTER (WHERE q.outcome = 'refused') AS refused,
+       count(*) FILTER (WHERE q.outcome = 'down') AS disliked,
+       count(DISTINCT q.subject) AS subjects, max(q.at) AS last_at,
+       coalesce((array_agg(q.comment ORDER BY q.at DESC) FILTER (WHERE q.comment IS NOT NULL))[1:5], '{}') AS comments
   FROM (SELECT coalesce(r.search_query, r.question) AS question, s.sha256, r.outcome, r.subject, r.at, NULL AS comment
           FROM kosmos.audit_events r
          CROSS JOIN LATERAL (

@@ -31,7 +31,8 @@ DELETE FROM kosmos.collection_presets WHERE tenant_id = %(tenant_id)s AND collec
 
 -- name: list_collections
 -- Collections with a preset, created as a vector store, or with documents that this reader may read.
-SELECT n.collection, p.name, coalesce(s.chunks, 0), coalesce(p.created_at, v.created_at)
+SELECT n.collection AS name, p.name AS preset, coalesce(s.chunks, 0) AS chunks,
+       coalesce(p.created_at, v.created_at) AS created_at
   FROM (SELECT q.collection FROM kosmos.collection_presets q WHERE q.tenant_id = %(tenant_id)s
          UNION
         SELECT w.collection FROM kosmos.vector_stores w WHERE w.tenant_id = %(tenant_id)s

@@ -91,7 +91,7 @@ WITH left_behind AS (
 SELECT count(*) FILTER (WHERE state = 'dead'), count(*) FROM rescued
 
 -- name: claim_jobs
--- The baseline migration explains the order.
+-- The file of the function explains the order.
 SELECT * FROM kosmos.claim_jobs(%(limit)s, %(kinds)s, %(worker)s, %(lease_s)s)
 
 -- name: renew_leases

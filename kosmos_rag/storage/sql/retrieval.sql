@@ -1,6 +1,6 @@
 -- name: search_state
 -- In the snapshot of the candidates: each collection that may answer with its statistics, the terms of the texts, and the
--- indexes that are ready. Rows are arrays in JSON. A function keeps the plans of the session, and a pooler in
+-- indexes that are ready, in JSON. A function keeps the plans of the session, and a pooler in
 -- transaction mode keeps no prepared statements.
 SELECT kosmos.search_state(%(tenant_id)s, %(collection)s, %(texts)s::text[], %(weights)s::float8[])
 
@@ -288,6 +288,16 @@ SELECT c.collection, c.sequence, c.id
           AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
                              %(folders)s)
        ) IS TRUE)
+ LIMIT %(limit)s
+
+-- name: lexemes_of_chunks
+SELECT c.sequence, c.tsv
+  FROM unnest(%(sequences)b::integer[]) AS u (sequence)
+ CROSS JOIN LATERAL (
+       SELECT n.sequence, n.tsv
+         FROM kosmos.chunks n
+        WHERE n.tenant_id = %(tenant_id)s AND n.collection = %(collection)s AND n.sequence = u.sequence
+       OFFSET 0) c
 
 -- name: unsegmented_terms
 SELECT l.sequence, l.length, l.pivot, sparsevec_send(l.terms) AS terms
@@ -403,8 +413,8 @@ SELECT clock_timestamp()
 SELECT * FROM kosmos.located_passages(%(tenant_id)s, %(chunk_ids)s::uuid[])
 
 -- name: passages_of_reader
--- The same without a transaction, for a search in memory: with the epochs of the collections that this reader may read,
--- by which the caller sees whether they are of the state of the search.
+-- The same without a transaction, for a search in memory. The last row has the states of the collections that this reader
+-- may read, by which the caller sees whether the passages are of the state of the search.
 SELECT * FROM kosmos.passages_of_reader(%(tenant_id)s, %(principals)s::text[], %(collection)s, %(chunk_ids)s::uuid[])
 
 -- name: version_text

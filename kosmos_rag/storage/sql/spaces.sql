@@ -1,10 +1,10 @@
 -- name: spaces_of_tenant
-SELECT s.id, s.model, s.dimensions, s.normalized, s.probe::text, s.query_prefix, s.passage_prefix,
-       s.state, coalesce(s.id = t.live_space_id, false), s.live_until, s.truncated_tokens, s.created_at
+SELECT s.id, s.model, s.dimensions, s.normalized, s.probe::text AS probe, s.query_prefix, s.passage_prefix,
+       s.state, coalesce(s.id = t.live_space_id, false) AS live, s.live_until, s.truncated_tokens, s.created_at
   FROM kosmos.tenants t
   JOIN kosmos.embedding_spaces s ON s.tenant_id = t.tenant_id
  WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s
- ORDER BY 9 DESC, s.live_until DESC NULLS LAST, s.created_at, s.id
+ ORDER BY live DESC, s.live_until DESC NULLS LAST, s.created_at, s.id
 
 -- name: lock_collections
 -- Publications and removals of every collection wait from here to the commit. First lock, as in their transactions.

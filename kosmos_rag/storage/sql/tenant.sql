@@ -17,14 +17,13 @@ VALUES (%(tenant_id)s, %(name)s, %(now)s)
 ON CONFLICT (tenant_id) DO NOTHING
 
 -- name: create_collection_statistics
--- The epoch begins at the time of creation: a tenant that was deleted and created again never repeats one, so no cache
--- has a result under it.
+-- The epoch numbers the changes of the collection.
 INSERT INTO kosmos.collection_statistics (tenant_id, collection, chunks, length, next_lexeme_id, next_sequence, epoch)
 VALUES (%(tenant_id)s, %(collection)s, 0, 0, 1, 1, %(epoch)s)
 ON CONFLICT (tenant_id, collection) DO NOTHING
 
 -- name: live_space
-SELECT s.id, s.model, s.dimensions, s.normalized, s.probe::text, s.query_prefix, s.passage_prefix
+SELECT s.id, s.model, s.dimensions, s.normalized, s.probe::text AS probe, s.query_prefix, s.passage_prefix
   FROM kosmos.tenants t
   JOIN kosmos.embedding_spaces s ON s.tenant_id = t.tenant_id AND s.id = t.live_space_id
  WHERE t.tenant_id = %(tenant_id)s AND s.tenant_id = %(tenant_id)s

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from kosmos_rag.core.extras import require_extra
+
 _WORD = re.compile(r"\w[\w'-]*")
 _MIN_LETTERS = 4
 """Letters of a word that may have a typo."""
@@ -95,6 +97,7 @@ class KnownValues:
         """Return the words of values that are one edit from a word."""
         if len(word) < _MIN_LETTERS:
             return []
+        require_extra("schema", "schema linking", "rapidfuzz")
         from rapidfuzz.distance import OSA
 
         candidates = {other for text in _deletions(word) for other in self._by_deletion.get(text, ())}

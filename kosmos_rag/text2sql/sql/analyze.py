@@ -6,15 +6,14 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import ConfigError, QueryRefused, first_line
+from kosmos_rag.core.errors import QueryRefused, first_line
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema, TableSchema
+from kosmos_rag.text2sql.records import ColumnRef
 
 if TYPE_CHECKING:
     from sqlglot import exp
     from sqlglot.optimizer.scope import Scope
-
-ColumnRef = tuple[str, str]
-"""Full name of a table, name of a column."""
 
 _NAMED = "named"
 """Marks columns that the query names, in contrast to those that a star expands to."""
@@ -59,12 +58,11 @@ def parse_query(sql: str, dialect: str | None) -> "exp.Query":
         QueryRefused: The SQL is malformed, not a query, or more than one statement.
         ConfigError: sqlglot is not installed.
     """
-    try:
-        import sqlglot
-        from sqlglot import exp
-        from sqlglot.errors import SqlglotError
-    except ModuleNotFoundError as error:
-        raise ConfigError("reading SQL needs sqlglot: pip install 'kosmos-rag[schema]'") from error
+    require_extra("schema", "reading SQL", "sqlglot")
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
     try:
         parsed = sqlglot.parse(sql, dialect=sqlglot_dialect(dialect))
         # A comment behind the last semicolon is no statement.

@@ -225,6 +225,29 @@ def test_kept_results__are_those_of_the_preset(settings: Settings, tmp_path: Pat
         assert weights == [0.2, 0.9]
 
 
+def test_refused_question__is_asked_again_by_the_preset_that_another_process_has_set(
+    settings: Settings, engine: Engine, tmp_path: Path, tenant_name: str
+) -> None:
+    short, long = (
+        _write(tmp_path / f"{limit}.yaml", f"rag: {{retrieval: {{max_question_chars: {limit}}}}}")
+        for limit in (10, 100)
+    )
+    scope = engine.tenant(tenant_name, collection="limits")
+    engine.tenant(tenant_name).collections.create("limits", preset=short)
+    scope.ingest(SourceDocument(source="a", data=b"Twenty days of leave."))
+    assert scope.search("leave").returned == 1
+    # The engine keeps the preset of the last question.
+    with pytest.raises(RequestError, match="max_question_chars allows 10"):
+        scope.search("twenty days of leave")
+    with opened(settings, {}) as other:
+        other.tenant(tenant_name).collections.set_preset("limits", preset=long)
+    assert scope.search("twenty days of leave").returned == 1
+    with opened(settings, {}) as other:
+        other.tenant(tenant_name).collections.set_preset("limits", preset=short)
+    with pytest.raises(RequestError, match="max_question_chars allows 10"):
+        scope.search("twenty days of leave")
+
+
 def _chunking(settings: Settings) -> dict[str, Any]:
     return settings.rag.chunking.model_dump(mode="json")
 

@@ -81,6 +81,14 @@ def test_ingest__new_metadata_or_readers_of_the_same_content_are_published(engin
     assert engine.tenant(tenant_name, principals=["finance"]).search("words").returned == 1
 
 
+def test_ingest__the_same_source_twice_is_published_twice_in_order(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
+    report = scope.ingest([_text("a", "early words"), _text("b", "words"), _text("a", "late words")])
+    assert (report.new, report.changed, report.failed) == (2, 1, ())
+    assert {document.source: document.version for document in scope.documents()} == {"a": 2, "b": 1}
+    assert dict(scope.texts()) == {"a": "late words", "b": "words"}
+
+
 def test_publishing__shows_the_old_version_until_the_new_one_is_complete(
     engine: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:

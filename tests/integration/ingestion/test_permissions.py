@@ -123,15 +123,15 @@ def test_pass__without_a_change_writes_nothing(
     scope.ingest(_pages(3))
     feed = write({"space": ["ann"]}, {f"page-{n}": ["space"] for n in range(3)})
     assert scope.sync_permissions(feed).changed == 3
-    before = _epochs(database, tenant_name)
+    before = _states(database, tenant_name)
     assert scope.sync_permissions(feed).changed == 0
-    assert _epochs(database, tenant_name) == before
+    assert _states(database, tenant_name) == before
 
 
-def _epochs(database: DatabaseSettings, name: str) -> list[tuple[Any, ...]]:
+def _states(database: DatabaseSettings, name: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(database.admin_url or "") as connection:
         return connection.execute(
-            "SELECT acl, epoch, xmin::text FROM kosmos.acl_statistics WHERE tenant_id = %s ORDER BY 1",
+            "SELECT acl, state, xmin::text FROM kosmos.acl_statistics WHERE tenant_id = %s ORDER BY 1",
             [tenant(name).id],
         ).fetchall()
 
@@ -274,7 +274,7 @@ def test_earlier_pass__that_is_still_running_writes_nothing(engine: Engine, writ
     (document,) = engine.tenant(tenant_name, principals=("ben",)).documents()
     with (
         pytest.raises(IngestionError, match="was started again") as raised,
-        engine.parts.database.worker.transaction(owner.id, [EVERYONE]) as connection,
+        engine.database.worker.transaction(owner.id, [EVERYONE]) as connection,
     ):
         permissions.update_permissions(connection, earlier, {document.id: ("ann",)}, unnamed=())
     assert raised.value.code == "superseded"
@@ -355,6 +355,20 @@ def test_statistics__are_those_of_a_fresh_ingest(
         assert sorted((hit.source, hit.dense_score) for hit in moved) == sorted(
             (hit.source, hit.dense_score) for hit in anew
         )
+
+
+def test_whole_lists__that_get_the_same_readers_are_merged(engine: Engine, write: Write, tenant_name: str) -> None:
+    pages = [*_pages(40), _document("page-40", "a page of its own")]
+    scope = engine.tenant(tenant_name)
+    scope.ingest(pages)
+    containers = {page.source: [f"space-{number % 2}"] for number, page in enumerate(pages)}
+    scope.sync_permissions(write({"space-0": ["ann"], "space-1": ["ben"]}, containers))
+    # All chunks of two lists go to one that no chunk had, and the lists have terms in common.
+    scope.sync_permissions(write({"space-0": ["cem"], "space-1": ["cem"]}, containers))
+    sources = {page.source for page in pages[:40]}
+    assert (_sources(engine, tenant_name, "ann"), _sources(engine, tenant_name, "ben")) == (set(), set())
+    hits = engine.tenant(tenant_name, principals=("cem",)).search("churn report", 100).hits
+    assert sources <= {hit.source for hit in hits if hit.lexical_score is not None}
 
 
 def test_source_with_a_feed__gives_its_documents_no_readers(tmp_path: Path, settings: Settings, write: Write) -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from kosmos_rag import Engine
+from kosmos_rag import Engine, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings, IngestionSettings
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.ingestion.sources.listing import Entry, Source
@@ -137,3 +137,17 @@ def test_ingest__takes_documents_of_a_source(engine: Engine, tmp_path: Path, ten
         "Churn",
         {"year": 2026},
     )
+
+
+def test_git__cites_the_lines_of_the_hosted_file(engine: Engine, tenant_name: str) -> None:
+    document = SourceDocument(
+        source="git://handbook/leave.md",
+        data=b"# Leave\n\nEach employee has thirty days of leave.\n",
+        metadata={"link": "https://git.example.org/h/blob/1f2e/leave.md", "link_lines": "#L{start}-L{end}"},
+    )
+    scope = engine.tenant(tenant_name)
+    scope.ingest([document])
+    [citation] = scope.context("How many days of leave?").citations
+    first, last = citation.lines
+    assert citation.link == f"https://git.example.org/h/blob/1f2e/leave.md#L{first}-L{last}"
+    assert citation.to_dict()["link"] == citation.link

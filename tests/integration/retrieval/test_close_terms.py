@@ -73,6 +73,26 @@ def test_close_terms__are_found(lexical: Engine, tenant_name: str, question: str
     assert _sources(scope.search(question, 1)) == [expected]
 
 
+@pytest.mark.parametrize(
+    "question", ["how to bake a contact", "many offices", "a manuals of lisa", "chocolate cake recipe"]
+)
+def test_words_of_the_language__have_no_close_terms(lexical: Engine, tenant_name: str, question: str) -> None:
+    scope = lexical.tenant(tenant_name)
+    close = SourceDocument(
+        source="other", data=b"You may take the list that you choose, or rake the leaves. A made recipient."
+    )
+    scope.ingest([*_documents(), close])
+    assert not scope.search(question, 5).warnings
+
+
+def test_words_that_all_are_absent__have_no_close_terms(lexical: Engine, tenant_name: str) -> None:
+    scope = lexical.tenant(tenant_name)
+    scope.ingest(_documents())
+    assert not scope.search("pasword retenton", 5).hits
+    assert _sources(scope.search("rules for a pasword", 1)) == ["password"]
+    assert _sources(scope.search("the pasword", 1)) == ["password"]
+
+
 def test_exact_terms__have_no_close_terms(settings: Settings, lexical: Engine, tenant_name: str) -> None:
     scope = lexical.tenant(tenant_name)
     scope.ingest([*_documents(), SourceDocument(source="server room", data=b"Servers, servers: the sever of a serve.")])
@@ -110,7 +130,7 @@ def test_edits__have_accents_in_a_word_with_accents() -> None:
 def test_close_terms__are_shown_as_variants_of_the_word(lexical: Engine, tenant_name: str) -> None:
     scope = lexical.tenant(tenant_name)
     scope.ingest([SourceDocument(source="deploy", data=b"Deployments are described here, and the budget too.")])
-    assert scope.search("deploymetns of the budgit", 1).warnings == (
+    assert scope.search("deploymetns of the budgit described", 1).warnings == (
         "no chunk contains 'budgit'; chunks with 'budget' were searched",
         "no chunk contains 'deploymetns'; chunks with 'deployments' were searched",
     )

@@ -20,12 +20,13 @@ from psycopg.types.json import Jsonb
 
 from kosmos_rag import Engine, Filter, Settings
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.statements import parse
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.indexing.recall import NO_FILTER
 from kosmos_rag.retrieval.filters import compile_filter
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.sql import parse, statement
+from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.ann.worlds import CHUNKS_A_DOCUMENT, TopicEmbedder, load
 
@@ -246,7 +247,8 @@ CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
     "documents_by_terms": [(FILTERED | ONE_DOCUMENT, 30), (FILTERED | A_QUARTER, 2 * DOCUMENTS)],
     "dense_exact": [(also, WHOLE) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],
     "dense_by_documents": [(also, BY_KEY) for also in ({}, REQUIRED)],
-    "visible_sequences": [(also, WHOLE) for also in ({}, CORPUS, FILTERED)],
+    "visible_sequences": [({**also, "limit": LARGE}, WHOLE) for also in ({}, CORPUS, FILTERED)],
+    "lexemes_of_chunks": [(CORPUS, BY_KEY)],
     "unsegmented_terms": [(CORPUS, WHOLE)],
     "visible_vectors": [({**also, "limit": LARGE}, WHOLE) for also in ({}, CORPUS, FILTERED)],
     "dense_by_index": [(also, BY_INDEX) for also in ({}, FILTERED, REQUIRED, FILTERED | REQUIRED)],

@@ -31,8 +31,9 @@ from kosmos_rag.core.text.analysis import index_text, query_text
 from kosmos_rag.core.text.compounds import find_parts
 from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval import block_cache
+from kosmos_rag.retrieval.blocks import cache as block_cache
 from kosmos_rag.storage.tenants import tenant
+from tests.integration.variants import HAS_MEMORY_VIEW
 
 LANGUAGES = {"prose": "english", "code": "simple", "law": "german"}
 WORDS = (
@@ -239,7 +240,7 @@ class Corpora(RuleBasedStateMachine):
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("worlds", [pytest.param(4, id="quick"), pytest.param(20, marks=pytest.mark.slow, id="long")])
-@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize("in_memory", [False, *[True] * HAS_MEMORY_VIEW])
 def test_answers__are_the_oracles_after_every_step(
     settings: Settings,
     database: DatabaseSettings,

@@ -13,7 +13,7 @@ import yaml
 from kosmos_rag import Engine
 from tests.integration.worker.working import Work, counts, last_run
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "nightly_s3"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "nightly_s3"
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def test_parse_msg__html_and_encrypted() -> None:
 
 
 def test_parse_msg__says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kosmos_rag.parsing.mail.msg.find_spec", lambda _name: None)
+    monkeypatch.setattr("kosmos_rag.core.extras.find_spec", lambda _name: None)
     with pytest.raises(ParseError, match=r"pip install .kosmos-rag\[msg\]"):
         read(outlook_message({_SUBJECT: "Hi"}))
 

@@ -61,7 +61,7 @@ def test_scanned_page__without_ocr_says_how_to_have_it_read() -> None:
 
 def test_require_ocr__names_the_package_and_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rapidocr", None)
-    with pytest.raises(ConfigError, match=r"rapidocr.* is not installed: pip install 'kosmos-rag\[ocr\]'"):
+    with pytest.raises(ConfigError, match=r"needs rapidocr.*: pip install 'kosmos-rag\[ocr\]'"):
         require_ocr()
 
 

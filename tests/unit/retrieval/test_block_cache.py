@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from kosmos_rag.retrieval.block_cache import PassageCache
+from kosmos_rag.retrieval.blocks.block import PassageCache
 
 
 def _row(text: str) -> dict[str, Any]:

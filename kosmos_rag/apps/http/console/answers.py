@@ -17,8 +17,8 @@ from kosmos_rag.apps.http.console.markdown import (
     render_markdown,
 )
 from kosmos_rag.apps.http.console.rendering import render
-from kosmos_rag.apps.http.errors import problem_document, public_detail
-from kosmos_rag.apps.http.streaming import format_event, report_early_end
+from kosmos_rag.apps.http.toolkit.errors import problem_document, public_detail
+from kosmos_rag.apps.http.toolkit.streaming import format_event, report_early_end
 from kosmos_rag.core.types import Answer, AnswerEvent, AnswerPiece, AnswerSources, Citation, ContextPassage, Place, Turn
 
 _NEAREST = 3

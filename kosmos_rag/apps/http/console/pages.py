@@ -12,7 +12,6 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST, READ
 from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.console.rendering import render
 from kosmos_rag.apps.http.console.sessions import (
@@ -21,14 +20,20 @@ from kosmos_rag.apps.http.console.sessions import (
     read_credentials,
     require_same_origin,
 )
-from kosmos_rag.apps.http.dependencies import Service
-from kosmos_rag.apps.http.errors import public_detail, response_headers, to_problem
+from kosmos_rag.apps.http.toolkit.errors import public_detail, response_headers, to_problem
+from kosmos_rag.apps.http.toolkit.service import Service
+from kosmos_rag.apps.http.wings import load_http_wings
 from kosmos_rag.core.errors import KosmosError, NotAuthenticated, RequestError
 from kosmos_rag.core.version import __version__
+from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
 
+POLICY_HEADER = "content-security-policy"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
 _HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    POLICY_HEADER: POLICY,
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     # Not "no-referrer": browsers would send forms without an Origin.
@@ -40,10 +45,8 @@ _NAVIGATION = (
     ("/inspector", "Inspector", ADMIN),
     ("/documents", "Documents", READ),
     ("/jobs", "Jobs", INGEST),
-    ("/evaluations", "Evaluations", ADMIN),
-    ("/monitor", "Monitor", ADMIN),
-    ("/health", "Health", READ),
 )
+_LAST = ("/health", "Health", READ)
 _SAFE = frozenset({"GET", "HEAD"})
 _MAX_FIELDS = 50
 
@@ -96,7 +99,8 @@ def render_page(request: Request, template: str, *, status: int = 200, **values:
 
 
 def _navigation(identity: Identity) -> list[tuple[str, str]]:
-    return [(path, name) for path, name, scope in _NAVIGATION if identity.has(scope)]
+    of_wings = [(link.path, link.title, link.scope) for wing in load_http_wings() for link in wing.links]
+    return [(path, name) for path, name, scope in (*_NAVIGATION, *of_wings, _LAST) if identity.has(scope)]
 
 
 def home_path(identity: Identity) -> str:

@@ -7,9 +7,13 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from kosmos_rag.apps.http.wings import load_http_wings
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+_SWAGGER_UI = ("swagger-ui-bundle.js", "swagger-ui.css")
+"""Files of the package fastapi-offline that show the OpenAPI document."""
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -21,11 +25,11 @@ def render(template: str, **values: Any) -> str:
 @cache
 def assets() -> dict[str, tuple[bytes, str]]:
     """Return content and media type of the static assets, by file name."""
-    folder = files(__package__).joinpath("assets")
+    console = [entry for entry in files(__package__).joinpath("assets").iterdir() if entry.is_file()]
+    swagger_ui = [files("fastapi_offline").joinpath("static", name) for name in _SWAGGER_UI]
     return {
         entry.name: (entry.read_bytes(), _TYPES.get(f".{entry.name.rpartition('.')[2]}") or "application/octet-stream")
-        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
-        if entry.is_file()
+        for entry in sorted([*console, *swagger_ui], key=lambda entry: entry.name)
     }
 
 
@@ -43,10 +47,11 @@ def assets_version() -> str:
 
 @cache
 def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+    of_wings = [wing.templates for wing in load_http_wings() if wing.templates is not None]
     environment = Environment(
-        loader=PackageLoader("kosmos_rag.apps.http.console"),
+        loader=ChoiceLoader([PackageLoader("kosmos_rag.apps.http.console"), *map(PackageLoader, of_wings)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

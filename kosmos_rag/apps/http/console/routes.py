@@ -9,14 +9,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter, ValidationError
 
-from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST
-from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.console.answers import AnswerPageEvents, QuestionContext, build_reply
-from kosmos_rag.apps.http.console.api_reference import build_reference
 from kosmos_rag.apps.http.console.document_text import Marks
 from kosmos_rag.apps.http.console.inspector import inspect_result
 from kosmos_rag.apps.http.console.links import Span, parse_span, parse_spans
-from kosmos_rag.apps.http.console.pages import PageRoute, home_path, read_form, redirect, render_page
+from kosmos_rag.apps.http.console.pages import (
+    POLICY,
+    POLICY_HEADER,
+    PageRoute,
+    home_path,
+    read_form,
+    redirect,
+    render_page,
+)
 from kosmos_rag.apps.http.console.rendering import assets, assets_version
 from kosmos_rag.apps.http.console.sessions import (
     ConsoleAdministrator,
@@ -32,13 +37,16 @@ from kosmos_rag.apps.http.console.source_view import (
     build_source_view,
     first_line,
 )
-from kosmos_rag.apps.http.dependencies import Caller
 from kosmos_rag.apps.http.routes import resources
-from kosmos_rag.apps.http.routes.search import start_answer
-from kosmos_rag.apps.http.schemas import History, to_turns
-from kosmos_rag.apps.http.streaming import MEDIA_TYPE, EventStreamResponse
+from kosmos_rag.apps.http.toolkit.answers import start_answer
+from kosmos_rag.apps.http.toolkit.bodies import History, to_turns
+from kosmos_rag.apps.http.toolkit.concurrency import SEARCH, question_cost
+from kosmos_rag.apps.http.toolkit.dependencies import Caller
+from kosmos_rag.apps.http.toolkit.streaming import MEDIA_TYPE, EventStreamResponse
 from kosmos_rag.core.errors import NotAuthenticated, NotFound, RequestError
+from kosmos_rag.core.source_links import build_link
 from kosmos_rag.core.types import EVERYONE, DocumentLines, Turn
+from kosmos_rag.engine.api_keys import ADMIN, INGEST
 from kosmos_rag.engine.tenant import Tenant
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -63,9 +71,11 @@ async def asset(version_hash: str, name: str) -> Response:
 
 @router.get("/docs")
 async def api_reference(request: Request) -> Response:
-    """Show the OpenAPI document as a page, without a sign-in."""
-    reference = build_reference(request.app.openapi(), str(request.base_url).rstrip("/"))
-    return render_page(request, "api.html", reference=reference)
+    """Show the OpenAPI document by Swagger UI, without a sign-in."""
+    response = render_page(request, "api.html")
+    # The icons of Swagger UI are in its style sheet.
+    response.headers[POLICY_HEADER] = POLICY.replace("img-src 'self'", "img-src 'self' data:")
+    return response
 
 
 @router.get("/sign-in")
@@ -261,6 +271,7 @@ async def source(
         chunks_url=f"{request.url.path}?{request.url.include_query_params(chunks=int(not chunks)).query}",
         changed=changed,
         cited_version=version,
+        link=build_link(document_lines.document.metadata, line, line),
         page_view=page_view,
         page_url=lambda number: f"{request.url.path}?{request.url.include_query_params(page=number).query}",
     )

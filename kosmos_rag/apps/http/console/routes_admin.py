@@ -13,26 +13,16 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.datastructures import FormData, UploadFile
 
-from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST
-from kosmos_rag.apps.http.console.charts import (
-    STAGE_NAMES,
-    axis_ticks,
-    build_histograms,
-    build_recall_rows,
-    build_tuning_trend,
-    chart_width,
-)
+from kosmos_rag.apps.http.console.charts import build_recall_rows, build_tuning_trend
 from kosmos_rag.apps.http.console.pages import PageRoute, get_service, redirect, render_page, wants_page
 from kosmos_rag.apps.http.console.remedies import describe_kind, remedy
 from kosmos_rag.apps.http.console.sessions import ConsoleReader, ConsoleWriter
-from kosmos_rag.apps.http.dependencies import Caller
-from kosmos_rag.apps.http.pagination import decode_cursor, encode_cursor
 from kosmos_rag.apps.http.routes import resources
 from kosmos_rag.apps.http.routes.resources import Cursor
 from kosmos_rag.apps.http.schemas import JobPage
-from kosmos_rag.apps.http.uploads import enqueue_upload
+from kosmos_rag.apps.http.toolkit.dependencies import Caller
+from kosmos_rag.apps.http.toolkit.pagination import decode_cursor, encode_cursor
 from kosmos_rag.core.errors import ConfigError, KosmosError, RequestError
-from kosmos_rag.core.telemetry.metrics import SECONDS, STAGE_SECONDS
 from kosmos_rag.core.types import (
     EVERYONE,
     DocumentSort,
@@ -44,9 +34,10 @@ from kosmos_rag.core.types import (
     SourceDocument,
     Stats,
 )
-from kosmos_rag.storage.queue import kinds
-from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
-from kosmos_rag.wings import load_job_kinds
+from kosmos_rag.engine.api_keys import ADMIN, INGEST
+from kosmos_rag.engine.job_kinds import KERNEL, UPKEEP
+from kosmos_rag.engine.uploads import CHUNK_BYTES
+from kosmos_rag.wings import load_wing_jobs
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -133,13 +124,12 @@ async def _enqueue(caller: Caller, fields: FormData) -> list[JobInfo]:
         raise RequestError(f"the form has no field {unknown[0][:60]!r}; use {', '.join(sorted(_UPLOAD_FIELDS))}")
     acl = tuple(reader for name in _field(fields, "readers").split(",") if (reader := name.strip())) or (EVERYONE,)
     tenant, uploads = caller.scope(_field(fields, "collection") or None), caller.service.uploads
-    database = caller.service.engine.parts.database
     ids = []
     for file in chosen:
         document = SourceDocument(source=file.filename or "", data=b"", acl=acl)
         stored = await uploads.store(tenant, _chunks(file))
         try:
-            ids.append(await uploads.run(enqueue_upload, database, tenant, document, stored))
+            ids.append(await uploads.run(tenant.uploads.enqueue, document, stored))
         except KosmosError:
             await uploads.discard(tenant, stored.id)
             raise
@@ -156,12 +146,12 @@ async def delete_document(document_id: uuid.UUID, caller: ConsoleWriter) -> Resp
 @router.post("/documents/sample")
 async def add_sample(caller: ConsoleWriter) -> Response:
     """Enqueue the sample documents, for a tenant without any."""
-    database, tenant, uploads = caller.service.engine.parts.database, caller.scope(None), caller.service.uploads
+    tenant, uploads = caller.scope(None), caller.service.uploads
     with uploads.reserve(caller.identity.tenant):
         for file in files(__package__).joinpath("samples").iterdir():
             stored = await uploads.store(tenant, _only(file.read_bytes()))
             document = SourceDocument(source=file.name, data=b"", acl=(EVERYONE,))
-            await uploads.run(enqueue_upload, database, tenant, document, stored)
+            await uploads.run(tenant.uploads.enqueue, document, stored)
     return redirect("/jobs")
 
 
@@ -192,8 +182,8 @@ async def jobs(
     if cursor is None and state in {None, JobState.DEAD}:
         failed = await caller.run(find, states=[JobState.DEAD], limit=_JOBS_PER_PAGE)
     states = [status for status in JobState if status is not JobState.DEAD] if state is None else [state]
-    of_kernel = [kind for kind in kinds.KERNEL if kind not in kinds.UPKEEP]
-    documents = [*of_kernel, *(kind.name for kind in load_job_kinds())]
+    of_kernel = [kind for kind in KERNEL if kind not in UPKEEP]
+    documents = [*of_kernel, *(kind.name for kind in load_wing_jobs().kinds)]
     shown_kinds = None if upkeep or state is JobState.DEAD else documents
     (before,) = (None,) if cursor is None else decode_cursor(cursor, uuid.UUID)
     rows = await caller.run(find, states=states, kinds=shown_kinds, before=before, limit=_JOBS_PER_PAGE + 1)
@@ -244,11 +234,9 @@ async def retry(caller: ConsoleWriter, job_id: uuid.UUID) -> Response:
 
 @router.get("/health")
 async def health(request: Request, caller: ConsoleReader) -> Response:
-    """Show the state of the service.
+    """Show whether the service is ready, and totals of the tenant.
 
-    Only administrators see details of the tenant and the process.
-
-    While the database is unavailable, only the state of the process is shown.
+    Only administrators see its indexes. While the database is unavailable, only that is shown.
     """
     is_administrator = caller.identity.has(ADMIN)
 
@@ -262,7 +250,7 @@ async def health(request: Request, caller: ConsoleReader) -> Response:
     reading = read() if readiness.was_ready else None
     ready = (await readiness.state()).ready
     stats, indexes = await (reading or read()) if ready else (None, None)
-    details = _process_details(caller, indexes) if is_administrator else None
+    details = _describe_indexes(indexes) if ready and is_administrator else None
     return render_page(request, "health.html", ready=ready, stats=stats, details=details)
 
 
@@ -285,25 +273,13 @@ async def _read_indexes(caller: Caller) -> _Indexes | None:
         return None  # the service may have no credentials of the worker role
 
 
-def _process_details(caller: Caller, read: _Indexes | None) -> dict[str, Any]:
-    service = caller.service
-    stages, routes = service.metrics.durations()
-    pages = {name: buckets for name, buckets in routes.items() if not name.startswith("/assets/")}
+def _describe_indexes(read: _Indexes | None) -> dict[str, Any]:
     indexes = None if read is None else read.status
     axis_start, recall = build_recall_rows(indexes or [])
-    searches = build_histograms(STAGE_SECONDS, stages, axis=STAGE_SECONDS)
     return {
         "indexes": indexes,
         "axis_start": axis_start,
         "recall": recall,
         "recall_trend": build_tuning_trend([] if read is None else read.log),
         "due": None if indexes is None else sum(index.due is not None for index in indexes),
-        "search": next((row for row in searches if row.name == "total"), None),
-        "stages": searches,
-        "stage_names": STAGE_NAMES,
-        "routes": build_histograms(SECONDS, pages, axis=STAGE_SECONDS),
-        "ticks": list(axis_ticks(STAGE_SECONDS)),
-        "width": chart_width(STAGE_SECONDS),
-        "calls": (service.limiter.in_flight, service.settings.database.pool_size),
-        "streams": (service.streams.in_flight, service.settings.service.max_streams),
     }

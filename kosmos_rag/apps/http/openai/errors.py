@@ -1,12 +1,13 @@
-"""Errors in OpenAI's shape, and in that of Dify's external knowledge API."""
+"""Errors in OpenAI's shape."""
 
 from http import HTTPStatus
 from typing import Any
 
+from kosmos_rag.apps.http.toolkit.errors import ErrorFormat
 from kosmos_rag.core.problem_details import Problem
 
-OPENAI, DIFY = "/openai/", "/dify/"
-"""What the paths of both interfaces begin with."""
+OPENAI = "/openai/"
+"""What the paths of the interface begin with."""
 
 _CODES = {
     HTTPStatus.UNAUTHORIZED: "invalid_api_key",
@@ -18,7 +19,25 @@ _TYPES = {
     HTTPStatus.FORBIDDEN: "permission_error",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
 }
-_DIFY_CODES = {HTTPStatus.UNAUTHORIZED: 1002, HTTPStatus.FORBIDDEN: 1002, HTTPStatus.NOT_FOUND: 2001}
+
+_OPENAI_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "title": "OpenAIError",
+    "description": "An error in OpenAI's shape.",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
 
 
 def openai_status(status: int) -> int:
@@ -54,11 +73,6 @@ def openai_error(problem: Problem, detail: str, extensions: dict[str, Any]) -> d
     }
 
 
-def dify_error(problem: Problem, detail: str, extensions: dict[str, Any]) -> dict[str, Any]:
-    """Return the body of an error in Dify's shape.
-
-    Args: see `openai_error`.
-    """
-    if faults := extensions.get("errors"):
-        detail = "; ".join(f"{'.'.join(map(str, fault['location'][1:]))}: {fault['message']}" for fault in faults)
-    return {"error_code": _DIFY_CODES.get(HTTPStatus(problem.status), problem.status), "error_msg": detail}
+OPENAI_FORMAT = ErrorFormat(
+    prefix=OPENAI, name="OpenAIError", schema=_OPENAI_SCHEMA, build=openai_error, status=openai_status
+)

@@ -1,4 +1,4 @@
-"""Examples of OpenAI's and Dify's bodies, by the name of their schema.
+"""Examples of OpenAI's bodies, by the name of their schema.
 
 Examples of results are made from records.
 """
@@ -26,7 +26,7 @@ from kosmos_rag.apps.http.openai.shapes import (
     VectorStoreFile,
     build_list,
 )
-from kosmos_rag.apps.http.schemas import QUESTION
+from kosmos_rag.apps.http.toolkit.bodies import QUESTION
 from kosmos_rag.core.types import (
     FileBatchInfo,
     FileCounts,
@@ -146,14 +146,6 @@ OPENAI_EXAMPLES: dict[str, Any] = {
     "ChatCompletion": _COMPLETION.model_dump(mode="json"),
     "ResponseRequest": {"model": _MODEL, "input": QUESTION, "tools": [_TOOL]},
     "ResponseObject": _RESPONSE.model_dump(mode="json"),
-    "RetrievalRequest": {
-        "knowledge_id": "handbook",
-        "query": QUESTION,
-        "retrieval_setting": {"top_k": 3, "score_threshold": 0.5},
-    },
-    "RetrievalResponse": {
-        "records": [{"content": _TEXT, "score": 0.91, "title": "Leave", "metadata": {"path": "leave.md"}}]
-    },
     "FileObject": FileObject.from_record(_FILE).model_dump(mode="json"),
     "VectorStore": VectorStore.from_record(_VECTOR_STORE).model_dump(mode="json"),
     "VectorStoreFile": VectorStoreFile.from_record(_VECTOR_STORE_FILE).model_dump(mode="json"),

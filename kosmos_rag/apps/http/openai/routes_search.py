@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from kosmos_rag.apps.http.concurrency import SEARCH, question_cost
-from kosmos_rag.apps.http.dependencies import Caller, Reader
 from kosmos_rag.apps.http.openai.access import open_vector_stores
 from kosmos_rag.apps.http.openai.filters import to_filter
 from kosmos_rag.apps.http.openai.search import SearchPage, SearchResultObject, SearchStoreRequest, merge_hits
-from kosmos_rag.apps.http.schemas import RequestBody
+from kosmos_rag.apps.http.toolkit.bodies import RequestBody
+from kosmos_rag.apps.http.toolkit.concurrency import SEARCH, question_cost
+from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.types import Passage

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from kosmos_rag.apps.http.dependencies import Administrator, Caller, Reader, Writer
 from kosmos_rag.apps.http.openai.access import open_vector_stores
 from kosmos_rag.apps.http.openai.paging import read_page
 from kosmos_rag.apps.http.openai.schemas import (
@@ -31,6 +30,7 @@ from kosmos_rag.apps.http.openai.shapes import (
     VectorStoreFile,
     build_list,
 )
+from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller, Reader, Writer
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.types import FileBatchInfo, FileStatus, VectorStoreFileInfo, VectorStoreInfo
 from kosmos_rag.core.types.files import file_name

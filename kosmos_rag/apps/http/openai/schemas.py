@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, model_validator
 
-from kosmos_rag.apps.http.schemas import RequestBody
+from kosmos_rag.apps.http.toolkit.bodies import RequestBody
 from kosmos_rag.core.errors import NotFound
 from kosmos_rag.core.types import is_text
 

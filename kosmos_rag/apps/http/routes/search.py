@@ -1,25 +1,22 @@
 """Search, context, answer, and feedback on them."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from fastapi import APIRouter, Request, Response
 
-from kosmos_rag.apps.auth.api_keys import ADMIN
-from kosmos_rag.apps.http.concurrency import ANSWER, SEARCH, question_cost
-from kosmos_rag.apps.http.dependencies import Caller, Reader
 from kosmos_rag.apps.http.schemas import (
     AnswerRequest,
     ContextRequest,
     FeedbackRequest,
     FilteredRequest,
     SearchRequest,
-    to_turns,
 )
-from kosmos_rag.apps.http.streaming import MEDIA_TYPE, AnswerEventStream, EventStreamResponse
+from kosmos_rag.apps.http.toolkit.answers import stream_answer
+from kosmos_rag.apps.http.toolkit.bodies import to_turns
+from kosmos_rag.apps.http.toolkit.concurrency import SEARCH, question_cost
+from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader
+from kosmos_rag.apps.http.toolkit.streaming import MEDIA_TYPE, EventStreamResponse
 from kosmos_rag.core.types import Answer, Context, Feedback, SearchResult
 from kosmos_rag.core.types.serialize import to_json
-from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.engine.api_keys import ADMIN
 
 router = APIRouter(tags=["questions"])
 
@@ -50,7 +47,7 @@ def _check_scope(query: FilteredRequest, caller: Caller) -> None:
 async def search(query: SearchRequest, caller: Reader) -> Response:
     """Find the best passages for a question, or for several."""
     _check_scope(query, caller)
-    tenant = caller.scope(query.collection)
+    tenant = caller.scope(query.collection, read_your_writes=query.read_your_writes)
     cost = question_cost(SEARCH, query.question, k=query.k)
     result = await caller.run_at_cost(
         cost, tenant.search, query.question, query.k, query.filter, syntax=query.syntax, **query.options
@@ -62,7 +59,7 @@ async def search(query: SearchRequest, caller: Reader) -> Response:
 async def context(query: ContextRequest, caller: Reader) -> Response:
     """Collect numbered, cited evidence for a question within a budget of tokens."""
     _check_scope(query, caller)
-    tenant = caller.scope(query.collection)
+    tenant = caller.scope(query.collection, read_your_writes=query.read_your_writes)
     cost = question_cost(SEARCH, query.question, k=query.k, max_tokens=query.max_tokens)
     result = await caller.run_at_cost(
         cost,
@@ -90,48 +87,12 @@ async def answer(query: AnswerRequest, caller: Reader, request: Request) -> Resp
         "history": to_turns(query.history),
         "syntax": query.syntax,
     }
-    events = await start_answer(caller, query.collection, query.question, options)
+    scope = caller.scope(query.collection, read_your_writes=query.read_your_writes)
+    events = await stream_answer(caller, scope, query.question, options)
     if MEDIA_TYPE in request.headers.get("accept", ""):
         return EventStreamResponse(events, explain=query.explain)
     complete = await events.answer(request.receive)
     return Response(status_code=499) if complete is None else _respond(complete, explain=query.explain)
-
-
-async def start_answer(
-    caller: Caller, collection: str | None, question: str, options: Mapping[str, Any]
-) -> AnswerEventStream:
-    """Start an answer from a collection.
-
-    Args:
-        caller: the identity, with the service.
-        collection: name of the collection; None for the default one.
-        question: the question.
-        options: further arguments of `Tenant.stream_answer`.
-    """
-    return await stream_answer(caller, caller.scope(collection), question, options)
-
-
-async def stream_answer(caller: Caller, scope: Tenant, question: str, options: Mapping[str, Any]) -> AnswerEventStream:
-    """Search for an answer's sources and start its stream.
-
-    Only the search and the scores of its evidence hold slots, because a language model may write for long.
-    Raises Overloaded.
-
-    Args:
-        caller: the identity, with the service.
-        scope: the collection, or the tenant with all of them.
-        question: the question.
-        options: further arguments of `Tenant.stream_answer`.
-    """
-    streams, tenant = caller.service.streams, caller.identity.tenant
-    cost = question_cost(ANSWER, question, k=options.get("k"), max_tokens=options.get("max_tokens"))
-    streams.reserve(tenant)
-    try:
-        stream = await caller.run_at_cost(cost, scope.stream_answer, question, **options)
-    except BaseException:
-        streams.release(tenant)
-        raise
-    return streams.start(stream, tenant)
 
 
 @router.post("/v1/feedback")

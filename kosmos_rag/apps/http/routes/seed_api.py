@@ -6,12 +6,13 @@ They are thin versions of those under /v1, with the same rules.
 from fastapi import APIRouter, Response
 from pydantic import Field
 
-from kosmos_rag.apps.http.dependencies import Administrator, Reader
-from kosmos_rag.apps.http.grounding import GroundingRequest, GroundingView
-from kosmos_rag.apps.http.routes import grounding, resources
-from kosmos_rag.apps.http.routes.search import EVENTS, start_answer
-from kosmos_rag.apps.http.schemas import History, Question, Reload, RequestBody, to_turns
-from kosmos_rag.apps.http.streaming import EventStreamResponse
+from kosmos_rag.apps.http.routes import resources
+from kosmos_rag.apps.http.routes.search import EVENTS
+from kosmos_rag.apps.http.schemas import Reload
+from kosmos_rag.apps.http.toolkit.answers import start_answer
+from kosmos_rag.apps.http.toolkit.bodies import History, Question, RequestBody, to_turns
+from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Reader
+from kosmos_rag.apps.http.toolkit.streaming import EventStreamResponse
 from kosmos_rag.core.types import Stats
 
 router = APIRouter(prefix="/api")
@@ -61,9 +62,3 @@ async def reload(caller: Administrator) -> Reload:
     """Queue the recurring sources for workers now, as `/v1/reload`."""
     changed = await resources.reload(caller)
     return Reload(status="reloading", jobs=changed.jobs, stats=await resources.stats(caller))
-
-
-@router.post("/schema/grounding", tags=["schema"])
-async def ground(query: GroundingRequest, caller: Reader) -> GroundingView:
-    """Find the tables, columns and joins that a question needs, as `/v1/schema/grounding`."""
-    return await grounding.ground(query, caller)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kosmos_rag.core.config import mask_password
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable, RequestError, StatementFailed, first_line
+from kosmos_rag.core.extras import require_extra
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.catalog.naming import words
 from kosmos_rag.text2sql.catalog.sources.tables import table_record
@@ -31,6 +32,7 @@ def create_read_only_engine(url: str) -> "Engine":
     Raises:
         ConfigError: The URL cannot be used, or its driver is not installed.
     """
+    require_extra("schema", "reading a database", "sqlalchemy")
     from sqlalchemy import create_engine, event, make_url
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError
     from sqlalchemy.pool import NullPool

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.apps.http.connections import log_accept_errors
+from kosmos_rag.apps.http.toolkit.connections import log_accept_errors
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens

@@ -352,14 +352,14 @@ def test_live_parts__say_that_they_are_old_when_the_service_is_away(browser: "Br
 
 def _work(served: Running) -> None:
     """Do what is in the queue, as a worker does."""
-    parts = served.service.engine.parts
+    engine = served.service.engine.sync_engine
     ours, theirs = multiprocessing.Pipe()
     _KEPT.append(ours)  # the channel takes the end of its pipe for the end of its supervisor, and exits
-    queue = Queue.open(parts.database, parts.settings.worker)
-    work = EngineJobRunner(served.service.engine.sync_engine)
+    queue = Queue.open(engine.database, engine.settings.worker)
+    work = EngineJobRunner(engine)
     while queue.count_unfinished([kinds.DOCUMENT]):
         work.run(queue.claim(8, kinds=[kinds.DOCUMENT], worker="test"), SupervisorChannel(theirs, queue))
-    SyncRuns(parts.database.worker).finish_completed()
+    SyncRuns(engine.database.worker).finish_completed()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -402,6 +402,16 @@ def test_pages__break_no_rule_of_axe_and_do_not_scroll_sideways(
         page.press("#question", "Enter")
         page.wait_for_selector(".trace")
         look()
+
+
+def test_docs__show_every_operation(browser: "Browser", served: Running) -> None:
+    with opened(browser, served) as page:
+        page.goto("/docs", wait_until="networkidle")
+        document = page.evaluate("fetch('/openapi.json').then((response) => response.json())")
+        operations = [(method, path) for path, methods in document["paths"].items() for method in methods]
+        assert page.locator(".opblock").count() == len(operations)
+        page.locator(".opblock-summary", has_text="/v1/search").click()
+        assert page.locator(".opblock.is-open").get_by_text("Try it out").is_visible()
 
 
 def _record_requests(page: "Page") -> "list[Request]":

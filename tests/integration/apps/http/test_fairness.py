@@ -12,9 +12,8 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.auth import key_verifier
-from kosmos_rag.apps.auth.api_keys import ApiKeys, ParsedKey, StoredKey
+from kosmos_rag.engine.api_keys import KeyReader, ParsedKey, StoredKey
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.pool import ConnectionPool
 from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
 from tests.integration.variants import changed
 from tests.rate_clock import stop_rate_clock
@@ -80,13 +79,13 @@ def test_key__is_verified_while_all_slots_are_taken(narrow: Running) -> None:
 def lookups(monkeypatch: pytest.MonkeyPatch) -> list[uuid.UUID]:
     """Record the ids of the keys that are read from the database."""
     read: list[uuid.UUID] = []
-    find = ApiKeys.find
+    find = KeyReader.find
 
-    def recorded(key: ParsedKey, pool: ConnectionPool) -> StoredKey | None:
+    def recorded(reader: KeyReader, key: ParsedKey) -> StoredKey | None:
         read.append(key.id)
-        return find(key, pool)
+        return find(reader, key)
 
-    monkeypatch.setattr(ApiKeys, "find", staticmethod(recorded))
+    monkeypatch.setattr(KeyReader, "find", recorded)
     return read
 
 
@@ -121,7 +120,7 @@ def test_made_up_keys__take_bounded_memory_and_displace_no_key(
 def test_made_up_keys__are_refused_unread_after_so_many_and_known_credentials_are_not(
     settings: Settings, signer: Signer, lookups: list[uuid.UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kosmos_rag.apps.http.dependencies._REFUSAL_DELAY_S", 0.05)
+    monkeypatch.setattr("kosmos_rag.apps.http.toolkit.dependencies._REFUSAL_DELAY_S", 0.05)
     stop_rate_clock(monkeypatch)
     limited = with_tokens(settings, signer, **{"rates.refused_per_minute": 5}, key_cache_s=0.01)
     with Engine(limited, embedder=HashingEmbedder()) as engine, serving(engine, signer) as running:

@@ -14,7 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
 from kosmos_rag import AsyncEngine, Engine, Tenant
-from kosmos_rag.apps.http.server import Server
+from kosmos_rag.apps.http.toolkit.server import Server
 from kosmos_rag.apps.mcp.http import PATH, create_app, create_server, create_service
 from tests.integration.apps.http.serving import Signer, eventually, listen
 

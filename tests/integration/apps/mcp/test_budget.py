@@ -10,7 +10,7 @@ import pytest
 import tiktoken
 
 from kosmos_rag import AsyncEngine, Engine, SourceDocument
-from kosmos_rag.apps.http.app import create_service
+from kosmos_rag.apps.http.toolkit.service import create_service
 from kosmos_rag.apps.mcp import budget
 from kosmos_rag.apps.mcp.registry import encode
 from kosmos_rag.apps.mcp.server import INSTRUCTIONS

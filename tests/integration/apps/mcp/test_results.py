@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from kosmos_rag import AsyncEngine, Engine
 from kosmos_rag.apps.auth.identity import Identity
-from kosmos_rag.apps.http.app import create_service
-from kosmos_rag.apps.http.dependencies import Caller
+from kosmos_rag.apps.http.toolkit.dependencies import Caller
+from kosmos_rag.apps.http.toolkit.service import create_service
 from kosmos_rag.apps.mcp import budget
 from kosmos_rag.apps.mcp.registry import Tool
 from kosmos_rag.apps.mcp.schemas import DocumentText

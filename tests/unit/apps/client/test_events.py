@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.apps.client.events import EventDecoder
-from kosmos_rag.apps.http.errors import problem_document
 from kosmos_rag.apps.http.examples import EXAMPLES
+from kosmos_rag.apps.http.toolkit.errors import problem_document
 from kosmos_rag.core import errors
 from kosmos_rag.core.problem_details import PROBLEMS
 from kosmos_rag.core.types import AnswerDone, AnswerEvent, AnswerPiece, AnswerSources

@@ -5,17 +5,8 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from kosmos_rag.apps.http.console.charts import (
-    CELL_WIDTH,
-    axis_ticks,
-    build_histograms,
-    build_recall_rows,
-    build_tuning_trend,
-    chart_width,
-)
+from kosmos_rag.apps.http.console.charts import build_recall_rows, build_tuning_trend
 from kosmos_rag.core.types import IndexEvent, IndexInfo
-
-BOUNDS = (0.001, 0.01, 0.1)
 
 
 def _index(**health: Any) -> IndexInfo:
@@ -31,29 +22,6 @@ def _index(**health: Any) -> IndexInfo:
         checked_at=None,
         due=None,
     )
-
-
-def test_durations__interpolates_quantiles_as_prometheus_does() -> None:
-    (row,) = build_histograms(BOUNDS, {"dense": ([0, 10, 10, 0], 0.8)}, axis=BOUNDS)
-    assert math.isclose(row.p50_ms or 0, 10.0)  # all of the second bucket
-    assert math.isclose(row.p95_ms or 0, 10 + 90 * 0.9)
-    assert math.isclose(row.p99_ms or 0, 10 + 90 * 0.98)
-    assert row.mean_ms == 40
-    assert [cell.x for cell in row.cells] == [CELL_WIDTH, 2 * CELL_WIDTH]
-
-
-def test_durations__knows_no_quantile_beyond_the_last_bound() -> None:
-    (row,) = build_histograms(BOUNDS, {"slow": ([0, 0, 0, 3], 9.0)}, axis=BOUNDS)
-    assert row.p50_ms is None
-    assert row.cells[0].tooltip == "over 100 ms: 3"
-
-
-def test_durations__share_an_axis_with_finer_buckets() -> None:
-    first, second = build_histograms((0.1,), {"rare": ([0, 1], 1.0), "often": ([2, 0], 0.1)}, axis=BOUNDS)
-    assert (first.name, second.name) == ("often", "rare")
-    assert (first.cells[0].x, first.cells[0].width) == (0, 3 * CELL_WIDTH - 1)
-    assert second.cells[0].x + second.cells[0].width + 1 == chart_width(BOUNDS)
-    assert list(axis_ticks(BOUNDS)) == [(2 * CELL_WIDTH, "10")]
 
 
 def test_recalls__of_the_index_and_the_rejected_one() -> None:

@@ -7,8 +7,8 @@ import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kosmos_rag import Settings
-from kosmos_rag.apps.http import body_limits as bodies
-from kosmos_rag.apps.http.body_limits import BodyLimits
+from kosmos_rag.apps.http.toolkit import body_limits as bodies
+from kosmos_rag.apps.http.toolkit.body_limits import BodyLimits
 
 SCOPE: Scope = {"type": "http", "method": "POST", "path": "/api/chat", "headers": []}
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections import Counter
 
-from kosmos_rag.apps.http.concurrency import ANSWER, SEARCH, FairSlots, question_cost
-from kosmos_rag.apps.http.streaming import has_room
+from kosmos_rag.apps.http.toolkit.concurrency import ANSWER, SEARCH, FairSlots, question_cost
+from kosmos_rag.apps.http.toolkit.streaming import has_room
 
 
 async def _settle() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from kosmos_rag.apps.http.csrf import is_loopback_host, is_same_origin
+from kosmos_rag.apps.http.toolkit.csrf import is_loopback_host, is_same_origin
 
 HOST = {"host": "localhost:8000"}
 

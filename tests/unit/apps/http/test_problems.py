@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kosmos_rag.apps.http.errors import INTERNAL, encode_problem, public_detail, response_headers, to_problem
+from kosmos_rag.apps.http.toolkit.errors import INTERNAL, encode_problem, public_detail, response_headers, to_problem
 from kosmos_rag.core import errors
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.problem_details import PROBLEMS

@@ -7,7 +7,6 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from kosmos_rag.apps.client import Grounding
 from kosmos_rag.apps.http.examples import EXAMPLES
 from kosmos_rag.core import types
 from kosmos_rag.core.types import (
@@ -61,18 +60,14 @@ RESULT = {
     *("experiment", "returned", "milliseconds", "next_cursor", "facets", "operators", "activity"),
 }
 PLANS = {"expansion", "timings_ms", "retrievers", "cached", "intent"}
-CITATION = LOCATION | {"index", "marker", "quote_sha256", "table_context", "date", "outdated"}
+CITATION = LOCATION | {"index", "marker", "quote_sha256", "table_context", "date", "link", "outdated"}
 EVIDENCE = {"citation", "text", "span", "pages", "page_breaks", "tokens", "chunk_ids"}
 CONTEXT = {"question", "text", "passages", "tokens", "max_tokens", "omitted", "retrieval"}
 ANSWER = {
     *("question", "search_query", "text", "mode", "refused", "verified", "confidence", "sentences", "report"),
     *("context", "warnings", "closest"),
 }
-RECORDS = {
-    name: kind
-    for name in EXAMPLES
-    if isinstance(kind := getattr(types, name, Grounding if name == "GroundingView" else None), type)
-}
+RECORDS = {name: kind for name in EXAMPLES if isinstance(kind := getattr(types, name, None), type)}
 
 
 def _with_unknown(values: Any) -> Any:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from itertools import pairwise
 
+import pytest
+
 from kosmos_rag.core.protocols import Chunker
 from kosmos_rag.core.types import Heading, ParsedDocument
 
@@ -30,10 +32,16 @@ def test_split__makes_a_chunk_of_each_section(build: Build) -> None:
     assert [(chunk.line_start, chunk.line_end) for chunk in chunks] == [(1, 1), (3, 5), (7, 8), (10, 12)]
 
 
-def test_split__joins_headings_without_text_to_the_deeper_section(build: Build) -> None:
-    text = "# A\n\n## B\n\n### C\n\nText.\n\n# D\n\n# E\n\nMore.\n"
-    chunks = build("markdown").split(parse(text))
-    assert [chunk.text for chunk in chunks] == ["# A\n\n## B\n\n### C\n\nText.", "# D", "# E\n\nMore."]
+@pytest.mark.parametrize("strategy", ["markdown", "semantic", "hierarchical"])
+def test_split__joins_headings_without_text_to_the_section_after_them(build: Build, strategy: str) -> None:
+    text = "# A\n\n## B\n\n### C\n\nText.\n\n# D\n\n# E\n\nMore.\n\n### F\n\n## G\n\nLast.\n\n# H\n"
+    chunks = build(strategy).split(parse(text))
+    assert [(chunk.text, chunk.section) for chunk in chunks] == [
+        ("# A\n\n## B\n\n### C\n\nText.", ("A", "B", "C")),
+        ("# D\n\n# E\n\nMore.", ("E",)),
+        ("### F\n\n## G\n\nLast.", ("E", "G")),
+        ("# H", ("H",)),
+    ]
 
 
 def test_split__takes_the_underline_of_a_heading_with_it(build: Build) -> None:

@@ -26,6 +26,7 @@ def test_specs__of_the_manual_open(
 ) -> None:
     monkeypatch.setenv("TICKETS_URL", "sqlite://")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("DOCS_AUTHORIZATION", "Bearer token")
     create_source(spec, ingestion)
 
 

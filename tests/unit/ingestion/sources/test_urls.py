@@ -2,10 +2,8 @@
 
 import socket
 import ssl
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,69 +13,13 @@ from kosmos_rag.core.config import IngestionSettings, UrlSettings
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.ingestion.sources.listing import Entry
 from kosmos_rag.ingestion.sources.registry import create_source
-
-Reply = Callable[["Handler"], None]
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers each path as the test says; notes what was asked."""
-
-    disable_nagle_algorithm = True  # head and body are sent apart: one would wait for the other
-    server: "Server"
-
-    def do_GET(self) -> None:
-        self.server.asked.append((self.command, self.path, self.headers["Host"]))
-        self.server.replies.get(self.path, lambda handler: handler.send(404))(self)
-
-    do_HEAD = do_GET  # noqa: N815 — as the base class has it
-
-    def send(self, status: int, body: bytes = b"", **headers: str) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 — as the base class has it
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    """A server on a free port of this machine."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.replies: dict[str, Reply] = {}
-        self.asked: list[tuple[str, str, str]] = []
-        self.closing = threading.Event()
-
-    @property
-    def port(self) -> int:
-        return int(self.server_address[1])
-
-    def url(self, path: str = "/") -> str:
-        return f"http://127.0.0.1:{self.port}{path}"
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: clients that hang up are what is tested."""
-
-
-def _running(server: Server) -> Iterator[Server]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield server
-    server.closing.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
+from tests.unit.ingestion.sources.web_server import Handler, Reply, Server
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    yield from _running(Server())
+    with Server.run() as running:
+        yield running
 
 
 def answers(status: int, body: bytes = b"", **headers: str) -> Reply:
@@ -103,7 +45,7 @@ def test_documents__are_listed_with_marks_and_loaded(server: Server, opened: Any
     listing = source.listing()
     entries = list(listing)
     assert listing.complete
-    assert {method for method, _, _ in server.asked} == {"HEAD"}
+    assert {method for method, _, _ in server.requests} == {"HEAD"}
     assert [entry.source for entry in entries] == urls[:2]
     assert len({entry.etag for entry in entries} - {None}) == 2
     document = source.load(entries[0])
@@ -159,7 +101,7 @@ def test_redirects__are_followed(server: Server, ingestion: IngestionSettings) -
 def test_redirects__end(server: Server, ingestion: IngestionSettings) -> None:
     server.replies["/a"] = answers(302, Location="/a")
     error = _refusal(server.url("/a"), ingestion)
-    assert (error.code, len(server.asked)) == ("refused", 6)
+    assert (error.code, len(server.requests)) == ("refused", 6)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +124,7 @@ def test_redirects__to_where_nobody_may_ask_are_refused(
 ) -> None:
     server.replies["/a"] = answers(302, Location=target)
     assert _refusal(server.url("/a"), ingestion).code == "refused"
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "224.0.0.1", "0.0.0.0"])
@@ -192,14 +134,14 @@ def test_redirects__to_a_name_with_such_an_address_are_refused(
     server.replies["/a"] = answers(302, Location="http://docs.example.org/")
     _names(monkeypatch, {"docs.example.org": [address]})
     error = _refusal(server.url("/a"), ingestion)
-    assert (error.code, len(server.asked)) == ("refused", 1)
+    assert (error.code, len(server.requests)) == ("refused", 1)
 
 
 def test_private_addresses__are_refused_by_default(server: Server) -> None:
     settings = IngestionSettings(urls=UrlSettings(allowed_hosts=("127.0.0.1",)))
     assert _refusal(server.url("/a"), settings).code == "refused"
     assert _refusal(server.url("/a"), IngestionSettings()).code == "refused"
-    assert server.asked == []
+    assert server.requests == []
 
 
 def _names(monkeypatch: pytest.MonkeyPatch, names: dict[str, list[str]]) -> list[str]:
@@ -225,7 +167,7 @@ def test_connection__is_to_the_address_that_was_checked(
     server.replies["/a"] = answers(200, b"checked")
     assert _load(f"http://docs.example.org:{server.port}/a", ingestion) == b"checked"
     assert asked == ["docs.example.org"]
-    assert server.asked == [("GET", "/a", f"docs.example.org:{server.port}")]
+    assert server.requests == [("GET", "/a", f"docs.example.org:{server.port}")]
 
 
 def test_connection__goes_on_to_the_next_address(
@@ -342,7 +284,8 @@ def https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     context.load_cert_chain(pem)
     server = Server()
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    yield from _running(server)
+    with server.serve():
+        yield server
 
 
 def test_https__is_checked_for_the_name_and_not_for_the_address(
@@ -363,4 +306,4 @@ def test_https__leads_to_no_http(
     https.replies["/a"] = answers(302, Location=server.url("/a"))
     server.replies["/a"] = answers(200, b"plain")
     error = _refusal(f"https://docs.example.org:{https.port}/a", ingestion)
-    assert (error.code, server.asked) == ("refused", [])
+    assert (error.code, server.requests) == ("refused", [])

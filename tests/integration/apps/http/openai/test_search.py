@@ -1,6 +1,5 @@
-"""Search, embeddings and models through the official SDK and LiteLLM's client; Dify by requests in its shape."""
+"""Search, embeddings and models through the official SDK and LiteLLM's client."""
 
-import json
 from typing import Any
 
 import httpx
@@ -10,7 +9,7 @@ import pytest
 
 from kosmos_rag import SourceDocument
 from kosmos_rag.apps.http.openai.search import score_hits
-from kosmos_rag.apps.http.rate_limit import RateLimiter
+from kosmos_rag.apps.http.toolkit.rate_limit import RateLimiter
 from tests.integration.apps.http.openai.speaking import Speaking
 from tests.rate_clock import stop_rate_clock
 
@@ -195,64 +194,6 @@ def test_null__is_as_if_left_out(speaking: Speaking, handbook: str) -> None:
     ):
         answer = httpx.post(f"{url}{path}", json=body, headers=client.auth_headers, timeout=30)
         assert answer.status_code == 200, answer.text
-
-
-def test_dify__retrieves_records(speaking: Speaking, handbook: str) -> None:
-    headers = speaking.client("read").auth_headers
-
-    def retrieve(body: dict[str, Any], given: Any = headers) -> tuple[int, dict[str, Any]]:
-        whole = {"knowledge_id": handbook, "query": QUESTION, "retrieval_setting": {"top_k": 5}} | body
-        said = {**given, "content-type": "application/json"}
-        url = f"{speaking.running.url}/dify/retrieval"
-        answer = httpx.post(url, content=json.dumps(whole), headers=said, timeout=30)
-        return answer.status_code, answer.json()
-
-    def names(*conditions: dict[str, Any], operator: str = "and") -> set[str]:
-        condition = {"logical_operator": operator, "conditions": list(conditions)}
-        status, found = retrieve({"metadata_condition": condition})
-        assert status == 200, found
-        return {record["metadata"]["path"] for record in found["records"]}
-
-    def condition(operator: str, value: Any = None, name: str = "year") -> dict[str, Any]:
-        return {"name": [name], "comparison_operator": operator, "value": value}
-
-    status, found = retrieve({})
-    assert status == 200
-    assert {record["title"] for record in found["records"]} == {"leave", "old", "travel"}
-    assert set(found["records"][0]) == {"content", "score", "title", "metadata"}
-    assert len(retrieve({"retrieval_setting": {"top_k": 1, "score_threshold": 0.1}})[1]["records"]) == 1
-    assert names(condition("=", "2026")) == {"leave.md", "travel.md"}
-    assert names(condition("<", "2020"), condition("is", "office", "team"), operator="or") == {"old.md", "travel.md"}
-    assert names(condition("empty", name="final")) == {"travel.md"}
-    everything = {"leave.md", "old.md", "travel.md"}
-    for operator, value, key, expected in (
-        ("is", "hr", "team", {"leave.md", "old.md"}),
-        ("is not", "hr", "team", {"travel.md"}),
-        ("≠", "2026", "year", {"old.md"}),
-        (">", "2019", "year", {"leave.md", "travel.md"}),
-        ("≥", 2026, "year", {"leave.md", "travel.md"}),
-        ("≤", "2019", "year", {"old.md"}),
-        ("before", 2026, "year", {"old.md"}),
-        ("after", "a", "team", everything),
-        ("in", ["hr"], "team", {"leave.md", "old.md"}),
-        ("not in", "hr,sales", "team", {"travel.md"}),
-        ("contains", "ffi", "team", {"travel.md"}),
-        ("not contains", "ffi", "team", {"leave.md", "old.md"}),
-        ("start with", "h", "team", {"leave.md", "old.md"}),
-        ("end with", "ice", "team", {"travel.md"}),
-        ("not empty", None, "final", {"leave.md", "old.md"}),
-    ):
-        assert names(condition(operator, value, key)) == expected, operator
-    status, refused = retrieve({}, {})
-    assert (status, refused["error_code"]) == (401, 1002)
-    for name in ("none", "\ud800", "a\0"):
-        status, missing = retrieve({"knowledge_id": name})
-        assert (status, missing["error_code"]) == (404, 2001)
-    status, refused = retrieve({"metadata_condition": {"conditions": [condition("sounds like", "x")]}})
-    assert (status, refused["error_code"]) == (422, 422)
-    assert "use one of is, is not, before" in refused["error_msg"]
-    status, refused = retrieve({"retrieval_setting": {}})
-    assert "retrieval_setting.top_k" in refused["error_msg"]
 
 
 def test_rates__are_met_by_the_retries_of_the_sdk(

@@ -1,0 +1,1 @@
+"""Callers, limits, errors and streams of the services and the wings."""

@@ -1,0 +1,34 @@
+"""What JSON bodies of several routes have in common."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kosmos_rag.core.types import Turn
+
+QUESTION = "How many days of annual leave do employees get?"
+
+Question = Annotated[str, Field(min_length=1, examples=[QUESTION])]
+
+
+class RequestBody(BaseModel):
+    """A JSON body; unknown members are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class TurnRequest(RequestBody):
+    """A previous question of the conversation, and its answer."""
+
+    question: str
+    answer: str
+
+
+History = Annotated[
+    list[TurnRequest], Field(max_length=100, description="The conversation so far, the latest turn last.")
+]
+
+
+def to_turns(history: list[TurnRequest]) -> list[Turn]:
+    """Convert a conversation to records of the library."""
+    return [Turn(question=turn.question, answer=turn.answer) for turn in history]

@@ -1,0 +1,134 @@
+"""The caller of a request: its identity and its tenant."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, ParamSpec, TypeVar
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.types import Scope
+
+from kosmos_rag.apps.auth.identity import Identity
+from kosmos_rag.apps.http.toolkit.service import Service
+from kosmos_rag.core.errors import RequestError, TooManyRequests
+from kosmos_rag.core.types import is_text
+from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
+from kosmos_rag.engine.tenant import Tenant
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_REFUSAL_DELAY_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """The caller of a request; library calls run with its identity."""
+
+    identity: Identity
+    service: Service
+
+    def tenant(self, collection: str | None = None, *, read_your_writes: bool = False) -> Tenant:
+        """Open the tenant with the caller's principals.
+
+        Raises RequestError on a malformed collection.
+        """
+        identity = self.identity
+        return self.service.engine.sync_engine.tenant(
+            identity.tenant,
+            principals=identity.principals,
+            collection=collection,
+            subject=identity.subject,
+            read_your_writes=read_your_writes,
+        )
+
+    def collection(self, name: str | None) -> str | None:
+        """Return the collection of a request; None for all.
+
+        It is the named one, else the default one of the key.
+        """
+        return self.identity.default_collection if name is None else name
+
+    def scope(self, collection: str | None, *, read_your_writes: bool = False) -> Tenant:
+        """Open the collection of a request.
+
+        Without one, open the default collection of its key, or all. Raises RequestError on a malformed collection.
+        """
+        return self.tenant(self.collection(collection), read_your_writes=read_your_writes)
+
+    async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a call of the library in one slot of the tenant.
+
+        Raises Overloaded, TimedOut, and its own errors.
+        """
+        return await self.run_at_cost(1, call, *args, **kwargs)
+
+    async def run_at_cost(self, cost: int, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a call of the library in `cost` slots of the tenant.
+
+        See `question_cost`. Raises as `run`.
+
+        Args:
+            cost: number of slots.
+            call: the function; further arguments are passed to it.
+        """
+        return await self.service.limiter.run(self.identity.tenant, cost, call, *args, **kwargs)
+
+
+async def authenticate(service: Service, scope: Scope, authorization: str | None) -> Identity:
+    """Authenticate a request and count it for the rate limits.
+
+    Raises NotAuthenticated, TooManyRequests, Overloaded, TimedOut, DatabaseError.
+
+    Args:
+        service: the service.
+        scope: the ASGI scope of the request, for the client's address.
+        authorization: the header of that name.
+    """
+    client = scope.get("client")
+    needs_lookup = service.authenticator.needs_lookup(authorization)
+    try:
+        with service.rate_limiter.count_refused_credentials(
+            client[0] if client else None, anonymous=authorization is None, needs_lookup=needs_lookup
+        ):
+            identity = await service.authenticator.identify(authorization)
+    except TooManyRequests:
+        # A client that tries again at once would cost as much as one that is served.
+        await asyncio.sleep(_REFUSAL_DELAY_S)
+        raise
+    service.rate_limiter.count(identity)
+    return identity
+
+
+_bearer = HTTPBearer(auto_error=False, description="A token (JWT) or a key of `kosmos-rag api-key create`.")
+
+
+def _require_scope(scope: str) -> Callable[..., Awaitable[Caller]]:
+    async def caller(request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Caller:
+        service: Service = request.app.state.service
+        identity = await authenticate(service, request.scope, request.headers.get("authorization"))
+        identity.require(scope)
+        _check_parameters(request)
+        return Caller(identity=identity, service=service)
+
+    return caller
+
+
+def _check_parameters(request: Request) -> None:
+    """Raise RequestError for an unknown query parameter, and for a NUL.
+
+    A document whose readers come under a wrong name would be open to everyone. The database stores no NUL.
+    """
+    parameters = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
+    if unknown := sorted(request.query_params.keys() - set(parameters)):
+        allowed = f"use {', '.join(parameters)}" if parameters else "this route has none"
+        raise RequestError(f"there is no query parameter {unknown[0][:60]!r}; {allowed}")
+    for name, value in [*request.path_params.items(), *request.query_params.multi_items()]:
+        if not is_text(value):
+            raise RequestError(f"{name} is {value[:60]!r}; remove the NUL")
+
+
+Reader = Annotated[Caller, Depends(_require_scope(READ))]
+Writer = Annotated[Caller, Depends(_require_scope(INGEST))]
+Administrator = Annotated[Caller, Depends(_require_scope(ADMIN))]

@@ -1,0 +1,45 @@
+"""Metrics of the HTTP service.
+
+The label `route` is the route's template: no id becomes a label.
+"""
+
+from collections.abc import Callable
+
+from kosmos_rag.core.config import ObservabilitySettings
+from kosmos_rag.core.telemetry.metrics import (
+    ENGINE,
+    HTTP,
+    HTTP_CALLS_IN_FLIGHT,
+    HTTP_REQUEST_SECONDS,
+    HTTP_REQUESTS,
+    HTTP_STREAMS_IN_FLIGHT,
+)
+from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
+
+
+class ServiceMetrics:
+    """Metrics of one service and its engine.
+
+    They have a registry of their own. Thread-safe.
+    """
+
+    def __init__(self, settings: ObservabilitySettings) -> None:
+        self.observer = PrometheusObserver((*ENGINE, *HTTP), top_tenants=settings.top_tenants)
+        self.registry = self.observer.registry
+
+    def record_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request and its time to the first byte.
+
+        Args:
+            method: HTTP method.
+            route: template of the route.
+            status: status of the response.
+            seconds: time to the first byte.
+        """
+        self.observer.record(HTTP_REQUESTS, 1, method, route, str(status))
+        self.observer.record(HTTP_REQUEST_SECONDS, seconds, route)
+
+    def register_gauges(self, *, calls: Callable[[], float], streams: Callable[[], float]) -> None:
+        """Export how many engine calls and streams run, read at each scrape."""
+        self.observer.gauge(HTTP_CALLS_IN_FLIGHT, calls)
+        self.observer.gauge(HTTP_STREAMS_IN_FLIGHT, streams)

@@ -1,0 +1,34 @@
+"""Arguments that several tools have."""
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
+
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import QuerySyntax
+
+Question = Annotated[str, Field(min_length=1)]
+Hits = Annotated[int, Field(strict=True, ge=1, le=1000)] | None
+Collection = Annotated[str | None, Field(description="Only this one.")]
+Sources = Annotated[list[str] | None, Field(description="Only these files or folders.")]
+Where = Annotated[dict[str, Any] | None, Field(description='Like {"metadata.year": {"$gte": 2024}}.')]
+Syntax = Annotated[QuerySyntax, Field(description="Are + and - operators: by the question, always, never.")]
+MaxTokens = Annotated[int | None, Field(strict=True, ge=1)]
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validate(kind: type[Model], **values: Any) -> Model:
+    """Return a request of the service.
+
+    Raises RequestError for values that it refuses.
+    """
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise RequestError(f"invalid arguments: {describe_faults(error)}") from None
+
+
+def describe_faults(error: ValidationError) -> str:
+    """Return what is wrong with each value, in one line."""
+    return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())

@@ -1,0 +1,66 @@
+"""The pages of a web site, from its first page and its sitemaps, as a source."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+from kosmos_rag.core.config import IngestionSettings
+from kosmos_rag.core.config.display import one_line
+from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.extras import require_extra
+from kosmos_rag.core.types import IngestFailure, SourceDocument
+from kosmos_rag.ingestion.sources.fetching import Fetcher
+from kosmos_rag.ingestion.sources.listing import Entry, Listing
+from kosmos_rag.ingestion.sources.site_crawl import AGENT, Crawl, SiteScope, SiteSpec
+from kosmos_rag.ingestion.sources.site_state import SiteState
+
+
+class SiteSource:
+    """The pages of a site.
+
+    A pass sends the validators that it knows from the last one, so an unchanged page costs one short response. What it
+    knows is in the cache folder of this user.
+    """
+
+    def __init__(
+        self, spec: SiteSpec, settings: IngestionSettings, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """Compile the patterns; nothing is requested yet.
+
+        Raises RequestError if a pattern is malformed, ConfigError if the extra or a variable is missing.
+
+        Args:
+            spec: the site.
+            settings: limits and allowed hosts.
+            sleep: waits between two requests.
+        """
+        require_extra("site", "a source of kind site", "protego")
+        self._spec = spec
+        self._scope = SiteScope(spec)
+        self._fetcher = Fetcher(settings.urls, max_bytes=settings.max_file_bytes, headers=_read_headers(spec))
+        self._sleep = sleep
+
+    def listing(self) -> Listing:
+        """Start a pass over the site."""
+        return Listing(self._scope.first, self._entries(), self._scope.admits, prefix=self._scope.prefix)
+
+    def load(self, entry: Entry) -> SourceDocument:
+        """Fetch the page of an entry. Raises SourceError."""
+        return self._spec.document(entry.source, self._fetcher.fetch(entry.locator["url"]))
+
+    def _entries(self) -> Iterator[Entry | IngestFailure]:
+        import platformdirs
+
+        folder = platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "sites"
+        with closing(SiteState(folder, self._scope.first)) as state:
+            yield from Crawl(self._spec, self._scope, self._fetcher, state, self._sleep).run()
+
+
+def _read_headers(spec: SiteSpec) -> dict[str, str]:
+    headers = {"User-Agent": AGENT}
+    for header, variable in spec.headers_env.items():
+        if not (value := os.environ.get(variable)):
+            raise ConfigError(f"{variable} is not set; it must hold the value of the header {one_line(header)}")
+        headers[header] = value
+    return headers

@@ -1,0 +1,94 @@
+"""What the passes over a web site found, in a file of the cache folder."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS page (
+    url TEXT PRIMARY KEY, name TEXT, etag TEXT NOT NULL, modified TEXT NOT NULL, digest TEXT NOT NULL,
+    links TEXT NOT NULL, missed INTEGER NOT NULL, pass INTEGER NOT NULL
+)
+"""
+_UPSERT = "INSERT OR REPLACE INTO page VALUES (:url, :name, :etag, :modified, :digest, :links, :missed, :pass)"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """A page as it was found."""
+
+    url: str
+    name: str | None
+    """Its canonical address, by which its document is named; None if it is no document."""
+    etag: str
+    modified: str
+    digest: str
+    links: tuple[str, ...]
+    missed: int = 0
+    """Passes in a row that did not find it."""
+
+
+class SiteState:
+    """The pages of a site. One pass uses it at a time.
+
+    The state belongs to a cache: where it is missing, the next pass fetches all pages and forgives missing ones anew.
+    """
+
+    def __init__(self, folder: Path, identity: str) -> None:
+        """Open the state of a site.
+
+        Args:
+            folder: the folder of all sites.
+            identity: what distinguishes the site.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{blake2b(identity.encode(), digest_size=16).hexdigest()}.sqlite"
+        self._connection = sqlite3.connect(path, check_same_thread=False)
+        self._connection.execute(_SCHEMA)
+        (last,) = self._connection.execute("SELECT coalesce(max(pass), 0) FROM page").fetchone()
+        self._pass = last + 1
+
+    def find(self, url: str) -> Page | None:
+        """Return a page of an earlier pass."""
+        row = self._connection.execute(
+            "SELECT url, name, etag, modified, digest, links, missed FROM page WHERE url = ?", (url,)
+        ).fetchone()
+        return None if row is None else _page(row)
+
+    def store(self, page: Page) -> None:
+        """Store a page of this pass."""
+        self._connection.execute(
+            _UPSERT,
+            {
+                "url": page.url, "name": page.name, "etag": page.etag, "modified": page.modified,
+                "digest": page.digest, "links": json.dumps(page.links), "missed": page.missed, "pass": self._pass,
+            },
+        )  # fmt: skip
+
+    def list_missing(self) -> Iterator[Page]:
+        """Yield the pages of earlier passes that this one has not stored."""
+        with closing(self._connection.cursor()) as cursor:
+            rows = cursor.execute(
+                "SELECT url, name, etag, modified, digest, links, missed FROM page WHERE pass < ?", (self._pass,)
+            ).fetchall()
+        return map(_page, rows)
+
+    def remove(self, url: str) -> None:
+        """Remove a page that is gone."""
+        self._connection.execute("DELETE FROM page WHERE url = ?", (url,))
+
+    def close(self) -> None:
+        """Keep what was stored, and close the file."""
+        self._connection.commit()
+        self._connection.close()
+
+
+def _page(row: tuple[str, str | None, str, str, str, str, int]) -> Page:
+    url, name, etag, modified, digest, links, missed = row
+    return Page(
+        url=url, name=name, etag=etag, modified=modified, digest=digest, links=tuple(json.loads(links)), missed=missed
+    )

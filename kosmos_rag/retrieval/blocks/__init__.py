@@ -1,0 +1,1 @@
+"""What processes keep in memory of a tenant: vectors, postings and passages."""

@@ -1,0 +1,256 @@
+"""The view of the memory of the process: a block is scored, and the server reads the state and new passages.
+
+It has no transaction. The state is read by one statement, and passages that are not in memory by another one, with the
+state that they are of. A result is of one state: where the two differ, the next view is asked.
+"""
+
+import logging
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from uuid import UUID
+
+import numpy as np
+import psycopg
+from psycopg.rows import dict_row
+
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS
+from kosmos_rag.core.telemetry.observer import Telemetry
+from kosmos_rag.core.telemetry.tracing import StageTimer
+from kosmos_rag.core.types import Space
+from kosmos_rag.retrieval.arrange import Vectors
+from kosmos_rag.retrieval.blocks.block import Block, CollectionPostings, VectorBlock, inner_products
+from kosmos_rag.retrieval.blocks.cache import BlockCache, reader_key, state_key
+from kosmos_rag.retrieval.blocks.loading import load_block
+from kosmos_rag.retrieval.close_terms import CloseTermCache, WordMatches
+from kosmos_rag.retrieval.dense import rank_vectors
+from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, CandidateList
+from kosmos_rag.retrieval.hydrate import PassageRow, parse_passage_rows
+from kosmos_rag.retrieval.lexical import best_offsets, rank_scores
+from kosmos_rag.retrieval.postings import SegmentScores
+from kosmos_rag.retrieval.pseudo_relevance import BEST, rank_similar
+from kosmos_rag.retrieval.query import RetrieverQuery
+from kosmos_rag.retrieval.snapshot import Snapshot, bind_texts, build_snapshot
+from kosmos_rag.retrieval.views.base import BackgroundTask, ViewRequest, ViewUnavailable
+from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.sql import statement
+
+PLAN = "exact, in memory"
+
+log = logging.getLogger(__name__)
+
+
+class MemorySession:
+    """Searches a block that has what readers of the same access control lists see at the state of the search.
+
+    The candidates are those of exact scans, to the last bit.
+    """
+
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        reader: Hashable,
+        blocks: BlockCache,
+        close_terms: CloseTermCache,
+        timer: StageTimer,
+    ) -> None:
+        """Create the session of one search.
+
+        Args:
+            connection: Outside a transaction.
+            reader: `reader_key` of the search.
+            blocks: Blocks of the process.
+            close_terms: Cache of close terms.
+            timer: Timer of the search.
+        """
+        self._connection = connection
+        self._reader = reader
+        self._blocks = blocks
+        self._close_terms = close_terms
+        self._timer = timer
+        self._wording: RetrieverQuery
+        self._state: Hashable = None
+        self._block: Block | None = None
+
+    def snapshot(self, wording: RetrieverQuery) -> Snapshot:
+        """Read the state of the tenant by one statement.
+
+        Raises ViewUnavailable where close terms are to be looked up, or the tenant was not found.
+        """
+        bound = bind_texts(wording)
+        [(state,)] = self._connection.execute(statement("search_state_of_reader"), bound.values).fetchall()
+        if state["overview"] is None:
+            # There is no such tenant, or Citus sent the statement to its node without the reader.
+            raise ViewUnavailable
+        return build_snapshot(wording, bound, state, self._close_terms, _refuse_words)
+
+    def find_space(self) -> Space | None:
+        """Raise ViewUnavailable: the live space has a model that is not loaded yet."""
+        raise ViewUnavailable
+
+    def candidates(self, wording: RetrieverQuery, snapshot: Snapshot) -> dict[str, CandidateList]:
+        """Score the block of the state.
+
+        Raises ViewUnavailable without a block, and for another state than that of an earlier wording.
+        """
+        state = state_key(wording, snapshot)
+        if self._block is None:
+            self._block = self._blocks.find(self._reader, state)
+            self._wording, self._state = wording, state
+        block = self._block
+        if block is None or state != self._state:
+            raise ViewUnavailable
+        self._timer.record("plan")
+        lists: dict[str, CandidateList] = {}
+        if wording.vector is not None and block.vectors is not None:
+            lists[DENSE] = _search_vectors(wording, block.vectors)
+            self._timer.record(DENSE)
+        if wording.lexical and block.postings is not None:
+            lists[LEXICAL] = _search_postings(wording, snapshot, block.postings)
+            self._timer.record(LEXICAL)
+        return lists
+
+    def compare_with_best(self, _snapshot: Snapshot, chunk_ids: Sequence[UUID]) -> CandidateList:
+        """Rank candidates by similarity to the mean of the first five, rounded as the server rounds it."""
+        vectors = self._find_vectors(chunk_ids)
+        best = [vectors[chunk_id] for chunk_id in chunk_ids[:BEST] if chunk_id in vectors]
+        scored: list[tuple[UUID, float]] = []
+        if best:
+            mean = np.mean(np.array(best, dtype=np.float64), axis=0).astype(np.float32).astype(np.float16)
+            scores = inner_products(np.array(list(vectors.values())), mean.astype(np.float32))
+            scored = list(zip(vectors, scores.tolist(), strict=True))
+        return rank_similar(scored, len(chunk_ids))
+
+    def passages(self, snapshot: Snapshot, chunk_ids: Sequence[UUID]) -> dict[int, PassageRow]:
+        """Return passages that are in memory, and read the others under row-level security.
+
+        Raises ViewUnavailable where these are of another state, or the reader may not read one of them.
+        """
+        assert self._block is not None, "candidates come first"
+        principals = self._wording.principals
+        rows = self._block.find_passages(principals, chunk_ids)
+        missing = [chunk_id for chunk_id in chunk_ids if chunk_id.int not in rows]
+        if not missing:
+            return rows
+        # As text: psycopg's adapter of lists asks for the type of each value.
+        ids = "{" + ",".join([chunk_id.hex for chunk_id in missing]) + "}"
+        values = {**self._wording.scope, "principals": list(principals), "chunk_ids": ids}
+        cursor = self._connection.cursor(row_factory=dict_row)
+        cursor.execute(statement("passages_of_reader"), values)
+        *read, last = cursor.fetchall()
+        if last["states"] != {stats.collection: stats.state for stats in snapshot.collections}:
+            raise ViewUnavailable
+        if len(read) < len(missing):
+            log.error(
+                "chunks in memory are not those that the reader may read; the database is searched",
+                extra={"action": "block_refused"},
+            )
+            self._blocks.drop(self._state)
+            raise ViewUnavailable
+        for row in read:
+            del row["states"]
+        parsed = parse_passage_rows(read)
+        self._block.put_passages(principals, parsed)
+        return rows | parsed
+
+    def vectors(self, _snapshot: Snapshot, chunk_ids: Sequence[UUID]) -> Vectors:
+        """Return the vectors of chunks of the block."""
+        return self._find_vectors(chunk_ids)
+
+    def _find_vectors(self, chunk_ids: Sequence[UUID]) -> Vectors:
+        assert self._block is not None, "candidates come first"
+        assert self._block.vectors is not None, "can_answer refuses other searches"
+        return self._block.vectors.find(chunk_ids)
+
+
+def _refuse_words(_words: Sequence[str]) -> Mapping[str, WordMatches]:
+    raise ViewUnavailable
+
+
+def _search_vectors(query: RetrieverQuery, vectors: VectorBlock) -> CandidateList:
+    assert query.vector is not None, "compared by the caller"
+    rows = vectors.nearest(query.vector, query.candidates)
+    if len(rows) > query.candidates:
+        rows = sorted(rows, key=lambda row: (-row[1], row[0].int))[: query.candidates]
+    return rank_vectors(rows, query, PLAN, {"rows": len(vectors.chunk_ids)})
+
+
+def _search_postings(
+    query: RetrieverQuery, snapshot: Snapshot, postings: Mapping[str, CollectionPostings]
+) -> CandidateList:
+    collections = [(stats, postings[stats.collection]) for stats in snapshot.collections if stats.weights]
+    segments = [
+        SegmentScores.from_postings(
+            stats.collection,
+            of_collection.chunks,
+            stats.average,
+            ((weight, of_collection.find(lexeme_id)) for lexeme_id, weight in stats.weights.items()),
+        )
+        for stats, of_collection in collections
+    ]
+    scores: dict[UUID, float] = {}
+    if any(segment.terms for segment in segments):
+        segment_numbers, offsets = best_offsets(segments, query.candidates)
+        for number, (_, of_collection) in enumerate(collections):
+            of_this = offsets[segment_numbers == number]
+            ids = [of_collection.chunk_ids[offset] for offset in of_this.tolist()]
+            scores |= zip(ids, segments[number].exact(of_this).tolist(), strict=True)
+    read = {
+        "rows": sum(len(of_collection.chunk_ids) for of_collection in postings.values()),
+        "postings": sum(segment.read for segment in segments),
+    }
+    return rank_scores(scores, query.candidates, snapshot, PLAN, read)
+
+
+class MemoryView:
+    """The view of the memory of the process."""
+
+    def __init__(self, settings: Settings, telemetry: Telemetry, close_terms: CloseTermCache) -> None:
+        """Create an empty cache of blocks, and register its gauges.
+
+        Args:
+            settings: Of the process.
+            telemetry: Where metrics go.
+            close_terms: Cache of close terms.
+        """
+        self.blocks = BlockCache(settings.indexes.vector_cache_mb * 1024 * 1024)
+        self._close_terms = close_terms
+        for name, outcome in (("hits", "hit"), ("misses", "miss")):
+            telemetry.gauge(CACHE_LOOKUPS, partial(getattr, self.blocks, name), "vectors", outcome)
+
+    def can_answer(self, request: ViewRequest) -> bool:
+        """Return whether a block answered the last search of this reader, and has what this one needs."""
+        return _has_data(request) and self.blocks.is_warm(reader_key(request.wordings[0]))
+
+    @contextmanager
+    def open(self, request: ViewRequest, pool: ConnectionPool, timer: StageTimer) -> Iterator[MemorySession]:
+        """Open the session of a search: a connection outside transactions."""
+        if not pool.sets_reader_in_statement:
+            raise ViewUnavailable
+        with pool.connection(request.query.tenant.id) as connection:
+            yield MemorySession(connection, reader_key(request.wordings[0]), self.blocks, self._close_terms, timer)
+
+    def observe(self, request: ViewRequest, wording: RetrieverQuery, snapshot: Snapshot) -> BackgroundTask | None:
+        """Count a search that a block could have answered; return the task that loads the block once it is due."""
+        filtered, most = wording.scope["filtered"], self.blocks.most_rows(wording)
+        # How many chunks pass a filter shows when they are loaded.
+        fits = most > 0 if filtered else snapshot.chunks <= most
+        if snapshot.space_id is None or not fits or not _has_data(request):
+            return None
+        reader = reader_key(request.wordings[0])
+        if self.blocks.miss(reader, state_key(wording, snapshot), filtered=filtered):
+            return partial(load_block, query=wording, reader=reader, cache=self.blocks)
+        return None
+
+
+def _has_data(request: ViewRequest) -> bool:
+    """Return whether blocks have what a search needs.
+
+    They have no texts to match phrases, required and excluded words with, and vectors only for searches by an
+    embedding.
+    """
+    operators = request.query.parsed.operators
+    if operators.phrases or operators.required or operators.excluded:
+        return False
+    return not request.compares_vectors or request.wordings[0].vector is not None

