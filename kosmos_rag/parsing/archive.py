@@ -31,6 +31,8 @@ _MAIN_TYPES = (
     ),
 )
 """Types of documents, templates, slide shows and files with macros, and the one that the parsers know."""
+_HTML_DOCTYPE = re.compile(rb"^\W*<!DOCTYPE\s+html\b[^\[<>]*>", re.IGNORECASE)
+"""Of HTML that a document includes. Without a bracket it declares no entity."""
 _ENCRYPTED_FLAG = 0x1
 _ARCHIVES = (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07")
 _EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/")
@@ -113,7 +115,8 @@ def _is_xml(part: bytes) -> bool:
 def refuse_doctype(part: bytes, member: str, name: str) -> None:
     """Raise ParseError `corrupt` where an XML part could declare entities."""
     # Without its NULs a part in UTF-16 or UTF-32 shows the word too.
-    if b"<!DOCTYPE" in part.replace(b"\0", b""):
+    text = part.replace(b"\0", b"")
+    if b"<!DOCTYPE" in _HTML_DOCTYPE.sub(b"", text, count=1):
         raise ParseError("corrupt", f"part {member!r} of the {name} has a DOCTYPE, which no program writes there")
 
 

@@ -7,6 +7,7 @@ from itertools import accumulate
 from kosmos_rag.core.types import Heading, Note, ParsedDocument, PlaceSpan, TableSpan
 from kosmos_rag.parsing.clean import clean, clean_title
 from kosmos_rag.parsing.limits import OutputLimits
+from kosmos_rag.parsing.tables.forms import split_form
 from kosmos_rag.parsing.tables.sheets import Sheet, SheetText, split_sheet
 from kosmos_rag.parsing.tables.table import Table, render
 
@@ -65,11 +66,12 @@ class Composition:
         self._add(clean(text), "\n")
 
     def add_table(self, table: Table) -> None:
-        """Add a table as a block; nothing where it has no text."""
-        rendered = render(table, self._limits)
-        if rendered.text:
-            start = self._add(rendered.text, _BLOCK_SEPARATOR)
-            self._tables.append(rendered.span(start))
+        """Add a table as a block, and the form above it as another; nothing where they have no text."""
+        for part in split_form(table):
+            rendered = render(part, self._limits)
+            if rendered.text:
+                start = self._add(rendered.text, _BLOCK_SEPARATOR)
+                self._tables.append(rendered.span(start))
 
     def add_sheet(self, sheet: Sheet) -> None:
         """Add the tables, texts and remarks of a sheet, below its name."""

@@ -16,6 +16,8 @@ from kosmos_rag.parsing.tables.table import Table, collapse_whitespace
 PARAGRAPH = f"{W}p"
 _RUN, _TEXT = f"{W}r", f"{W}t"
 _EQUATION = "{http://schemas.openxmlformats.org/officeDocument/2006/math}oMath"
+_BOX = f"{W}txbxContent"
+"""The paragraphs of a text box, which is anchored in a paragraph."""
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _CHARACTERS = {
     f"{W}tab": "\t",
@@ -24,7 +26,7 @@ _CHARACTERS = {
     f"{W}noBreakHyphen": "-",
     PARAGRAPH: "\n",
 }
-"""Texts of elements inside a paragraph; an inner paragraph belongs to a text box."""
+"""Texts of elements inside a paragraph."""
 NOT_READ = frozenset({f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom", _FALLBACK})
 """Properties, text that a tracked change has removed, and the second copy of a drawing's text."""
 _NOTES = {
@@ -74,6 +76,9 @@ class TextReader:
                 continue
             if tag in NOT_READ:
                 continue
+            if tag == _BOX:
+                self._contents += self._read_box(element)
+                continue
             if tag == _RUN:
                 before, style = script, _run_style(element)
                 if style == _HIDDEN:
@@ -90,6 +95,12 @@ class TextReader:
                 pending.extend(reversed(element))
         mark_script(parts, start, script)
         return clean("".join(parts))
+
+    def _read_box(self, box: Any) -> Iterator[str]:
+        """Yield the paragraphs of a text box, those of its tables and content controls too."""
+        for paragraph in box.iter(PARAGRAPH):
+            if next(paragraph.iterancestors(_BOX)) is box and (text := self.read(paragraph).strip()):
+                yield text
 
     def _special(self, element: Any) -> str:
         if element.tag == _EQUATION:

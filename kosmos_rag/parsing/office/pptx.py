@@ -13,6 +13,7 @@ from kosmos_rag.parsing.archive import screen_office
 from kosmos_rag.parsing.clean import clean_property_title
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
+from kosmos_rag.parsing.office.boxes import Edges, order_boxes
 from kosmos_rag.parsing.office.drawings import CHART, DIAGRAM, read_drawing
 from kosmos_rag.parsing.office.pptx_text import read_paragraphs
 from kosmos_rag.parsing.tables.builder import Cell, TableBuilder
@@ -50,18 +51,25 @@ def _add_slide(composition: Composition, slide: Any) -> None:
 
 
 def _shapes(shapes: Any) -> Iterator[Any]:
-    """Yield the shapes in file order, with those of groups."""
+    """Yield the shapes as they are read on the slide, with those of groups."""
     from pptx.shapes.group import GroupShape
 
-    pending = [iter(shapes)]
+    pending = [iter(order_boxes(list(shapes), _box))]
     while pending:
         shape = next(pending[-1], None)
         if shape is None:
             pending.pop()
         elif isinstance(shape, GroupShape):
-            pending.append(iter(shape.shapes))
+            pending.append(iter(order_boxes(list(shape.shapes), _box)))
         else:
             yield shape
+
+
+def _box(shape: Any) -> Edges | None:
+    """Return the edges of a shape; None where neither it nor its layout has a place."""
+    if None in (shape.left, shape.top, shape.width, shape.height):
+        return None
+    return shape.left, shape.top, shape.left + shape.width, shape.top + shape.height
 
 
 def _add_shape(composition: Composition, shape: Any) -> None:

@@ -396,8 +396,10 @@ def _is_numeric(rows: Sequence[cells.Row], column: int) -> bool:
 
 def _is_tabular(table: Table, *, has_rules: bool) -> bool:
     """Return whether cells are a table: not prose, a list or a form, and with evidence of rows or columns."""
-    if len(table.rows) < _LEAST_ROWS or cells.fill_ratio(table) < _LEAST_FILLED or cells.is_prose(table):
+    if cells.fill_ratio(table) < _LEAST_FILLED or cells.is_prose(table):
         return False
+    if len(table.rows) < _LEAST_ROWS:
+        return _is_pair(table)
     columns = [[cell for cell in column if cell] for column in zip(*table.rows, strict=True)]
     if any(_LEADER.search(cell) for column in columns for cell in column) or _are_markers(columns[0], len(columns)):
         return False
@@ -409,6 +411,13 @@ def _is_tabular(table: Table, *, has_rules: bool) -> bool:
     )
     has_names = table.header_rows is not None and not any(cell.endswith(":") for cell in table.rows[0])
     return 2 * numeric + has_rules + has_names + (len(columns) > 2) > 1
+
+
+def _is_pair(table: Table) -> bool:
+    """Return whether two rows are names and values: all cells are there, and only the second row has numbers."""
+    names, values = table.rows
+    is_full = len(names) > 2 and all(names) and all(values)
+    return is_full and any(map(is_value, values)) and not any(is_value(name) or name.endswith(":") for name in names)
 
 
 def _are_markers(cells: Sequence[str], columns: int) -> bool:

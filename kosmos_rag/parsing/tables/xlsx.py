@@ -23,6 +23,7 @@ from kosmos_rag.parsing.tables.sheets import Remark
 from kosmos_rag.parsing.tables.table import collapse_whitespace
 from kosmos_rag.parsing.tables.xlsx_remarks import read_remarks
 
+_NOT_CALCULATED = "{} formulas have no stored value, and stand as formulas; open the file with Excel and save it"
 _VISIBLE = "visible"
 _GENERAL = "General"
 _TRUE = ("1", "true")
@@ -31,7 +32,7 @@ _TRUE = ("1", "true")
 def parse_xlsx(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False) -> ParsedDocument:
     """Parse the sheets of an Excel workbook.
 
-    Formulas are the values that Excel stored last.
+    Formulas are the values that Excel stored last. A formula that was never calculated is its own text.
 
     Args:
         data: the file.
@@ -47,12 +48,16 @@ def parse_xlsx(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False)
     composition = Composition(limits)
     with closing(load_workbook(BytesIO(data), read_only=True, data_only=True, keep_links=False)) as workbook:
         formats = _Formats(workbook)
+        formulas = 0
         for sheet in workbook.worksheets:
             if hidden_cells or sheet.sheet_state == _VISIBLE:
                 reader = _SheetReader(sheet, formats, limits)
                 reader.read(hidden_cells=hidden_cells)
+                formulas += reader.formulas
                 if not reader.cells.is_blank or reader.remarks:
                     composition.add_sheet(reader.cells.build_sheet(clean_title(sheet.title), reader.remarks))
+        if formulas:
+            composition.add_note("formulas_not_calculated", _NOT_CALCULATED.format(formulas))
         return composition.build(media_types.XLSX, clean_property_title(workbook.properties.title or ""))
 
 
@@ -90,17 +95,18 @@ class _SheetReader:
     def __init__(self, sheet: Any, formats: _Formats, limits: OutputLimits) -> None:
         self.cells = SheetCells()
         self.remarks: list[Remark] = []
+        self.formulas = 0
+        """Cells whose formula stands in place of a value."""
         self._sheet = sheet
         self._formats = formats
         self._limits = limits
 
     def read(self, *, hidden_cells: bool) -> None:
         from openpyxl.utils import range_boundaries
-        from openpyxl.worksheet._reader import WorkSheetParser
 
         workbook = self._sheet.parent
         with self._sheet._get_source() as source:
-            parser = WorkSheetParser(
+            parser = _create_parser(
                 source,
                 self._sheet._shared_strings,
                 data_only=True,
@@ -139,11 +145,29 @@ class _SheetReader:
                 if column > len(row):
                     row += [""] * (column - len(row))
                 text = self._formats.show(cell["value"], cell["style_id"])
+                self.formulas += cell["data_type"] == "f"
                 if column >= len(row):
                     row.append(text)
                 else:  # a hostile file names a cell twice
                     row[column] = text
         return row
+
+
+def _create_parser(*arguments: Any, **settings: Any) -> Any:
+    """Return openpyxl's parser of a sheet, which gives formulas where they have no value."""
+    from openpyxl.worksheet._reader import FORMULA_TAG, WorkSheetParser
+
+    class Parser(WorkSheetParser):  # type: ignore[misc] # openpyxl has no types
+        def parse_cell(self, element: Any) -> dict[str, Any]:
+            cell: dict[str, Any] = super().parse_cell(element)
+            # The type `str` is that of a calculated text, also of an empty one.
+            if cell["value"] is None and element.get("t") != "str":
+                formula = element.findtext(FORMULA_TAG)
+                if formula:
+                    cell |= {"value": f"={formula}", "data_type": "f"}
+            return cell
+
+    return Parser(*arguments, **settings)
 
 
 def _hidden_columns(dimensions: Mapping[str, Mapping[str, str]], width: int) -> list[int]:

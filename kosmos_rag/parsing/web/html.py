@@ -27,7 +27,8 @@ def _names(line: str) -> frozenset[str]:
     return frozenset(line.split())
 
 
-_SKIPPED = _names("script style template noscript head svg iframe object canvas audio video")
+_SKIPPED = _names("script style template noscript head svg iframe object canvas audio video del")
+"""What is not read, and what an author has deleted: `<del>90</del> <ins>80</ins>` reads `80`."""
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LINE_BLOCKS = _names("address body dd dt figcaption li optgroup option tbody td tfoot th thead tr")
 _OWN_BLOCKS = _names(

@@ -13,7 +13,6 @@ from kosmos_rag.parsing import parse
 CASES = Path(__file__).parents[3].parent / "shared" / "cases"
 
 pytestmark = pytest.mark.skipif(not CASES.is_dir(), reason="the folder of shared cases is absent")
-faulty = pytest.mark.xfail(strict=True, reason="the parser reads this file wrongly")
 
 
 def read(name: str) -> ParsedDocument:
@@ -56,7 +55,6 @@ def test_case_04__a_table_written_column_by_column() -> None:
     assert text.index("Packing list") < text.index("Tent") < text.index("All items are stored")
 
 
-@faulty
 def test_case_05__stacked_tables_without_rules() -> None:
     parsed = read("05_stacked_unruled_tables.pdf")
     assert "From: 03/01; To: 03/31; Visits: 48; Gross: $12,500" in parsed.text
@@ -70,7 +68,6 @@ def test_case_06__a_footnote_mark_in_a_cell() -> None:
     assert "Country: Indonesia; People: 273,879,750^1" in read("06_footnote_mark_in_cell.pdf").text
 
 
-@faulty
 def test_case_07__a_form_of_labels_and_values() -> None:
     text = read("07_form_table.docx").text
     assert "Subject of contract: Fitting of cameras at school 7" in text
@@ -80,19 +77,16 @@ def test_case_07__a_form_of_labels_and_values() -> None:
     assert "EUR:" not in text
 
 
-@faulty
 def test_case_08__a_text_box_is_a_paragraph() -> None:
     paragraphs = read("08_text_box.docx").text.split("\n\n")
     assert "Quote: the limit is 40 MB." in paragraphs
     assert "Paragraph that anchors the box." in paragraphs
 
 
-@faulty
 def test_case_09__formulas_that_were_never_calculated() -> None:
     assert "Total: =B2*C2" in read("09_formulas_never_calculated.xlsx").text
 
 
-@faulty
 def test_case_10__a_slide_drawn_out_of_order() -> None:
     text = read("10_slide_drawn_out_of_order.pptx").text
     order = ("Comparison of plans", "Left point one", "Left point two", "Right point one", "Right point two")

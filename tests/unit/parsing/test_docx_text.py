@@ -298,3 +298,41 @@ def test_parse_docx__broken_xml_of_word_2003(body: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse(SourceDocument(source="a.xml", data=data.encode()))
     assert caught.value.code == "corrupt"
+
+
+def text_box(*paragraphs: str) -> str:
+    inside = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in paragraphs)
+    content = f"<w:sdt><w:sdtContent>{inside}</w:sdtContent></w:sdt>"
+    return f"<w:r><w:pict><w:txbxContent>{content}</w:txbxContent></w:pict></w:r>"
+
+
+def test_parse_docx__a_text_box_is_paragraphs_of_its_own() -> None:
+    document = docx.Document()
+    box = text_box("The limit is 40 MB.", "It holds for all.")
+    append(document, f"<w:p {W}>{box}<w:r><w:t>The paragraph that anchors it.</w:t></w:r></w:p>")
+    document.add_paragraph("After it.")
+    assert parsed_of(document).text.split("\n\n") == [
+        *("The paragraph that anchors it.", "The limit is 40 MB.", "It holds for all.", "After it."),
+    ]
+
+
+def include_html(document: Any, html: str) -> None:
+    identity = relate(document, "aFChunk", "chunk.html", html, "text/html")
+    append(document, f'<w:altChunk {W} {R} r:id="{identity}"/>')
+
+
+@pytest.mark.parametrize(
+    "doctype", ["<!DOCTYPE html>", '<!doctype html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "xhtml1-strict.dtd">']
+)
+def test_parse_docx__included_html_may_have_its_doctype(doctype: str) -> None:
+    document = docx.Document()
+    include_html(document, f"{doctype}<html><body><p>Words</p></body></html>")
+    assert parsed_of(document).text == "Words"
+
+
+def test_parse_docx__included_html_declares_no_entities() -> None:
+    document = docx.Document()
+    include_html(document, '<!DOCTYPE html [<!ENTITY a "b">]><html><body><p>&a;</p></body></html>')
+    with pytest.raises(ParseError) as caught:
+        parsed_of(document)
+    assert caught.value.code == "corrupt"

@@ -194,3 +194,8 @@ def test_parse_html__what_would_stall_the_parser_is_too_large(body: str) -> None
     with pytest.raises(ParseError, match="simplify") as caught:
         parse_html(body)
     assert caught.value.code == "too_large"
+
+
+def test_parse_html__deleted_text_is_not_read() -> None:
+    data = b"<p>Price <del>90</del> <ins>80</ins> euros</p><p><s>old</s> offer</p>"
+    assert parse(SourceDocument(source="a.html", data=data)).text == "Price 80 euros\n\nold offer"

@@ -317,3 +317,54 @@ def test_parse_xlsx__far_cells_and_wide_merges_cost_little() -> None:
         sheet.merged_cells.add("D1:XFD1048576")
 
     assert workbook_of(fill) == "Name | Room\nName: Ada; Room: 7\n\nNote: far below"
+
+
+def test_parse_pptx__boxes_are_read_by_their_place() -> None:
+    deck = pptx.Presentation()
+    slide = deck.slides.add_slide(deck.slide_layouts[5])
+    inch = 914_400
+    for text, left, top in (("right two", 5, 4), ("right one", 5, 2), ("left two", 1, 4), ("left one", 1, 2)):
+        slide.shapes.add_textbox(left * inch, top * inch, 3 * inch, inch).text_frame.text = text
+    slide.shapes.add_textbox(1 * inch, 6 * inch, 8 * inch, inch).text_frame.text = "source"
+    slide.shapes.title.text = "Comparison"
+    out = io.BytesIO()
+    deck.save(out)
+    assert parsed_of(out.getvalue()).text.split("\n\n") == [
+        *("Comparison", "left one", "left two", "right one", "right two", "source"),
+    ]
+
+
+def test_parse_xlsx__formulas_without_values_are_their_text() -> None:
+    workbook = openpyxl.Workbook()
+    workbook.active.append(["Item", "Qty", "Price", "Total"])
+    workbook.active.append(["Bolt", 10, 2.5, "=B2*C2"])
+    workbook.active.append(["Nut", 4, 1.5, "=B3*C3"])
+    out = io.BytesIO()
+    workbook.save(out)
+    parsed = parsed_of(out.getvalue())
+    assert "Item: Bolt; Qty: 10; Price: 2.5; Total: =B2*C2" in parsed.text
+    ((code, message),) = [(note.code, note.message) for note in parsed.notes]
+    assert code == "formulas_not_calculated"
+    assert message.startswith("2 formulas")
+
+
+def test_parse_xlsx__calculated_formulas_are_their_values_also_if_they_are_empty() -> None:
+    out = io.BytesIO()
+    workbook = xlsxwriter.Workbook(out)
+    sheet = workbook.add_worksheet("Costs")
+    sheet.write_row(0, 0, ["Item", "Sum", "Remark"])
+    sheet.write_row(1, 0, ["Rent", 100])
+    sheet.write_formula(1, 2, '=IF(B2>500,"high","")', None, "")
+    sheet.write_row(2, 0, ["Heat", 70])
+    sheet.write_formula(2, 2, '=IF(B3>50,"high","")', None, "high")
+    workbook.close()
+    with zipfile.ZipFile(out) as archive:
+        written = archive.read("xl/worksheets/sheet1.xml")
+    # Excel marks a formula whose value is an empty text.
+    data = with_member(
+        out.getvalue(), "xl/worksheets/sheet1.xml", written.replace(b'<c r="C2">', b'<c r="C2" t="str">')
+    )
+    parsed = parsed_of(data)
+    assert "IF(" not in parsed.text
+    assert "Item: Heat; Sum: 70; Remark: high" in parsed.text
+    assert parsed.notes == ()

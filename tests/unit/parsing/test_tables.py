@@ -7,6 +7,7 @@ import pytest
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.parsing import OutputLimits
 from kosmos_rag.parsing.tables.builder import Cell, TableBuilder
+from kosmos_rag.parsing.tables.forms import split_form
 from kosmos_rag.parsing.tables.sheets import Sheet, split_sheet
 from kosmos_rag.parsing.tables.table import Table, TableText, render
 
@@ -194,3 +195,45 @@ def test_table_builder__refuses_spans_without_end() -> None:
     with pytest.raises(ParseError, match="merged cells") as caught:
         [builder.add_row([]) for _ in range(2_000)]
     assert caught.value.code == "too_large"
+
+
+def form_of(*rows: list[tuple[str, int]]) -> list[str]:
+    """Read rows of texts with the number of their columns, and render the tables."""
+    builder = TableBuilder()
+    for row in rows:
+        builder.add_row(Cell(text=text, columns=columns) for text, columns in row)
+    return [rendered(part).text for part in split_form(builder.build())]
+
+
+CODES = [[("Code", 1), ("Item", 1), ("Class", 1)], [("0410", 1), ("0610", 1), ("226", 1)]]
+
+
+def test_split_form__labels_and_values_above_a_table() -> None:
+    form, table = form_of(
+        [("Subject", 1), ("Fitting of cameras", 2)],
+        [("Sum", 1), ("39,921.00 EUR", 2)],
+        [("Date: 3 May 2026", 3)],
+        [("Funding: city budget", 2), ("Year: 2026", 1)],
+        *CODES,
+    )
+    assert form.split("\n") == [
+        *("Subject: Fitting of cameras", "Sum: 39,921.00 EUR", "Date: 3 May 2026", "Funding: city budget | Year: 2026"),
+    ]
+    assert table.split("\n")[1] == "Code: 0410; Item: 0610; Class: 226"
+
+
+def test_split_form__a_form_alone() -> None:
+    assert form_of([("Name", 1), ("Ada", 2)], [("Born", 1), ("1815", 2)]) == ["Name: Ada\nBorn: 1815"]
+
+
+@pytest.mark.parametrize(
+    "upper",
+    [
+        [[("", 1), ("2024", 2)]],
+        [[("Plan", 1), ("2024", 2)]],
+        [[("Plans of the year", 3)]],
+        [[("Plans of the year", 3)], [("", 1), ("2024", 2)]],
+    ],
+)
+def test_split_form__names_of_several_levels_and_titles_are_no_form(upper: list[list[tuple[str, int]]]) -> None:
+    assert len(form_of(*upper, *CODES)) == 1

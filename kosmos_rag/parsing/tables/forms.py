@@ -1,0 +1,55 @@
+"""Forms above a table: rows of a label and its value over several columns."""
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from kosmos_rag.parsing.tables.headers import is_label
+from kosmos_rag.parsing.tables.table import Table
+
+_LEAST_ROWS = 2
+
+
+def split_form(table: Table) -> Iterator[Table]:
+    """Yield the form on top of a table, if it has one, and the rest of the table.
+
+    A row of a form has fewer cells than the table has columns, and a label before its value. One such row may be the
+    upper row of a header; several are none.
+    """
+    width = max((_width(table, index) for index in range(len(table.rows))), default=0)
+    rows = [_cells(table, index, width) for index in range(len(table.rows))]
+    form = list(takewhile(lambda cells: cells is not None and len(cells) < width, rows))
+    pairs = sum(cells is not None and len(cells) == 2 and is_label(cells[0]) for cells in form)
+    if table.header_rows is not None or len(form) < _LEAST_ROWS or pairs < _LEAST_ROWS or width < _LEAST_ROWS + 1:
+        yield table
+        return
+    texts = [_pair(cells) for cells in form if cells]
+    yield Table(rows=texts, header_rows=0, header_columns=1, caption=table.caption)
+    count = len(form)
+    if count < len(rows):
+        spans = {(row - count, column): columns for (row, column), columns in table.spans.items() if row >= count}
+        yield Table(rows=table.rows[count:], spans=spans)
+
+
+def _width(table: Table, index: int) -> int:
+    last = len(table.rows[index]) - 1
+    return last + table.spans.get((index, last), 1) if last >= 0 else 0
+
+
+def _cells(table: Table, index: int, width: int) -> Sequence[str] | None:
+    """Return the cells of a row that fill its table; None if a cell is empty, or the row is shorter."""
+    cells: list[str] = []
+    column = 0
+    row = table.rows[index]
+    while column < len(row):
+        if not row[column]:
+            return None
+        cells.append(row[column])
+        column += table.spans.get((index, column), 1)
+    return cells if column >= width else None
+
+
+def _pair(cells: Sequence[str]) -> tuple[str, ...]:
+    """Return a label and its value, or one cell: a row of several texts is one."""
+    if len(cells) == 2 and not any(":" in cell.rstrip(":") for cell in cells[:1]):
+        return tuple(cells)
+    return (" | ".join(cells),)
