@@ -63,7 +63,6 @@ ENGINE_DOORS = {"background", "database", "indexes", "ingest_pipeline", "telemet
 LONG = 600
 LONG_BY_CONCEPT = {
     "kosmos_rag/engine/tenant.py": "the public methods of Tenant: half of its lines are docstrings and signatures",
-    "kosmos_rag/parsing/pdf/tables.py": "one algorithm: the tables of a page by the positions of its text",
 }
 """Modules that are long and stay whole, with the reason."""
 
