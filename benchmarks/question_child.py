@@ -19,7 +19,7 @@ from psycopg.waiting import Wait
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.evaluation import load_beir
+from kosmos_rag.evaluation.offline import load_beir
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 

@@ -8,7 +8,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 def validate_name(kind: str, name: str) -> str:
-    """Validate the name of a tenant or a collection, and return it.
+    """Validate a name, and return it.
 
     Raises:
         RequestError: the name is malformed.

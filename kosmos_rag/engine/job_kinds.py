@@ -1,4 +1,4 @@
-"""The kinds of jobs: those of the kernel, and what a wing gives to add one."""
+"""The kinds of jobs, and what a wing gives to add jobs and maintenance."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -71,3 +71,36 @@ class JobKind:
     """What the console says that such a job does."""
     create_handler: Callable[[Engine], WingJobHandler]
     """A function or class of a module; each process calls it once."""
+
+
+class WingMaintenance(Protocol):
+    """A part of each round of maintenance."""
+
+    def run(self, tenant: str, channel: JobChannel) -> JobCounts:
+        """Maintain what the wing stores of a tenant; return what to add to the counters.
+
+        DatabaseUnavailable ends the round, which is run again.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaintenanceTask:
+    """What a wing adds to the maintenance of each tenant.
+
+    It is pickled for the processes of the worker.
+    """
+
+    create_handler: Callable[[Engine], WingMaintenance]
+    """A function or class of a module; each process calls it once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WingJobs:
+    """What wings add to the worker."""
+
+    kinds: tuple[JobKind, ...] = ()
+    maintenance: tuple[MaintenanceTask, ...] = ()
+
+
+NO_WINGS = WingJobs()

@@ -45,8 +45,6 @@ _NAVIGATION = (
     ("/inspector", "Inspector", ADMIN),
     ("/documents", "Documents", READ),
     ("/jobs", "Jobs", INGEST),
-    ("/evaluations", "Evaluations", ADMIN),
-    ("/monitor", "Monitor", ADMIN),
 )
 _LAST = ("/health", "Health", READ)
 _SAFE = frozenset({"GET", "HEAD"})

@@ -37,7 +37,7 @@ from kosmos_rag.core.types import (
 from kosmos_rag.engine.api_keys import ADMIN, INGEST
 from kosmos_rag.engine.job_kinds import KERNEL, UPKEEP
 from kosmos_rag.engine.uploads import CHUNK_BYTES
-from kosmos_rag.wings import load_job_kinds
+from kosmos_rag.wings import load_wing_jobs
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -183,7 +183,7 @@ async def jobs(
         failed = await caller.run(find, states=[JobState.DEAD], limit=_JOBS_PER_PAGE)
     states = [status for status in JobState if status is not JobState.DEAD] if state is None else [state]
     of_kernel = [kind for kind in KERNEL if kind not in UPKEEP]
-    documents = [*of_kernel, *(kind.name for kind in load_job_kinds())]
+    documents = [*of_kernel, *(kind.name for kind in load_wing_jobs().kinds)]
     shown_kinds = None if upkeep or state is JobState.DEAD else documents
     (before,) = (None,) if cursor is None else decode_cursor(cursor, uuid.UUID)
     rows = await caller.run(find, states=states, kinds=shown_kinds, before=before, limit=_JOBS_PER_PAGE + 1)
