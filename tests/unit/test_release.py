@@ -131,15 +131,8 @@ def test_sbom__has_the_locked_components(tmp_path: Path) -> None:
     """`make sbom` has an environment of its own; here its tool has to be on the path."""
     if (tool := shutil.which("cyclonedx-py")) is None:
         pytest.skip("cyclonedx-py is not installed: make sbom")
-    command = [
-        tool,
-        "requirements",
-        LOCKS / "image.txt",
-        "--pyproject",
-        ROOT / "pyproject.toml",
-        "-o",
-        tmp_path / "sbom",
-    ]
-    subprocess.run(command, check=True, capture_output=True)
+    project, out = ROOT / "pyproject.toml", tmp_path / "sbom"
+    words = ["requirements", str(LOCKS / "image.txt"), "--pyproject", str(project), "-o", str(out)]
+    subprocess.run([tool, *words], check=True, capture_output=True)
     components = {item["name"]: item["version"] for item in json.loads((tmp_path / "sbom").read_text())["components"]}
     assert {canonicalize_name(name): version for name, version in components.items()} == _pins("image.txt")
