@@ -1,23 +1,34 @@
 # Two stages: pip and its leavings stay in the first. The same image serves, works and migrates; docker-compose.yml and
 # deploy/helm say which. Alone, with the embedded PostgreSQL and a model of pip (docs/how-to/deploy.md):
 #   docker run --publish 127.0.0.1:8000:8000 --volume kosmos:/data kosmos-rag:latest kosmos-rag serve --worker --config /app/quickstart.yaml
-FROM python:3.11.14-slim-bookworm AS build
+# A release names the base image by digest: docker build --build-arg BASE=python@sha256:… .
+ARG BASE=python:3.11.14-slim-bookworm
+FROM ${BASE} AS build
 
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+WORKDIR /build
+COPY requirements requirements
+
+# The project is built in an environment of its own, whose packages stay in this stage.
+RUN python -m venv /opt/build && /opt/build/bin/pip install --require-hashes --no-deps -r requirements/build.txt
 RUN python -m venv /opt/kosmos
 ENV PATH=/opt/kosmos/bin:$PATH
 
-# torch first and pinned: left to the resolver, its newest build brings gigabytes of GPU packages.
-RUN pip install torch==2.13.0
+# On Linux the public index has builds of PyTorch for NVIDIA GPUs alone, which take several gigabytes. pytorch.org/get-started has the
+# address of the index of builds for processors: docker build --build-arg TORCH='torch==2.13.0 --index-url ADDRESS' .
+ARG TORCH="torch==2.13.0"
+RUN pip install ${TORCH}
 
-WORKDIR /build
+# The packages of the extra `image`; `make lock` writes their versions and hashes.
+RUN pip install --require-hashes --no-deps -r requirements/image.txt
+
 COPY pyproject.toml README.md LICENSE ./
 COPY kosmos_rag kosmos_rag
 COPY migrations migrations
-RUN pip install '.[mcp,quickstart,s3,schema]'
+RUN /opt/build/bin/python -m build --wheel --no-isolation --outdir dist && pip install --no-deps dist/*.whl && pip check
 
 
-FROM python:3.11.14-slim-bookworm
+FROM ${BASE}
 
 ARG VERSION=0.1.0
 LABEL org.opencontainers.image.title="kosmos-rag" \

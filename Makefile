@@ -3,35 +3,57 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+QUICKSTART_STAMP := $(VENV)/.installed-quickstart
 COMPILED_TESTS := $(VENV)/.compiled-tests
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
 PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo test lint test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
+.PHONY: demo test lint test-slow test-reliability test-citus test-console console-images check dist lock sbom bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
 
-# torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
+# What pip installs PyTorch with, for the tests and benchmarks. On Linux the public index has builds for NVIDIA GPUs alone, which
+# take several gigabytes. pytorch.org/get-started has the address of the index of builds for processors:
+#   make test TORCH='torch==2.13.0 --index-url ADDRESS'
+TORCH ?= torch==2.13.0
+# LOCK=requirements/dev.txt installs the versions that were tested; without it pip takes the newest ones.
+LOCK ?=
+PIP_INSTALL := python -m pip install --quiet --disable-pip-version-check $(if $(LOCK),-c $(LOCK))
+TOOLS_VENV := .venv-tools
+TOOLS_STAMP := $(TOOLS_VENV)/.installed
+
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	touch $(STAMP)
+	$(BIN)/$(PIP_INSTALL) $(TORCH)
+	$(BIN)/$(PIP_INSTALL) -e '.[dev]'
+	touch $(STAMP) $(QUICKSTART_STAMP)
+
+# The demo needs no PyTorch.
+$(QUICKSTART_STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/$(PIP_INSTALL) -e '.[quickstart]'
+	touch $(QUICKSTART_STAMP)
 
 # The libraries that `bench` compares with have pins of their own.
 $(PEERS_STAMP): benchmarks/peers/requirements.txt
 	test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
-	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/requirements.txt
+	$(PEERS_VENV)/bin/$(PIP_INSTALL) $(TORCH)
+	$(PEERS_VENV)/bin/$(PIP_INSTALL) -r benchmarks/peers/requirements.txt
 	touch $(PEERS_STAMP)
+
+# What writes the lock files and the list of components.
+$(TOOLS_STAMP):
+	test -x $(TOOLS_VENV)/bin/python || $(PYTHON) -m venv $(TOOLS_VENV)
+	$(TOOLS_VENV)/bin/$(PIP_INSTALL) uv==0.13.9 cyclonedx-bom==7.5.0
+	touch $(TOOLS_STAMP)
 
 # Other parsers, without models.
 $(PARSERS_STAMP): benchmarks/peers/parsers.txt
 	test -x $(PARSERS_VENV)/bin/python || $(PYTHON) -m venv $(PARSERS_VENV)
-	$(PARSERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/parsers.txt
+	$(PARSERS_VENV)/bin/$(PIP_INSTALL) -r benchmarks/peers/parsers.txt
 	touch $(PARSERS_STAMP)
 
-demo: $(STAMP)
+demo: $(QUICKSTART_STAMP)
 	$(BIN)/python examples/demo.py
 
 # Many processes import the package: where this is set, each would compile it again.
@@ -173,5 +195,23 @@ bench-filters: $(STAMP)
 models-mpnet: $(STAMP)
 	$(BIN)/python examples/mpnet.py
 
+# A distribution of sources and a wheel that is built from it.
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+
+# Pins stay as they are while they fit; UPGRADE=1 takes the newest ones.
+COMPILE := $(TOOLS_VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --no-emit-package torch \
+	--override requirements/overrides.txt $(if $(UPGRADE),--upgrade)
+lock: $(TOOLS_STAMP)
+	$(COMPILE) --generate-hashes pyproject.toml --extra image -o requirements/image.txt
+	$(COMPILE) --generate-hashes requirements/build.in -o requirements/build.txt
+	$(COMPILE) pyproject.toml --extra dev -o requirements/dev.txt
+
+# The components of the image, as CycloneDX.
+sbom: $(TOOLS_STAMP)
+	mkdir -p dist
+	$(TOOLS_VENV)/bin/cyclonedx-py requirements requirements/image.txt --pyproject pyproject.toml --output-reproducible -o dist/kosmos-rag.cdx.json
+
 clean:
-	rm -rf $(VENV) $(PEERS_VENV) .mypy_cache .ruff_cache .pytest_cache dist
+	rm -rf $(VENV) $(PEERS_VENV) $(TOOLS_VENV) .mypy_cache .ruff_cache .pytest_cache dist

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.evaluation import load_beir
+from kosmos_rag.evaluation.offline import load_beir
 
 
 @dataclass(frozen=True, kw_only=True)

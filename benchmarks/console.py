@@ -20,7 +20,7 @@ from benchmarks.command import MODEL, command, parse, temporary_folder, write_re
 from kosmos_rag import AsyncEngine, Engine, Settings, SourceDocument
 from kosmos_rag.apps.http.app import create_app
 from kosmos_rag.apps.http.toolkit.service import create_service
-from kosmos_rag.evaluation.types import percentile
+from kosmos_rag.evaluation.offline.types import percentile
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 TARGET_MS = 100

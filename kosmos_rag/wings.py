@@ -6,23 +6,41 @@ A wing is one folder that can be removed. Each face has a list of its own: `apps
 
 from typing import TYPE_CHECKING
 
-from kosmos_rag.core.mounting import SECTIONS, import_present
+from kosmos_rag.core.mounting import PRESETS, QUERY_HOOKS, SECTIONS, SIGNALS, import_present
 
 if TYPE_CHECKING:
-    from kosmos_rag.engine.job_kinds import JobKind
+    from kosmos_rag.engine.job_kinds import WingJobs
 
 _SECTIONS = {
+    "monitor": "kosmos_rag.evaluation.settings:MonitorSettings",
+    "evaluation": "kosmos_rag.evaluation.settings:EvaluationSettings",
     "text2sql": "kosmos_rag.text2sql.settings:Text2SqlSettings",
 }
-_JOBS = ("kosmos_rag.text2sql.jobs",)
-"""Modules whose `JOB_KINDS` are the jobs of a wing."""
+_SIGNALS = {
+    "text2sql": "kosmos_rag.text2sql.signals:SCHEMA_RULES",
+}
+_PRESETS = ("kosmos_rag.text2sql.presets",)
+_QUERY_HOOKS = {
+    "evaluation": "kosmos_rag.evaluation.query_hooks:create_query_hooks",
+}
+_JOBS = ("kosmos_rag.evaluation.jobs", "kosmos_rag.text2sql.jobs")
+"""Modules whose `JOBS` are what a wing adds to the worker."""
 
 
-def register_sections() -> None:
-    """Add the sections of the wings to the settings."""
+def register_wings() -> None:
+    """Register what the wings add to settings, ranking and queries; nothing is imported yet."""
     SECTIONS.update(_SECTIONS)
+    SIGNALS.update(_SIGNALS)
+    PRESETS.extend(_PRESETS)
+    QUERY_HOOKS.update(_QUERY_HOOKS)
 
 
-def load_job_kinds() -> "tuple[JobKind, ...]":
-    """Return the kinds of jobs that the wings add."""
-    return tuple(kind for module in import_present(_JOBS) for kind in module.JOB_KINDS)
+def load_wing_jobs() -> "WingJobs":
+    """Return the jobs and the maintenance that the wings add to the worker."""
+    from kosmos_rag.engine.job_kinds import WingJobs
+
+    wings: list[WingJobs] = [module.JOBS for module in import_present(_JOBS)]
+    return WingJobs(
+        kinds=tuple(kind for wing in wings for kind in wing.kinds),
+        maintenance=tuple(task for wing in wings for task in wing.maintenance),
+    )

@@ -1,4 +1,4 @@
-"""One server for each process of the run, and on it one migrated database whose tests have a tenant each.
+"""One server for all processes of the run, and on it a migrated database for each, whose tests have a tenant each.
 
 A test that asks for `tenant_name` shares the database and the engine of its process, and so proves that tenants are
 apart. A test that does not names its tenants itself, looks at all of them, or changes what is global (migrations,
@@ -14,12 +14,14 @@ import atexit
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit, urlunsplit
@@ -27,6 +29,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psutil
 import psycopg
 import pytest
+from filelock import FileLock
 from psycopg import sql
 
 from kosmos_rag import Engine, Settings
@@ -149,6 +152,8 @@ class Server:
     """A PostgreSQL server, by its administrator's address."""
 
     admin: str
+    folder: Path | None = None
+    """Of an embedded server, which the processes of a run share; None for another."""
 
     def url(self, database: str, role: str | None = None) -> str:
         """The address of one database, as the administrator or as one of our roles."""
@@ -175,37 +180,84 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         with PostgresContainer("pgvector/pgvector:pg17", driver=None) as container:
             yield Server(admin=container.get_connection_url())
     else:
+        folder = _folder(tmp_path_factory)
         with pytest.MonkeyPatch.context() as patch:
             # As on a machine with little memory: each connection would map a gigabyte of buffers that no test fills.
             patch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=0))
-            running = embedded.start(_folder(tmp_path_factory) / "data")
-        admin = running.conninfo("postgres", "postgres")
-        with psycopg.connect(admin, autocommit=True) as connection:
-            # Databases come and go: the run would wait for the disk. Killed processes lose nothing by this.
-            connection.execute("ALTER SYSTEM SET fsync TO off")
-            connection.execute("ALTER SYSTEM SET max_wal_size TO '256MB'")
-            connection.execute("SELECT pg_reload_conf()")
-        yield Server(admin=admin)
+            patch.setattr(embedded, "_configure", partial(_configure, embedded._configure))
+            running = embedded.start(folder / "data")
+        yield Server(admin=running.conninfo("postgres", "postgres"), folder=folder)
+
+
+def _configure(configure: Callable[[Path], None], data_dir: Path) -> None:
+    """Configure a server for tests, before it starts."""
+    configure(data_dir)
+    configuration = data_dir / "postgresql.conf"
+    text = configuration.read_text()
+    # Databases come and go: the run would wait for the disk. Killed processes lose nothing by this. All processes of
+    # the run connect to this server.
+    added = "fsync = off\nmax_wal_size = '256MB'\nmax_connections = 400\n"
+    if added not in text:
+        configuration.write_text(text + added)
+
+
+def _run_id() -> int:
+    """The id of the process that started the run: of its processes the parent."""
+    return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 
 
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in memory, where there is room: a database is three hundred files, which takes a disk 300 ms."""
-    if not (os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30):
-        return tmp_path_factory.mktemp("postgres")
-    for left in MEMORY.glob("pytest-kosmos-*"):  # by a run that was killed
-        if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
-            shutil.rmtree(left, ignore_errors=True)
-    folder = MEMORY / f"pytest-kosmos-{os.getpid()}"
-    folder.mkdir()
-    # Before the server is started: what is registered first is done last, and the server has stopped by then.
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    """The folder that the processes of this run share.
+
+    In memory, where there is room: a database is three hundred files, which takes a disk 300 ms.
+    """
+    folder = MEMORY / f"pytest-kosmos-{_run_id()}"
+    if not folder.is_dir() and not (os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30):
+        base = tmp_path_factory.getbasetemp()
+        folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "postgres"
+    folder.mkdir(exist_ok=True)
     return folder
+
+
+def pytest_sessionstart() -> None:
+    """Have the server removed at the end, and those that killed runs left."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    for left in MEMORY.glob("pytest-kosmos-*"):
+        if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
+            _remove_server(left)
+    # What is registered first is done last: the processes that use the server have ended by then.
+    atexit.register(_remove_server, MEMORY / f"pytest-kosmos-{_run_id()}")
+
+
+def _remove_server(folder: Path) -> None:
+    """Stop the server of a folder if the last of its users was killed, and remove its data."""
+    with suppress(OSError, ValueError, psutil.Error):
+        server = psutil.Process(int((folder / "data" / "postmaster.pid").read_text().split()[0]))
+        if server.name() == "postgres":
+            server.send_signal(signal.SIGQUIT)
+            server.wait(10)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def template(server: Server) -> Iterator[str]:
     """The name of a migrated database that the tests' own are cloned from."""
-    name = f"kosmos_template_{uuid.uuid4().hex[:8]}"
+    if server.folder is None:
+        name = f"kosmos_template_{uuid.uuid4().hex[:8]}"
+        _create_template(server, name)
+        yield name
+        _drop(server, name)
+        return
+    created = server.folder / "template"
+    with FileLock(server.folder / "template.lock"):
+        if not created.exists():
+            _create_template(server, "kosmos_template")
+            created.touch()
+    yield "kosmos_template"
+
+
+def _create_template(server: Server, name: str) -> None:
     with psycopg.connect(server.admin, autocommit=True) as connection:
         # Roles belong to the whole server, which several processes of a run may share.
         connection.execute("SELECT pg_advisory_lock(hashtext('kosmos tests'))")
@@ -214,8 +266,6 @@ def template(server: Server) -> Iterator[str]:
         for role in (APP, WORKER):
             connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(role), sql.Literal(PASSWORD)))
     migrate(server.url(name))
-    yield name
-    _drop(server, name)
 
 
 @contextmanager

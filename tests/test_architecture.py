@@ -2,11 +2,14 @@
 
 import ast
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import kosmos_rag
+from benchmarks.doors import count_door
 
 PACKAGE = Path(kosmos_rag.__file__).parent
 ROOT = PACKAGE.parent
@@ -18,22 +21,48 @@ LAYERS = (
     ("answering", "models", "parsing", "storage"),
     ("ingestion", "retrieval"),
     ("indexing",),
-    ("evaluation",),
     ("engine",),
     ("worker",),
     ("wings",),
     ("apps",),
-    ("text2sql",),
+    ("evaluation", "text2sql"),
 )
 LEVEL = {package: level for level, layer in enumerate(LAYERS) for package in layer}
 WINGS = LAYERS[-1]
 """Folders that can be removed. Nothing imports them but what mounts them by name."""
-KNOWN_IMPORTS: set[tuple[str, str]] = set()
-"""Imports of wings that are still to go, by file and package."""
+KERNEL = {package for layer in LAYERS[: LEVEL["wings"]] for package in layer}
+ABOVE_KERNEL = {"apps", *WINGS}
+OPEN = {"core", "engine", "parsing"}
+"""Packages of the kernel that apps and wings may import."""
+KNOWN_IMPORTS = {
+    ("kosmos_rag/apps/http/openai/paging.py", "kosmos_rag.storage"),
+}
+"""Imports below engine that are still to go, by file and package."""
+FACES = ("auth", "cli", "client", "http", "integrations", "mcp")
+TOOLKITS = (
+    "kosmos_rag.apps.auth",
+    "kosmos_rag.apps.cli.common",
+    "kosmos_rag.apps.cli.help",
+    "kosmos_rag.apps.cli.options",
+    "kosmos_rag.apps.client.transport",
+    "kosmos_rag.apps.http.console.pages",
+    "kosmos_rag.apps.http.console.rendering",
+    "kosmos_rag.apps.http.console.sessions",
+    "kosmos_rag.apps.http.console.trends",
+    "kosmos_rag.apps.http.toolkit",
+    "kosmos_rag.apps.mcp.arguments",
+    "kosmos_rag.apps.mcp.budget",
+    "kosmos_rag.apps.mcp.registry",
+    "kosmos_rag.apps.mcp.wings",
+)
+"""What wings take from the faces. Of these the faces share `auth` and `http.toolkit`."""
+SERVERS = {"kosmos_rag.apps.http.server", "kosmos_rag.apps.mcp.http", "kosmos_rag.apps.mcp.stdio"}
+"""What the command line starts."""
+ENGINE_DOORS = {"background", "database", "indexes", "ingest_pipeline", "telemetry"}
+"""Properties of Engine for the worker and for tests."""
 LONG = 600
 LONG_BY_CONCEPT = {
     "kosmos_rag/engine/tenant.py": "the public methods of Tenant: half of its lines are docstrings and signatures",
-    "kosmos_rag/parsing/pdf/tables.py": "one algorithm: the tables of a page by the positions of its text",
 }
 """Modules that are long and stay whole, with the reason."""
 
@@ -63,19 +92,89 @@ def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, str(node.module)
 
 
+def _violations(allow: Callable[[str, str, str], bool]) -> list[str]:
+    """Return the imports between packages of the library that a rule does not allow.
+
+    Args:
+        allow: Whether a package, in a file, may import a module.
+    """
+    return [
+        f"{file.relative_to(ROOT)}:{line} imports {module}"
+        for file in _files()
+        for line, module in _imports(_parse(file))
+        if not allow(_package(file), str(file.relative_to(ROOT)), module)
+    ]
+
+
+def _imported_package(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
 def test_packages__import_lower_layers_only() -> None:
-    violations, known = [], set()
-    for file in _files():
-        package = _package(file)
-        for line, module in _imports(_parse(file)):
-            imported = module.split(".")[1] if "." in module else ""
-            if imported != package and LEVEL.get(imported, len(LAYERS)) >= LEVEL[package]:
-                if (str(file.relative_to(ROOT)), f"kosmos_rag.{imported}") in KNOWN_IMPORTS:
-                    known.add((str(file.relative_to(ROOT)), f"kosmos_rag.{imported}"))
-                    continue
-                violations.append(f"{file.relative_to(ROOT)}:{line} imports {module}")
-    assert violations == [], "\n".join(violations)
+    def allow(package: str, _file: str, module: str) -> bool:
+        imported = _imported_package(module)
+        return imported == package or LEVEL.get(imported, len(LAYERS)) < LEVEL[package]
+
+    assert _violations(allow) == []
+
+
+def test_kernel__names_no_wing() -> None:
+    named = [
+        f"{file.relative_to(ROOT)} names {wing}"
+        for file in _files()
+        if _package(file) in KERNEL
+        for wing in WINGS
+        if f"kosmos_rag.{wing}" in file.read_text()
+    ]
+    assert named == []
+
+
+def test_apps_and_wings__take_engine_core_and_parsing_from_the_kernel() -> None:
+    known = set()
+
+    def allow(package: str, file: str, module: str) -> bool:
+        imported = _imported_package(module)
+        if package not in ABOVE_KERNEL or imported not in KERNEL - OPEN:
+            return True
+        if imported == "worker":  # the command line starts it
+            return file.startswith("kosmos_rag/apps/cli/")
+        known.add((file, f"kosmos_rag.{imported}"))
+        return (file, f"kosmos_rag.{imported}") in KNOWN_IMPORTS
+
+    assert _violations(allow) == []
     assert known == KNOWN_IMPORTS, "an import of KNOWN_IMPORTS is gone: remove it there"
+
+
+def test_apps_and_wings__leave_the_doors_of_the_worker_to_it() -> None:
+    used = [
+        f"{file.relative_to(ROOT)}:{node.lineno} uses {ast.unparse(node)}"
+        for file in _files()
+        if _package(file) in ABOVE_KERNEL
+        for node in ast.walk(_parse(file))
+        if isinstance(node, ast.Attribute) and node.attr in ENGINE_DOORS
+        if ast.unparse(node.value).split(".")[-1] in ("engine", "sync_engine")
+    ]
+    assert used == []
+
+
+def test_faces__share_toolkits_alone() -> None:
+    def allow(package: str, file: str, module: str) -> bool:
+        if not module.startswith("kosmos_rag.apps."):
+            return True
+        if package in WINGS:
+            return module.startswith(TOOLKITS)
+        face, imported = file.split("/")[2], module.split(".")[2]
+        if imported == face or module.startswith(("kosmos_rag.apps.auth", "kosmos_rag.apps.http.toolkit")):
+            return True
+        return face == "cli" and module in SERVERS
+
+    assert _violations(allow) == []
+    assert {path.name for path in (PACKAGE / "apps").iterdir() if (path / "__init__.py").exists()} == set(FACES)
+
+
+@pytest.mark.parametrize(("package", "most"), [("core", 310), ("storage", 127)])
+def test_doors__do_not_grow(package: str, most: int) -> None:
+    assert count_door(package) <= most
 
 
 def test_modules__do_not_import_each_other_in_a_circle() -> None:

@@ -25,7 +25,7 @@ from kosmos_rag import Context, Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.cli.common import overrides
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import AnswerSentence, ContextPassage
-from kosmos_rag.evaluation.significance import bootstrap_interval, holm, randomisation_p
+from kosmos_rag.evaluation.offline.significance import bootstrap_interval, holm, randomisation_p
 
 DEPTH = 10
 ANSWERABLE = ("paraphrase", "identifier", "ordinary")

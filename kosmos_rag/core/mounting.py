@@ -11,6 +11,13 @@ from types import ModuleType
 
 SECTIONS: dict[str, str] = {}
 """Sections of the settings that wings add: `module:model` by key. `kosmos_rag.wings` fills it before it is read."""
+QUERY_HOOKS: dict[str, str] = {}
+"""What wings add to the handling of queries: `module:factory` by wing. `kosmos_rag.wings` fills it too."""
+
+SIGNALS: dict[str, str] = {}
+"""Signals of the ranking that wings add: `module:mapping` by wing."""
+PRESETS: list[str] = []
+"""Packages of wings with presets."""
 
 
 def is_present(module: str) -> bool:

@@ -4,37 +4,42 @@ Only this module and models.py choose the adapter of each port.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psycopg
+
 from kosmos_rag.answering.pipeline import Answerer
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.protocols import Embedder, LanguageModel, Observer, Reranker
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, are_names, is_text
+from kosmos_rag.engine.api_keys import KeyReader
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import CollectionPipelines, Collections, PipelineCache
 from kosmos_rag.engine.components import EngineComponents
 from kosmos_rag.engine.models import EngineModels
 from kosmos_rag.engine.page_images import PageImages
 from kosmos_rag.engine.query import QueryHandler
+from kosmos_rag.engine.query_hooks import HookContext, HookFactory, Treatment, load_query_hooks
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.evaluation.experiments.router import ExperimentRouter
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
 from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.models.embedding.registry import create_registry
 from kosmos_rag.retrieval.pipeline import SearchPipeline
 from kosmos_rag.retrieval.resources import SearchResources
-from kosmos_rag.retrieval.sampling import RecallSampler
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.erasure import rewrite_files
 from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.preflight import ServerState
 from kosmos_rag.storage.provision import APP
-from kosmos_rag.storage.tenants import tenant, validate_name
+from kosmos_rag.storage.tenants import TenantRef, tenant
 
 _MAX_SUBJECT = 300
 _CLOSE_TIMEOUT_S = 2.0
@@ -60,12 +65,14 @@ class Engine:
         next_embedder: Embedder | None = None,
         reranker: Reranker | None = None,
         language_model: LanguageModel | None = None,
+        query_hooks: HookFactory | None = None,
     ) -> None:
         """Compose an engine.
 
         Models and connections open on first use; the embedded server starts now. `embedder`, `next_embedder`,
-        `reranker` and `language_model` replace what the settings name: any object with the methods of the port. Raises
-        ConfigError, DatabaseUnavailable, DatabaseNotReady.
+        `reranker` and `language_model` replace what the settings name: any object with the methods of the port.
+        `query_hooks` replaces the experiments and samples of the mounted wing. Raises ConfigError, DatabaseUnavailable,
+        DatabaseNotReady.
         """
         self.settings = settings
         self._models = EngineModels(
@@ -85,13 +92,15 @@ class Engine:
         self._telemetry = Telemetry(slow_ms=settings.observability.slow_ms)
         try:
             self._components, self._search = self._compose(
-                partial(_create_reembedding, settings, embedder, next_embedder)
+                partial(_create_reembedding, settings, embedder, next_embedder), query_hooks or load_query_hooks
             )
         except BaseException:
             self._disconnect()
             raise
 
-    def _compose(self, reembedding_factory: Callable[[], Reembedding]) -> tuple[EngineComponents, SearchPipeline]:
+    def _compose(
+        self, reembedding_factory: Callable[[], Reembedding], create_hooks: HookFactory
+    ) -> tuple[EngineComponents, SearchPipeline]:
         settings, database, telemetry, models = self.settings, self._database, self._telemetry, self._models
         database.attach(telemetry)
         embedders = create_registry(settings, models.embedder, models.next_embedder)
@@ -129,8 +138,7 @@ class Engine:
                 background_pool=self._background_pool,
                 settings=settings,
                 pipelines=pipelines,
-                experiments=ExperimentRouter(database, self._background_pool, search, settings, telemetry),
-                sampler=RecallSampler(self._background_pool, settings.monitor, telemetry),
+                hooks=create_hooks(self._hook_context(search)),
                 background=background,
                 telemetry=telemetry,
                 embedder=models.embedder,
@@ -142,6 +150,27 @@ class Engine:
             reembedding_factory=reembedding_factory,
         )
         return components, search
+
+    def _hook_context(self, search: SearchPipeline) -> HookContext:
+        def create_treatment(settings: Settings) -> Treatment:
+            # No preset has such a hash: cached results of one configuration are never those of another.
+            pipeline = search.with_settings(settings, f"experiment {settings.settings_hash}")
+            return Treatment(pipeline, pipeline.for_background(self._background_pool), settings.settings_hash)
+
+        def write(owner: TenantRef) -> AbstractContextManager[psycopg.Connection]:
+            return self._database.worker.transaction(owner.id, [EVERYONE])
+
+        def append(owner: TenantRef) -> AbstractContextManager[psycopg.Connection]:
+            return self._background_pool.transaction(owner.id, (), append_only=True)
+
+        return HookContext(
+            settings=self.settings,
+            telemetry=self._telemetry,
+            create_treatment=create_treatment,
+            reranks=search.reranks,
+            write=write,
+            append=append,
+        )
 
     @classmethod
     def open(cls, config: Settings | str | Path | None = None) -> Self:
@@ -185,9 +214,44 @@ class Engine:
         )
 
     @property
+    def database(self) -> Database:
+        """The connections of the engine, for the worker; faces and wings work through `tenant`."""
+        return self._database
+
+    @property
+    def ingest_pipeline(self) -> IngestPipeline:
+        """Ingests documents, for the worker."""
+        return self._components.ingest_pipeline
+
+    @property
+    def indexes(self) -> IndexMaintenance:
+        """Maintains the indexes of all tenants, for the worker."""
+        return self._components.indexes
+
+    @property
+    def background(self) -> BackgroundQueue:
+        """Work that no caller waits for; `drain` waits for it."""
+        return self._components.background
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """Passes metrics to the observers."""
+        return self._telemetry
+
+    @property
     def parts(self) -> EngineComponents:
         """The components of the engine, for processes of this package."""
         return self._components
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedding model; another engine may share it."""
+        return self._models.embedder
+
+    @property
+    def language_model(self) -> LanguageModel | None:
+        """The language model; None without one."""
+        return self._models.language_model
 
     def warm_up(self) -> None:
         """Load the models before the first query.
@@ -199,6 +263,17 @@ class Engine:
     def observe(self, observer: Observer) -> None:
         """Pass metrics to an observer from now on, such as `PrometheusObserver`."""
         self._telemetry.attach(observer)
+
+    def inspect(self) -> ServerState:
+        """Check the database as readers see it: revision, row-level security, nodes of a cluster.
+
+        Raises DatabaseError where it cannot be reached.
+        """
+        return self._database.app.inspect()
+
+    def open_key_reader(self, connections: int) -> KeyReader:
+        """Open a reader of API keys with connections of its own; the caller closes it."""
+        return KeyReader(self._database.open_reader_pool(size=connections))
 
     def purge_files(self) -> None:
         """Rewrite the files of the database, to remove erased rows physically.

@@ -2,21 +2,45 @@
 
 import statistics
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kosmos_rag.core.types import IndexEvent, IndexInfo, WarmUpReport
+from kosmos_rag.indexing.live_recall import IndexComparison, compare_with_exact, summarise_comparisons
 from kosmos_rag.indexing.maintenance import IndexMaintenance
-from kosmos_rag.storage.tenants import TenantRef
+from kosmos_rag.indexing.recall import Recall
+from kosmos_rag.storage.audit.log import AuditContext
+from kosmos_rag.storage.database import Database
+
+__all__ = ["IndexComparison", "Recall", "TenantIndexes", "summarise_comparisons"]
 
 
 class TenantIndexes:
     """The indexes of one tenant. Thread-safe."""
 
     def __init__(
-        self, maintenance: IndexMaintenance, owner: TenantRef, search_unrecorded: Callable[[str], object]
+        self,
+        database: Database,
+        maintenance: IndexMaintenance,
+        reader: AuditContext,
+        search_unrecorded: Callable[[str], object],
     ) -> None:
+        """Bind a tenant.
+
+        Args:
+            database: Connections.
+            maintenance: Maintains the indexes of all tenants.
+            reader: The tenant, with the reader and the collection of `compare`.
+            search_unrecorded: Searches for a text, without audit log, cache, sample and metric.
+        """
+        self._database = database
         self._maintenance = maintenance
-        self._owner = owner
+        self._reader = reader
+        self._owner = reader.tenant
         self._search_unrecorded = search_unrecorded
 
     def status(self) -> list[IndexInfo]:
@@ -51,6 +75,49 @@ class TenantIndexes:
         Queries use the old ones until the new ones are ready. Raises what `build` raises.
         """
         return self._maintenance.rebuild(self._owner, on_progress or _discard)
+
+    def live_vector_index(self) -> tuple[uuid.UUID, datetime] | None:
+        """Return id and last build or tuning of the live vector index.
+
+        None without one. Raises DatabaseError.
+        """
+        return self._maintenance.live_vector_index(self._owner)
+
+    def compare(self, vector: NDArray[np.float32], *, statement_timeout_ms: int) -> IndexComparison | None:
+        """Search a query vector by the vector index and exactly, as this reader in this collection.
+
+        None if no index covers it. Raises DatabaseUnavailable, and StatementFailed for a statement that took too long.
+
+        Args:
+            vector: The query vector, of shape (dimensions,).
+            statement_timeout_ms: Time limit of a statement.
+        """
+        reader = self._reader
+        return compare_with_exact(
+            self._database.app,
+            self._owner.id,
+            reader.principals,
+            reader.collection,
+            vector,
+            statement_timeout_ms=statement_timeout_ms,
+        )
+
+    def repair_recall(
+        self,
+        queries: Sequence[NDArray[np.float32]],
+        reason: str,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> str | None:
+        """Repair the live vector index after low recall with these queries.
+
+        Returns the action that was logged, None without an index. Raises what `build` raises.
+
+        Args:
+            queries: Query vectors, each of shape (dimensions,).
+            reason: The measurement, for the log.
+            on_progress: Called with one line for each step.
+        """
+        return self._maintenance.repair_recall(self._owner, queries, reason, on_progress or _discard)
 
     def warm(self, on_progress: Callable[[str], None] | None = None) -> WarmUpReport:
         """Read the indexes into memory, by searches for words of random chunks.

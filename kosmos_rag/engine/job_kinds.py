@@ -1,4 +1,4 @@
-"""Kinds of jobs that wings add, and the interface of their handlers."""
+"""The kinds of jobs, and what a wing gives to add jobs and maintenance."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -8,6 +8,18 @@ from typing import Protocol
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import Job
 from kosmos_rag.engine.engine import Engine
+from kosmos_rag.storage.queue.kinds import KERNEL, OPERATORS_ONLY, SYNC, UPKEEP
+
+__all__ = [
+    "KERNEL",
+    "OPERATORS_ONLY",
+    "SYNC",
+    "UPKEEP",
+    "JobChannel",
+    "JobCounts",
+    "JobKind",
+    "WingJobHandler",
+]
 
 JobCounts = Mapping[tuple[str, str], float]
 """What to add to the counters of the worker, by name and label; the label is empty where a counter has none."""
@@ -59,3 +71,36 @@ class JobKind:
     """What the console says that such a job does."""
     create_handler: Callable[[Engine], WingJobHandler]
     """A function or class of a module; each process calls it once."""
+
+
+class WingMaintenance(Protocol):
+    """A part of each round of maintenance."""
+
+    def run(self, tenant: str, channel: JobChannel) -> JobCounts:
+        """Maintain what the wing stores of a tenant; return what to add to the counters.
+
+        DatabaseUnavailable ends the round, which is run again.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaintenanceTask:
+    """What a wing adds to the maintenance of each tenant.
+
+    It is pickled for the processes of the worker.
+    """
+
+    create_handler: Callable[[Engine], WingMaintenance]
+    """A function or class of a module; each process calls it once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WingJobs:
+    """What wings add to the worker."""
+
+    kinds: tuple[JobKind, ...] = ()
+    maintenance: tuple[MaintenanceTask, ...] = ()
+
+
+NO_WINGS = WingJobs()

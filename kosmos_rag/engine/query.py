@@ -33,11 +33,10 @@ from kosmos_rag.core.types import (
 )
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import CollectionPipelines, PipelineCache
-from kosmos_rag.evaluation.experiments.router import Assignment, ExperimentRouter
+from kosmos_rag.engine.query_hooks import Assignment, IndexedQuery, QueryHooks, RoutedQuery, Treatment
 from kosmos_rag.retrieval.outcome import SearchOutcome
 from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchPipeline
 from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, Query, RetrieverOptions, parse_query
-from kosmos_rag.retrieval.sampling import RecallSampler
 from kosmos_rag.retrieval.several import fuse_results
 from kosmos_rag.retrieval.snapshot import Routing, read_routing
 from kosmos_rag.storage.audit.log import AuditContext, create_event_id, record_event, strictest_policy
@@ -113,8 +112,7 @@ class QueryHandler:
         background_pool: ConnectionPool,
         settings: Settings,
         pipelines: PipelineCache,
-        experiments: ExperimentRouter,
-        sampler: RecallSampler,
+        hooks: QueryHooks,
         background: BackgroundQueue,
         telemetry: Telemetry,
         embedder: Embedder,
@@ -126,8 +124,7 @@ class QueryHandler:
             background_pool: Connections of background work.
             settings: Of the process.
             pipelines: Pipelines by preset.
-            experiments: Assigns queries to experiments.
-            sampler: Selects queries for the recall monitor.
+            hooks: What a wing adds.
             background: Runs what nobody waits for.
             telemetry: Where metrics go.
             embedder: Its tokenizer counts the tokens of a context; the model is loaded by the first context.
@@ -136,8 +133,8 @@ class QueryHandler:
         self._background_pool = background_pool
         self._settings = settings
         self._pipelines = pipelines
-        self._experiments = experiments
-        self._sampler = sampler
+        self._router = hooks.router
+        self._sampler = hooks.sampler
         self._background = background
         self._telemetry = telemetry
         self._embedder = embedder
@@ -229,13 +226,15 @@ class QueryHandler:
                     max_chars=settings.rag.retrieval.max_question_chars,
                 )
                 assignment = None
-                if route.routing.experiment is not None:
-                    assignment = self._experiments.assign(query, route.routing, settings)
+                if self._router is not None and route.routing.experiment is not None:
+                    routed = RoutedQuery(
+                        query=query, routing=route.routing, experiment=route.routing.experiment, settings=settings
+                    )
+                    assignment = self._router.assign(routed)
                 if assignment is None or assignment.serving is None:
                     outcome = search.search(query, route.routing)
                 else:
-                    treatment = assignment.serving.pipeline
-                    assignment, outcome = self._search_treatment(assignment, treatment, search, query)
+                    assignment, outcome = self._search_treatment(assignment, assignment.serving, search)
                 return self._disclose(reader, route, query, assignment, outcome)
             except RoutingChanged as changed:
                 route = self._cache_route(reader, changed.routing)
@@ -268,19 +267,21 @@ class QueryHandler:
         )
 
     def _search_treatment(
-        self, assignment: Assignment, treatment: SearchPipeline, control: SearchPipeline, query: Query
+        self, assignment: Assignment, treatment: Treatment, control: SearchPipeline
     ) -> tuple[Assignment, SearchOutcome]:
         """Search with the treatment.
 
         If it fails, search with the control, in a transaction of its own.
         """
+        assert self._router is not None, "it assigned the query"
+        routed = assignment.routed
         try:
-            return assignment, treatment.search(query, assignment.routing)
+            return assignment, treatment.search(routed)
         except RoutingChanged:
             raise
         except Exception as error:  # noqa: BLE001 — an experiment never fails a query
-            assignment = self._experiments.fail(assignment, error)
-        return assignment, control.search(query, assignment.routing)
+            assignment = self._router.fail(assignment, error)
+        return assignment, control.search(routed.query, routed.routing)
 
     def _answer(
         self, reader: AuditContext, request: QueryRequest, max_tokens: int | None, history: Sequence[Turn]
@@ -328,17 +329,16 @@ class QueryHandler:
         for search in (*others, handled):
             query, result, assignment = search.query, search.result, search.assignment
             self._telemetry.record_search(query.tenant.name, query.collection, result)
-            sample = None
-            if search.outcome.indexed_search is not None:
-                sample = self._sampler.maybe_sample(query, search.outcome.indexed_search)
-            if sample is not None and not self._background.submit(partial(self._sampler.write, sample)):
-                self._sampler.count_dropped()
+            if self._sampler is not None and search.outcome.indexed_search is not None:
+                sample = self._sampler.select(IndexedQuery(query=query, search=search.outcome.indexed_search))
+                if sample is not None and not self._background.submit(sample):
+                    self._sampler.count_dropped()
             if search.outcome.task is not None:
                 self._background.submit(partial(search.outcome.task, self._background_pool))
-            if assignment is not None and self._experiments.needs_record(assignment, result):
-                task = partial(self._experiments.record, assignment, query, result)
+            if self._router is not None and assignment is not None and self._router.needs_record(assignment, result):
+                task = partial(self._router.record, assignment, result)
                 if not self._background.submit(task):
-                    self._experiments.count_dropped()
+                    self._router.count_dropped()
         return event_id
 
     def _record(

@@ -1,16 +1,23 @@
 """The embedding spaces of one tenant, and its migration."""
 
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
-from kosmos_rag.core.types import Space, SpaceInfo, SpaceQuality
-from kosmos_rag.evaluation.embedding_quality import compare_spaces, read_answerable
+from kosmos_rag.core.types import EVERYONE, Space, SpaceInfo, SpaceQuality
+from kosmos_rag.indexing.recall import exact_search
 from kosmos_rag.indexing.reembedding.migration import Progress, Reembedding
 from kosmos_rag.indexing.reembedding.ray import backfill_with_ray
+from kosmos_rag.indexing.transactions import maintenance_transaction
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.tenants import TenantRef
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import TenantRef, find_live_space
+
+MeasureSpaces = Callable[[Space, Space], SpaceQuality]
+"""Compares the space that is to become live with the one that is live."""
+
+__all__ = ["Progress", "TenantSpaces"]
 
 
 class TenantSpaces:
@@ -35,6 +42,12 @@ class TenantSpaces:
         self._reembedding = reembedding
         self._reembedding_factory = reembedding_factory
         self._owner = owner
+
+    def live_id(self) -> uuid.UUID | None:
+        """Return the id of the live space; None for a tenant without documents. Raises DatabaseError."""
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            space = find_live_space(connection, self._owner.id)
+        return None if space is None else space.id
 
     def status(self) -> list[SpaceInfo]:
         """Return the tenant's embedding spaces, the live one first. Raises DatabaseError."""
@@ -80,7 +93,7 @@ class TenantSpaces:
     def cutover(
         self,
         *,
-        questions: str | Path | None = None,
+        measure: MeasureSpaces | None = None,
         force: str | None = None,
         on_progress: Progress | None = None,
     ) -> SpaceQuality:
@@ -90,23 +103,37 @@ class TenantSpaces:
         DatabaseError.
 
         Args:
-            questions: A question file with the sources of the answers, to compare both models.
+            measure: Compares the target space with the live one; None to compare no models.
             force: Reason to cut over in spite of the measurements.
             on_progress: Called with each step.
         """
-        report = on_progress or _discard
-        answerable = read_answerable(Path(questions)) if questions is not None else []
 
-        def measure(target: Space) -> SpaceQuality:
-            if answerable:
-                report(0, 0, f"searching both spaces with {len(answerable)} questions")
-            live, embedder_of = (
-                self._reembedding.live_space(self._owner),
-                partial(self._reembedding.embedder, self._owner),
-            )
-            return compare_spaces(self._database, self._owner, target, live, embedder_of, answerable)
+        def measure_target(target: Space) -> SpaceQuality:
+            live = self._reembedding.live_space(self._owner)
+            return (measure or _compare_nothing)(target, live)
 
-        return self._reembedding.cutover(self._owner, measure=measure, force=force, on_progress=report)
+        return self._reembedding.cutover(
+            self._owner, measure=measure_target, force=force, on_progress=on_progress or _discard
+        )
+
+    def rank_sources(self, space: Space, questions: Sequence[str]) -> list[list[str]]:
+        """Return the sources of the chunks nearest to each question, the nearest first.
+
+        A space is searched exactly, so that models are compared and not indexes. Raises ModelError, DatabaseError.
+
+        Args:
+            space: The space to search, by its model.
+            questions: The questions.
+        """
+        embedder = self._reembedding.embedder(self._owner, space)
+        with maintenance_transaction(self._database, self._owner) as connection:
+            search = exact_search(connection, {"tenant_id": self._owner.id, "space_id": space.id})
+            rankings = []
+            for question in questions:
+                values = {"tenant_id": self._owner.id, "chunk_ids": search(embedder.embed_query(question))}
+                rows = connection.execute(statement("sources_of_chunks"), values).fetchall()
+                rankings.append(list(dict.fromkeys(source for _, source in rows)))
+        return rankings
 
     def rollback(self) -> list[SpaceInfo]:
         """Answer queries from the space that was live before.
@@ -123,6 +150,19 @@ class TenantSpaces:
         Raises RequestError if it is live or missing, IndexLocked, ConfigError, DatabaseError.
         """
         return self._reembedding.drop(self._owner, space, on_progress or _discard)
+
+
+def _compare_nothing(target: Space, live: Space) -> SpaceQuality:
+    return SpaceQuality(
+        model=target.model,
+        live_model=live.model,
+        recall_at_10=None,
+        recall_target=0.0,
+        questions=0,
+        ndcg_at_10=None,
+        live_ndcg_at_10=None,
+        forced=None,
+    )
 
 
 def _discard(*_: object) -> None:

@@ -8,6 +8,8 @@ from typing import Any, Literal
 from kosmos_rag.answering.citation_check import check_citations, quote_status
 from kosmos_rag.answering.stream import AnswerStream
 from kosmos_rag.core.config import AuditSettings, Settings
+from kosmos_rag.core.config.presets import Preset
+from kosmos_rag.core.config.presets import changes as parse_changes
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.protocols import Vectors, complete
 from kosmos_rag.core.types import (
@@ -38,16 +40,18 @@ from kosmos_rag.core.types import (
     SourceDocument,
     Turn,
 )
+from kosmos_rag.engine.api_keys import ApiKeys
 from kosmos_rag.engine.audit import TenantAudit
 from kosmos_rag.engine.collections import CollectionPipelines, TenantCollections
 from kosmos_rag.engine.components import EngineComponents
 from kosmos_rag.engine.departments import count_departments
-from kosmos_rag.engine.experiments import TenantExperiments
 from kosmos_rag.engine.files import TenantFiles, TenantVectorStores
 from kosmos_rag.engine.indexes import TenantIndexes
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.engine.query import QueryRequest, audit_policy
+from kosmos_rag.engine.sessions import TenantSessions
 from kosmos_rag.engine.spaces import TenantSpaces
+from kosmos_rag.engine.uploads import TenantUploads
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.permissions import PermissionSync
 from kosmos_rag.ingestion.pipeline import Progress
@@ -55,6 +59,7 @@ from kosmos_rag.ingestion.sources.spec import validate_feed
 from kosmos_rag.parsing import media_types
 from kosmos_rag.retrieval.filters import compile_filter
 from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, parse_query, parse_retriever_options
+from kosmos_rag.retrieval.signals.apply import build_signal_rules
 from kosmos_rag.retrieval.snapshot import read_routing
 from kosmos_rag.storage.audit.feedback import FeedbackEntry, store_feedback
 from kosmos_rag.storage.audit.log import AccessWithoutPassages, AuditContext, record_event
@@ -176,9 +181,28 @@ class Tenant:
         return self._parts.settings
 
     @property
-    def experiments(self) -> TenantExperiments:
-        """The tenant's experiments on the queries of this scope."""
-        return TenantExperiments(self._parts.database, self._tenant, self._collection, self._pipelines().settings)
+    def effective_settings(self) -> Settings:
+        """The settings that questions of this scope are answered by: with the preset of the collection.
+
+        Raises DatabaseError.
+        """
+        return self._pipelines().settings
+
+    def parse_changes(self, name: str, changes: str | Path | Mapping[str, Any]) -> Preset:
+        """Validate changes to the settings that questions of this scope are answered by.
+
+        Raises ConfigError if they are invalid or change nothing, DatabaseError.
+
+        Args:
+            name: Name of the changes, for messages.
+            changes: Path of a YAML file like that of a preset, or values by dotted key.
+        """
+        return parse_changes(name, changes, self.effective_settings, validate=build_signal_rules)
+
+    @property
+    def sessions(self) -> TenantSessions:
+        """Transactions of the tenant, for statements of wings."""
+        return TenantSessions(self._parts.database, self._tenant, self._principals)
 
     @property
     def jobs(self) -> TenantJobs:
@@ -189,6 +213,16 @@ class Tenant:
         parts = self._parts
         queue = Queue.open(parts.database, parts.settings.worker)
         return TenantJobs(parts.database, parts.settings, queue, self._tenant, self._write_collection)
+
+    @property
+    def uploads(self) -> TenantUploads:
+        """Uploaded bytes, whose documents go into the collection."""
+        return TenantUploads(self._parts.database, self._tenant, lambda: self.jobs)
+
+    @property
+    def api_keys(self) -> ApiKeys:
+        """The API keys of the tenant, for its administrators."""
+        return ApiKeys(self._parts.database, self._tenant)
 
     def files(self, *, administrator: bool = False) -> TenantFiles:
         """Return the stored files that the subject sees; all for an administrator."""
@@ -206,7 +240,7 @@ class Tenant:
     @property
     def indexes(self) -> TenantIndexes:
         """The tenant's indexes."""
-        return TenantIndexes(self._parts.indexes, self._tenant, self._search_unrecorded)
+        return TenantIndexes(self._parts.database, self._parts.indexes, self._reader, self._search_unrecorded)
 
     @property
     def spaces(self) -> TenantSpaces:

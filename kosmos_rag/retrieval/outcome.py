@@ -1,14 +1,28 @@
 """What a search reads, and what it returns."""
 
+import uuid
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kosmos_rag.core.types import Passage, RetrieverStats, SearchResult
 from kosmos_rag.retrieval.arrange import Vectors
 from kosmos_rag.retrieval.query import Query, RetrieverQuery
-from kosmos_rag.retrieval.sampling import IndexedSearch
 from kosmos_rag.retrieval.snapshot import Snapshot
 from kosmos_rag.retrieval.views.base import BackgroundTask
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexedSearch:
+    """The dense part of a search that only the vector index decided.
+
+    It had no filter and no required term.
+    """
+
+    space_id: uuid.UUID
+    vector: NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

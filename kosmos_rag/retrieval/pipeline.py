@@ -45,12 +45,11 @@ from kosmos_rag.retrieval.fusion import (
     score_fusion,
 )
 from kosmos_rag.retrieval.hydrate import hydrate
-from kosmos_rag.retrieval.outcome import FetchedPassages, Reading, SearchOutcome
+from kosmos_rag.retrieval.outcome import FetchedPassages, IndexedSearch, Reading, SearchOutcome
 from kosmos_rag.retrieval.pseudo_relevance import PRF
 from kosmos_rag.retrieval.query import Query, RetrieverQuery, parse_query
 from kosmos_rag.retrieval.rerank import RerankResult
 from kosmos_rag.retrieval.resources import SearchResources
-from kosmos_rag.retrieval.sampling import IndexedSearch
 from kosmos_rag.retrieval.signals.apply import SignalResult, Signals, build_signal_rules
 from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Routing, Snapshot

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 import psycopg
@@ -89,15 +89,6 @@ def list_documents(
         connection.cursor(row_factory=dict_row) as cursor,
     ):
         return [_document_info(row) for row in cursor.execute(query, values)]
-
-
-def find_position(document: DocumentInfo, sort: DocumentSort) -> DocumentPosition:
-    """Return the position of a document in a list of this order."""
-    place = (document.source, document.collection)
-    if sort == "source":
-        return place
-    since = (document.updated_at - _EPOCH) // timedelta(microseconds=1)
-    return {"updated_at": since, "chunks": document.chunks, "bytes": document.bytes}[sort], *place
 
 
 def count_documents(

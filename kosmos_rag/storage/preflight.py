@@ -135,7 +135,8 @@ class _CatalogueCheck:
 
         The first column names the object.
         """
-        return [row for row in self._all(query) if not self._newer or base_name(row[0]) in list_used_names()]
+        # Of the tables, wings use those that the kernel does not.
+        return [row for row in self._all(query) if not self._newer or base_name(row[0]) in TABLES | list_used_names()]
 
     def _policy_problems(self) -> list[str]:
         tables: dict[tuple[str, bool], set[Policy]] = {}

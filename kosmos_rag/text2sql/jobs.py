@@ -8,7 +8,7 @@ from datetime import timedelta
 from kosmos_rag.core.errors import DatabaseUnavailable, SourceError
 from kosmos_rag.core.types import EVERYONE, Job, Outcome
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, JobKind
+from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, JobKind, WingJobs
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources import SchemaSource
@@ -95,3 +95,4 @@ def _counters(report: BuildReport) -> JobCounts:
 
 
 JOB_KINDS = (JobKind(name=SCHEMA, description="Read the schema of a database", create_handler=SchemaHandler),)
+JOBS = WingJobs(kinds=JOB_KINDS)

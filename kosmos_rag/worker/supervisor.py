@@ -22,7 +22,7 @@ import psycopg
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, KosmosError
 from kosmos_rag.core.telemetry.health import ALIVE_S, Probes, ReadyState, serve_health
-from kosmos_rag.engine.job_kinds import JobKind
+from kosmos_rag.engine.job_kinds import NO_WINGS, WingJobs
 from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
 from kosmos_rag.parsing.sandbox.limits import clear_dumpable
 from kosmos_rag.storage.database import Database
@@ -402,7 +402,7 @@ def create_supervisor(
     settings: Settings,
     *,
     kinds: Sequence[str] = kinds.KERNEL,
-    wing_kinds: Sequence[JobKind] = (),
+    wings: WingJobs = NO_WINGS,
     until_idle: bool = False,
     on_progress: Callable[[Supervisor], None] | None = None,
 ) -> Supervisor:
@@ -412,8 +412,8 @@ def create_supervisor(
     """
     return Supervisor(
         settings,
-        kinds=[*kinds, *(kind.name for kind in wing_kinds)],
-        create_runner=partial(create_runner, wing_kinds=wing_kinds),
+        kinds=[*kinds, *(kind.name for kind in wings.kinds)],
+        create_runner=partial(create_runner, wings=wings),
         until_idle=until_idle,
         on_progress=on_progress,
     )
@@ -423,7 +423,7 @@ def run_worker(
     settings: Settings,
     *,
     kinds: Sequence[str] = kinds.KERNEL,
-    wing_kinds: Sequence[JobKind] = (),
+    wings: WingJobs = NO_WINGS,
     until_idle: bool = False,
     on_progress: Callable[[Supervisor], None] | None = None,
 ) -> Supervisor:
@@ -434,7 +434,7 @@ def run_worker(
     Args:
         settings: the settings.
         kinds: kinds of jobs of the kernel to run.
-        wing_kinds: kinds of jobs that wings add.
+        wings: what wings add.
         until_idle: return when the queue is empty.
         on_progress: called with the supervisor about once a second.
 
@@ -446,9 +446,7 @@ def run_worker(
         DatabaseError: the database is not usable at the start.
     """
     clear_dumpable()
-    supervisor = create_supervisor(
-        settings, kinds=kinds, wing_kinds=wing_kinds, until_idle=until_idle, on_progress=on_progress
-    )
+    supervisor = create_supervisor(settings, kinds=kinds, wings=wings, until_idle=until_idle, on_progress=on_progress)
     with stop_on_signals(supervisor):
         supervisor.run()
     return supervisor

@@ -11,6 +11,7 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types.serialize import to_dict
+from kosmos_rag.evaluation.experiments.experiments import Experiments
 
 Run = Callable[..., Result]
 
@@ -56,14 +57,14 @@ def test_experiment__from_its_start_to_what_came_of_it(
 def test_search__tells_which_configuration_answered(engine: Engine) -> None:
     scope = engine.tenant("default")
     scope.ingest(SourceDocument(source="d", data=b"churn of accounts"))
-    scope.experiments.start("words", {"rag.retrieval.semantic_weight": 0.0}, share=1.0, mode="serve")
+    Experiments(scope).start("words", {"rag.retrieval.semantic_weight": 0.0}, share=1.0, mode="serve")
     assert to_dict(scope.search("churn"))["experiment"] == {"experiment": "words", "arm": "treatment"}
 
 
 def test_status__tells_what_the_second_configuration_fails_with(kosmos: Run, engine: Engine) -> None:
     scope = engine.tenant("default")
     scope.ingest(SourceDocument(source="d", data=b"churn of accounts"))
-    scope.experiments.start("reranked", {"rag.reranking.enabled": True}, share=1.0, mode="serve")
+    Experiments(scope).start("reranked", {"rag.reranking.enabled": True}, share=1.0, mode="serve")
     assert to_dict(scope.search("churn"))["experiment"] == {"experiment": "reranked", "arm": "control"}
     assert engine.parts.background.drain(60)
     assert "failed with ConfigError (1)" in kosmos("status", "reranked").stdout

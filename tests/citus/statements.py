@@ -6,7 +6,7 @@ import psycopg
 from psycopg import sql
 
 from kosmos_rag.storage.citus import DISTRIBUTED
-from kosmos_rag.storage.sql import list_statements, statement
+from tests.statements import TEXTS
 
 _PLACEHOLDER = re.compile(r"%\((\w+)\)[sb]")
 # What the server cannot tell from where a value stands: it is selected, and inserted from there.
@@ -52,13 +52,13 @@ def of_distributed_tables() -> list[str]:
     """The names of the statements that read or write the rows of a tenant; a name as a literal reads no row."""
     return [
         name
-        for name in list_statements()
+        for name in sorted(TEXTS)
         if name not in _OF_ADMINISTRATOR and set(re.findall(r"(?<!')\bkosmos\.(\w+)", _code(name))) & set(DISTRIBUTED)
     ]
 
 
 def _code(name: str) -> str:
-    return "\n".join(line for line in statement(name).splitlines() if not line.startswith("--"))
+    return "\n".join(line for line in TEXTS[name].splitlines() if not line.startswith("--"))
 
 
 def written_out(connection: psycopg.Connection, statement_name: str, tenant_id: object) -> str:

@@ -19,7 +19,7 @@ import yaml
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import presets
 from kosmos_rag.core.types import SourceDocument
-from kosmos_rag.core.types.questions import read_questions
+from kosmos_rag.evaluation.offline.questions import read_questions
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.sources.spec import validate_feed
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.types import MonitorKind, MonitorRun, MonitorState
-from kosmos_rag.engine.monitor import recall_monitor
-from kosmos_rag.storage.tenants import tenant
+from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
+from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.evaluation.settings import MonitorSettings
 from tests.integration.indexing.ann.worlds import TopicEmbedder, load, only
 from tests.integration.variants import changed
 
@@ -120,7 +120,7 @@ class Load:
 def maintained(engine: Engine) -> list[MonitorRun]:
     """A round of maintenance, as a worker does it."""
     engine.tenant("acme").indexes.build()
-    return recall_monitor(engine).run_due(tenant("acme"), print)
+    return RecallMonitor(engine).run_due("acme", print)
 
 
 def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: DatabaseSettings) -> None:
@@ -177,15 +177,15 @@ def test_monitor__takes_a_fiftieth_of_one_connection_at_its_default_rate(
     sampling = changed(engine.settings, {"monitor.interval_s": 0.5})
     with (
         Engine(sampling, embedder=EMBEDDER) as asked,
-        Engine(changed(engine.settings, {"monitor": Settings().monitor}), embedder=EMBEDDER) as usual,
+        Engine(changed(engine.settings, {"monitor": MonitorSettings()}), embedder=EMBEDDER) as usual,
     ):
         for number in range(200):
             asked.tenant("acme").search(question_of_a(number), FULL)
-        assert asked.parts.background.drain(60)
+        assert asked.background.drain(60)
         before = _active_ms(database)
-        [run] = recall_monitor(usual).run("acme", [MonitorKind.RECALL])
+        [run] = RecallMonitor(usual).run("acme", [MonitorKind.RECALL])
         used_ms = _active_ms(database) - before
-        monitor = usual.settings.monitor
+        monitor = usual.settings.section(MonitorSettings)
         wait_s = max(monitor.interval_s, run.milliseconds / 1000 / monitor.database_share)
     print(
         f"{run.figures['samples']} samples of {CHUNKS:,} chunks: {run.milliseconds:.0f} ms of one connection, "

@@ -4,6 +4,8 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -12,7 +14,6 @@ from packaging.utils import canonicalize_name
 from tests.distributions import EXTRAS, NAME, ROOT, is_installed, list_distributions, list_requirements, measure_bytes
 
 PACKAGE = ROOT / "kosmos_rag"
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 HELPERS = {"require_extra", "missing_extra"}
 TYPED_ONLY = {"annotated_types": "pydantic", "pydantic_core": "pydantic", "markupsafe": "jinja2", "anyio": "fastapi"}
 """Modules that a package of pyproject.toml brings and shares with its callers."""
@@ -25,6 +26,11 @@ MODULES = {
     "yaml": "pyyaml", **TYPED_ONLY, **STARLETTE,
 }  # fmt: skip
 """The requirement that brings a module, where its name differs."""
+
+
+@cache
+def _trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def _requirement(module: str) -> str:
@@ -53,7 +59,7 @@ def test_imports__are_of_packages_that_pyproject_names() -> None:
     known = {*sys.stdlib_module_names, "kosmos_rag"}
     unnamed = {
         f"{path.relative_to(ROOT)}: {module}"
-        for path, tree in TREES.items()
+        for path, tree in _trees().items()
         for module in _imports(tree)
         if module.partition(".")[0] not in known and _requirement(module) not in named
     }
@@ -61,7 +67,7 @@ def test_imports__are_of_packages_that_pyproject_names() -> None:
 
 
 def test_extras__bring_the_modules_that_the_code_says_they_do() -> None:
-    calls = [(path, *call) for path, tree in TREES.items() if path.name != "extras.py" for call in _calls(tree)]
+    calls = [(path, *call) for path, tree in _trees().items() if path.name != "extras.py" for call in _calls(tree)]
     assert len(calls) > 30
     for path, extra, modules in calls:
         assert extra in EXTRAS, f"{path.relative_to(ROOT)} names the extra {extra}"

@@ -3,7 +3,7 @@
 Commands import heavy modules inside their functions: --help must be fast.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import typer
 
@@ -20,8 +20,6 @@ from kosmos_rag.apps.cli import (
     documents,
     enqueue,
     erase,
-    evaluation,
-    experiment,
     index,
     ingest,
     init,
@@ -30,7 +28,6 @@ from kosmos_rag.apps.cli import (
     mcp,
     migrate,
     models,
-    monitor,
     reembed,
     search,
     serve,
@@ -68,7 +65,7 @@ def _root(
     pass
 
 
-_COMMANDS: Mapping[str, dict[str, Callable[..., None] | typer.Typer]] = {
+_COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Start": {
         "init": init.init,
         "doctor": doctor.doctor,
@@ -108,16 +105,11 @@ _COMMANDS: Mapping[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "erase": erase.erase,
         "audit": audit.app,
     },
-    "Quality": {
-        "eval": evaluation.app,
-        "experiment": experiment.app,
-        "monitor": monitor.app,
-    },
 }
 """Commands and groups of commands by name, under the headings of the help."""
 
 for _panel, _name, _group in load_command_groups():
-    _COMMANDS[_panel][_name] = _group
+    _COMMANDS.setdefault(_panel, {})[_name] = _group
 
 for _panel, _members in _COMMANDS.items():
     for _name, _member in _members.items():

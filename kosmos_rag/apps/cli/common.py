@@ -199,7 +199,7 @@ def source_names(source: str) -> list[str]:
 
     They are the source, and for a path that exists the default name of its documents.
     """
-    from kosmos_rag.ingestion.sources.names import default_name
+    from kosmos_rag.engine.source_names import default_name
 
     path = Path(source)
     return list(dict.fromkeys([source, default_name(path)] if path.exists() else [source]))

@@ -16,13 +16,14 @@ from kosmos_rag.apps.cli.common import (
     table,
 )
 from kosmos_rag.apps.cli.options import TenantOptions, command
+from kosmos_rag.apps.cli.wings import compare_spaces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kosmos_rag.core.types import SpaceInfo, SpaceQuality
+    from kosmos_rag.engine.spaces import Progress
     from kosmos_rag.engine.tenant import Tenant
-    from kosmos_rag.indexing.reembedding.migration import Progress
 
 app = typer.Typer(help="Migrate a tenant to the model of rag.next_embedding, or back, without downtime.")
 
@@ -80,7 +81,9 @@ def cutover(
     The space must be complete and good enough.
     """
     with common.open_engine() as running, progress(visible=not common.as_json) as report:
-        quality = running.tenant(common.tenant).spaces.cutover(questions=questions, force=force, on_progress=report)
+        tenant = running.tenant(common.tenant)
+        measure = None if questions is None else compare_spaces(tenant, questions, report)
+        quality = tenant.spaces.cutover(measure=measure, force=force, on_progress=report)
     if common.as_json:
         print_json({"tenant": common.tenant, "quality": quality.to_dict()})
     else:

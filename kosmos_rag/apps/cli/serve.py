@@ -54,10 +54,10 @@ def _run_worker(settings: Settings) -> Iterator[None]:
     Jobs run in processes of their own, as those of `run_worker` do. Raises ConfigError and DatabaseError at the start;
     what ends the worker later is logged.
     """
-    from kosmos_rag.wings import load_job_kinds
+    from kosmos_rag.wings import load_wing_jobs
     from kosmos_rag.worker import create_supervisor
 
-    supervisor = create_supervisor(settings, wing_kinds=load_job_kinds())
+    supervisor = create_supervisor(settings, wings=load_wing_jobs())
 
     def run() -> None:
         try:

@@ -1,14 +1,43 @@
 """Mount the commands of the wings."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.mounting import is_present
 
-_GROUPS = (("Questions", "schema", "kosmos_rag.text2sql.commands"),)
+if TYPE_CHECKING:
+    from kosmos_rag.engine.spaces import MeasureSpaces
+    from kosmos_rag.engine.tenant import Tenant
+
+_GROUPS = (
+    ("Questions", "schema", "kosmos_rag.text2sql.commands"),
+    ("Quality", "eval", "kosmos_rag.evaluation.commands.evaluation"),
+    ("Quality", "experiment", "kosmos_rag.evaluation.commands.experiment"),
+    ("Quality", "monitor", "kosmos_rag.evaluation.commands.monitor"),
+)
 """Heading of the help, name, and the module whose `app` is the group. Modules import heavy ones in their functions."""
+
+
+_SPACES = "kosmos_rag.evaluation.offline.embedding_quality"
+"""The module that compares two models by questions with known answers."""
+
+
+def compare_spaces(
+    tenant: "Tenant", questions: Path, on_progress: Callable[[int, int, str], None] | None
+) -> "MeasureSpaces":
+    """Return the comparison of two embedding spaces by a question file.
+
+    Raises ConfigError where the wing that compares is absent, RequestError for the file.
+    """
+    if not is_present(_SPACES):
+        raise ConfigError("questions are compared by kosmos_rag.evaluation, which is not installed; omit --questions")
+    compare: Callable[..., MeasureSpaces] = import_module(_SPACES).compare_spaces
+    return compare(tenant, questions, on_progress)
 
 
 def load_command_groups() -> Iterator[tuple[str, str, typer.Typer]]:

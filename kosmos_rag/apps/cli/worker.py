@@ -32,16 +32,14 @@ def worker(
     from kosmos_rag.core.extras import require_extra
 
     require_extra("worker", "kosmos-rag worker", "prometheus_client", "psutil")
-    from kosmos_rag.wings import load_job_kinds
+    from kosmos_rag.wings import load_wing_jobs
     from kosmos_rag.worker import run_worker
 
     if common.as_json or not sys.stderr.isatty():
-        supervisor = run_worker(settings, wing_kinds=load_job_kinds(), until_idle=until_idle)
+        supervisor = run_worker(settings, wings=load_wing_jobs(), until_idle=until_idle)
     else:
         with _Display() as display:
-            supervisor = run_worker(
-                settings, wing_kinds=load_job_kinds(), until_idle=until_idle, on_progress=display.show
-            )
+            supervisor = run_worker(settings, wings=load_wing_jobs(), until_idle=until_idle, on_progress=display.show)
     failed = _report(supervisor, as_json=common.as_json)
     if until_idle and failed:
         raise typer.Exit(1)

@@ -12,8 +12,6 @@ from starlette.middleware import Middleware
 
 from kosmos_rag.apps.http.console import routes as console
 from kosmos_rag.apps.http.console import routes_admin as console_admin
-from kosmos_rag.apps.http.console import routes_evaluation as console_evaluation
-from kosmos_rag.apps.http.console import routes_monitor as console_monitor
 from kosmos_rag.apps.http.console.pages import missing_page, wants_page
 from kosmos_rag.apps.http.openai import routes_answers, routes_files, routes_search, routes_vector_stores
 from kosmos_rag.apps.http.openai.errors import OPENAI_FORMAT
@@ -42,8 +40,6 @@ _ROUTES = (
     health,
     console,
     console_admin,
-    console_evaluation,
-    console_monitor,
     routes_files,
     routes_vector_stores,
     routes_search,

@@ -4,10 +4,8 @@ Later sources override earlier ones: defaults < file < environment < arguments.
 """
 
 from kosmos_rag.core.config.display import mask_password
-from kosmos_rag.core.config.evaluation import EvaluationSettings
 from kosmos_rag.core.config.loading import Origin
 from kosmos_rag.core.config.mcp import McpSettings
-from kosmos_rag.core.config.monitor import MonitorSettings
 from kosmos_rag.core.config.rag import (
     AccessSettings,
     AnswerSettings,
@@ -46,14 +44,12 @@ __all__ = [
     "ContextSettings",
     "DatabaseSettings",
     "EmbeddingSettings",
-    "EvaluationSettings",
     "ExpansionSettings",
     "IndexSettings",
     "IngestionSettings",
     "LanguageModelSettings",
     "McpSettings",
     "ModelsSettings",
-    "MonitorSettings",
     "NextEmbeddingSettings",
     "ObservabilitySettings",
     "Origin",

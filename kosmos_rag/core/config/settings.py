@@ -15,7 +15,6 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from kosmos_rag.core.config.conflicts import CONFLICT, Conflict
 from kosmos_rag.core.config.display import one_line, show
-from kosmos_rag.core.config.evaluation import EvaluationSettings
 from kosmos_rag.core.config.keys import iter_keys, nest
 from kosmos_rag.core.config.loading import (
     DELIMITER,
@@ -28,7 +27,6 @@ from kosmos_rag.core.config.loading import (
     read_preset,
 )
 from kosmos_rag.core.config.mcp import McpSettings
-from kosmos_rag.core.config.monitor import MonitorSettings
 from kosmos_rag.core.config.preset_files import check_preset_keys, read_preset_file
 from kosmos_rag.core.config.rag import RagSettings
 from kosmos_rag.core.config.sections import (
@@ -67,11 +65,9 @@ class KernelSettings(BaseSettings):
     language_model: LanguageModelSettings = LanguageModelSettings()
     ingestion: IngestionSettings = IngestionSettings()
     indexes: IndexSettings = IndexSettings()
-    monitor: MonitorSettings = MonitorSettings()
     worker: WorkerSettings = WorkerSettings()
     service: ServiceSettings = ServiceSettings()
     mcp: McpSettings = McpSettings()
-    evaluation: EvaluationSettings = EvaluationSettings()
     observability: ObservabilitySettings = ObservabilitySettings()
 
     def section(self, model: type[S]) -> S:

@@ -56,12 +56,8 @@ if TYPE_CHECKING:
     from kosmos_rag.core.types.erasure import ErasureKind, ErasureReport, RetainedRows
     from kosmos_rag.core.types.experiments import (
         Arm,
-        ArmDifference,
-        ArmReport,
         ExperimentAssignment,
-        ExperimentInfo,
         ExperimentMode,
-        ExperimentReport,
         RunningExperiment,
     )
     from kosmos_rag.core.types.files import (
@@ -74,6 +70,7 @@ if TYPE_CHECKING:
     )
     from kosmos_rag.core.types.indexes import (
         NO_PREFIXES,
+        IndexEvent,
         IndexInfo,
         Prefixes,
         Space,
@@ -82,7 +79,6 @@ if TYPE_CHECKING:
         WarmUpReport,
     )
     from kosmos_rag.core.types.jobs import Job, JobCount, JobInfo, JobState, Outcome, RunInfo
-    from kosmos_rag.core.types.monitoring import IndexEvent, MonitorKind, MonitorRun, MonitorState
     from kosmos_rag.core.types.search import (
         Candidate,
         Citation,
@@ -130,8 +126,6 @@ __all__ = [
     "AnswerSentence",
     "AnswerSources",
     "Arm",
-    "ArmDifference",
-    "ArmReport",
     "AuditKind",
     "AuditOutcome",
     "AuditPassage",
@@ -156,9 +150,7 @@ __all__ = [
     "Excerpt",
     "Expansion",
     "ExperimentAssignment",
-    "ExperimentInfo",
     "ExperimentMode",
-    "ExperimentReport",
     "FacetValue",
     "FailedQuestion",
     "Feedback",
@@ -177,9 +169,6 @@ __all__ = [
     "JobInfo",
     "JobState",
     "LineBox",
-    "MonitorKind",
-    "MonitorRun",
-    "MonitorState",
     "Note",
     "Occurrence",
     "Operators",
@@ -222,7 +211,7 @@ __all__ = [
     "storable",
 ]
 
-_WITH_JSON = ("search", "answer", "stored", "jobs", "audit", "erasure", "experiments", "files", "indexes", "monitoring")
+_WITH_JSON = ("search", "answer", "stored", "jobs", "audit", "erasure", "experiments", "files", "indexes")
 
 
 def __getattr__(name: str) -> object:

@@ -115,3 +115,17 @@ class SpaceQuality(Serializable):
     """The same of the live space."""
     forced: str | None
     """Reason given to cut over in spite of the measurements; None if they were good enough."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexEvent(Serializable):
+    """A change to a vector index, with its reason."""
+
+    at: datetime
+    index_id: uuid.UUID
+    action: str
+    """`rebuilt`, `tuned`, `search_widened`, `dropped`, or `skipped`: a repair was due and could not be done."""
+    reason: str
+    before: Mapping[str, Any]
+    """Settings and recall before the change; of a rebuild, those of the replaced index."""
+    after: Mapping[str, Any]

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from kosmos_rag.core.extras import require_extra
-from kosmos_rag.core.types import Arm, ArmDifference, ArmReport, ExperimentInfo, ExperimentMode, ExperimentReport
+from kosmos_rag.core.types import Arm, ExperimentMode
+from kosmos_rag.evaluation.experiments.records import ArmDifference, ArmReport, ExperimentInfo, ExperimentReport
 from kosmos_rag.evaluation.experiments.store import Rated
-from kosmos_rag.evaluation.significance import holm
+from kosmos_rag.evaluation.offline.significance import holm
 
 ENOUGH = 30
 """Questions of a configuration below which nothing is said of it."""
@@ -19,7 +20,7 @@ ENOUGH_RATINGS = 10
 _SAME = 1 - 1e-9
 
 
-def report(experiment: ExperimentInfo, results: Sequence[Rated]) -> ExperimentReport:
+def build_report(experiment: ExperimentInfo, results: Sequence[Rated]) -> ExperimentReport:
     """Return how the configurations compare, by these results."""
     compared = [result for result in results if result.rbo is not None]
     # A query that the control answered for a failed treatment counts for neither arm.

@@ -5,7 +5,7 @@ import json
 import logging
 import threading
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cachetools import LRUCache
 
@@ -14,23 +14,11 @@ from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import ConfigError, first_line
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import EXPERIMENT_QUESTIONS
-from kosmos_rag.core.telemetry.observer import Telemetry
-from kosmos_rag.core.types import (
-    EVALUATOR,
-    Arm,
-    ExperimentAssignment,
-    ExperimentMode,
-    RunningExperiment,
-    SearchResult,
-)
+from kosmos_rag.core.types import EVALUATOR, Arm, ExperimentMode, RunningExperiment, SearchResult
+from kosmos_rag.engine.query_hooks import Assignment, HookContext, RoutedQuery, Treatment
 from kosmos_rag.evaluation.experiments import store
 from kosmos_rag.evaluation.experiments.rank_similarity import overlap, rank_biased_overlap
 from kosmos_rag.evaluation.experiments.store import Result
-from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchPipeline
-from kosmos_rag.retrieval.query import Query
-from kosmos_rag.retrieval.snapshot import Routing
-from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.pool import ConnectionPool
 
 _LOG = logging.getLogger(__name__)
 _ACTION = "experiment_failed"
@@ -40,117 +28,43 @@ KEPT, DROPPED, FAILED = "kept", "dropped", "failed"
 """Outcomes of a sampled query, as the metric counts them."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Treatment:
-    """The second configuration of an experiment."""
-
-    pipeline: SearchPipeline
-    shadow: SearchPipeline
-    """The same for background queries."""
-    settings_hash: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Assignment:
-    """The part of one query in an experiment."""
-
-    experiment: RunningExperiment
-    routing: Routing
-    """The stored settings that the query was routed by."""
-    treatment: Treatment | None
-    """None for queries of the control arm."""
-    error: str | None = None
-    """Type of the error of the treatment, after which the control answered."""
-
-    @property
-    def serving(self) -> Treatment | None:
-        """The treatment if it answers the query; None if the control does."""
-        return None if self.experiment.mode is ExperimentMode.SHADOW else self.treatment
-
-    @property
-    def arm(self) -> Arm:
-        """The arm of the query."""
-        return Arm.CONTROL if self.treatment is None else Arm.TREATMENT
-
-    def annotate(self, result: SearchResult) -> SearchResult:
-        """Return the result with its arm.
-
-        With a warning if a treatment answered or failed.
-        """
-        if self.experiment.mode is ExperimentMode.SHADOW:
-            return result
-        name = f"the second configuration of the experiment {self.experiment.name}"
-        warnings = result.warnings
-        if self.error is not None:
-            warnings = (*warnings, f"{name} failed ({self.error}), and the first one answered")
-        elif self.treatment is not None:
-            warnings = (*warnings, f"answered by {name}")
-        assignment = ExperimentAssignment(experiment=self.experiment.name, arm=self.arm)
-        return replace(result, experiment=assignment, warnings=warnings)
-
-
-def is_sampled(experiment: RunningExperiment, query: Query) -> bool:
+def is_sampled(routed: RoutedQuery) -> bool:
     """Return whether a query is sampled, by a deterministic hash.
 
     hash(experiment, subject or principals, text) < share.
     """
+    experiment, query = routed.experiment, routed.query
     reader = sorted(query.principals) if query.subject is None else query.subject
     digest = hashlib.sha256(json.dumps([str(experiment.id), reader, query.text]).encode()).digest()
     return int.from_bytes(digest[:8]) < experiment.share * 2**64
 
 
-class ExperimentRouter:
-    """Assigns queries to experiments and records their results. Thread-safe."""
+class StoredExperimentRouter:
+    """Assigns queries to the experiments of their tenants and stores the results. Thread-safe."""
 
-    def __init__(
-        self,
-        database: Database,
-        background: ConnectionPool,
-        pipeline: SearchPipeline,
-        settings: Settings,
-        telemetry: Telemetry,
-    ) -> None:
-        """Create the router of a process.
-
-        Args:
-            database: Where results are stored.
-            background: Connections of background queries, apart from those of readers.
-            pipeline: Of the process; treatments share its models and caches.
-            settings: Of the process.
-            telemetry: Where outcomes are counted.
-        """
-        self._database = database
-        self._background = background
-        self._pipeline = pipeline
-        self._settings = settings
-        self._telemetry = telemetry
+    def __init__(self, context: HookContext) -> None:
+        self._context = context
         self._lock = threading.Lock()
         self._treatments: LRUCache[tuple[str, str], Treatment] = LRUCache(_TREATMENTS)
         self._logged: set[type[Exception]] = set()
 
-    def assign(self, query: Query, routing: Routing, settings: Settings) -> Assignment | None:
+    def assign(self, routed: RoutedQuery) -> Assignment | None:
         """Return the part of a query in the running experiment.
 
         None if it has none. Queries of an evaluation have no part. If the treatment cannot be built, the control
         answers.
-
-        Args:
-            query: The query.
-            routing: Stored settings that it was routed by.
-            settings: Those of the control.
         """
-        experiment = routing.experiment
-        if experiment is None or query.subject == EVALUATOR:
+        if routed.query.subject == EVALUATOR:
             return None
-        if not is_sampled(experiment, query):
-            if experiment.mode is ExperimentMode.SHADOW:
+        if not is_sampled(routed):
+            if routed.experiment.mode is ExperimentMode.SHADOW:
                 return None
-            return Assignment(experiment=experiment, routing=routing, treatment=None)
+            return Assignment(routed=routed, treatment=None)
         try:
-            treatment = self._treatment(experiment, settings)
+            treatment = self._treatment(routed.experiment, routed.settings)
         except Exception as error:  # noqa: BLE001 — an experiment never fails a query
-            return self.fail(Assignment(experiment=experiment, routing=routing, treatment=None), error)
-        return Assignment(experiment=experiment, routing=routing, treatment=treatment)
+            return self.fail(Assignment(routed=routed, treatment=None), error)
+        return Assignment(routed=routed, treatment=treatment)
 
     def fail(self, assignment: Assignment, error: Exception) -> Assignment:
         """Return the assignment after its treatment failed: the control answers."""
@@ -159,26 +73,25 @@ class ExperimentRouter:
 
     def needs_record(self, assignment: Assignment, result: SearchResult) -> bool:
         """Return whether `record` has work to do for a query."""
-        if assignment.experiment.mode is ExperimentMode.SERVE or assignment.error is not None:
+        if assignment.routed.experiment.mode is ExperimentMode.SERVE or assignment.error is not None:
             return True
         return assignment.treatment is not None and not result.cached
 
-    def record(self, assignment: Assignment, query: Query, result: SearchResult) -> None:
+    def record(self, assignment: Assignment, result: SearchResult) -> None:
         """Store the outcome of a query.
 
         In shadow mode run the treatment first. For background threads.
 
         Args:
             assignment: The part of the query in the experiment.
-            query: The query.
             result: What was delivered.
         """
-        treatment = assignment.treatment
-        if assignment.experiment.mode is ExperimentMode.SERVE or assignment.error is not None:
+        routed, treatment = assignment.routed, assignment.treatment
+        if routed.experiment.mode is ExperimentMode.SERVE or assignment.error is not None:
             served = _build_result(result, assignment.arm)
-            self._store(query, assignment.experiment.id, replace(served, error=assignment.error))
+            self._store(routed, replace(served, error=assignment.error))
         elif treatment is not None:
-            self._compare(assignment, treatment, query, result)
+            self._compare(routed, treatment, result)
 
     def count_dropped(self) -> None:
         """Count a query whose outcome is not recorded."""
@@ -191,39 +104,34 @@ class ExperimentRouter:
         with self._lock:
             if key not in self._treatments:
                 merged = preset.apply(settings)
-                if merged.rag.reranking.enabled and not (settings.rag.reranking.enabled or self._pipeline.reranks):
+                if merged.rag.reranking.enabled and not (settings.rag.reranking.enabled or self._context.reranks):
                     raise ConfigError(
                         f"rag.reranking.enabled ({experiment.name}) needs a reranker, and this process has none; set "
                         "it for the process, and false in the presets of collections that are to go without"
                     )
-                # No preset has such a hash: cached results of one configuration are never those of another.
-                pipeline = self._pipeline.with_settings(merged, f"experiment {merged.settings_hash}")
-                self._treatments[key] = Treatment(
-                    pipeline=pipeline,
-                    shadow=pipeline.for_background(self._background),
-                    settings_hash=merged.settings_hash,
-                )
+                self._treatments[key] = self._context.create_treatment(merged)
             return self._treatments[key]
 
     @tracing.start_span("kosmos.experiment")
-    def _compare(self, assignment: Assignment, treatment: Treatment, query: Query, result: SearchResult) -> None:
+    def _compare(self, routed: RoutedQuery, treatment: Treatment, result: SearchResult) -> None:
         """Run the treatment for the same query, and store the rank similarity."""
         control = replace(_build_result(result, Arm.CONTROL), control_ms=_subtract_embedding_ms(result))
         try:
-            repeated = replace(query, k=result.requested)
-            treatment_result = treatment.shadow.search(repeated, assignment.routing).result
-        except RoutingChanged:
-            return  # the experiment was stopped, or the control is another one by now
+            treatment_result = treatment.repeat(routed, result.requested)
         except Exception as error:  # noqa: BLE001 — an experiment never fails a query
             self._log_once(error)
             compared = replace(control, error=type(error).__name__)
         else:
+            if treatment_result is None:
+                return
             compared = _add_comparison(control, [hit.chunk_id for hit in result.hits], treatment_result)
-        self._store(query, assignment.experiment.id, compared)
+        self._store(routed, compared)
 
-    def _store(self, query: Query, experiment_id: uuid.UUID, result: Result) -> None:
+    def _store(self, routed: RoutedQuery, result: Result) -> None:
+        owner = routed.query.tenant
         try:
-            store.add(self._database.worker, query.tenant, experiment_id, result)
+            with self._context.write(owner) as connection:
+                store.add(connection, owner.id, routed.experiment.id, result)
         except Exception as error:  # noqa: BLE001 — an experiment never fails a query
             self._count(FAILED)
             self._log_once(error)
@@ -243,7 +151,7 @@ class ExperimentRouter:
         _LOG.warning("an experiment failed, the next ones are only counted: %s", message, extra={"action": _ACTION})
 
     def _count(self, outcome: str) -> None:
-        self._telemetry.record(EXPERIMENT_QUESTIONS, 1.0, outcome)
+        self._context.telemetry.record(EXPERIMENT_QUESTIONS, 1.0, outcome)
 
 
 def _build_result(result: SearchResult, arm: Arm) -> Result:

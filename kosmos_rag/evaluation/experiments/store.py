@@ -1,4 +1,7 @@
-"""Experiments and their results in the database, with their tenant's other rows."""
+"""Experiments and their results in the database.
+
+Each function runs in a transaction of the worrole.
+"""
 
 import json
 import uuid
@@ -6,13 +9,13 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+import psycopg
 from psycopg.rows import kwargs_row
 
 from kosmos_rag.core.config.presets import Preset
-from kosmos_rag.core.types import EVERYONE, Arm, ExperimentInfo, ExperimentMode
-from kosmos_rag.storage.pool import ConnectionPool
-from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, create_tenant
+from kosmos_rag.core.types import Arm, ExperimentMode
+from kosmos_rag.evaluation.experiments.records import ExperimentInfo
+from kosmos_rag.evaluation.sql import statement
 
 NEWEST = 10_000
 """Results that a report is of, at most."""
@@ -61,19 +64,19 @@ class Rated(NamedTuple):
     clicks: int
 
 
-def start(worker: ConnectionPool, owner: TenantRef, info: ExperimentInfo, preset: Preset) -> bool:
+def start(connection: psycopg.Connection, tenant_id: uuid.UUID, info: ExperimentInfo, preset: Preset) -> bool:
     """Store an experiment.
 
     Returns False if one of its name exists, or one that runs for the same questions.
 
     Args:
-        worker: connections of the worker role.
-        owner: the tenant.
+        connection: a transaction; the tenant's row exists.
+        tenant_id: the tenant.
         info: the experiment.
         preset: configuration of the treatment.
     """
     values = {
-        "tenant_id": owner.id,
+        "tenant_id": tenant_id,
         "id": info.id,
         "name": info.name,
         "collection": info.collection,
@@ -82,87 +85,51 @@ def start(worker: ConnectionPool, owner: TenantRef, info: ExperimentInfo, preset
         "content": preset.content,
         "now": info.started_at,
     }
-    with worker.transaction(owner.id, [EVERYONE]) as connection:
-        create_tenant(connection, owner, now=info.started_at)
-        return connection.execute(statement("start_experiment"), values).fetchone() is not None
+    return connection.execute(statement("start_experiment"), values).fetchone() is not None
 
 
-def stop(worker: ConnectionPool, owner: TenantRef, name: str, *, now: datetime) -> bool:
-    """End an experiment. Returns whether it was running.
-
-    Args:
-        worker: connections of the worker role.
-        owner: the tenant.
-        name: name of the experiment.
-        now: time of the end.
-    """
-    values = {"tenant_id": owner.id, "name": name, "now": now}
-    with worker.transaction(owner.id, [EVERYONE]) as connection:
-        return connection.execute(statement("stop_experiment"), values).rowcount == 1
+def stop(connection: psycopg.Connection, tenant_id: uuid.UUID, name: str, *, now: datetime) -> bool:
+    """End an experiment. Returns whether it was running."""
+    values = {"tenant_id": tenant_id, "name": name, "now": now}
+    return connection.execute(statement("stop_experiment"), values).rowcount == 1
 
 
-def list_experiments(worker: ConnectionPool, owner: TenantRef) -> list[ExperimentInfo]:
+def list_experiments(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[ExperimentInfo]:
     """Return the tenant's experiments, those that run first, then the latest."""
-    with (
-        worker.transaction(owner.id, [EVERYONE]) as connection,
-        connection.cursor(row_factory=kwargs_row(_experiment_info)) as cursor,
-    ):
-        return cursor.execute(statement("list_experiments"), {"tenant_id": owner.id}).fetchall()
+    with connection.cursor(row_factory=kwargs_row(_experiment_info)) as cursor:
+        return cursor.execute(statement("list_experiments"), {"tenant_id": tenant_id}).fetchall()
 
 
 def _experiment_info(*, mode: str, content: str, **columns: Any) -> ExperimentInfo:
     return ExperimentInfo(mode=ExperimentMode(mode), settings=json.loads(content), **columns)
 
 
-def add(worker: ConnectionPool, owner: TenantRef, experiment_id: uuid.UUID, result: Result) -> None:
-    """Store a result. Does nothing if the experiment has been stopped.
-
-    Args:
-        worker: connections of the worker role.
-        owner: the tenant.
-        experiment_id: the experiment.
-        result: the result.
-    """
+def add(connection: psycopg.Connection, tenant_id: uuid.UUID, experiment_id: uuid.UUID, result: Result) -> None:
+    """Store a result. Does nothing if the experiment has been stopped."""
     values = {
         **asdict(result),
         "arm": str(result.arm),
-        "tenant_id": owner.id,
+        "tenant_id": tenant_id,
         "experiment_id": experiment_id,
         "id": uuid.uuid4(),
         "at": datetime.now(UTC),
     }
-    with worker.transaction(owner.id, [EVERYONE]) as connection:
-        connection.execute(statement("insert_experiment_result"), values)
+    connection.execute(statement("insert_experiment_result"), values)
 
 
-def results(worker: ConnectionPool, owner: TenantRef, experiment_id: uuid.UUID) -> list[Rated]:
-    """Return the newest results of an experiment, at most `NEWEST`.
-
-    Args:
-        worker: connections of the worker role.
-        owner: the tenant.
-        experiment_id: the experiment.
-    """
-    values = {"tenant_id": owner.id, "experiment_id": experiment_id, "limit": NEWEST}
-    with (
-        worker.transaction(owner.id, [EVERYONE]) as connection,
-        connection.cursor(row_factory=kwargs_row(Rated), binary=True) as cursor,
-    ):
+def list_results(connection: psycopg.Connection, tenant_id: uuid.UUID, experiment_id: uuid.UUID) -> list[Rated]:
+    """Return the newest results of an experiment, at most `NEWEST`."""
+    values = {"tenant_id": tenant_id, "experiment_id": experiment_id, "limit": NEWEST}
+    with connection.cursor(row_factory=kwargs_row(Rated), binary=True) as cursor:
         return cursor.execute(statement("results_of_experiment"), values).fetchall()
 
 
-def prune(worker: ConnectionPool, owner: TenantRef, *, keep_days: int) -> int:
-    """Remove old results, and experiments that were stopped long ago.
+def prune(connection: psycopg.Connection, tenant_id: uuid.UUID, *, keep_days: int) -> int:
+    """Remove results older than `keep_days`, and experiments that were stopped before.
 
     Returns the number of removed results.
-
-    Args:
-        worker: connections of the worker role.
-        owner: the tenant.
-        keep_days: age in days from which rows are removed.
     """
-    values = {"tenant_id": owner.id, "before": datetime.now(UTC) - timedelta(days=keep_days)}
-    with worker.transaction(owner.id, [EVERYONE]) as connection:
-        removed = connection.execute(statement("prune_experiment_results"), values).rowcount
-        connection.execute(statement("prune_experiments"), values)
+    values = {"tenant_id": tenant_id, "before": datetime.now(UTC) - timedelta(days=keep_days)}
+    removed = connection.execute(statement("prune_experiment_results"), values).rowcount
+    connection.execute(statement("prune_experiments"), values)
     return removed

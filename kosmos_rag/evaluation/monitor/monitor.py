@@ -9,14 +9,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol
 
-from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import DatabaseUnavailable, IndexLocked, KosmosError
-from kosmos_rag.core.types import EVERYONE, MonitorKind, MonitorRun, MonitorState, Space
-from kosmos_rag.core.types.questions import read_questions
+from kosmos_rag.engine.engine import Engine
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.monitor import isolation_canary
 from kosmos_rag.evaluation.monitor.recall import Sample, measure_live_recall
+from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
 from kosmos_rag.evaluation.monitor.store import MonitorStore
 from kosmos_rag.evaluation.monitor.verdict import (
     MEASURES,
@@ -27,31 +26,17 @@ from kosmos_rag.evaluation.monitor.verdict import (
     judge_isolation,
     judge_recall,
 )
-from kosmos_rag.evaluation.runner import EvaluatedTenant, Plan, evaluate, for_evaluation
-from kosmos_rag.indexing import history
-from kosmos_rag.indexing.maintenance import IndexMaintenance
-from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.tenants import TenantRef, create_tenant, find_live_space, tenant
+from kosmos_rag.evaluation.offline.questions import read_questions
+from kosmos_rag.evaluation.offline.runner import Plan, evaluate, for_evaluation
+from kosmos_rag.evaluation.settings import EvaluationSettings, MonitorSettings
 
 Progress = Callable[[str], None]
 """Called with one line for each step."""
 
 BUSY = "busy"
 """The repair of a run during which other maintenance of the tenant held the lock: none, the next run tries again."""
-
-
-class MonitoredTenant(EvaluatedTenant, isolation_canary.CanaryTenant, Protocol):
-    """One tenant as one reader sees it: a Tenant is one."""
-
-
-class OpenTenant(Protocol):
-    """Opens tenants: an Engine's `tenant` does."""
-
-    def __call__(
-        self, name: str, *, principals: Sequence[str] = (EVERYONE,), collection: str | None = None
-    ) -> MonitoredTenant:
-        """Return a tenant, or one collection, for these principals."""
-        ...
+SKIPPED = "skipped"
+"""A repair that was due and could not be done."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,22 +52,9 @@ class _Measurement:
 class RecallMonitor:
     """Monitors the tenants of one database and has low recall repaired. Thread-safe."""
 
-    def __init__(
-        self, database: Database, maintenance: IndexMaintenance, settings: Settings, open_tenant: OpenTenant
-    ) -> None:
-        """Create a monitor.
-
-        Args:
-            database: Connections: samples are searched as the app role, the rest is done as the worker role.
-            maintenance: Repairs indexes.
-            settings: `monitor`, `evaluation`, `indexes` and `worker`.
-            open_tenant: Opens a tenant for the questions with known answers and for the isolation canary.
-        """
-        self._database = database
-        self._maintenance = maintenance
-        self._all_settings = settings
-        self._settings = settings.monitor
-        self._open_tenant = open_tenant
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._settings = engine.settings.section(MonitorSettings)
 
     def run(
         self, name: str, kinds: Collection[MonitorKind] = tuple(MonitorKind), *, progress: Progress | None = None
@@ -96,71 +68,69 @@ class RecallMonitor:
 
         Raises ConfigError without `database.worker_url`, DatabaseError.
         """
-        owner, report = tenant(name), progress or _discard
+        tenant, report = self._engine.tenant(name), progress or _discard
 
         def is_due(_store: MonitorStore, kind: MonitorKind) -> bool:
             return kind in kinds
 
-        return [*self._measure_tenant(owner, report, is_due), *self._check_isolation(report, is_due)]
+        return [*self._measure_tenant(tenant, report, is_due), *self._check_isolation(report, is_due)]
 
-    def run_due(self, owner: TenantRef, progress: Progress) -> list[MonitorRun]:
+    def run_due(self, name: str, progress: Progress) -> list[MonitorRun]:
         """Measure what is due by its interval. Raises what `run` raises."""
         runs: list[MonitorRun] = []
         if (interval_s := self._settings.isolation_interval_s) is not None:
             # First of all: a leak has to be reported even if nothing else can be measured.
             runs += self._check_isolation(progress, lambda store, kind: _is_older(store, kind, interval_s))
-        return [*runs, *self._measure_tenant(owner, progress, self._is_due)]
+        return [*runs, *self._measure_tenant(self._engine.tenant(name), progress, self._is_due)]
 
     def status(self, name: str, *, limit: int = 20) -> list[MonitorRun]:
         """Return the latest runs of a tenant, the newest first.
 
         Raises what `run` raises. Runs of the isolation canary belong to its own tenant.
         """
-        return MonitorStore(self._database, tenant(name)).list_runs(limit=limit)
+        return MonitorStore(self._engine.tenant(name)).list_runs(limit=limit)
 
-    def next_run_in_s(self, owner: TenantRef, run: MonitorRun) -> float:
+    def next_run_in_s(self, name: str, run: MonitorRun) -> float:
         """Return the seconds between two runs of a kind.
 
         Raises what `run` raises.
         """
         if run.kind is MonitorKind.ISOLATION:
             return self._settings.isolation_interval_s or 0.0
-        return self._interval_s(MonitorStore(self._database, owner), run)
+        return self._interval_s(MonitorStore(self._engine.tenant(name)), run)
 
     def count_samples(self, name: str) -> int:
         """Count the samples for the next run, up to `monitor.samples_per_run`.
 
         Raises what `run` raises.
         """
-        owner = tenant(name)
-        if (space := self._live_space(owner)) is None:
+        tenant = self._engine.tenant(name)
+        if (space_id := tenant.spaces.live_id()) is None:
             return 0
-        store = MonitorStore(self._database, owner)
-        return len(store.list_samples(space.id, limit=self._settings.samples_per_run))
+        store = MonitorStore(tenant)
+        return len(store.list_samples(space_id, limit=self._settings.samples_per_run))
 
     # --- what is due -------------------------------------------------------------------------------------------------
 
     def _measure_tenant(
-        self, owner: TenantRef, report: Progress, is_due: Callable[[MonitorStore, MonitorKind], bool]
+        self, tenant: Tenant, report: Progress, is_due: Callable[[MonitorStore, MonitorKind], bool]
     ) -> Iterator[MonitorRun]:
-        store, space = MonitorStore(self._database, owner), self._live_space(owner)
-        if space is None:
+        store, space_id = MonitorStore(tenant), tenant.spaces.live_id()
+        if space_id is None:
             return
-        index = self._maintenance.live_vector_index(owner)
+        index = tenant.indexes.live_vector_index()
         if index is not None and is_due(store, MonitorKind.RECALL):
-            yield self._measure_recall(store, owner, space, *index, report)
-        files = self._question_files(owner)
+            yield self._measure_recall(store, tenant, space_id, *index, report)
+        files = self._question_files(tenant.name)
         if files and is_due(store, MonitorKind.QUESTIONS):
             for collection, path in files:
-                yield self._measure_answers(store, owner, collection, path, report)
+                yield self._measure_answers(
+                    store, self._engine.tenant(tenant.name, collection=collection), path, report
+                )
 
-    def _live_space(self, owner: TenantRef) -> Space | None:
-        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            return find_live_space(connection, owner.id)
-
-    def _question_files(self, owner: TenantRef) -> list[tuple[str | None, Path]]:
+    def _question_files(self, name: str) -> list[tuple[str | None, Path]]:
         files = ((*key.partition("/"), path) for key, path in self._settings.questions.items())
-        return [(collection or None, path) for name, _, collection, path in files if name == owner.name]
+        return [(collection or None, path) for tenant, _, collection, path in files if tenant == name]
 
     def _is_due(self, store: MonitorStore, kind: MonitorKind) -> bool:
         last = next(iter(store.list_runs(kind, limit=1)), None)
@@ -176,40 +146,40 @@ class RecallMonitor:
     def _measure_recall(
         self,
         store: MonitorStore,
-        owner: TenantRef,
-        space: Space,
+        tenant: Tenant,
+        space_id: uuid.UUID,
         index_id: uuid.UUID,
         tuned_at: datetime,
         report: Progress,
     ) -> MonitorRun:
-        samples = store.list_samples(space.id, limit=self._settings.samples_per_run)
+        samples = store.list_samples(space_id, limit=self._settings.samples_per_run)
         if len(samples) < MIN_SAMPLES:
-            store.delete_samples(space.id, ())
+            store.delete_samples(space_id, ())
             verdict = insufficient_samples(len(samples))
             return self._store(store, MonitorKind.RECALL, _Measurement(verdict=verdict, index_id=index_id))
         report(f"measuring recall with {len(samples)} live queries")
-        live = measure_live_recall(self._database.app, owner, samples, self._settings)
-        target = self._all_settings.indexes.recall_target
+        live = measure_live_recall(self._engine, tenant.name, samples)
+        target = self._engine.settings.indexes.recall_target
         baseline = store.read_baseline(index_id, tuned_at)
         verdict = judge_recall(live, baseline, target, indexes=store.count_vector_indexes())
         if verdict.state is not MonitorState.UNKNOWN:
             alarms = _consecutive_alarms(store) + 1 if verdict.state is MonitorState.ALARM else 0
             verdict = replace(verdict, figures={**verdict.figures, "consecutive_alarms": alarms})
         if verdict.state is MonitorState.ALARM and self._settings.auto_repair:
-            verdict = self._repair(verdict, owner, samples, report)
+            verdict = self._repair(verdict, tenant, samples, report)
         run = self._store(
             store,
             MonitorKind.RECALL,
             _Measurement(verdict=verdict, index_id=index_id, scores=live.scores, milliseconds=live.milliseconds),
         )
-        store.delete_samples(space.id, samples)
+        store.delete_samples(space_id, samples)
         return run
 
-    def _repair(self, verdict: Verdict, owner: TenantRef, samples: Sequence[Sample], report: Progress) -> Verdict:
+    def _repair(self, verdict: Verdict, tenant: Tenant, samples: Sequence[Sample], report: Progress) -> Verdict:
         report(f"{verdict.reason}: repairing the index")
         vectors = [sample.vector for sample in samples]
         try:
-            action = self._maintenance.repair_recall(owner, vectors, verdict.reason, report)
+            action = tenant.indexes.repair_recall(vectors, verdict.reason, report)
         except IndexLocked as error:
             report(str(error))
             action = BUSY
@@ -217,12 +187,10 @@ class RecallMonitor:
             raise
         except KosmosError as error:
             verdict = replace(verdict, reason=f"{verdict.reason}; the repair failed: {error}")
-            action = history.SKIPPED
-        return replace(verdict, figures={**verdict.figures, "action": action or history.SKIPPED})
+            action = SKIPPED
+        return replace(verdict, figures={**verdict.figures, "action": action or SKIPPED})
 
-    def _measure_answers(
-        self, store: MonitorStore, owner: TenantRef, collection: str | None, path: Path, report: Progress
-    ) -> MonitorRun:
+    def _measure_answers(self, store: MonitorStore, tenant: Tenant, path: Path, report: Progress) -> MonitorRun:
         started = time.perf_counter()
         try:
             question_set = read_questions(path)
@@ -230,18 +198,19 @@ class RecallMonitor:
             report(f"evaluating the {len(answerable.questions)} questions of {question_set.name}")
             verdict = judge_answers({}, 0, {})
             if answerable.questions:
-                settings = for_evaluation(self._all_settings)
-                measures = settings.evaluation.model_copy(update={"measures": MEASURES})
+                settings = for_evaluation(self._engine.settings)
+                section = settings.section(EvaluationSettings)
+                measures = section.model_copy(update={"measures": MEASURES})
                 plan = Plan(
                     label="monitor",
                     settings=settings.model_copy(update={"evaluation": measures}),
-                    collection=collection,
+                    collection=tenant.collection,
                 )
-                evaluation = evaluate(self._open_tenant(owner.name, collection=collection), answerable, plan)
-                verdict = judge_answers(evaluation.measures, evaluation.questions, settings.evaluation.alerts)
+                evaluation = evaluate(tenant, answerable, plan)
+                verdict = judge_answers(evaluation.measures, evaluation.questions, section.alerts)
         except KosmosError as error:
             verdict = Verdict(state=MonitorState.UNKNOWN, reason=str(error))
-        figures = {**verdict.figures, "collection": collection, "set": path.stem}
+        figures = {**verdict.figures, "collection": tenant.collection, "set": path.stem}
         milliseconds = round((time.perf_counter() - started) * 1000, 1)
         measurement = _Measurement(verdict=replace(verdict, figures=figures), milliseconds=milliseconds)
         return self._store(store, MonitorKind.QUESTIONS, measurement)
@@ -249,20 +218,20 @@ class RecallMonitor:
     def _check_isolation(
         self, report: Progress, is_due: Callable[[MonitorStore, MonitorKind], bool]
     ) -> Iterator[MonitorRun]:
-        owner = tenant(isolation_canary.TENANTS[0])
-        store = MonitorStore(self._database, owner)
+        tenant = self._engine.tenant(isolation_canary.TENANTS[0])
+        store = MonitorStore(tenant)
         if not is_due(store, MonitorKind.ISOLATION):
             return
         report("searching two tenants for each other's secrets")
         started = time.perf_counter()
         try:
-            verdict = isolation_canary.check_isolation(self._open_tenant)
+            verdict = isolation_canary.check_isolation(self._engine.tenant)
         except DatabaseUnavailable:
             raise
         except KosmosError as error:
             verdict = judge_isolation([], [f"the secrets could not be searched: {error}"])
-            with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-                create_tenant(connection, owner, now=datetime.now(UTC))
+            with tenant.sessions.write() as connection:
+                tenant.sessions.create_tenant(connection)
         milliseconds = round((time.perf_counter() - started) * 1000, 1)
         yield self._store(store, MonitorKind.ISOLATION, _Measurement(verdict=verdict, milliseconds=milliseconds))
 
@@ -277,7 +246,7 @@ class RecallMonitor:
             figures=measurement.verdict.figures,
             milliseconds=measurement.milliseconds,
         )
-        store.add_run(run, measurement.scores, keep_days=self._all_settings.worker.keep_dead_days)
+        store.add_run(run, measurement.scores, keep_days=self._engine.settings.worker.keep_dead_days)
         return run
 
 

@@ -4,21 +4,18 @@ Reads and writes as the worker role.
 """
 
 import uuid
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.types import EVERYONE, MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.monitor.recall import Sample
-from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef
+from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.evaluation.sql import statement
 
 _MAX_SAMPLE_AGE = timedelta(days=1)
 
@@ -26,18 +23,13 @@ _MAX_SAMPLE_AGE = timedelta(days=1)
 class MonitorStore:
     """Samples and runs of one tenant. Every method raises DatabaseError."""
 
-    def __init__(self, database: Database, owner: TenantRef) -> None:
-        self._database = database
-        self._owner = owner
-
-    @contextmanager
-    def _transaction(self) -> Iterator[psycopg.Connection]:
-        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            yield connection
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self._transaction = tenant.sessions.write
 
     def list_samples(self, space_id: uuid.UUID, *, limit: int) -> list[Sample]:
         """Return up to `limit` samples of a space, at random."""
-        values = {"tenant_id": self._owner.id, "space_id": space_id, "limit": limit}
+        values = {"tenant_id": self._tenant.id, "space_id": space_id, "limit": limit}
         with self._transaction() as connection:
             rows = connection.execute(statement("monitor_samples"), values).fetchall()
         return [
@@ -56,7 +48,7 @@ class MonitorStore:
         Those older than a day or of another space than this one.
         """
         values = {
-            "tenant_id": self._owner.id,
+            "tenant_id": self._tenant.id,
             "space_id": space_id,
             "ids": [sample.id for sample in measured],
             "before": datetime.now(UTC) - _MAX_SAMPLE_AGE,
@@ -69,7 +61,7 @@ class MonitorStore:
 
         Empty if there was none since then.
         """
-        values = {"tenant_id": self._owner.id, "index_id": index_id, "at": since}
+        values = {"tenant_id": self._tenant.id, "index_id": index_id, "at": since}
         with self._transaction() as connection:
             row = connection.execute(statement("monitor_baseline"), values).fetchone()
         return [] if row is None else list(row[0])
@@ -83,7 +75,7 @@ class MonitorStore:
             keep_days: Retention of runs.
         """
         values: dict[str, Any] = {
-            "tenant_id": self._owner.id,
+            "tenant_id": self._tenant.id,
             "id": run.id,
             "at": run.at,
             "kind": str(run.kind),
@@ -97,11 +89,11 @@ class MonitorStore:
         with self._transaction() as connection:
             connection.execute(statement("insert_monitor_run"), values)
             before = run.at - timedelta(days=keep_days)
-            connection.execute(statement("prune_monitor_runs"), {"tenant_id": self._owner.id, "before": before})
+            connection.execute(statement("prune_monitor_runs"), {"tenant_id": self._tenant.id, "before": before})
 
     def list_runs(self, kind: MonitorKind | None = None, *, limit: int) -> list[MonitorRun]:
         """Return the latest runs, the newest first."""
-        values = {"tenant_id": self._owner.id, "kind": None if kind is None else str(kind), "limit": limit}
+        values = {"tenant_id": self._tenant.id, "kind": None if kind is None else str(kind), "limit": limit}
         with self._transaction() as connection, connection.cursor(row_factory=dict_row) as cursor:
             rows = cursor.execute(statement("list_monitor_runs"), values).fetchall()
         return [

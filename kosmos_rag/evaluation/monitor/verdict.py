@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from kosmos_rag.core.types import MonitorState
 from kosmos_rag.evaluation.monitor.recall import LiveRecall
+from kosmos_rag.evaluation.monitor.records import MonitorState
 
 _ALPHA = 0.001
 """Probability of a false drift signal in one round over all indexes: every ten minutes, one a week."""

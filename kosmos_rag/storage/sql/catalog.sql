@@ -47,7 +47,10 @@ SELECT c.cfgname::text
 -- State of the server and of the connected role. Row-level security does not bind a superuser or the owner's members.
 SELECT current_setting('server_version_num')::integer AS server_version,
        (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'vector') AS vector_version,
-       (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'vector') AS vector_available,
+       -- The server reads the files of all extensions for this: only where the extension is missing.
+       CASE WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'vector')
+            THEN (SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'vector') END
+           AS vector_available,
        current_user::text AS role,
        session_user::text AS login,
        (SELECT bool_or(r.rolsuper) FROM pg_catalog.pg_roles r

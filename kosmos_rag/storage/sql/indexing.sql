@@ -135,3 +135,21 @@ SELECT left(c.relname, length(c.relname) - length(%(suffix)s::text)) AS relation
   JOIN pg_catalog.pg_namespace n ON n.oid = r.relnamespace
  WHERE n.nspname = 'kosmos' AND r.relname = 'embeddings' || %(suffix)s::text AND starts_with(c.relname, 'vec_')
    AND strpos(pg_get_expr(x.indpred, x.indrelid), %(tenant_id)s::uuid::text) > 0
+
+-- name: disable_parallel_query
+-- Background work leaves the other cores to searches.
+SET LOCAL max_parallel_workers_per_gather = 0
+
+-- name: insert_index_event
+INSERT INTO kosmos.index_events (tenant_id, id, at, index_id, action, reason, before, after)
+VALUES (%(tenant_id)s, %(id)s, %(at)s, %(index_id)s, %(action)s, %(reason)s, %(before)s, %(after)s)
+
+-- name: list_index_events
+SELECT l.at, l.index_id, l.action, l.reason, l.before, l.after
+  FROM kosmos.index_events l
+ WHERE l.tenant_id = %(tenant_id)s
+ ORDER BY l.at DESC, l.id DESC
+ LIMIT %(limit)s
+
+-- name: prune_index_events
+DELETE FROM kosmos.index_events l WHERE l.tenant_id = %(tenant_id)s AND l.at < %(before)s

@@ -13,7 +13,7 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.telemetry.logging import set_up_logging
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.engine.job_kinds import JobKind
+from kosmos_rag.engine.job_kinds import NO_WINGS, WingJobs
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.worker.supervisor import run_worker
 
@@ -42,8 +42,8 @@ def _parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def main(argv: Sequence[str] | None = None, *, wing_kinds: Sequence[JobKind] = ()) -> int:
-    """Run the worker, with the kinds of jobs that wings add.
+def main(argv: Sequence[str] | None = None, *, wings: WingJobs = NO_WINGS) -> int:
+    """Run the worker, with what wings add.
 
     Returns 1 where it could not run, or where a job failed with --until-idle; else 0.
     """
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None, *, wing_kinds: Sequence[JobKind] = (
             jobs = engine.tenant(arguments.tenant, collection=arguments.collection).jobs
             for path in arguments.paths:
                 jobs.enqueue(path, every=None if arguments.until_idle else arguments.every)
-            supervisor = run_worker(settings, kinds=KINDS, wing_kinds=wing_kinds, until_idle=arguments.until_idle)
+            supervisor = run_worker(settings, kinds=KINDS, wings=wings, until_idle=arguments.until_idle)
     except KosmosError as error:
         log.error("%s", error, extra={"action": "worker_failed"})
         return 1

@@ -11,6 +11,7 @@ from pathlib import Path
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.telemetry.logging import set_up_logging
+from kosmos_rag.engine.job_kinds import NO_WINGS, WingJobs
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.worker.supervisor import run_worker
 
@@ -19,8 +20,11 @@ log = logging.getLogger("kosmos_rag.worker")
 KINDS = (kinds.MAINTAIN, kinds.RECONCILE, kinds.AUDIT)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the worker. Returns 0, or 1 where it could not run."""
+def main(argv: Sequence[str] | None = None, *, wings: WingJobs = NO_WINGS) -> int:
+    """Run the worker, with the maintenance that wings add.
+
+    Returns 0, or 1 where it could not run.
+    """
     parser = argparse.ArgumentParser(prog="workers.maintenance", description=__doc__)
     parser.add_argument("--until-idle", action="store_true", help="exit when nothing is due")
     parser.add_argument("--config", type=Path, help="settings file")
@@ -28,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = Settings.load(arguments.config)
         set_up_logging(settings.observability)
-        run_worker(settings, kinds=KINDS, until_idle=arguments.until_idle)
+        maintenance = WingJobs(maintenance=wings.maintenance)
+        run_worker(settings, kinds=KINDS, wings=maintenance, until_idle=arguments.until_idle)
     except KosmosError as error:
         log.error("%s", error, extra={"action": "worker_failed"})
         return 1

@@ -12,14 +12,12 @@ from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError, NodeUnavail
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.engine.job_kinds import JobCounts, JobKind, WingJobHandler
-from kosmos_rag.engine.monitor import recall_monitor
+from kosmos_rag.engine.job_kinds import NO_WINGS, JobCounts, WingJobHandler, WingJobs
 from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.tenants import TenantRef
 from kosmos_rag.worker.channel import CounterBuffer, JobInterrupted, SupervisorChannel
 from kosmos_rag.worker.handlers import documents, maintenance, permissions, sync
-from kosmos_rag.worker.handlers.monitor import MonitorHandler
 
 
 class JobHandler(Protocol):
@@ -53,21 +51,20 @@ class _WingHandler:
 class EngineJobRunner:
     """Runs all kinds of jobs with one engine."""
 
-    def __init__(self, engine: Engine, wing_kinds: Sequence[JobKind] = ()) -> None:
+    def __init__(self, engine: Engine, wings: WingJobs = NO_WINGS) -> None:
         self._engine = engine
-        parts = engine.parts
-        self.database = parts.database
+        self.database = engine.database
         counters = CounterBuffer()
         engine.observe(counters)
-        self._documents = documents.DocumentHandler(parts.database, parts.ingest_pipeline, counters)
-        self._sync = sync.SyncHandler(parts.database, parts.ingest_pipeline)
-        self._permissions = permissions.PermissionsHandler(parts.database)
+        self._documents = documents.DocumentHandler(engine.database, engine.ingest_pipeline, counters)
+        self._sync = sync.SyncHandler(engine.database, engine.ingest_pipeline)
+        self._permissions = permissions.PermissionsHandler(engine.database)
         self._wings = {
-            kind.name: _WingHandler(kind.create_handler(engine), parts.ingest_pipeline) for kind in wing_kinds
+            kind.name: _WingHandler(kind.create_handler(engine), engine.ingest_pipeline) for kind in wings.kinds
         }
-        monitor_handler = MonitorHandler(recall_monitor(engine), interval_s=engine.settings.worker.maintenance_every_s)
+        tasks = [task.create_handler(engine) for task in wings.maintenance]
         self._maintenance = maintenance.MaintenanceHandler(
-            parts.database, parts.indexes, monitor_handler, engine.settings.worker
+            engine.database, engine.indexes, tasks, engine.settings.worker
         )
 
     def run(self, jobs: Sequence[Job], channel: SupervisorChannel) -> None:
@@ -122,15 +119,15 @@ def run_job(handler: JobHandler, job: Job, channel: SupervisorChannel) -> None:
     return channel.report_ended([job], counts)
 
 
-def create_runner(settings: Settings, wing_kinds: Sequence[JobKind] = ()) -> EngineJobRunner:
+def create_runner(settings: Settings, wings: WingJobs = NO_WINGS) -> EngineJobRunner:
     """Open an engine and load its model.
 
     A process needs the model before its first job. Raises ModelUnavailable.
 
     Args:
         settings: the settings.
-        wing_kinds: kinds of jobs that wings add.
+        wings: what wings add.
     """
     engine = Engine(settings)
-    engine.parts.ingest_pipeline.processor.warm_up()
-    return EngineJobRunner(engine, wing_kinds)
+    engine.ingest_pipeline.processor.warm_up()
+    return EngineJobRunner(engine, wings)

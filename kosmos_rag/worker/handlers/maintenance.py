@@ -15,7 +15,7 @@ from kosmos_rag.core.telemetry.metrics import (
 )
 from kosmos_rag.core.types import EVERYONE, IndexInfo, Job, Outcome
 from kosmos_rag.engine.audit import TenantAudit
-from kosmos_rag.evaluation.experiments.store import prune
+from kosmos_rag.engine.job_kinds import WingMaintenance
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.database import Database
@@ -25,7 +25,6 @@ from kosmos_rag.storage.queue.uploads import delete_uploads, find_abandoned_uplo
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 from kosmos_rag.worker.channel import CounterBuffer, SupervisorChannel
-from kosmos_rag.worker.handlers.monitor import MonitorHandler
 
 log = logging.getLogger("kosmos_rag.worker")
 
@@ -44,11 +43,15 @@ class MaintenanceHandler:
     """Runs maintenance of one tenant at a time."""
 
     def __init__(
-        self, database: Database, indexes: IndexMaintenance, monitor_handler: MonitorHandler, limits: WorkerSettings
+        self,
+        database: Database,
+        indexes: IndexMaintenance,
+        tasks: Sequence[WingMaintenance],
+        limits: WorkerSettings,
     ) -> None:
         self._database = database
         self._indexes = indexes
-        self._monitor_handler = monitor_handler
+        self._tasks = tasks
         self._limits = limits
         self._sync_runs = SyncRuns(database.worker)
         self._partitions = PartitionRotation(database, keep_months=limits.keep_audit_months)
@@ -74,8 +77,11 @@ class MaintenanceHandler:
         channel.queue.prune(keep_days=self._limits.keep_days, keep_dead_days=self._limits.keep_dead_days)
         self._sync_runs.fail_abandoned(owner)
         self._sync_runs.prune(keep_days=self._limits.keep_days)
-        prune(self._database.worker, owner, keep_days=self._limits.keep_experiment_days)
-        return self._monitor_handler.run(owner, channel)
+        counts = CounterBuffer()
+        for task in self._tasks:
+            for (name, label), amount in task.run(owner.name, channel).items():
+                counts.add(name, amount, label)
+        return counts
 
     def _reconcile(self, owner: TenantRef) -> CounterBuffer:
         orphans = count_orphans(self._database, owner)

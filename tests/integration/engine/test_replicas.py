@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.cli.diagnosis import diagnose
 from kosmos_rag.core.errors import StatementFailed
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
+from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.provision import APP
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
@@ -108,9 +108,9 @@ def test_replica__that_is_too_far_behind_is_not_read(
         scope.ingest([_document("margin")])
         servers.wait_for_replica()
         assert scope.search("margin").hits
-        (replica,) = engine.parts.database.replicas()
+        (replica,) = engine.database.replicas()
         observer = PrometheusObserver()
-        engine.parts.telemetry.attach(observer)
+        engine.telemetry.attach(observer)
         assert (replica.lag_s or 0.0) < 1.5
         servers.run_on_replica("SELECT pg_wal_replay_pause()")
         deadline = time.monotonic() + 60
@@ -195,5 +195,5 @@ def test_server__that_is_no_replica_of_the_primary_is_not_read(
         scope = engine.tenant(tenant_name)
         scope.ingest([_document("margin")])
         assert [hit.source for hit in scope.search("margin").hits] == ["margin"]
-        (replica,) = engine.parts.database.replicas()
+        (replica,) = engine.database.replicas()
         assert replica.lag_s is None

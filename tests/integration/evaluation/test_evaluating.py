@@ -15,7 +15,7 @@ from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Message
-from kosmos_rag.evaluation import (
+from kosmos_rag.evaluation.offline import (
     Evaluation,
     Evaluations,
     Location,
@@ -26,10 +26,10 @@ from kosmos_rag.evaluation import (
     load_beir,
     read_questions,
 )
-from kosmos_rag.evaluation.beir import sync_corpus
-from kosmos_rag.evaluation.calibration import calibrate, render_threshold
-from kosmos_rag.evaluation.ratings import answer_rated_questions, read_rated_questions
-from kosmos_rag.storage.tenants import tenant
+from kosmos_rag.evaluation.offline.beir import sync_corpus
+from kosmos_rag.evaluation.offline.calibration import calibrate, render_threshold
+from kosmos_rag.evaluation.offline.ratings import answer_rated_questions, read_rated_questions
+from kosmos_rag.evaluation.settings import EvaluationSettings
 from tests.integration.variants import opened
 
 KB = {
@@ -87,9 +87,7 @@ def test_evaluate__measures_documents_sections_and_lines(filled: Engine, tmp_pat
 def test_store__gives_back_what_was_measured_and_keeps_tenants_apart(
     filled: Engine, tmp_path: Path, tenant_name: str
 ) -> None:
-    stored, others = (
-        Evaluations(filled.parts.database, tenant(name)) for name in (tenant_name, f"{tenant_name}-other")
-    )
+    stored, others = (Evaluations(filled.tenant(name)) for name in (tenant_name, f"{tenant_name}-other"))
     first, second = _run(filled, tenant_name, tmp_path), _run(filled, tenant_name, tmp_path)
     for one in (first, second):
         stored.add(one)
@@ -118,7 +116,7 @@ def test_measures__begin_with_those_that_are_configured(filled: Engine, tenant_n
     asked = QuestionSet(name="two", questions=(unanswerable, answerable))
     plan = Plan(label="", settings=filled.settings, answers=True)
     measures = list(evaluate(filled.tenant(tenant_name), asked, plan).measures)
-    assert measures[:5] == list(filled.settings.evaluation.measures)
+    assert measures[:5] == list(filled.settings.section(EvaluationSettings).measures)
     assert "degraded" in measures[5:]
 
 
@@ -174,7 +172,7 @@ def kosmos(tmp_path: Path, database: DatabaseSettings, monkeypatch: pytest.Monke
 def test_commands__list_compare_gate_report_and_delete(
     filled: Engine, kosmos: Kosmos, tmp_path: Path, tenant_name: str
 ) -> None:
-    stored = Evaluations(filled.parts.database, tenant(tenant_name))
+    stored = Evaluations(filled.tenant(tenant_name))
     first, second = _run(filled, tenant_name, tmp_path), _run(filled, tenant_name, tmp_path)
     for one in (first, second):
         stored.add(one)
@@ -223,7 +221,7 @@ class Writer:
 def test_language_model__is_stored_with_what_it_answered_and_named_where_two_differ(
     filled: Engine, kosmos: Kosmos, tmp_path: Path, settings: Settings, tenant_name: str
 ) -> None:
-    stored = Evaluations(filled.parts.database, tenant(tenant_name))
+    stored = Evaluations(filled.tenant(tenant_name))
     with opened(settings, {"rag.answer.mode": "generative"}, language_model=Writer()) as engine:
         done = [
             _run(filled, tenant_name, tmp_path, answers=True),
@@ -243,7 +241,7 @@ def test_calibrate__writes_the_threshold_that_a_stored_evaluation_gives(
     filled: Engine, kosmos: Kosmos, tmp_path: Path, tenant_name: str
 ) -> None:
     done = _run(filled, tenant_name, tmp_path, answers=True)
-    stored = Evaluations(filled.parts.database, tenant(tenant_name))
+    stored = Evaluations(filled.tenant(tenant_name))
     stored.add(done)
     refused = kosmos("eval", "calibrate", done.name)
     assert (refused.exit_code, "10 of each are needed" in refused.stderr) == (1, True)
@@ -270,7 +268,7 @@ def test_calibrate__answers_the_questions_that_readers_rated(filled: Engine, kos
     for number in range(10):
         reader.feedback("up", question=f"Parental leave lasts twelve months after a birth{' ?' * number}")
         reader.feedback("down", question=f"Who conducts zoo orchestra {number}?", reason="not_covered")
-    rated = read_rated_questions(filled.parts.database, tenant(tenant_name), limit=500)
+    rated = read_rated_questions(filled.tenant(tenant_name), limit=500)
     answered = answer_rated_questions(filled.tenant(tenant_name), rated)
     result = calibrate(answered, 0.0, configured=0.5)
     assert (result.evaluation, result.answerable, result.unanswerable, result.auc) == (None, 10, 10, 1.0)

@@ -274,7 +274,7 @@ def test_earlier_pass__that_is_still_running_writes_nothing(engine: Engine, writ
     (document,) = engine.tenant(tenant_name, principals=("ben",)).documents()
     with (
         pytest.raises(IngestionError, match="was started again") as raised,
-        engine.parts.database.worker.transaction(owner.id, [EVERYONE]) as connection,
+        engine.database.worker.transaction(owner.id, [EVERYONE]) as connection,
     ):
         permissions.update_permissions(connection, earlier, {document.id: ("ann",)}, unnamed=())
     assert raised.value.code == "superseded"

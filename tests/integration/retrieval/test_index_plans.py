@@ -20,12 +20,13 @@ from psycopg.types.json import Jsonb
 
 from kosmos_rag import Engine, Filter, Settings
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.statements import parse
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.indexing.recall import NO_FILTER
 from kosmos_rag.retrieval.filters import compile_filter
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.sql import parse, statement
+from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.ann.worlds import CHUNKS_A_DOCUMENT, TopicEmbedder, load
 

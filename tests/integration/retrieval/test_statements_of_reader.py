@@ -24,7 +24,7 @@ def _read_overview(connection: psycopg.Connection, tenant_id: uuid.UUID) -> dict
 def test_state__has_an_overview_of_each_tenant_that_the_statement_has_found(engine: Engine, tenant_name: str) -> None:
     """A node of Citus that does not have the tenant finds no overview: so such a state is known to be wrong."""
     tenant_id = tenant(tenant_name).id
-    with engine.parts.database.app.connection(tenant_id) as connection:
+    with engine.database.app.connection(tenant_id) as connection:
         assert _read_overview(connection, tenant_id) is None
         engine.tenant(tenant_name).ingest([SourceDocument(source="a", data=b"The margin.", acl=("board",))])
         hidden = _read_overview(connection, tenant_id)
@@ -48,7 +48,7 @@ def test_passages__come_before_the_states_that_they_are_of(engine: Engine, tenan
         assert set(last[1:]) == {None}
         return passages, last[0]
 
-    with engine.parts.database.app.connection(tenant_id) as connection:
+    with engine.database.app.connection(tenant_id) as connection:
         passages, states = read(connection)
         scope.ingest([SourceDocument(source="b", data=b"The leave.")], prune=False)
         _, later = read(connection)
@@ -62,6 +62,6 @@ def test_pool__sends_them_to_a_server_that_distributes_nothing(
     engine: Engine, tenant_name: str, use_nodes: bool
 ) -> None:
     settings = engine.settings.database.model_copy(update={"use_nodes": use_nodes})
-    with Engine(engine.settings.model_copy(update={"database": settings}), embedder=engine.parts.embedder) as opened:
+    with Engine(engine.settings.model_copy(update={"database": settings}), embedder=engine.embedder) as opened:
         assert opened.tenant(tenant_name).search("margin").hits == ()
-        assert opened.parts.database.app.sets_reader_in_statement
+        assert opened.database.app.sets_reader_in_statement

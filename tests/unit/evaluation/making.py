@@ -4,8 +4,8 @@ import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from kosmos_rag.evaluation import Evaluation, QuestionResult
-from kosmos_rag.evaluation.types import means
+from kosmos_rag.evaluation.offline import Evaluation, QuestionResult
+from kosmos_rag.evaluation.offline.types import means
 
 
 def evaluation(values: Mapping[str, Mapping[str, float]], *, number: int = 1, set_sha256: str = "same") -> Evaluation:

@@ -9,8 +9,8 @@ import pytest
 
 from kosmos_rag.core.config import IngestionSettings, Settings
 from kosmos_rag.core.errors import RequestError, SourceError
-from kosmos_rag.evaluation import derive_tenant_name, load_beir
-from kosmos_rag.evaluation.download import _unpack, fetch_set
+from kosmos_rag.evaluation.offline import derive_tenant_name, load_beir
+from kosmos_rag.evaluation.offline.download import _unpack, fetch_set
 from kosmos_rag.ingestion.sources.fetching import Fetcher
 
 FILES = {
@@ -42,7 +42,7 @@ def test_load__documents_and_judged_questions(tmp_path: Path) -> None:
 
 
 def test_tenant__is_another_one_where_chunks_or_vectors_are() -> None:
-    from kosmos_rag.evaluation import QuestionSet
+    from kosmos_rag.evaluation.offline import QuestionSet
 
     asked = QuestionSet(name="My Set!", questions=())
     names = [

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.evaluation import Evaluation
-from kosmos_rag.evaluation.calibration import Refusals, calibrate_evaluation, render_threshold
-from kosmos_rag.evaluation.report import report
+from kosmos_rag.evaluation.offline import Evaluation
+from kosmos_rag.evaluation.offline.calibration import Refusals, calibrate_evaluation, render_threshold
+from kosmos_rag.evaluation.offline.report import report
 from tests.unit.evaluation.making import of
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import yaml
 
-from kosmos_rag.core.config import EvaluationSettings, Settings
+from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import ConfigError, RequestError
-from kosmos_rag.evaluation import (
+from kosmos_rag.evaluation.offline import (
     Location,
     Question,
     QuestionSet,
@@ -24,10 +24,11 @@ from kosmos_rag.evaluation import (
     list_changes,
     plots,
 )
-from kosmos_rag.evaluation.grid import label, parse_grid, require_applied
-from kosmos_rag.evaluation.report import report
-from kosmos_rag.evaluation.significance import bootstrap_interval, holm, randomisation_p
-from kosmos_rag.evaluation.tuning import Stage, default_stages, render_configuration, split_questions, tune
+from kosmos_rag.evaluation.offline.grid import label, parse_grid, require_applied
+from kosmos_rag.evaluation.offline.report import report
+from kosmos_rag.evaluation.offline.significance import bootstrap_interval, holm, randomisation_p
+from kosmos_rag.evaluation.offline.tuning import Stage, default_stages, render_configuration, split_questions, tune
+from kosmos_rag.evaluation.settings import EvaluationSettings
 from tests.unit.evaluation.making import evaluation, of
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import ConfigError
-from kosmos_rag.evaluation import QuestionResult
-from kosmos_rag.evaluation.metrics import compute_measures
-from kosmos_rag.evaluation.types import means, percentile
+from kosmos_rag.evaluation.offline import QuestionResult
+from kosmos_rag.evaluation.offline.metrics import compute_measures
+from kosmos_rag.evaluation.offline.types import means, percentile
 
 NAMES = ("nDCG@10", "R@10", "RR@10", "AP@10", "Success@1", "P@5")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types.questions import dump_questions, hash_question
-from kosmos_rag.evaluation import Location, Question, read_questions
+from kosmos_rag.evaluation.offline import Location, Question, read_questions
+from kosmos_rag.evaluation.offline.questions import dump_questions, hash_question
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import LanguageModel, Message
-from kosmos_rag.evaluation.synthetic import ChunkText, generate_questions, generate_with_model
+from kosmos_rag.evaluation.offline.synthetic import ChunkText, generate_questions, generate_with_model
 
 
 def _piece(source: str, section: str, text: str, line: int = 1) -> ChunkText:

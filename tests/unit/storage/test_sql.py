@@ -5,38 +5,32 @@ from pathlib import Path
 
 import pytest
 
-import kosmos_rag
-from kosmos_rag.storage import sql
 from kosmos_rag.storage.functions import load_functions
 from kosmos_rag.storage.lint import lint_ddl, lint_metadata, lint_statement
 from kosmos_rag.storage.migrate import script_location
 from kosmos_rag.storage.tables import metadata
+from tests.statements import PACKAGE, STATEMENTS, TEXTS
 
-PACKAGE = Path(kosmos_rag.__file__).parent
 TABLES = {table.name for table in metadata.sorted_tables}
 
 
-def test_parse__splits_by_name_and_keeps_comments() -> None:
-    assert sql.parse("-- name: one\n-- why\nSELECT 1\n\n-- name: two\nSELECT 2\n") == {
-        "one": "-- why\nSELECT 1",
-        "two": "SELECT 2",
-    }
+def test_statements__have_one_name_each() -> None:
+    assert len(TEXTS) == sum(len(statements.texts) for statements in STATEMENTS.values())
 
 
-def test_parse__refuses_a_name_that_comes_twice() -> None:
-    with pytest.raises(ValueError, match="'one' occurs twice"):
-        sql.parse("-- name: one\nSELECT 1\n-- name: one\nSELECT 2")
+def test_statements__are_all_used() -> None:
+    for package, statements in STATEMENTS.items():
+        assert _list_used(package) == set(statements.texts), package
 
 
-def test_parse__refuses_text_before_the_first_name() -> None:
-    with pytest.raises(ValueError, match="before the first"):
-        sql.parse("SELECT 1\n-- name: one\nSELECT 1")
-
-
-def test_every_statement_is_used() -> None:
-    used = {
+def _list_used(package: Path) -> set[str]:
+    """Return the statements that the modules of a package name; of the kernel, those of all without their own."""
+    others = [other for other in STATEMENTS if other != package] if package.name == "storage" else []
+    files = PACKAGE.rglob("*.py") if package.name == "storage" else package.rglob("*.py")
+    return {
         node.args[0].value
-        for file in PACKAGE.rglob("*.py")
+        for file in files
+        if not any(file.is_relative_to(other) for other in others)
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
@@ -44,13 +38,10 @@ def test_every_statement_is_used() -> None:
         and node.args
         and isinstance(node.args[0], ast.Constant)
     }
-    assert used == set(sql.list_statements())
 
 
 def test_statements__keep_the_rules_of_row_level_security_and_citus() -> None:
-    assert [
-        finding for name in sql.list_statements() for finding in lint_statement(name, sql.statement(name), TABLES)
-    ] == []
+    assert [finding for name, text in TEXTS.items() for finding in lint_statement(name, text, TABLES)] == []
 
 
 def test_metadata__keeps_the_rules_of_row_level_security_and_citus() -> None:

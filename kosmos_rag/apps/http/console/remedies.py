@@ -1,7 +1,7 @@
 """What to do about a failed job, by its code."""
 
 from kosmos_rag.core.types import JobInfo
-from kosmos_rag.wings import load_job_kinds
+from kosmos_rag.wings import load_wing_jobs
 
 _DEPARTMENT = "Give the document a department, and ingest it again."
 _PARSER = "Retry. If it fails again, raise the limit that the message names, or convert the file."
@@ -53,5 +53,5 @@ def remedy(job: JobInfo) -> str:
 
 def describe_kind(kind: str) -> str:
     """Return what a kind of job does, in words."""
-    of_wings = {wing_kind.name: wing_kind.description for wing_kind in load_job_kinds()}
+    of_wings = {wing_kind.name: wing_kind.description for wing_kind in load_wing_jobs().kinds}
     return (_KINDS | of_wings).get(kind, kind)

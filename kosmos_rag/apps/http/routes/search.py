@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter, Request, Response
 
-from kosmos_rag.apps.auth.api_keys import ADMIN
 from kosmos_rag.apps.http.schemas import (
     AnswerRequest,
     ContextRequest,
@@ -17,6 +16,7 @@ from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader
 from kosmos_rag.apps.http.toolkit.streaming import MEDIA_TYPE, EventStreamResponse
 from kosmos_rag.core.types import Answer, Context, Feedback, SearchResult
 from kosmos_rag.core.types.serialize import to_json
+from kosmos_rag.engine.api_keys import ADMIN
 
 router = APIRouter(tags=["questions"])
 

@@ -9,11 +9,11 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import Scope
 
-from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST, READ
 from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.core.errors import RequestError, TooManyRequests
 from kosmos_rag.core.types import is_text
+from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
 from kosmos_rag.engine.tenant import Tenant
 
 P = ParamSpec("P")

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kosmos_rag import Engine
-from kosmos_rag.core.types import Arm, MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.core.types import Arm
 from kosmos_rag.evaluation.experiments import store as experiments
+from kosmos_rag.evaluation.experiments.experiments import Experiments
 from kosmos_rag.evaluation.monitor.isolation_canary import TENANTS
+from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
 from kosmos_rag.evaluation.monitor.store import MonitorStore
-from kosmos_rag.storage.tenants import create_tenant, tenant
 
 RUNS, RESULTS = 36, 40
 EXPERIMENT = "by-scores"
@@ -26,12 +27,10 @@ def store_history(engine: Engine, name: str, *, reason: str = "recall@10 is 0.90
         name: the tenant.
         reason: reason of the runs of live recall.
     """
-    database, canary = engine.parts.database, tenant(TENANTS[0])
-    with database.worker.transaction(canary.id, ["everyone"]) as connection:
-        create_tenant(connection, canary, now=datetime.now(UTC))
-    stores = {
-        kind: MonitorStore(database, canary if kind is MonitorKind.ISOLATION else tenant(name)) for kind in MonitorKind
-    }
+    tenant, canary = engine.tenant(name), engine.tenant(TENANTS[0])
+    with canary.sessions.write() as connection:
+        canary.sessions.create_tenant(connection)
+    stores = {kind: MonitorStore(canary if kind is MonitorKind.ISOLATION else tenant) for kind in MonitorKind}
     for number in range(RUNS):
         last = number == RUNS - 1
         recall = 0.90 if last else round(0.975 + 0.015 * math.sin(number / 2), 4)
@@ -58,7 +57,7 @@ def store_history(engine: Engine, name: str, *, reason: str = "recall@10 is 0.90
                 milliseconds=1.0,
             )
             store.add_run(run, [], keep_days=10)
-    started = engine.tenant(name).experiments.start(EXPERIMENT, {"rag.retrieval.fusion": "score"}, share=0.2)
+    started = Experiments(tenant).start(EXPERIMENT, {"rag.retrieval.fusion": "score"}, share=0.2)
     for number in range(RESULTS):
         result = experiments.Result(
             retrieval_id=None,
@@ -71,4 +70,5 @@ def store_history(engine: Engine, name: str, *, reason: str = "recall@10 is 0.90
             overlap=0.8,
             rbo=0.78 + 0.004 * (number % 9),
         )
-        experiments.add(database.worker, tenant(name), started.id, result)
+        with tenant.sessions.write() as connection:
+            experiments.add(connection, tenant.id, started.id, result)

@@ -5,6 +5,7 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.client import Client
 from kosmos_rag.core.types import AnswerDone, AnswerSources, Arm, ExperimentAssignment
+from kosmos_rag.evaluation.experiments.experiments import Experiments
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
 from tests.integration.variants import changed
@@ -25,7 +26,7 @@ def test_experiment__is_told_of_each_answer_and_feedback_finds_its_side(
         acme.ingest(SourceDocument(source="leave.md", data=LEAVE))
         with Client(running.url, signer.token()) as client:
             assert client.search(QUESTION).experiment is None
-            acme.experiments.start("words", {"rag.retrieval.semantic_weight": 0.0}, share=1.0, mode="serve")
+            Experiments(acme).start("words", {"rag.retrieval.semantic_weight": 0.0}, share=1.0, mode="serve")
             found = client.search(QUESTION)
             sources, *_, done = client.stream_answer(QUESTION)
             assert isinstance(sources, AnswerSources)
@@ -39,6 +40,6 @@ def test_experiment__is_told_of_each_answer_and_feedback_finds_its_side(
             )
             assert {one.experiment for one in result} == {ExperimentAssignment(experiment="words", arm=Arm.TREATMENT)}
             client.feedback("up", retrieval_id=found.id)
-        assert engine.parts.background.drain(60)
-        first, second = acme.experiments.status("words").arms
+        assert engine.background.drain(60)
+        first, second = Experiments(acme).status("words").arms
         assert (first.served, second.served, second.up) == (0, 4, 1)

@@ -154,7 +154,10 @@ def test_database__that_drops_its_connections_is_come_back_to(running: Running) 
     with running.client() as client:
         assert client.get("/v1/documents").status_code == 200
         with psycopg.connect(admin, autocommit=True) as other:
-            other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename LIKE 'kosmos_%'")
+            other.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND usename LIKE 'kosmos_%'"
+            )
         assert eventually(lambda: client.get("/v1/documents").status_code == 200, within_s=5) < 5
 
 

@@ -322,7 +322,7 @@ def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
             "total_documents": 2,
             "total_chunks": 2,
             "departments": {"general": 1, "hr": 1},
-            "embedding_dimension": running.service.engine.parts.embedder.dimensions,
+            "embedding_dimension": running.service.engine.sync_engine.embedder.dimensions,
         }
 
 
@@ -364,7 +364,10 @@ def test_readiness__stays_while_a_newer_service_is_put_in_place(running: Running
 
 @pytest.mark.own_database
 def test_readiness__is_looked_at_once_for_all_who_ask(running: Running) -> None:
-    looking = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%alembic_version%'"
+    looking = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%alembic_version%'"
+    )
     admin = running.service.settings.database.admin_url or ""
     with running.client("") as client, psycopg.connect(admin) as held, psycopg.connect(admin, autocommit=True) as other:
         held.execute("LOCK TABLE kosmos.alembic_version IN ACCESS EXCLUSIVE MODE")

@@ -36,7 +36,7 @@ def result(found: SearchResult) -> SearchResult:
 
 
 def drained(engine: Engine) -> None:
-    assert engine.parts.background.drain(WAIT_S)
+    assert engine.background.drain(WAIT_S)
 
 
 def kept(database: DatabaseSettings, columns: str) -> list[tuple[Any, ...]]:

@@ -12,6 +12,7 @@ from kosmos_rag.core.errors import StatementFailed
 from kosmos_rag.core.telemetry.metrics import EXPERIMENT_QUESTIONS
 from kosmos_rag.core.types import Arm, ExperimentAssignment, SearchResult
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.evaluation.experiments.experiments import Experiments
 from tests.integration.evaluation.experiments.asking import (
     WORDS,
     BrokenEmbedder,
@@ -79,7 +80,7 @@ def test_statement_that_fails__is_made_good_by_the_first_configuration_and_count
     words.observe(outcomes)
     acme = filled(words, subject="ada")
     plain = acme.search(QUESTION, 5)
-    acme.experiments.start("vectors", VECTORS, share=1.0, mode="serve")
+    Experiments(acme).start("vectors", VECTORS, share=1.0, mode="serve")
     as_admin(database, "REVOKE SELECT ON kosmos.embeddings FROM kosmos_app")
     _assert_first_answered(acme, plain, "StatementFailed")
     assert acme.context(QUESTION, 5).passages
@@ -93,7 +94,7 @@ def test_statement_that_fails__is_made_good_by_the_first_configuration_and_count
         ("control", "StatementFailed"),
         ("treatment", None),
     ]
-    report = acme.experiments.status("vectors")
+    report = Experiments(acme).status("vectors")
     assert (report.results, report.failed) == (3, 2)
     # What the second one failed at speaks for neither of them.
     assert [(arm.questions, arm.served) for arm in report.arms] == [(0, 0), (1, 1)]
@@ -102,43 +103,43 @@ def test_statement_that_fails__is_made_good_by_the_first_configuration_and_count
 def test_model_that_fails__fails_no_question(words: Engine, embedder: BrokenEmbedder) -> None:
     acme = filled(words, subject="ada")
     plain = acme.search(QUESTION, 5)
-    acme.experiments.start("vectors", VECTORS, share=1.0, mode="serve")
+    Experiments(acme).start("vectors", VECTORS, share=1.0, mode="serve")
     embedder.fails = True
     _assert_first_answered(acme, plain, "ModelError")
     drained(words)
-    assert acme.experiments.status("vectors").failed == 1
+    assert Experiments(acme).status("vectors").failed == 1
 
 
 @pytest.mark.parametrize("mode", ["serve", "shadow"])
 def test_settings_that_cannot_be_any_more__are_counted(words: Engine, database: DatabaseSettings, mode: str) -> None:
     acme = filled(words, subject="ada")
     plain = acme.search(QUESTION, 5)
-    acme.experiments.start("vectors", VECTORS, share=1.0, mode=mode)
+    Experiments(acme).start("vectors", VECTORS, share=1.0, mode=mode)
     as_admin(database, """UPDATE kosmos.experiments SET content = '{"rag": {"retrieval": {"candidates": -1}}}'""")
     if mode == "serve":
         _assert_first_answered(acme, plain, "ConfigError")
     else:
         assert result(acme.search(QUESTION, 5)) == result(plain)
     drained(words)
-    report = acme.experiments.status("vectors")
+    report = Experiments(acme).status("vectors")
     assert (report.results, report.compared, report.failed, report.faults) == (1, 0, 1, {"ConfigError": 1})
 
 
 def test_reranker_that_the_process_lacks__is_no_silent_equality(words: Engine) -> None:
     acme = filled(words)
-    acme.experiments.start("reranked", {"rag.reranking.enabled": True}, share=1.0)
+    Experiments(acme).start("reranked", {"rag.reranking.enabled": True}, share=1.0)
     acme.search(QUESTION, 5)
     drained(words)
-    report = acme.experiments.status("reranked")
+    report = Experiments(acme).status("reranked")
     assert (report.identical, report.faults) == (0, {"ConfigError": 1})
 
 
 def test_first_configuration_that_fails__fails_the_question(settings: Settings, database: DatabaseSettings) -> None:
     with opened(settings, {}) as engine:
         acme = filled(engine)
-        acme.experiments.start("words", WORDS, share=1.0, mode="serve")
+        Experiments(acme).start("words", WORDS, share=1.0, mode="serve")
         as_admin(database, "REVOKE SELECT ON kosmos.chunks FROM kosmos_app")
         with pytest.raises(StatementFailed):
             acme.search(QUESTION, 5)
         drained(engine)
-        assert acme.experiments.status("words").results == 0
+        assert Experiments(acme).status("words").results == 0

@@ -12,6 +12,7 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.evaluation.experiments.experiments import Experiments
 from tests.integration.evaluation.experiments.asking import WAIT_S, WORDS, drained, preset_file
 from tests.integration.variants import opened
 
@@ -38,8 +39,8 @@ pytestmark = pytest.mark.emptied_database
 )
 def test_settings__that_cannot_be_are_refused(acme: Tenant, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        acme.experiments.start("bad", changes)
-    assert acme.experiments.infos() == []
+        Experiments(acme).start("bad", changes)
+    assert Experiments(acme).infos() == []
 
 
 def test_start__refuses_what_cannot_run_and_a_second_one_for_the_same_questions(
@@ -47,20 +48,20 @@ def test_start__refuses_what_cannot_run_and_a_second_one_for_the_same_questions(
 ) -> None:
     for share in (0, -0.1, 1.1, float("nan"), True, "half"):
         with pytest.raises(RequestError, match="the share is"):
-            acme.experiments.start("words", WORDS, share=share)  # type: ignore[arg-type]
+            Experiments(acme).start("words", WORDS, share=share)  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="the mode is 'both'; use shadow or serve"):
-        acme.experiments.start("words", WORDS, mode="both")
+        Experiments(acme).start("words", WORDS, mode="both")
     with pytest.raises(RequestError, match="experiment name 'No Name' is malformed"):
-        acme.experiments.start("No Name", WORDS)
-    acme.experiments.start("words", preset_file(tmp_path, "rag: {retrieval: {fusion: score}}"))
+        Experiments(acme).start("No Name", WORDS)
+    Experiments(acme).start("words", preset_file(tmp_path, "rag: {retrieval: {fusion: score}}"))
     with pytest.raises(RequestError, match="there is an experiment words already"):
-        acme.experiments.start("words", WORDS)
+        Experiments(acme).start("words", WORDS)
     with pytest.raises(RequestError, match="the experiment words runs for questions to all collections; stop it first"):
-        acme.experiments.start("other", WORDS)
-    engine.tenant("acme", collection="wiki").experiments.start("wiki", WORDS)
-    acme.experiments.stop("words")
-    acme.experiments.start("other", WORDS)
-    assert [(info.name, info.stopped_at is None) for info in acme.experiments.infos()] == [
+        Experiments(acme).start("other", WORDS)
+    Experiments(engine.tenant("acme", collection="wiki")).start("wiki", WORDS)
+    Experiments(acme).stop("words")
+    Experiments(acme).start("other", WORDS)
+    assert [(info.name, info.stopped_at is None) for info in Experiments(acme).infos()] == [
         ("other", True),
         ("wiki", True),
         ("words", False),
@@ -68,32 +69,32 @@ def test_start__refuses_what_cannot_run_and_a_second_one_for_the_same_questions(
 
 
 def test_stop__ends_it_at_once(engine: Engine, acme: Tenant, settings: Settings) -> None:
-    acme.experiments.start("words", WORDS, share=1.0, mode="serve")
+    Experiments(acme).start("words", WORDS, share=1.0, mode="serve")
     assert set(acme.search("churn account3", 5).retrievers) == {"lexical"}
     with opened(settings, {}) as other:
-        other.tenant("acme").experiments.stop("words")
+        Experiments(other.tenant("acme")).stop("words")
     found = acme.search("churn account3", 5)
     assert (set(found.retrievers), found.experiment) == ({"dense", "lexical"}, None)
-    acme.experiments.start("shadow", WORDS, share=1.0)
+    Experiments(acme).start("shadow", WORDS, share=1.0)
     waits = threading.Event()
-    assert engine.parts.background.submit(lambda: (waits.wait(WAIT_S), None)[1])
+    assert engine.background.submit(lambda: (waits.wait(WAIT_S), None)[1])
     acme.search("churn account3", 5)
-    assert acme.experiments.stop("shadow").experiment.stopped_at is not None
+    assert Experiments(acme).stop("shadow").experiment.stopped_at is not None
     waits.set()
     drained(engine)
-    assert acme.experiments.status("shadow").results == 0
+    assert Experiments(acme).status("shadow").results == 0
 
 
 def test_prune__removes_what_is_past_retention_and_nothing_else(
     engine: Engine, acme: Tenant, database: DatabaseSettings
 ) -> None:
     for name in ("old", "new"):
-        acme.experiments.start(name, WORDS, share=1.0)
+        Experiments(acme).start(name, WORDS, share=1.0)
         for number in range(2):
             acme.search(f"churn account{number}", 5)
         drained(engine)
-        acme.experiments.stop(name)
-    acme.experiments.start("running", WORDS, share=1.0)
+        Experiments(acme).stop(name)
+    Experiments(acme).start("running", WORDS, share=1.0)
     acme.search("churn", 5)
     drained(engine)
     long_ago = datetime.now(UTC) - timedelta(days=40)
@@ -105,7 +106,7 @@ def test_prune__removes_what_is_past_retention_and_nothing_else(
             "WHERE x.id = r.experiment_id AND x.name <> 'new'",
             (long_ago,),
         )
-    assert acme.experiments.prune(keep_days=30) == 3
-    assert {info.name for info in acme.experiments.infos()} == {"new", "running"}
-    assert acme.experiments.status("new").results == 2
-    assert acme.experiments.status("running").results == 0
+    assert Experiments(acme).prune(keep_days=30) == 3
+    assert {info.name for info in Experiments(acme).infos()} == {"new", "running"}
+    assert Experiments(acme).status("new").results == 2
+    assert Experiments(acme).status("running").results == 0

@@ -10,6 +10,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.evaluation.experiments.experiments import Experiments
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.evaluation.experiments.asking import WORDS, document, drained, kept
 from tests.integration.variants import opened
@@ -21,16 +22,16 @@ def test_other_tenants_and_collections__take_no_part_and_see_nothing(
     other = _filled_other(engine)
     wiki = engine.tenant("acme", collection="wiki")
     wiki.ingest(document(1))
-    acme.experiments.start("words", WORDS, share=1.0, mode="serve")
+    Experiments(acme).start("words", WORDS, share=1.0, mode="serve")
     for scope in (other, wiki):
         assert scope.search("churn account1", 5).experiment is None
     acme.search("churn account1", 5)
     drained(engine)
-    assert other.experiments.infos() == []
-    for call in (other.experiments.status, other.experiments.stop):
+    assert Experiments(other).infos() == []
+    for call in (Experiments(other).status, Experiments(other).stop):
         with pytest.raises(RequestError, match="tenant other has no experiment 'words'"):
             call("words")
-    assert acme.experiments.status("words").results == 1
+    assert Experiments(acme).status("words").results == 1
     for table in ("experiments", "experiment_results"):
         count = f"SELECT count(*), count(DISTINCT tenant_id) FROM kosmos.{table}".encode()
         with psycopg.connect(database.worker_url or "") as worker:
@@ -57,7 +58,7 @@ def test_departments__hold_for_the_second_configuration(settings: Settings, data
         writer.ingest(document(number, acl=("department:hr",)) for number in range(4))
         writer.ingest(document(9, "secret merger", acl=("department:board",)))
         for mode in ("shadow", "serve"):
-            writer.experiments.start(mode, WORDS, share=1.0, mode=mode)
+            Experiments(writer).start(mode, WORDS, share=1.0, mode=mode)
             for department, hits in (("hr", 4), ("board", 1)):
                 reader = engine.tenant("acme", principals=[f"department:{department}"])
                 found = reader.search("churn secret merger", 10)
@@ -69,13 +70,13 @@ def test_departments__hold_for_the_second_configuration(settings: Settings, data
             column = "treatment_hits" if mode == "serve" else "control_hits, treatment_hits"
             counts = kept(database, column)
             assert counts == ([(4,), (1,), (0,)] if mode == "serve" else [(4, 4), (1, 1), (0, 0)])
-            writer.experiments.stop(mode)
+            Experiments(writer).stop(mode)
             with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
                 admin.execute("TRUNCATE kosmos.experiment_results")
 
 
 def test_results__hold_no_text_and_no_reader(engine: Engine, acme: Tenant, database: DatabaseSettings) -> None:
-    acme.experiments.start("words", WORDS, share=1.0)
+    Experiments(acme).start("words", WORDS, share=1.0)
     grace = engine.tenant("acme", subject="grace@acme.example")
     grace.search("churn secretword", 5)
     drained(engine)

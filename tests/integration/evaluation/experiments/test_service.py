@@ -6,6 +6,7 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Arm
+from kosmos_rag.evaluation.experiments.experiments import Experiments
 from tests.integration.evaluation.experiments.asking import WORDS, drained, filled, kept
 from tests.integration.variants import opened
 
@@ -16,7 +17,7 @@ def test_serve__share_is_answered_by_the_second_and_says_so(settings: Settings, 
     with opened(settings, {"rag.audit.enabled": True}) as engine:
         acme = filled(engine, subject="ada")
         plain = acme.search("churn account3", 5)
-        acme.experiments.start("words", WORDS, share=0.5, mode="serve")
+        Experiments(acme).start("words", WORDS, share=0.5, mode="serve")
         questions = [f"churn account{number}" for number in range(20)]
         first = [acme.search(question, 5) for question in questions]
         again = [acme.context(question, 5).retrieval for question in questions]
@@ -36,13 +37,13 @@ def test_serve__share_is_answered_by_the_second_and_says_so(settings: Settings, 
             assert found.id is not None
             assert plain.id is not None
             assert (settings_of[found.id] == settings_of[plain.id]) == (arm is Arm.CONTROL)
-        assert acme.experiments.status("words").arms[1].served == 2 * arms.count(Arm.TREATMENT)
+        assert Experiments(acme).status("words").arms[1].served == 2 * arms.count(Arm.TREATMENT)
 
 
 def test_feedback__is_told_by_arm_and_tested(settings: Settings, database: DatabaseSettings) -> None:
     with opened(settings, {"rag.audit.enabled": True}) as engine:
         acme = filled(engine, subject="ada")
-        acme.experiments.start("words", WORDS, share=0.5, mode="serve")
+        Experiments(acme).start("words", WORDS, share=0.5, mode="serve")
         served = {Arm.CONTROL: 0, Arm.TREATMENT: 0}
         number = 0
         while min(served.values()) < 10:
@@ -56,7 +57,7 @@ def test_feedback__is_told_by_arm_and_tested(settings: Settings, database: Datab
                 acme.feedback("click", retrieval_id=found.id, chunk_id=found.hits[0].chunk_id)
                 acme.feedback("down", retrieval_id=found.id, chunk_id=found.hits[0].chunk_id)
         drained(engine)
-        report = acme.experiments.status("words")
+        report = Experiments(acme).status("words")
         first, second = report.arms
         assert (first.up, first.down, first.clicked) == (0, 20, 10)
         assert (second.up, second.down, second.clicked) == (10, 10, 10)
@@ -77,16 +78,16 @@ def test_kept_results__of_the_two_are_never_mixed(settings: Settings) -> None:
     with opened(settings, {"rag.retrieval.result_cache": 50}) as engine:
         acme = filled(engine)
         assert not acme.search("churn account3", 5).cached
-        acme.experiments.start("words", WORDS, share=1.0, mode="serve")
+        Experiments(acme).start("words", WORDS, share=1.0, mode="serve")
         for cached in (False, True):
             found = acme.search("churn account3", 5)
             assert (found.cached, set(found.retrievers)) == (cached, {"lexical"})
         drained(engine)
-        assert acme.experiments.stop("words").results == 2
+        assert Experiments(acme).stop("words").results == 2
         found = acme.search("churn account3", 5)
         assert (found.cached, set(found.retrievers), found.experiment) == (True, {"dense", "lexical"}, None)
         # A result of before is compared with nothing: it was when it was made.
-        acme.experiments.start("shadow", WORDS, share=1.0)
+        Experiments(acme).start("shadow", WORDS, share=1.0)
         acme.search("churn account3", 5)
         drained(engine)
-        assert acme.experiments.status("shadow").results == 0
+        assert Experiments(acme).status("shadow").results == 0

@@ -12,6 +12,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVALUATOR, EVERYONE, ExperimentMode
 from kosmos_rag.engine.background import CAPACITY
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.evaluation.experiments.experiments import Experiments
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.evaluation.experiments.asking import (
     WAIT_S,
@@ -49,7 +50,7 @@ def test_shadow__changes_no_answer_and_keeps_how_like_the_two_are(
 ) -> None:
     questions = [f"churn account{number}" for number in range(6)]
     before = [result(acme.search(question, 5)) for question in questions]
-    info = acme.experiments.start("words", WORDS, share=1.0)
+    info = Experiments(acme).start("words", WORDS, share=1.0)
     assert (info.mode, info.collection) == (ExperimentMode.SHADOW, None)
     assert info.settings == {"rag": {"retrieval": {"semantic_weight": 0.0}}}
     during = [acme.search(question, 5) for question in questions]
@@ -63,7 +64,7 @@ def test_shadow__changes_no_answer_and_keeps_how_like_the_two_are(
         assert row[5] == pytest.approx(found.timings_ms["total"] - found.timings_ms["embed"])
         assert row[6] > 0
         assert 0 < row[7] <= 1
-    report = acme.experiments.status("words")
+    report = Experiments(acme).status("words")
     assert (report.results, report.compared, report.failed) == (6, 6, 0)
     assert report.overlap == pytest.approx(np.mean([row[7] for row in rows]))
     assert report.rbo == pytest.approx(np.mean([row[8] for row in rows]))
@@ -72,18 +73,18 @@ def test_shadow__changes_no_answer_and_keeps_how_like_the_two_are(
 
 
 def test_shadow__of_the_same_answers_says_so(engine: Engine, acme: Tenant) -> None:
-    acme.experiments.start("deeper", {"rag.retrieval.candidates": 200}, share=1.0)
+    Experiments(acme).start("deeper", {"rag.retrieval.candidates": 200}, share=1.0)
     acme.search("churn account1", 5)
     acme.context("churn account2", 5)
     acme.answer("What is churn of account3?", 5)
     acme.stream_answer("What is churn of account4?", 5).close()
     drained(engine)
-    report = acme.experiments.status("deeper")
+    report = Experiments(acme).status("deeper")
     assert (report.compared, report.identical, report.overlap, report.rbo) == (4, 4, 1.0, 1.0)
     evaluator = engine.tenant("acme", subject=EVALUATOR)
     evaluator.search("churn account1", 5)
     drained(engine)
-    assert acme.experiments.status("deeper").results == 4
+    assert Experiments(acme).status("deeper").results == 4
 
 
 def test_shadow__that_hangs_delays_nobody_and_what_finds_no_room_is_dropped(
@@ -96,19 +97,19 @@ def test_shadow__that_hangs_delays_nobody_and_what_finds_no_room_is_dropped(
         acme.collections.create("wiki", preset=preset_file(tmp_path, "rag: {reranking: {enabled: false}}"))
         wiki = engine.tenant("acme", collection="wiki")
         wiki.ingest(document(number) for number in range(5))
-        wiki.experiments.start("reranked", {"rag.reranking.enabled": True}, share=1.0)
+        Experiments(wiki).start("reranked", {"rag.reranking.enabled": True}, share=1.0)
         expected = result(wiki.search("churn slow", 3))
         assert reranker.begun.wait(WAIT_S)
         # One place in the line for the model: readers who need it are not behind the one that hangs.
         assert acme.search("churn account3", 3).degraded_stages == ()
-        queue = engine.parts.background
+        queue = engine.background
         assert all(queue.submit(lambda: None) for _ in range(CAPACITY - 4))
         for _ in range(7):  # and four find room
             assert result(wiki.search("churn slow", 3)) == expected
         assert kept(database, "id") == []
         reranker.goes_on.set()
         drained(engine)
-        assert wiki.experiments.status("reranked").results == 1 + 4
+        assert Experiments(wiki).status("reranked").results == 1 + 4
 
 
 def test_shadow__that_raises_is_counted_and_fails_nobody(
@@ -117,12 +118,12 @@ def test_shadow__that_raises_is_counted_and_fails_nobody(
     embedder = BrokenEmbedder()
     with opened(settings, WORDS, embedder=embedder) as engine:
         acme = filled(engine)
-        acme.experiments.start("vectors", {"rag.retrieval.semantic_weight": 0.5}, share=1.0)
+        Experiments(acme).start("vectors", {"rag.retrieval.semantic_weight": 0.5}, share=1.0)
         embedder.fails = True
         assert acme.search("churn secret3", 5).returned == 5
         drained(engine)
         assert kept(database, "error, overlap, treatment_ms") == [("ModelError", None, None)]
-        report = acme.experiments.status("vectors")
+        report = Experiments(acme).status("vectors")
         assert (report.results, report.compared, report.failed) == (1, 0, 1)
         assert "secret3" not in caplog.text
 
@@ -130,14 +131,14 @@ def test_shadow__that_raises_is_counted_and_fails_nobody(
 def test_shadow__takes_no_connection_from_readers(settings: Settings) -> None:
     with opened(settings, {"database.pool_size": 1}) as engine:
         acme = filled(engine)
-        acme.experiments.start("words", WORDS, share=1.0)
-        with engine.parts.database.app.transaction(tenant("acme").id, [EVERYONE]):
+        Experiments(acme).start("words", WORDS, share=1.0)
+        with engine.database.app.transaction(tenant("acme").id, [EVERYONE]):
             pass
         shadowed = threading.Event()
-        background = engine.parts.background
+        background = engine.background
         assert background.submit(lambda: (shadowed.wait(WAIT_S), None)[1])
         acme.search("churn account3", 5)
-        with engine.parts.database.app.transaction(tenant("acme").id, [EVERYONE]):
+        with engine.database.app.transaction(tenant("acme").id, [EVERYONE]):
             shadowed.set()
             drained(engine)  # while the readers' only connection is taken
-        assert acme.experiments.status("words").compared == 1
+        assert Experiments(acme).status("words").compared == 1

@@ -7,10 +7,9 @@ from typing import Any
 from kosmos_rag import Engine
 from kosmos_rag.core.errors import ModelUnavailable
 from kosmos_rag.core.protocols import Vectors
-from kosmos_rag.engine.monitor import recall_monitor
-from kosmos_rag.storage.tenants import tenant
-from kosmos_rag.worker.channel import CounterBuffer, SupervisorChannel
-from kosmos_rag.worker.handlers.monitor import MonitorHandler
+from kosmos_rag.engine.job_kinds import JobCounts
+from kosmos_rag.evaluation.jobs import MonitorMaintenance
+from kosmos_rag.worker.channel import SupervisorChannel
 from tests.integration.indexing.ann.worlds import WORLD
 
 
@@ -24,12 +23,12 @@ class Mute(type(WORLD)):
         raise ModelUnavailable("the model has gone to lunch; wait")
 
 
-def round_of(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]], CounterBuffer]:
+def round_of(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]], JobCounts]:
     """A round of the monitor within maintenance of the tenant: what is measured and shown for how long, and counts."""
     ours, theirs = multiprocessing.Pipe()
     _KEPT.append(ours)
-    counts = MonitorHandler(recall_monitor(engine), interval_s=0.0).run(
-        tenant("acme"), SupervisorChannel(theirs, engine.tenant("acme").jobs._queue)
+    counts = MonitorMaintenance(engine, interval_s=0.0).run(
+        "acme", SupervisorChannel(theirs, engine.tenant("acme").jobs._queue)
     )
     shown: dict[tuple[str, str], tuple[float, float]] = {}
     while ours.poll(0):

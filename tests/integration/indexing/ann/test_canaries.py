@@ -11,9 +11,9 @@ import yaml
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.types import MonitorKind, MonitorState
-from kosmos_rag.engine.monitor import recall_monitor
 from kosmos_rag.evaluation.monitor.isolation_canary import SECRETS, TENANTS
+from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
+from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorState
 from kosmos_rag.worker.cluster import ClusterWatch
 from kosmos_rag.worker.metrics import WorkerMetrics
 from tests.integration.indexing.ann.monitoring import Mute, round_of
@@ -49,12 +49,12 @@ def test_questions__with_known_answers_give_recall_and_mrr(
         },
     )
     with Engine(by_words, embedder=WORLD) as engine:
-        [run] = recall_monitor(engine).run("acme", [MonitorKind.QUESTIONS])
+        [run] = RecallMonitor(engine).run("acme", [MonitorKind.QUESTIONS])
         assert (run.kind, run.state) == (MonitorKind.QUESTIONS, MonitorState.OK), run.reason
         assert run.figures["questions"] == 12
         assert run.figures["recall_at_10"] == run.figures["mrr"] == 1.0
         file.write_text("no list")
-        [run] = recall_monitor(engine).run("acme", [MonitorKind.QUESTIONS])
+        [run] = RecallMonitor(engine).run("acme", [MonitorKind.QUESTIONS])
         assert run.state is MonitorState.UNKNOWN
         assert "is not a list of questions" in run.reason
 
@@ -78,9 +78,9 @@ def permission(found: Any) -> Any:
 )
 def test_permission__no_reader_finds_a_secret_of_others(settings: Settings, more: Mapping[str, Any]) -> None:
     with Engine(_by_words(settings, more), embedder=WORLD) as engine:
-        run = permission(recall_monitor(engine).run("acme", ISOLATION))
+        run = permission(RecallMonitor(engine).run("acme", ISOLATION))
         assert (run.state, run.figures) == (MonitorState.OK, {"leaks": 0, "missed": 0}), run.reason
-        assert permission(recall_monitor(engine).status(TENANTS[0])).id == run.id
+        assert permission(RecallMonitor(engine).status(TENANTS[0])).id == run.id
 
 
 def _by_words(settings: Settings, more: Mapping[str, Any] | None = None) -> Settings:
@@ -98,9 +98,9 @@ def _let_all_read_all_of_a_tenant(database: DatabaseSettings) -> None:
 
 def test_permission__a_leak_is_found(settings: Settings, database: DatabaseSettings) -> None:
     with Engine(_by_words(settings), embedder=WORLD) as engine:
-        assert permission(recall_monitor(engine).run("acme", ISOLATION)).state is MonitorState.OK
+        assert permission(RecallMonitor(engine).run("acme", ISOLATION)).state is MonitorState.OK
         _let_all_read_all_of_a_tenant(database)
-        run = permission(recall_monitor(engine).run("acme", ISOLATION))
+        run = permission(RecallMonitor(engine).run("acme", ISOLATION))
         assert run.state is MonitorState.ALARM
         assert "everyone of kosmos-canary-a found" in run.reason
         assert run.figures["leaks"] >= 2
@@ -112,7 +112,7 @@ def test_permission__a_leak_pages(settings: Settings, database: DatabaseSettings
     assert expression.strip() == "sum(increase(kosmos_permission_leaks_total[30m])) > 0"
     with Engine(_by_words(settings, {"monitor.isolation_interval_s": 0.001}), embedder=WORLD) as engine:
         queue = engine.tenant("acme").jobs._queue
-        worker = WorkerMetrics(queue, engine.parts.database, ClusterWatch(engine.parts.database))
+        worker = WorkerMetrics(queue, engine.database, ClusterWatch(engine.database))
         leaks = partial(worker.registry.get_sample_value, "kosmos_permission_leaks_total")
         for leaking in (False, True):
             if leaking:
@@ -137,12 +137,12 @@ def test_permission__what_cannot_ask_is_counted_and_the_rest_is_looked_at(
 
 def test_permission__what_does_not_find_its_own_knows_nothing(settings: Settings) -> None:
     with Engine(_by_words(settings), embedder=WORLD) as engine:
-        recall_monitor(engine).run("acme", ISOLATION)
+        RecallMonitor(engine).run("acme", ISOLATION)
         scope = engine.tenant(TENANTS[0])
         real = [secret for secret in SECRETS if secret.tenant == TENANTS[0]]
         assert sorted(scope.sources()) == sorted(secret.reader for secret in real)
     blind = _by_words(settings, {"rag.retrieval.similarity_threshold": 1.0, "rag.retrieval.keyword_weight": 0.0})
     with Engine(blind, embedder=WORLD) as engine:
-        run = permission(recall_monitor(engine).run("acme", ISOLATION))
+        run = permission(RecallMonitor(engine).run("acme", ISOLATION))
         assert run.state is MonitorState.UNKNOWN
         assert "did not find the own secret" in run.reason

@@ -12,10 +12,11 @@ from psycopg.types.json import Jsonb
 from kosmos_rag import Engine, Filter, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseError
-from kosmos_rag.core.types import EVERYONE, MonitorKind, MonitorState
+from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.background import CAPACITY
-from kosmos_rag.engine.monitor import recall_monitor
+from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.evaluation.monitor.recall import Sample, measure_live_recall
+from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorState
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.ann.monitoring import Mute, round_of
 from tests.integration.indexing.ann.worlds import (
@@ -62,7 +63,7 @@ def ask(engine: Engine, count: int = ASKED, question: Callable[[int], str] = que
     """Ask questions, and wait until their samples are written."""
     for number in range(count):
         engine.tenant("acme", **scope).search(question(number), FULL)
-    assert engine.parts.background.drain(60)
+    assert engine.background.drain(60)
 
 
 def search_less(database: DatabaseSettings, probes: int = 1) -> None:
@@ -106,7 +107,7 @@ def test_samples__leave_out_what_callers_wrote_into_filters_and_phrases(
 def test_samples__of_a_tenant_that_is_scanned_are_none(engine: Engine, database: DatabaseSettings) -> None:
     ask(engine)
     assert rows(database, "SELECT 1 FROM kosmos.monitor_samples") == []
-    assert engine.parts.background._thread is None
+    assert engine.background._thread is None
 
 
 def test_samples__carry_the_text_only_where_a_setting_says_so(settings: Settings, database: DatabaseSettings) -> None:
@@ -137,7 +138,7 @@ def test_samples__that_find_the_buffer_full_or_cannot_be_written_are_dropped_and
 ) -> None:
     listener = Listener()
     indexed.observe(listener)
-    queue, begun, goes_on = indexed.parts.background, threading.Event(), threading.Event()
+    queue, begun, goes_on = indexed.background, threading.Event(), threading.Event()
     assert queue.submit(lambda: (begun.set(), goes_on.wait(60), None)[2])
     assert begun.wait(60)
     assert all(queue.submit(lambda: None) for _ in range(CAPACITY - 10))
@@ -153,7 +154,7 @@ def test_samples__that_find_the_buffer_full_or_cannot_be_written_are_dropped_and
 
 def test_samples__are_written_and_read_by_no_other_tenant(indexed: Engine, database: DatabaseSettings) -> None:
     ask(indexed, 3)
-    app, worker = indexed.parts.database.app, indexed.parts.database.worker
+    app, worker = indexed.database.app, indexed.database.worker
     with worker.transaction(tenant("other").id, [EVERYONE]) as connection:
         assert connection.execute("SELECT count(*) FROM kosmos.monitor_samples").fetchone() == (0,)
     with (
@@ -171,7 +172,7 @@ RECALL = [MonitorKind.RECALL]
 def test_monitor__finds_nothing_wrong_with_a_good_index(indexed: Engine, database: DatabaseSettings) -> None:
     before = physical(database)
     ask(indexed)
-    monitor = recall_monitor(indexed)
+    monitor = RecallMonitor(indexed)
     assert monitor.count_samples("acme") >= 30
     [run] = monitor.run("acme", RECALL)
     assert (run.kind, run.state) == (MonitorKind.RECALL, MonitorState.OK)
@@ -185,7 +186,7 @@ def test_monitor__finds_nothing_wrong_with_a_good_index(indexed: Engine, databas
 
 def test_monitor__with_too_few_samples_says_unknown_and_keeps_them(indexed: Engine) -> None:
     ask(indexed, 10)
-    monitor = recall_monitor(indexed)
+    monitor = RecallMonitor(indexed)
     samples = monitor.count_samples("acme")
     [run] = monitor.run("acme", RECALL)
     assert (run.state, run.reason) == (MonitorState.UNKNOWN, f"{samples} samples, 30 are needed")
@@ -203,7 +204,7 @@ def test_monitor__searches_an_index_further(many_lists: None, indexed: Engine, d
     before = physical(database)
     search_less(database)
     ask(indexed, question=question_of_five_topics)
-    [run] = recall_monitor(indexed).run("acme", RECALL)
+    [run] = RecallMonitor(indexed).run("acme", RECALL)
     assert (run.state, run.figures["action"]) == (MonitorState.ALARM, "search_widened"), run.figures
     assert run.figures["consecutive_alarms"] == 1
     assert physical(database) == before
@@ -219,7 +220,7 @@ def test_monitor__searches_an_index_further(many_lists: None, indexed: Engine, d
 def test_monitor__that_has_raised_before_builds_again_where_that_may_help(
     many_lists: None, indexed: Engine, database: DatabaseSettings
 ) -> None:
-    scope, monitor = indexed.tenant("acme"), recall_monitor(indexed)
+    scope, monitor = indexed.tenant("acme"), RecallMonitor(indexed)
     [first] = physical(database)
     for action in ("search_widened", "skipped"):
         search_less(database)
@@ -271,7 +272,7 @@ def test_monitor__that_may_not_act_leaves_the_index(
         engine.tenant("acme").indexes.build()
         search_less(database)
         ask(engine, question=beside)
-        [run] = recall_monitor(engine).run("acme", RECALL)
+        [run] = RecallMonitor(engine).run("acme", RECALL)
         assert run.state is MonitorState.ALARM
         assert "action" not in run.figures
         assert only(engine.tenant("acme").indexes.status()).settings["probes"] == 1
@@ -279,7 +280,7 @@ def test_monitor__that_may_not_act_leaves_the_index(
 
 @pytest.mark.slow
 def test_monitor__compares_scores_with_those_since_the_last_tuning(indexed: Engine) -> None:
-    monitor = recall_monitor(indexed)
+    monitor = RecallMonitor(indexed)
     ask(indexed)
     assert "drift" not in monitor.run("acme", RECALL)[0].figures
     ask(indexed)
@@ -296,38 +297,36 @@ def test_monitor__compares_scores_with_those_since_the_last_tuning(indexed: Engi
 def test_run_due__waits_for_its_time_and_its_share(
     indexed: Engine, settings: Settings, database: DatabaseSettings
 ) -> None:
-    owner, said = tenant("acme"), list[str]()
+    said = list[str]()
     ask(indexed)
     with Engine(changed(settings, {"monitor.interval_s": 3600.0}), embedder=WORLD) as seldom:
-        assert [run.state for run in recall_monitor(seldom).run_due(owner, said.append)] == [MonitorState.OK]
+        assert [run.state for run in RecallMonitor(seldom).run_due("acme", said.append)] == [MonitorState.OK]
         ask(indexed)
-        assert recall_monitor(seldom).run_due(owner, said.append) == []
+        assert RecallMonitor(seldom).run_due("acme", said.append) == []
     with (
         Engine(changed(settings, {"monitor.interval_s": 0.001}), embedder=WORLD) as engine,
         psycopg.connect(database.admin_url or "", autocommit=True) as admin,
     ):
         admin.execute("UPDATE kosmos.monitor_runs SET milliseconds = 1000, at = now() - interval '30 seconds'")
-        assert recall_monitor(engine).run_due(owner, said.append) == [], (
+        assert RecallMonitor(engine).run_due("acme", said.append) == [], (
             "a second of two hundredths is not over before fifty"
         )
         admin.execute("UPDATE kosmos.monitor_runs SET at = now() - interval '51 seconds'")
         shown, counts = round_of(engine)
         assert counts["kosmos_recall_monitor_runs", "ok"] == 1
-        [run, _] = recall_monitor(engine).status("acme")
+        [run, _] = RecallMonitor(engine).status("acme")
         _, hold_s = shown["kosmos_recall_monitor_recall_at_10", "acme"]
         assert hold_s > 2 * run.milliseconds / 1000 / 0.02, "a figure is shown until it is measured again"
 
 
 def test_live_recall__pauses_as_long_as_it_works_and_counts_what_takes_too_long(indexed: Engine) -> None:
-    owner, app = tenant("acme"), indexed.parts.database.app
-    sample = Sample(id=owner.id, collection=None, principals=("half",), vector=WORLD.embed_query(QUESTIONS[0]))
+    sample = Sample(id=tenant("acme").id, collection=None, principals=("half",), vector=WORLD.embed_query(QUESTIONS[0]))
     pauses: list[float] = []
-    monitor = indexed.settings.monitor
-    found = measure_live_recall(app, owner, [sample] * 3, monitor, pause=pauses.append)
+    found = measure_live_recall(indexed, "acme", [sample] * 3, pause=pauses.append)
     assert (found.samples, found.timed_out, len(found.scores)) == (3, 0, 3)
     assert sum(pauses) * 1000 == pytest.approx(found.milliseconds, abs=1)
     assert found.recall is not None
     assert found.recall.recall_at_10 >= 0.8
     nobody = replace(sample, principals=("nobody",))
-    unseen = measure_live_recall(app, owner, [nobody], monitor, pause=pauses.append)
+    unseen = measure_live_recall(indexed, "acme", [nobody], pause=pauses.append)
     assert (unseen.samples, unseen.recall, unseen.scores) == (0, None, ())

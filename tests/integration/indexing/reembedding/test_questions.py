@@ -12,6 +12,7 @@ from kosmos_rag import Engine, Filter, Settings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.evaluation.offline.embedding_quality import compare_spaces
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.indexing.reembedding.moved import CHUNKS, QUESTION
 from tests.integration.two_models import NEW, OLD, OtherEmbedder, document, model_of
@@ -45,11 +46,11 @@ def test_switch__is_refused_where_the_evaluation_set_says_that_it_is_worse(
         scope = engine.tenant("acme")
         scope.spaces.start()
         with pytest.raises(RequestError, match=r"nDCG@10 is 0\.\d+ over 40 questions, that of 'hashing-384' 0\.9"):
-            scope.spaces.cutover(questions=questions)
+            scope.spaces.cutover(measure=compare_spaces(scope, questions))
         with pytest.raises(RequestError, match="give a reason"):
-            scope.spaces.cutover(questions=questions, force=" ")
+            scope.spaces.cutover(measure=compare_spaces(scope, questions), force=" ")
         assert [info.model for info in scope.spaces.status() if info.live] == [OLD.name]
-        quality = scope.spaces.cutover(questions=str(questions), force="a drill")
+        quality = scope.spaces.cutover(measure=compare_spaces(scope, str(questions)), force="a drill")
         assert quality.forced == "a drill"
         assert "a drill" in caplog.text
         assert [info.model for info in scope.spaces.status() if info.live] == [NEW.name]
@@ -57,7 +58,7 @@ def test_switch__is_refused_where_the_evaluation_set_says_that_it_is_worse(
 
 def test_switch__tells_what_the_evaluation_set_gives(acme: Tenant, questions: Path) -> None:
     acme.spaces.start()
-    quality = acme.spaces.cutover(questions=questions)
+    quality = acme.spaces.cutover(measure=compare_spaces(acme, questions))
     assert quality.questions == CHUNKS
     assert quality.ndcg_at_10 is not None
     assert quality.live_ndcg_at_10 is not None

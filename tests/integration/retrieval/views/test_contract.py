@@ -69,14 +69,14 @@ class Asked:
 
     def open(self, request: ViewRequest) -> AbstractContextManager[ViewSession]:
         assert self.view.can_answer(request)
-        return self.view.open(request, self.engine.parts.database.app, StageTimer())
+        return self.view.open(request, self.engine.database.app, StageTimer())
 
     def warm(self, request: ViewRequest) -> None:
         """Search until the view has what the search needs."""
         query = request.query
         scope = self.engine.tenant(self.tenant_name, principals=query.principals, collection=query.collection)
         scope.search("load", filter=query.filter)
-        assert self.engine.parts.background.drain(10)
+        assert self.engine.background.drain(10)
 
 
 def _document(number: int, acl: str = EVERYONE, **more: Any) -> SourceDocument:
@@ -205,7 +205,7 @@ def test_result__is_that_of_the_other_views_to_the_last_bit(asked: Asked) -> Non
     read = []
     for view in asked.engine._search._resources.views:
         assert view.can_answer(request)
-        with view.open(request, asked.engine.parts.database.app, StageTimer()) as session:
+        with view.open(request, asked.engine.database.app, StageTimer()) as session:
             snapshot = session.snapshot(wording)
             lists = session.candidates(wording, snapshot)
             ids = [candidate.chunk_id for candidate in lists[LEXICAL].candidates]

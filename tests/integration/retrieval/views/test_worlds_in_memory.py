@@ -12,6 +12,7 @@ import pytest
 from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.evaluation.experiments.experiments import Experiments
 from kosmos_rag.retrieval.blocks import cache as block_cache
 from tests.integration.retrieval.restoring import NEEDS_PROGRAMS, dump, restore
 from tests.integration.retrieval.views.blocks import blocks_of
@@ -160,12 +161,13 @@ class World:
 
     def experiment(self) -> None:
         scope = self.writer.tenant(TENANT, collection=self.dice.choice((None, *LANGUAGES)))
-        running = [info for info in scope.experiments.infos() if info.stopped_at is None]
+        stored = Experiments(scope)
+        running = [info for info in stored.infos() if info.stopped_at is None]
         if running:
-            scope.experiments.stop(running[0].name)
+            stored.stop(running[0].name)
         else:
             self.experiments += 1
-            scope.experiments.start(f"e{self.experiments}", self.dice.choice(EXPERIMENTS), share=1.0, mode="serve")
+            stored.start(f"e{self.experiments}", self.dice.choice(EXPERIMENTS), share=1.0, mode="serve")
 
     def reembed(self) -> None:
         spaces = self.writer.tenant(TENANT).spaces

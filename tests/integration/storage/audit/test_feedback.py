@@ -10,7 +10,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.types import EVERYONE, Rating, RatingReason
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.evaluation.ratings import read_rated_questions
+from kosmos_rag.evaluation.offline.ratings import read_rated_questions
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import opened
 
@@ -107,16 +107,15 @@ def test_rated_questions__are_labelled_by_reason_log_and_majority(
     for scope, rating in ((acme, "up"), (bob, "down")):
         scope.feedback(rating, question="a tie", reason=None if rating == "up" else "not_covered")
     audited.tenant(f"{tenant_name}-other", subject="ada").feedback("up", question="of another tenant")
-    database, owner = audited.parts.database, tenant(tenant_name)
-    rated = read_rated_questions(database, owner, limit=10)
+    rated = read_rated_questions(audited.tenant(tenant_name), limit=10)
     assert {one.text: one.answerable for one in rated} == {
         "What is churn?": True,
         "Who plays the violin?": False,
         "Who is the CEO?": False,
         "Who owns the zoo?": False,
     }
-    assert [one.text for one in read_rated_questions(database, owner, limit=1)] == ["Who owns the zoo?"]
-    assert read_rated_questions(database, owner, collection="hr", limit=10) == []
+    assert [one.text for one in read_rated_questions(audited.tenant(tenant_name), limit=1)] == ["Who owns the zoo?"]
+    assert read_rated_questions(audited.tenant(tenant_name, collection="hr"), limit=10) == []
 
 
 def test_passage__of_the_log_may_be_gone(acme: Tenant) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from kosmos_rag import Engine
 from kosmos_rag.core.types import JobInfo, JobState
+from kosmos_rag.engine.job_kinds import WingJobs
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.queue import queue
 from kosmos_rag.storage.queue.queue import Queue
@@ -59,9 +60,9 @@ _KEPT: list[object] = []
 def work(engine: Engine) -> Iterator[Callable[[], None]]:
     """Do what is in the queue about schemas, as a worker's process does."""
     ours, theirs = multiprocessing.Pipe()
-    jobs = Queue.open(engine.parts.database, engine.settings.worker)
+    jobs = Queue.open(engine.database, engine.settings.worker)
     channel = SupervisorChannel(theirs, jobs)
-    working = EngineJobRunner(engine, JOB_KINDS)
+    working = EngineJobRunner(engine, WingJobs(kinds=JOB_KINDS))
 
     def run() -> None:
         working.run(jobs.claim(8, kinds=[SCHEMA], worker="test"), channel)

@@ -4,17 +4,19 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kosmos_rag.apps.http.console.monitoring import (
+from kosmos_rag.apps.http.console.trends import Measurement, build_trend
+from kosmos_rag.core.types import ExperimentMode
+from kosmos_rag.evaluation.experiments.records import ExperimentInfo
+from kosmos_rag.evaluation.experiments.report import build_report
+from kosmos_rag.evaluation.experiments.store import Rated
+from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.evaluation.pages.monitoring import (
     build_answer_measures,
     build_experiment_view,
     build_isolation_measure,
     build_recall_measures,
     list_alerts,
 )
-from kosmos_rag.apps.http.console.trends import Measurement, build_trend
-from kosmos_rag.core.types import ExperimentInfo, ExperimentMode, MonitorKind, MonitorRun, MonitorState
-from kosmos_rag.evaluation.experiments.report import report
-from kosmos_rag.evaluation.experiments.store import Rated
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 OK, ALARM, UNKNOWN = MonitorState.OK, MonitorState.ALARM, MonitorState.UNKNOWN
@@ -182,11 +184,11 @@ def test_experiment__draws_similarity_in_shadow_mode_and_latency_against_the_con
         started_at=START,
         stopped_at=None,
     )
-    view = build_experiment_view(report(info, results), results)
+    view = build_experiment_view(build_report(info, results), results)
     assert view.changes == (("rag.retrieval.fusion", '"score"'),)
     assert view.similarity is not None
     assert view.latency is not None
     assert [len(trend.points) for trend in (view.similarity, view.latency)] == [30, 30]
     assert (view.latency.points[0].text, view.latency.points[0].goal) == ("20.0", "10.5")
-    empty = build_experiment_view(report(info, []), [])
+    empty = build_experiment_view(build_report(info, []), [])
     assert (empty.similarity, empty.latency) == (None, None)

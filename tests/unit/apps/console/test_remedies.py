@@ -10,7 +10,7 @@ from kosmos_rag.apps.http.console.remedies import _REMEDIES, describe_kind, reme
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import JobInfo, JobState
 from kosmos_rag.storage.queue import kinds
-from kosmos_rag.wings import load_job_kinds
+from kosmos_rag.wings import load_wing_jobs
 
 DOCS = Path(__file__).parents[4] / "docs"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -64,5 +64,5 @@ def test_codes__are_documented_as_retried_where_they_are() -> None:
 
 def test_kinds__are_named_in_words() -> None:
     assert [
-        kind for kind in [*kinds.KERNEL, *(kind.name for kind in load_job_kinds())] if describe_kind(kind) == kind
+        kind for kind in [*kinds.KERNEL, *(kind.name for kind in load_wing_jobs().kinds)] if describe_kind(kind) == kind
     ] == []

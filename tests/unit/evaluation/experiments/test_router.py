@@ -3,9 +3,12 @@
 import uuid
 from dataclasses import replace
 
+from kosmos_rag import Settings
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
+from kosmos_rag.engine.query_hooks import RoutedQuery
 from kosmos_rag.evaluation.experiments.router import is_sampled
 from kosmos_rag.retrieval.query import Query, parse_query
+from kosmos_rag.retrieval.snapshot import Routing
 from kosmos_rag.storage.tenants import tenant
 
 RUNNING = RunningExperiment(id=uuid.UUID(int=7), name="half", mode=ExperimentMode.SERVE, share=0.5, content="{}")
@@ -14,7 +17,13 @@ QUESTIONS = [f"How is churn number {number} calculated?" for number in range(400
 
 
 def _chosen(running: RunningExperiment, query: Query) -> list[bool]:
-    return [is_sampled(running, replace(query, text=question)) for question in QUESTIONS]
+    routing = Routing(preset=None, audit=(), experiment=running)
+    return [
+        is_sampled(
+            RoutedQuery(query=replace(query, text=question), routing=routing, experiment=running, settings=Settings())
+        )
+        for question in QUESTIONS
+    ]
 
 
 def test_share__of_many_questions_is_met_and_stays_the_same() -> None:

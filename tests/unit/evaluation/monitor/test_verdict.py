@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.core.types import MonitorState
 from kosmos_rag.evaluation.monitor.recall import LiveRecall
+from kosmos_rag.evaluation.monitor.records import MonitorState
 from kosmos_rag.evaluation.monitor.verdict import (
     MIN_SAMPLES,
     insufficient_samples,

@@ -12,8 +12,8 @@ from kosmos_rag.core.telemetry.metrics import (
     RECALL_MONITOR_INCOMPLETE,
     RECALL_MONITOR_RECALL,
 )
-from kosmos_rag.core.types import MonitorKind, MonitorRun, MonitorState
-from kosmos_rag.worker.handlers.monitor import gauges, run_counters
+from kosmos_rag.evaluation.jobs import gauges, run_counters
+from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
 
 
 def run(kind: MonitorKind, state: MonitorState, **figures: Any) -> MonitorRun:

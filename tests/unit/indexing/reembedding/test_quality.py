@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import SpaceQuality
-from kosmos_rag.evaluation.embedding_quality import read_answerable
+from kosmos_rag.evaluation.offline.embedding_quality import read_answerable
 from kosmos_rag.indexing.reembedding.backfill import ALL_IDS, id_partition
 from kosmos_rag.indexing.reembedding.migration import rejection_reason
 

@@ -1,0 +1,202 @@
+"""Checks of the installation, for `kosmos-rag doctor`.
+
+Each failed check has a remedy.
+"""
+
+import importlib.metadata
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from kosmos_rag.core.config import EMBEDDED, RagSettings, RerankingSettings, Settings
+from kosmos_rag.core.errors import DatabaseError, KosmosError, ModelUnavailable, ParseError
+from kosmos_rag.models.configured import ConfiguredModel, list_configured_models
+from kosmos_rag.models.download import require_local_models
+from kosmos_rag.models.embedding.server import ServerEmbedder
+from kosmos_rag.models.hub import find_local, resolve
+from kosmos_rag.models.onnx import choose_backend
+from kosmos_rag.models.packaged import MINILM_INT8
+from kosmos_rag.models.reranking.server import ServerReranker
+from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.replicas import ReplicaPool
+from kosmos_rag.storage.tenants import tenant as tenant_ref
+
+_MIN_FREE_BYTES = 1024**3
+_PAIRS = 20
+"""Pairs of near-duplicates that are named."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """The result of a check."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def diagnose(settings: Settings, tenant: str | None = None) -> list[Check]:
+    """Run all checks, without loading a model. Failed checks do not raise.
+
+    With a tenant, its near-duplicate documents are named. A model that is not on this machine costs one request to the
+    hub, and a model behind a server one to that.
+    """
+    return [
+        *_database(settings, tenant),
+        *(_run_check(model.use, partial(_model, model, settings)) for model in list_configured_models(settings.rag)),
+        *_servers(settings.rag),
+        _run_check("backend", lambda: _backend(settings)),
+        _run_check("parser", lambda: _parser(settings)),
+        _run_check("disk", lambda: _disk(settings)),
+    ]
+
+
+def _run_check(name: str, check: Callable[[], str]) -> Check:
+    try:
+        return Check(name=name, ok=True, detail=check())
+    except KosmosError as error:
+        return Check(name=name, ok=False, detail=" ".join(str(error).split()))
+
+
+def _database(settings: Settings, tenant: str | None) -> Iterator[Check]:
+    try:
+        database = Database(settings.database)
+    except KosmosError as error:
+        yield Check(name="database", ok=False, detail=" ".join(str(error).split()))
+        return
+    try:
+        yield from _check_pool("role that reads", lambda: database.app)
+        yield from _check_pool("role that writes", lambda: database.worker)
+        yield from (_check_replica(replica, settings) for replica in database.measure_replicas())
+        if tenant is not None:
+            yield _run_check("near-duplicates", lambda: _near_duplicates(database.worker, tenant))
+    finally:
+        database.close()
+
+
+def _check_pool(name: str, open_pool: Callable[[], ConnectionPool]) -> Iterator[Check]:
+    try:
+        state = open_pool().inspect()
+    except KosmosError as error:
+        yield Check(name=name, ok=False, detail=" ".join(str(error).split()))
+        return
+    summary = (
+        f"{state.role} on PostgreSQL {state.server_version // 10000}, pgvector {state.vector_version}, "
+        f"revision {state.revision}, row-level security in force"
+    )
+    if not state.problems:
+        yield Check(name=name, ok=True, detail=summary)
+    for problem in state.problems:
+        yield Check(name=name, ok=False, detail=problem)
+    for node in state.nodes:
+        reached = f"{node.address} is reached by the coordinator as {state.role}"
+        remedy = f"{node.address} cannot be reached by the coordinator as {state.role}; start it, or look at its log"
+        yield Check(name=f"node {node.id}", ok=node.available, detail=reached if node.available else remedy)
+
+
+def _check_replica(replica: ReplicaPool, settings: Settings) -> Check:
+    name, most = f"replica {replica.address}", settings.database.replica_max_lag_s
+    if replica.lag_s is None:
+        return Check(name=name, ok=False, detail="it cannot be reached, or is no replica of the server of database.url")
+    behind = f"{replica.lag_s:.1f} s behind the primary"
+    return Check(
+        name=name,
+        ok=replica.lag_s <= most,
+        detail=behind if replica.lag_s <= most else f"{behind}; searches leave it above database.replica_max_lag_s",
+    )
+
+
+def _near_duplicates(worker: ConnectionPool, name: str) -> str:
+    from kosmos_rag.engine.near_duplicates import find_near_duplicates
+
+    pairs = find_near_duplicates(worker, tenant_ref(name).id)
+    lines = [f"{pair.first} and {pair.second} ({pair.resemblance:.2f})" for pair in pairs[:_PAIRS]]
+    more = [f"and {len(pairs) - _PAIRS} more pairs"] if len(pairs) > _PAIRS else []
+    return "; ".join([*lines, *more]) or f"none of {name}"
+
+
+def _model(configured: ConfiguredModel, settings: Settings) -> str:
+    """Return where a model is.
+
+    Raises ModelUnavailable: ingestion would fail, or questions be answered without reranking.
+    """
+    name, remedy = configured.name, configured.remedy
+    if name != MINILM_INT8:
+        require_local_models()
+    try:
+        location = find_local(name, settings.models)
+        if location is None:
+            resolve(name, settings.models)
+    except ModelUnavailable as error:
+        raise ModelUnavailable(f"{error}; fetch it with kosmos-rag models pull, or {remedy}") from error
+    if location is None:
+        return f"{name} is not on this machine; the first use downloads it from the hub, or kosmos-rag models pull now"
+    return f"{name} in {location}" if Path(location).is_dir() else f"{name} in the local cache"
+
+
+def _server(embedder: ServerEmbedder) -> str:
+    """Embed a word. Raises ModelError, ConfigError."""
+    with closing(embedder):
+        embedder.embed_query("word")
+    return f"{embedder.name} of {embedder.dimensions} dimensions answers at its address"
+
+
+def _servers(rag: RagSettings) -> Iterator[Check]:
+    """Send a word to each model server that is configured."""
+    target = rag.next_embedding.embedding
+    if rag.embedding.url is not None:
+        yield _run_check("embedding server", lambda: _server(ServerEmbedder(rag.embedding)))
+    if target is not None and target.url is not None:
+        section = "rag.next_embedding"
+        yield _run_check("next embedding server", lambda: _server(ServerEmbedder(target, section=section)))
+    if rag.reranking.enabled and rag.reranking.url is not None:
+        yield _run_check("reranking server", lambda: _reranking_server(rag.reranking))
+
+
+def _reranking_server(settings: RerankingSettings) -> str:
+    with closing(ServerReranker(settings)) as reranker:
+        reranker.score("word", ["word"])
+    return f"{reranker.name} answers at its address"
+
+
+def _backend(settings: Settings) -> str:
+    names = {model.name for model in list_configured_models(settings.rag)}
+    if not names:
+        return "none: all models are behind servers"
+    if names == {MINILM_INT8}:
+        packages, backend = ["onnxruntime", "tokenizers"], "onnx"
+    else:
+        packages, backend = ["sentence-transformers", "torch"], choose_backend(settings.models)
+        if backend == "onnx":
+            packages += ["optimum-onnx", "onnxruntime"]
+    versions = []
+    for package in packages:
+        try:
+            versions.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError as error:
+            extra = "kosmos-rag[onnx]" if "onnx" in package else "kosmos-rag[local]"
+            raise ModelUnavailable(f"package {package} is missing; pip install '{extra}'") from error
+    return f"{backend}: " + ", ".join(versions)
+
+
+def _parser(settings: Settings) -> str:
+    isolation = probe_isolation()
+    if not isolation.complete:
+        required = settings.ingestion.parsing.require_isolation
+        raise ParseError("not_isolated", isolation.remedy() if required else f"{isolation.describe()}; docs/parsing.md")
+    return isolation.describe()
+
+
+def _disk(settings: Settings) -> str:
+    folder = settings.database.resolved_data_dir if settings.database.url == EMBEDDED else Path.cwd()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if free < _MIN_FREE_BYTES:
+        raise DatabaseError(f"{free / 1024**2:.0f} MB free at {folder}; make room, or move database.data_dir")
+    return f"{free / 1024**3:.0f} GB free at {folder}"

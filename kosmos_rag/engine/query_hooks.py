@@ -1,0 +1,190 @@
+"""What a wing adds to the handling of queries: experiments, and samples of searches.
+
+The handler calls the protocols of this module. An engine gets its hooks by `Engine(..., query_hooks=)`; without them
+it gets those of the wing that `kosmos_rag.wings` names, if it is present.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
+
+import psycopg
+
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.mounting import QUERY_HOOKS, load_present
+from kosmos_rag.core.telemetry.observer import Telemetry
+from kosmos_rag.core.types import Arm, ExperimentAssignment, ExperimentMode, RunningExperiment, SearchResult
+from kosmos_rag.retrieval.outcome import IndexedSearch, SearchOutcome
+from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchPipeline
+from kosmos_rag.retrieval.query import Query
+from kosmos_rag.retrieval.snapshot import Routing
+from kosmos_rag.storage.tenants import TenantRef
+
+OpenTransaction = Callable[[TenantRef], AbstractContextManager[psycopg.Connection]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoutedQuery:
+    """A query with the stored settings that it was routed by."""
+
+    query: Query
+    routing: Routing
+    experiment: RunningExperiment
+    """The experiment of the routing."""
+    settings: Settings
+    """Those of the control."""
+
+
+class Treatment:
+    """The second configuration of an experiment. Thread-safe."""
+
+    def __init__(self, pipeline: SearchPipeline, shadow: SearchPipeline, settings_hash: str) -> None:
+        """Create the treatment.
+
+        Args:
+            pipeline: Answers queries.
+            shadow: The same for background queries.
+            settings_hash: Hash of its settings.
+        """
+        self._pipeline = pipeline
+        self._shadow = shadow
+        self.settings_hash = settings_hash
+
+    def search(self, routed: RoutedQuery) -> SearchOutcome:
+        """Answer a query."""
+        return self._pipeline.search(routed.query, routed.routing)
+
+    def repeat(self, routed: RoutedQuery, k: int) -> SearchResult | None:
+        """Answer a query again in the background.
+
+        None if the stored settings have changed: the experiment was stopped, or the control is another one by now.
+
+        Args:
+            routed: The query.
+            k: Number of hits.
+        """
+        try:
+            return self._shadow.search(replace(routed.query, k=k), routed.routing).result
+        except RoutingChanged:
+            return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assignment:
+    """The part of one query in an experiment."""
+
+    routed: RoutedQuery
+    treatment: Treatment | None
+    """None for queries of the control arm."""
+    error: str | None = None
+    """Type of the error of the treatment, after which the control answered."""
+
+    @property
+    def serving(self) -> Treatment | None:
+        """The treatment if it answers the query; None if the control does."""
+        return None if self.routed.experiment.mode is ExperimentMode.SHADOW else self.treatment
+
+    @property
+    def arm(self) -> Arm:
+        """The arm of the query."""
+        return Arm.CONTROL if self.treatment is None else Arm.TREATMENT
+
+    def annotate(self, result: SearchResult) -> SearchResult:
+        """Return the result with its arm.
+
+        With a warning if a treatment answered or failed.
+        """
+        experiment = self.routed.experiment
+        if experiment.mode is ExperimentMode.SHADOW:
+            return result
+        name = f"the second configuration of the experiment {experiment.name}"
+        warnings = result.warnings
+        if self.error is not None:
+            warnings = (*warnings, f"{name} failed ({self.error}), and the first one answered")
+        elif self.treatment is not None:
+            warnings = (*warnings, f"answered by {name}")
+        assignment = ExperimentAssignment(experiment=experiment.name, arm=self.arm)
+        return replace(result, experiment=assignment, warnings=warnings)
+
+
+class ExperimentRouter(Protocol):
+    """Assigns queries to experiments and records their results. Thread-safe."""
+
+    def assign(self, routed: RoutedQuery) -> Assignment | None:
+        """Return the part of a query in the running experiment; None if it has none."""
+        ...
+
+    def fail(self, assignment: Assignment, error: Exception) -> Assignment:
+        """Return the assignment after its treatment failed: the control answers."""
+        ...
+
+    def needs_record(self, assignment: Assignment, result: SearchResult) -> bool:
+        """Return whether `record` has work to do for a query."""
+        ...
+
+    def record(self, assignment: Assignment, result: SearchResult) -> None:
+        """Store the outcome of a query. For background threads.
+
+        Args:
+            assignment: The part of the query in the experiment.
+            result: What was delivered.
+        """
+        ...
+
+    def count_dropped(self) -> None:
+        """Count a query whose outcome is not recorded."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexedQuery:
+    """A query whose dense part only the vector index decided."""
+
+    query: Query
+    search: IndexedSearch
+
+
+class SearchSampler(Protocol):
+    """Selects searches, to repeat them later. Thread-safe."""
+
+    def select(self, indexed: IndexedQuery) -> Callable[[], None] | None:
+        """Return the task that stores a search, for background threads; None where it is not selected."""
+        ...
+
+    def count_dropped(self) -> None:
+        """Count a sample that is not written."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryHooks:
+    """What a wing adds to the handling of queries."""
+
+    router: ExperimentRouter | None = None
+    sampler: SearchSampler | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HookContext:
+    """What an engine offers to its hooks."""
+
+    settings: Settings
+    telemetry: Telemetry
+    create_treatment: Callable[[Settings], Treatment]
+    """Creates the second configuration from its settings; it shares models and caches with the first."""
+    reranks: bool
+    """Whether a treatment can rerank without a reranker in its settings: the process has one."""
+    write: OpenTransaction
+    """Opens a transaction of the worker role. Raises ConfigError without `database.worker_url`."""
+    append: OpenTransaction
+    """Opens a transaction of the app role that only appends, on a connection of background work."""
+
+
+HookFactory = Callable[[HookContext], QueryHooks]
+
+
+def load_query_hooks(context: HookContext) -> QueryHooks:
+    """Create the hooks of the wing that is mounted; none where it is absent."""
+    factories = load_present(QUERY_HOOKS).values()
+    return next((cast("HookFactory", factory)(context) for factory in factories), QueryHooks())

@@ -1,0 +1,55 @@
+"""Transactions of one tenant, in which a wing runs statements of its own."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+import psycopg
+
+from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.tenants import TenantRef, create_tenant, read_server_time
+
+
+class TenantSessions:
+    """Transactions of one tenant. Thread-safe.
+
+    Every statement binds `tenant_id`; row-level security hides the rows of other tenants.
+    """
+
+    def __init__(self, database: Database, owner: TenantRef, principals: Sequence[str]) -> None:
+        self._database = database
+        self._owner = owner
+        self._principals = tuple(principals)
+
+    @contextmanager
+    def read(self, principals: Sequence[str] | None = None) -> Iterator[psycopg.Connection]:
+        """Open a read-only transaction that sees what a reader may read.
+
+        Raises DatabaseError.
+
+        Args:
+            principals: What the reader holds; None for the reader of the tenant.
+        """
+        reader = self._principals if principals is None else principals
+        with self._database.app.transaction(self._owner.id, reader) as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[psycopg.Connection]:
+        """Open a transaction of the worker role, which sees and changes all rows of the tenant.
+
+        Raises ConfigError without `database.worker_url`, DatabaseError.
+        """
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            yield connection
+
+    def create_tenant(self, connection: psycopg.Connection) -> datetime:
+        """Create the tenant's row if it is missing, and return the time of the server.
+
+        Args:
+            connection: A transaction that `write` opened.
+        """
+        now = read_server_time(connection)
+        create_tenant(connection, self._owner, now=now)
+        return now

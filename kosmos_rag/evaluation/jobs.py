@@ -1,0 +1,142 @@
+"""The parts of maintenance that remove old results of experiments and run the recall monitor."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+
+from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
+from kosmos_rag.core.telemetry.metrics import (
+    CANARY_MRR,
+    CANARY_RECALL,
+    CANARY_RUNS,
+    PERMISSION_CHECKS,
+    PERMISSION_LEAKS,
+    RECALL_MONITOR_ALARMS,
+    RECALL_MONITOR_DRIFT,
+    RECALL_MONITOR_INCOMPLETE,
+    RECALL_MONITOR_RECALL,
+    RECALL_MONITOR_REPAIRS,
+    RECALL_MONITOR_RUNS,
+    Metric,
+)
+from kosmos_rag.engine.engine import Engine
+from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, MaintenanceTask, WingJobs
+from kosmos_rag.evaluation.experiments.experiments import Experiments
+from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
+from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
+
+log = logging.getLogger("kosmos_rag.worker")
+
+RUN_TIMEOUT_S = 6 * 3600.0
+"""Heartbeat timeout of a round: it may build an index."""
+_GAUGE_INTERVALS = 3.0
+"""Intervals between two runs for which a gauge keeps its value."""
+_LEVEL = {MonitorState.OK: logging.INFO, MonitorState.UNKNOWN: logging.INFO, MonitorState.ALARM: logging.ERROR}
+
+
+class ExperimentMaintenance:
+    """Removes old results of experiments."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def run(self, tenant: str, channel: JobChannel) -> JobCounts:  # noqa: ARG002 — takes no time to report
+        """Remove the results that `worker.keep_experiment_days` no longer keeps."""
+        Experiments(self._engine.tenant(tenant)).prune(keep_days=self._engine.settings.worker.keep_experiment_days)
+        return {}
+
+
+class MonitorMaintenance:
+    """Runs the recall monitor for one tenant at a time.
+
+    Runs that are due are reported as logs and metrics.
+    """
+
+    def __init__(self, engine: Engine, interval_s: float | None = None) -> None:
+        """Create the handler.
+
+        Args:
+            engine: The engine.
+            interval_s: Seconds between two rounds of maintenance; None for the setting.
+        """
+        self._monitor = RecallMonitor(engine)
+        self._interval_s = engine.settings.worker.maintenance_every_s if interval_s is None else interval_s
+
+    def run(self, tenant: str, channel: JobChannel) -> JobCounts:
+        """Run what is due.
+
+        A failed run is logged, and the rest of maintenance continues.
+        """
+
+        def report(step: str) -> None:
+            channel.report_progress()
+            log.info("%s", step, extra={"action": "monitor_step", "tenant": tenant})
+
+        try:
+            with channel.heartbeat(RUN_TIMEOUT_S):
+                runs = self._monitor.run_due(tenant, report)
+        except DatabaseUnavailable:
+            raise
+        except KosmosError as error:
+            log.warning(
+                "the recall monitor failed",
+                extra={
+                    "action": "monitor_failed", "tenant": tenant, "code": type(error).__name__,
+                    "texts": {"error": str(error)},
+                },
+            )  # fmt: skip
+            return {}
+        for run in runs:
+            log.log(
+                _LEVEL[run.state], "%s: %s", run.kind, run.state,
+                extra={
+                    "action": f"monitor_{run.kind}", "tenant": tenant, "state": str(run.state),
+                    "figures": dict(run.figures), "texts": {"reason": run.reason},
+                },
+            )  # fmt: skip
+        if values := gauges(runs):
+            longest_interval_s = max(self._monitor.next_run_in_s(tenant, run) for run in runs)
+            channel.report_gauges(tenant, values, hold_s=_GAUGE_INTERVALS * (longest_interval_s + self._interval_s))
+        return run_counters(runs)
+
+
+def gauges(runs: Iterable[MonitorRun]) -> dict[Metric, float]:
+    """Return the gauges of a tenant; unknown runs set none."""
+    values: dict[Metric, float] = {}
+    for run in runs:
+        if run.state is MonitorState.UNKNOWN:
+            continue
+        if run.kind is MonitorKind.RECALL:
+            values[RECALL_MONITOR_RECALL] = run.figures["ann_recall_at_10"]
+            values[RECALL_MONITOR_INCOMPLETE] = run.figures["incomplete_share"]
+            values[RECALL_MONITOR_ALARMS] = run.figures["consecutive_alarms"]
+            if "drift" in run.figures:
+                values[RECALL_MONITOR_DRIFT] = run.figures["drift"] / run.figures["drift_limit"]
+        elif run.kind is MonitorKind.QUESTIONS:
+            values[CANARY_RECALL] = min(values.get(CANARY_RECALL, 1.0), run.figures["recall_at_10"])
+            values[CANARY_MRR] = min(values.get(CANARY_MRR, 1.0), run.figures["mrr"])
+    return values
+
+
+def run_counters(runs: Iterable[MonitorRun]) -> JobCounts:
+    """Return the counters of runs."""
+    counts = Counter[tuple[str, str]]()
+    for run in runs:
+        if run.kind is MonitorKind.RECALL:
+            counts[RECALL_MONITOR_RUNS.name, str(run.state)] += 1
+            if action := run.figures.get("action"):
+                counts[RECALL_MONITOR_REPAIRS.name, action] += 1
+        elif run.kind is MonitorKind.QUESTIONS:
+            counts[CANARY_RUNS.name, str(run.state)] += 1
+        else:
+            counts[PERMISSION_CHECKS.name, str(run.state)] += 1
+            counts[PERMISSION_LEAKS.name, ""] += run.figures["leaks"]
+    return counts
+
+
+JOBS = WingJobs(
+    maintenance=(
+        MaintenanceTask(create_handler=ExperimentMaintenance),
+        MaintenanceTask(create_handler=MonitorMaintenance),
+    )
+)

@@ -1,0 +1,10 @@
+"""What the evaluation adds to the queries of an engine."""
+
+from kosmos_rag.engine.query_hooks import HookContext, QueryHooks
+from kosmos_rag.evaluation.experiments.router import StoredExperimentRouter
+from kosmos_rag.evaluation.monitor.sampling import RecallSampler
+
+
+def create_query_hooks(context: HookContext) -> QueryHooks:
+    """Create the router of experiments and the sampler of the recall monitor."""
+    return QueryHooks(router=StoredExperimentRouter(context), sampler=RecallSampler(context))
