@@ -22,6 +22,11 @@ _RIGHT = 0.9
 _Pair = tuple[str, str]
 
 
+def squeeze_cell(text: str) -> str:
+    """Return the letters and digits of a cell, or its signs where it has none."""
+    return squeeze(text) or unicodedata.normalize("NFKC", text).strip("*_ ")
+
+
 def squeeze(text: str) -> str:
     """Return the letters and digits of a text, in small letters."""
     return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))
@@ -274,7 +279,7 @@ def _has_pair(label: str, value: str, text: str) -> bool:
 
 
 def _score_row(names: Sequence[str], row: Sequence[str], rows: Sequence[Sequence[_Pair]], score: PageScore) -> None:
-    expected = [(name, squeeze(value) or value) for name, value in zip(names, row, strict=True) if value]
+    expected = [(name, squeeze_cell(value)) for name, value in zip(names, row, strict=True) if value]
     best = max(rows, key=lambda pairs: _agreement(expected, pairs), default=())
     agreement = _agreement(expected, best)
     score.cells += len(expected)
@@ -313,7 +318,7 @@ def _text_rows(text: str) -> Iterator[list[_Pair]]:
             pairs = []
             for cell in line.split("; "):
                 name, colon, value = cell.partition(": ")
-                pairs.append((squeeze(name), squeeze(value) or value) if colon else ("", squeeze(cell) or cell))
+                pairs.append((squeeze(name), squeeze_cell(value)) if colon else ("", squeeze_cell(cell)))
             yield pairs
 
 
@@ -329,7 +334,7 @@ def _markdown_rows(text: str) -> Iterator[list[_Pair]]:
         if names is None:
             names = [squeeze(cell) for cell in cells]
         elif not re.fullmatch(r"[-:| ]*", plain):
-            yield [(name, squeeze(cell) or cell.strip("*_ ")) for name, cell in zip(names, cells, strict=False) if cell]
+            yield [(name, squeeze_cell(cell)) for name, cell in zip(names, cells, strict=False) if cell]
 
 
 def _is_invented(page: DescribedPage, letters: str) -> bool:

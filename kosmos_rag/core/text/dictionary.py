@@ -37,7 +37,7 @@ _loading = threading.Lock()
 
 
 def is_word(word: str, language: str) -> bool:
-    """Return whether the dictionary of a language has a form, in lower case or with a capital letter.
+    """Return whether the dictionary of a language has a form, in lower case or capitalised.
 
     Args:
         word: The form.

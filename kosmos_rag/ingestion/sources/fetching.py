@@ -183,8 +183,8 @@ class Fetcher:
         """Send a request, follow redirects with all checks, and read the response."""
         at = url
         for _ in range(MAX_REDIRECTS + 1):
-            own = self._headers if _origin(at) == _origin(url) else {}
-            with self._send(client, method, at, until, {**own, **conditions}) as response:
+            headers = self._headers if _origin(at) == _origin(url) else {}
+            with self._send(client, method, at, until, {**headers, **conditions}) as response:
                 if response.status_code == _UNCHANGED and conditions:
                     return read(response, until)
                 if response.status_code not in _REDIRECTS or "location" not in response.headers:

@@ -118,7 +118,7 @@ class Crawl:
                     self._keep(url)
                 continue
             yield from self._entry(page)
-        # The links of a page that could not be read are unknown: what they lead to is not missing.
+        # The links of a page that could not be read are unstored: what they lead to is not missing.
         if complete:
             yield from self._missing_pages()
 
@@ -169,12 +169,12 @@ class Crawl:
 
     def _visit(self, url: str, depth: int) -> Page:
         """Fetch a page, store it, and add its links. Raises SourceError."""
-        known = self._state.find(url)
+        stored = self._state.find(url)
         self._wait()
         response = self._fetcher.fetch_changed(
-            url, etag=known.etag if known else "", modified=known.modified if known else ""
+            url, etag=stored.etag if stored else "", modified=stored.modified if stored else ""
         )
-        page = replace(known, missed=0) if response is None and known else self._read(url, response)
+        page = replace(stored, missed=0) if response is None and stored else self._read(url, response)
         self._state.store(page)
         for link in page.links:
             self._add(link, depth + 1)

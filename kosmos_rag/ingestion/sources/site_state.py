@@ -35,7 +35,7 @@ class Page:
 class SiteState:
     """The pages of a site. One pass uses it at a time.
 
-    The state belongs to a cache: where it is missing, the next pass fetches all pages and forgives missing ones anew.
+    The state belongs to a cache: where it is missing, the next pass fetches all pages and forgives missing ones again.
     """
 
     def __init__(self, folder: Path, identity: str) -> None:

@@ -3,9 +3,11 @@
 import io
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -15,12 +17,13 @@ from kosmos_rag.parsing import media_types
 from kosmos_rag.parsing.clean import clean_property_title, clean_title
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.pdf.headings import find_headings
-from kosmos_rag.parsing.pdf.layout import PageLines, Paragraph, build_paragraphs, resolve_hyphens
-from kosmos_rag.parsing.pdf.lines import Line, join_runs, tidy
+from kosmos_rag.parsing.pdf.lines import Line, tidy
 from kosmos_rag.parsing.pdf.ocr import PageReader
-from kosmos_rag.parsing.pdf.page import PageContent, PageFrame, Run, read_page
-from kosmos_rag.parsing.pdf.tables import FoundTable, continue_table, find_tables
-from kosmos_rag.parsing.tables.table import render
+from kosmos_rag.parsing.pdf.page import PageContent, PageFrame, read_page
+from kosmos_rag.parsing.pdf.page_lines import PageLines, Paragraph, resolve_hyphens
+from kosmos_rag.parsing.pdf.paragraphs import build_paragraphs
+from kosmos_rag.parsing.pdf.reading_order import arrange
+from kosmos_rag.parsing.pdf.table_pages import render_table
 
 _PDFIUM = threading.Lock()
 """Each call of PDFium holds this lock: it is not thread-safe."""
@@ -69,6 +72,8 @@ class _Content:
     notes: tuple[Note, ...]
     text_pages: list[list[Paragraph]]
     """Those whose letters show the headings: the pages without those that are pictures."""
+    letters: Mapping[tuple[float, bool], int]
+    """How many letters have each size and weight, those of tables too."""
     frames: list[PageFrame | None]
 
 
@@ -92,7 +97,7 @@ def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> Parsed
     text = _compose(content)
     joined = "".join(text.parts)
     _check_readable(joined)
-    headings = _outline_headings(content.outline, joined, text.pages) if content.outline else _headings(content, text)
+    headings = _headings(content, text, joined)
     return ParsedDocument(
         text=joined,
         media_type=media_types.PDF,
@@ -136,15 +141,16 @@ def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> _Cont
     broken = [number for number, content in enumerate(contents, start=1) if content is None]
     if broken and len(broken) == len(contents):
         raise ParseError("corrupt", f"none of {len(contents)} pages can be read; save the document again")
-    page_lines = list(_page_lines([content or _NO_CONTENT for content in contents], limits))
+    page_lines = [_page_lines(content or _NO_CONTENT, limits) for content in contents]
     resolve_hyphens(page_lines)
-    pages = build_paragraphs(page_lines)
+    pages = build_paragraphs(page_lines, limits)
     for content, page in zip(contents, pages, strict=True):
         page += [Paragraph(lines=[], verbatim=value) for value in map(_clean_value, content.values if content else ())]
     text_pages = [page for page, content in zip(pages, contents, strict=True) if content and not content.scanned]
     return _Content(
         pages=pages,
         text_pages=text_pages,
+        letters=_count_letters(content for content in contents if content and not content.scanned),
         frames=[content.frame if content else None for content in contents],
         outline=outline,
         title=title,
@@ -155,54 +161,23 @@ def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> _Cont
 _NO_CONTENT = PageContent()
 
 
-def _page_lines(contents: Sequence[PageContent], limits: OutputLimits) -> Iterator[PageLines]:
-    """Yield the lines of each page, and its tables in their place."""
-    before: FoundTable | None = None
+def _count_letters(contents: Iterable[PageContent]) -> Counter[tuple[float, bool]]:
+    letters: Counter[tuple[float, bool]] = Counter()
     for content in contents:
-        tables = find_tables(content)
-        table_paragraphs = [_table_paragraph(found_table, limits) for found_table in tables]
-        if before is not None and tables and (table := continue_table(before, tables[0])):
-            table_paragraphs[0] = _table_paragraph(tables[0]._replace(table=table), limits, is_continued=True)
-            tables[0] = tables[0]._replace(table=table)
-        items = _items(content, tables, table_paragraphs)
-        # A page number may follow.
-        before = tables[-1] if any(item is table_paragraphs[-1] for item in items[-2:] if tables) else None
-        yield PageLines(items=items, top=content.top, bottom=content.bottom)
+        for runs in content.lines:
+            for run in runs:
+                letters[run.size, run.bold] += len(run.text)
+    return letters
 
 
-def _items(
-    content: PageContent, tables: Sequence[FoundTable], table_paragraphs: Sequence[Paragraph]
-) -> list[Line | Paragraph]:
-    starts = {
-        min(found_table.lines): paragraph for found_table, paragraph in zip(tables, table_paragraphs, strict=True)
-    }
-    table_lines = {index for found_table in tables for index in found_table.lines}
+def _page_lines(content: PageContent, limits: OutputLimits) -> PageLines:
+    """Return the lines and tables of a page in reading order."""
     items: list[Line | Paragraph] = []
-    between: list[list[Run]] = []
-    for index, runs in enumerate(content.lines):
-        if index in starts:
-            items += _text_lines(between)
-            between = []
-            items.append(starts[index])
-        elif index not in table_lines:
-            between.append(runs)
-    items += _text_lines(between)
-    return items
-
-
-def _text_lines(lines: Sequence[Sequence[Run]]) -> Iterator[Line]:
-    return (line for line in join_runs(lines) if line.text)
-
-
-def _table_paragraph(found_table: FoundTable, limits: OutputLimits, *, is_continued: bool = False) -> Paragraph:
-    """Return a rendered table.
-
-    The column names of a continued table are on the page before; they are context, not text.
-    """
-    rendered = render(found_table.table, limits)
-    if is_continued:
-        rendered = replace(rendered, text=rendered.text[rendered.body :], body=0)
-    return Paragraph(lines=[], verbatim=rendered.text, table=rendered, box=found_table.box)
+    for number, region in enumerate(arrange(content)):
+        if region.table is not None:
+            items.append(render_table(region.table, limits))
+        items += (line._replace(region=number, is_label=region.is_figure) for line in region.lines)
+    return PageLines(items=items, top=content.top, bottom=content.bottom)
 
 
 def _clean_value(value: str) -> str:
@@ -326,27 +301,42 @@ def _separator(before: Paragraph | None) -> str:
     return "" if before.lines[-1].divided else "\n"
 
 
-def _headings(content: _Content, text: _Text) -> list[Heading]:
-    return [
-        Heading(level=level, title=title, start=text.starts[id(paragraph)])
-        for paragraph, title, level in find_headings(content.text_pages)[:_MAX_OUTLINE_ENTRIES]
-    ]
+def _headings(content: _Content, text: _Text, joined: str) -> list[Heading]:
+    """Return the headings of the outline, and those that their letters show."""
+    entries = _outline_headings(content.outline, joined, text.pages)
+    places = [heading.start for heading in entries]
+    headings = list(entries)
+    for paragraph, title, level in find_headings(content.text_pages, content.letters)[:_MAX_OUTLINE_ENTRIES]:
+        start = text.starts[id(paragraph)]
+        after = bisect_left(places, start)
+        if after < len(entries) and places[after] < start + len(paragraph.text):
+            continue
+        above = entries[after - 1].level if after else 0
+        headings.append(Heading(level=above + 1 if entries else level, title=title, start=start))
+    return sorted(headings, key=lambda heading: (heading.start, heading.level))
 
 
 def _outline_headings(outline: _Outline, text: str, starts: Sequence[int]) -> list[Heading]:
+    """Return the entries of an outline where their titles are, in order.
+
+    An outline most of whose titles are not on their pages, as those of files that were put together, has none.
+    """
     ends = [*starts[1:], len(text)]
-    headings = [
-        Heading(level=level, title=title, start=starts[page] + _find_title(title, text[starts[page] : ends[page]]))
-        for level, title, page in outline
-    ]
+    places = [_find_title(title, text[starts[page] : ends[page]]) for _, title, page in outline]
+    if 2 * sum(place is not None for place in places) < len(places):
+        return []
+    headings = (
+        Heading(level=level, title=title, start=starts[page] + (place or 0))
+        for (level, title, page), place in zip(outline, places, strict=True)
+    )
     return sorted(headings, key=lambda heading: heading.start)
 
 
-def _find_title(title: str, page: str) -> int:
-    """Return the offset of a title on its page, else 0.
+def _find_title(title: str, page: str) -> int | None:
+    """Return the offset of a title on its page; None if it is not there.
 
     The title may be broken over lines; a line of its own is preferred to words within the text.
     """
     words = r"\s+".join(map(re.escape, title.split()))
-    match = re.search(rf"^{words}$", page, re.MULTILINE) or re.search(words, page)
-    return match.start() if match else 0
+    match = re.search(rf"^(?:[\dA-Z][\d.]*\s+)?{words}$", page, re.MULTILINE) or re.search(words, page)
+    return match.start() if match else None

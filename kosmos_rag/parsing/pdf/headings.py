@@ -1,31 +1,39 @@
-"""Headings of a PDF without an outline.
-
-They are found by size, weight, numbering and position.
-"""
+"""Headings of a PDF, by the size and weight of their letters, their numbers and the space around them."""
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from kosmos_rag.parsing.pdf.layout import Paragraph, find_body_style
+from kosmos_rag.parsing.pdf.page_lines import Paragraph
+
+Style = tuple[float, bool]
+"""Size of the letters, and whether they are bold."""
 
 _LARGER = 1.1
 """How many times the size of the text a heading has at least."""
+_AS_LARGE = 0.98
+"""Times the size of the text that other headings have at least."""
 _MAX_CHARS = 100
 _MAX_NUMBERED_CHARS = 80
 _MAX_LINES = 4
 _MAX_LEVEL = 6
+_MOST_IN_A_ROW = 3
+"""Headings of one style without text between them; more are a list."""
+_TEXT_CHARS = 120
+"""Characters of a paragraph that is no heading, and no label."""
 _APART = 1.25
 """Usual distances of two lines above a numbered heading in the letters of the text."""
 _NUMBER = re.compile(r"((?:\d{1,2}(?:\.\d{1,2}){0,4}|[A-Z](?:\.\d{1,2})+))\.?\s+(?=[^\W\d_])")
+_ITEM = re.compile(r"(?:[•▪◦‣○●■□☐☒*–—-]|\(?[a-z][.)])\s|\d{3,}\s")  # noqa: RUF001
 _MONTH = r"(?:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)\w*\.?"
 _DATE = re.compile(
     rf"\W*(?:\w+day,?\s+)?(?:\d{{1,4}}[-./]\d{{1,2}}[-./]\d{{1,4}}|(?:\d{{1,2}}\.?\s+(?:of\s+)?)?{_MONTH}"
     rf"(?:\s+\d{{1,2}}(?:st|nd|rd|th)?,?)?\s+\d{{2,4}}|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?)\W*",
     re.IGNORECASE,
 )
-_SENTENCE_END = (".", ",", ";", "。", "、")
+_SENTENCE_END = (".", ",", "。", "、")
 
 
 class FoundHeading(NamedTuple):
@@ -36,17 +44,20 @@ class FoundHeading(NamedTuple):
     level: int
 
 
-def find_headings(pages: Sequence[Sequence[Paragraph]]) -> list[FoundHeading]:
+def find_headings(pages: Sequence[Sequence[Paragraph]], letters: Mapping[Style, int]) -> list[FoundHeading]:
     """Return the headings, in order.
 
     Paragraphs in larger letters, in bold ones where the text is not, and numbered ones with space around
     them. The larger the letters, the higher the level; the deeper the number, the lower.
+
+    Args:
+        pages: the paragraphs of each page.
+        letters: how many letters of the file have each style, those of tables too.
     """
-    flow = [paragraph for page in pages for paragraph in page if paragraph.lines]
-    usual = find_body_style(line for paragraph in flow if paragraph.verbatim is None for line in paragraph.lines)
-    if usual is None:
+    flow = [paragraph for page in pages for paragraph in page if not paragraph.is_running]
+    if not letters or not any(paragraph.lines for paragraph in flow):
         return []
-    candidates = list(_candidates(flow, *usual))
+    candidates = list(_candidates(flow, _TextStyles(flow, letters)))
     styles = sorted({paragraph.lines[0].style for paragraph, _ in candidates}, reverse=True)
     depths = {style: min(_depth(title) for p, title in candidates if p.lines[0].style == style) for style in styles}
     return [
@@ -59,27 +70,65 @@ def find_headings(pages: Sequence[Sequence[Paragraph]]) -> list[FoundHeading]:
     ]
 
 
-def _candidates(flow: Sequence[Paragraph], size: float, bold: bool) -> Iterator[tuple[Paragraph, str]]:
-    for paragraph, following in pairwise([*flow, None]):
-        if paragraph is None or paragraph.verbatim is not None or len(paragraph.lines) > _MAX_LINES:
-            continue
-        title = " ".join(paragraph.text.split())
-        if not _may_be_title(title):
-            continue
+class _TextStyles:
+    """The styles in which the text of a file is set."""
+
+    def __init__(self, flow: Sequence[Paragraph], letters: Mapping[Style, int]) -> None:
+        self.size, self.bold = max(letters, key=letters.__getitem__)
+        in_text: Counter[Style] = Counter()
+        in_all: Counter[Style] = Counter()
+        for paragraph in flow:
+            for line in paragraph.lines:
+                in_all[line.style] += len(line.text)
+                if len(paragraph.text) >= _TEXT_CHARS:
+                    in_text[line.style] += len(line.text)
+        self.of_text = {style for style, count in in_text.items() if 2 * count > in_all[style]}
+
+    def may_be_heading(self, paragraph: Paragraph) -> bool:
+        """Return whether a paragraph is in larger or bolder letters than the text."""
         line = paragraph.lines[0]
-        larger = line.size >= size * _LARGER
-        heavier = not bold and line.size >= 0.98 * size and all(part.bold for part in paragraph.lines)
-        if larger or heavier or (line.size >= 0.98 * size and _is_numbered(paragraph, title, following)):
-            yield paragraph, title
+        if line.style in self.of_text:
+            return False
+        is_heavier = not self.bold and all(part.bold for part in paragraph.lines)
+        return line.size >= self.size * _LARGER or (is_heavier and self.is_as_large(paragraph))
+
+    def is_as_large(self, paragraph: Paragraph) -> bool:
+        """Return whether the letters of a paragraph are as large as those of the text."""
+        return paragraph.lines[0].size >= _AS_LARGE * self.size
 
 
-def _may_be_title(title: str) -> bool:
-    return (
-        len(title) <= _MAX_CHARS
-        and any(map(str.isalpha, title))
-        and not title.endswith(_SENTENCE_END)
-        and not _DATE.fullmatch(title)
-    )
+def _candidates(flow: Sequence[Paragraph], styles: _TextStyles) -> Iterator[tuple[Paragraph, str]]:
+    """Yield paragraphs that are headings, with their titles; many of one style in a row are a list."""
+    marked: list[tuple[Paragraph, str | None]] = []
+    for paragraph, following in pairwise([*flow, None]):
+        if paragraph is not None:
+            title = _title(paragraph)
+            is_heading = title is not None and (
+                styles.may_be_heading(paragraph)
+                or (styles.is_as_large(paragraph) and _is_numbered(paragraph, title, following))
+            )
+            marked.append((paragraph, title if is_heading else None))
+    for style, group in groupby(marked, key=lambda each: each[1] and each[0].lines[0].style):
+        headings = [(paragraph, title) for paragraph, title in group if title]
+        if style and len(headings) <= _MOST_IN_A_ROW:
+            yield from headings
+
+
+def _title(paragraph: Paragraph) -> str | None:
+    """Return the text of a paragraph in one line; None if it is too long, a date, a sentence, or no words."""
+    if paragraph.verbatim is not None or not paragraph.lines or len(paragraph.lines) > _MAX_LINES:
+        return None
+    title = " ".join(paragraph.text.split())
+    if (
+        len(title) > _MAX_CHARS
+        or sum(map(str.isalpha, title)) < 2
+        or title.endswith(_SENTENCE_END)
+        or any(line.is_label for line in paragraph.lines)
+        or _ITEM.match(title)
+        or _DATE.fullmatch(title)
+    ):
+        return None
+    return title
 
 
 def _is_numbered(paragraph: Paragraph, title: str, following: Paragraph | None) -> bool:

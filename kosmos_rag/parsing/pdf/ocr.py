@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kosmos_rag.core.extras import require_extra
-from kosmos_rag.parsing.pdf.page import Box, PageContent, PageFrame, Run
+from kosmos_rag.parsing.pdf.graphics import Box
+from kosmos_rag.parsing.pdf.page import PageContent, PageFrame
+from kosmos_rag.parsing.pdf.text_layer import Run
 
 _LONGEST_SIDE = 1600
 """Pixels of a page's longer side: A4 at 137 dots an inch. A hostile page may be of any size, its picture is not."""

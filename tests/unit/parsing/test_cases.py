@@ -24,7 +24,6 @@ def titles(parsed: ParsedDocument) -> list[str]:
     return [heading.title for heading in parsed.headings]
 
 
-@faulty
 def test_case_01__a_table_on_the_next_page_has_its_own_names() -> None:
     parsed = read("01_two_tables_on_two_pages.pdf")
     first, second = parsed.text[: parsed.pages[1]], parsed.text[parsed.pages[1] :]
@@ -34,7 +33,6 @@ def test_case_01__a_table_on_the_next_page_has_its_own_names() -> None:
     assert titles(parsed) == ["North", "South"]
 
 
-@faulty
 def test_case_02__a_rectangle_behind_the_page_is_no_table() -> None:
     parsed = read("02_white_page_rectangle.pdf")
     assert parsed.text.count("The office moves in autumn.") == 1
@@ -44,7 +42,6 @@ def test_case_02__a_rectangle_behind_the_page_is_no_table() -> None:
     assert "Country: Austria; Capital: Vienna; Currency: Euro" in lines
 
 
-@faulty
 def test_case_03__a_heading_above_a_table() -> None:
     parsed = read("03_heading_above_table.pdf")
     assert parsed.text.startswith("Offices\n\n")
@@ -52,7 +49,6 @@ def test_case_03__a_heading_above_a_table() -> None:
     assert titles(parsed) == ["Offices"]
 
 
-@faulty
 def test_case_04__a_table_written_column_by_column() -> None:
     text = read("04_table_drawn_by_column.pdf").text
     assert "Item: Tent; Mass (kg): 3.2; Carrier: Mara" in text
@@ -70,7 +66,6 @@ def test_case_05__stacked_tables_without_rules() -> None:
     assert len(parsed.tables) == 3
 
 
-@faulty
 def test_case_06__a_footnote_mark_in_a_cell() -> None:
     assert "Country: Indonesia; People: 273,879,750^1" in read("06_footnote_mark_in_cell.pdf").text
 
@@ -105,7 +100,6 @@ def test_case_10__a_slide_drawn_out_of_order() -> None:
     assert places == sorted(places)
 
 
-@faulty
 def test_case_13__columns_written_line_by_line() -> None:
     text = " ".join(read("13_three_columns_written_line_by_line.pdf").text.split())
     assert "Steel prices rose in the first weeks of the year because two mills in the north stopped" in text

@@ -466,6 +466,8 @@ def test_parse_pdf__vertical_japanese_is_read_from_right_to_left() -> None:
     content = b"BT /F 12 Tf %sET" % drawn_columns
     data = pdf(
         {
+            3: b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R "
+            b"/Resources << /Font << /F 5 0 R >> >> >>",
             4: b"<< /Length %d >>\nstream\n%s\nendstream" % (len(content), content),
             5: b"<< /Type /Font /Subtype /Type0 /BaseFont /HeiseiMin-W3 /Encoding /UniJIS-UCS2-V "
             b"/DescendantFonts [7 0 R] >>",

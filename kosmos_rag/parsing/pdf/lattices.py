@@ -1,0 +1,222 @@
+"""Tables and boxes that ruled lines of a PDF page make."""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from kosmos_rag.parsing.pdf.cells import (
+    LEADING,
+    Row,
+    build_table,
+    fill_ratio,
+    group_lines,
+    is_prose,
+    is_value,
+    join_continued,
+)
+from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
+from kosmos_rag.parsing.pdf.lines import join_text
+from kosmos_rag.parsing.pdf.text_layer import MIDDLE, Run
+from kosmos_rag.parsing.tables.table import Table
+
+_MAX_GRID = 300
+"""Ruled lines in one direction; graph paper has more."""
+_LEAST_DRAWN = 0.25
+"""Share of the cells of a table that have text."""
+
+
+class Lattice(NamedTuple):
+    """Ruled lines that touch each other, in both directions."""
+
+    horizontal: list[Box]
+    vertical: list[Box]
+    box: Box
+
+
+class _Face(NamedTuple):
+    """An area between ruled lines: rows and columns of the grid, half open."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+
+def find_lattices(rules: Rules) -> list[Lattice]:
+    """Return the groups of ruled lines that touch, the smallest first."""
+    horizontal = rules.horizontal[::-1]
+    places = [rule.bottom for rule in horizontal]
+    groups: dict[int, tuple[list[int], list[int]]] = {}
+    """Horizontal and vertical lines of each group, by index."""
+    group_of: dict[int, int] = {}
+    """Group of each horizontal line."""
+    for index, wall in enumerate(rules.vertical):
+        near = range(bisect_left(places, wall.bottom - NEAR), bisect_right(places, wall.top + NEAR))
+        touched = [at for at in near if horizontal[at].left - NEAR <= wall.left <= horizontal[at].right + NEAR]
+        if not touched:
+            continue
+        old = {group_of[at] for at in touched if at in group_of}
+        across = {at for group in old for at in groups[group][0]} | set(touched)
+        down = [at for group in old for at in groups.pop(group)[1]]
+        groups[index] = (sorted(across), [*down, index])
+        group_of |= dict.fromkeys(across, index)
+    lattices = (
+        ([horizontal[at] for at in across], [rules.vertical[at] for at in down]) for across, down in groups.values()
+    )
+    found = [Lattice(across, down, unite([*across, *down])) for across, down in lattices]
+    return sorted(found, key=lambda lattice: lattice.box.width * lattice.box.height)
+
+
+class Grid:
+    """Areas between ruled lines in both directions; a missing line joins two."""
+
+    def __init__(self, lattice: Lattice) -> None:
+        """Find the areas."""
+        box = lattice.box
+        self._xs = _cluster([box.left, box.right, *(rule.left for rule in lattice.vertical)])
+        self._ys = _cluster([box.bottom, box.top, *(rule.bottom for rule in lattice.horizontal)])[::-1]
+        self._walls = _group(self._xs, [(rule.left, rule.bottom, rule.top) for rule in lattice.vertical])
+        self._floors = _group(self._ys[::-1], [(rule.bottom, rule.left, rule.right) for rule in lattice.horizontal])
+        self.is_readable = max(len(self._xs), len(self._ys)) <= _MAX_GRID
+        self.faces = self._find_faces() if self.is_readable else []
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+        return len(self._xs) - 1
+
+    @property
+    def edges(self) -> list[tuple[float, float]]:
+        """Left and right of each column."""
+        return list(pairwise(self._xs))
+
+    def _find_faces(self) -> list[_Face]:
+        count = len(self._ys) - 1
+        parents = list(range(count * self.columns))
+
+        def find(cell: int) -> int:
+            while parents[cell] != cell:
+                parents[cell] = parents[parents[cell]]
+                cell = parents[cell]
+            return cell
+
+        for row in range(count):
+            middle = (self._ys[row] + self._ys[row + 1]) / 2
+            for column in range(self.columns):
+                cell = row * self.columns + column
+                if column and not _is_crossed(self._walls[column], middle):
+                    parents[find(cell)] = find(cell - 1)
+                if row and not _is_crossed(self._floors[count - row], (self._xs[column] + self._xs[column + 1]) / 2):
+                    parents[find(cell)] = find(cell - self.columns)
+        hulls: dict[int, _Face] = {}
+        for row in range(count):
+            for column in range(self.columns):
+                root = find(row * self.columns + column)
+                hull = hulls.get(root, _Face(row, row + 1, column, column + 1))
+                hulls[root] = _Face(hull.top, row + 1, min(hull.left, column), max(hull.right, column + 1))
+        return list(hulls.values())
+
+    def build_table(self, runs: Sequence[Run]) -> Table | None:
+        """Return the table of the runs between the lines; None if they make none."""
+        if len(self.faces) < 2 or self.columns < 2 or not runs:
+            return None
+        texts = self._assign(runs)
+        rows = list(self._build_rows(texts))
+        table = build_table(rows, self.columns)
+        if table is None or _is_drawing(table):
+            return None
+        filled = [face for face in self.faces if texts.get(face)]
+        has_rows = len({face.top for face in filled}) > 1 or len(rows) > 2
+        return (
+            table
+            if has_rows
+            and len({face.left for face in filled}) > 1
+            and not (len(filled) < len(rows) and is_prose(table))
+            else None
+        )
+
+    def _assign(self, runs: Sequence[Run]) -> dict[_Face, list[Run]]:
+        faces = {
+            (row, column): face
+            for face in self.faces
+            for row in range(face.top, face.bottom)
+            for column in range(face.left, face.right)
+        }
+        texts: dict[_Face, list[Run]] = defaultdict(list)
+        ascending = self._ys[::-1]
+        for run in runs:
+            column = min(max(bisect_right(self._xs, (run.left + run.right) / 2) - 1, 0), self.columns - 1)
+            above = bisect_right(ascending, run.baseline + MIDDLE * run.size) - 1
+            row = min(max(len(ascending) - 2 - above, 0), len(ascending) - 2)
+            texts[faces[row, column]].append(run)
+        return texts
+
+    def _build_rows(self, texts: dict[_Face, list[Run]]) -> Iterator[Row]:
+        for index in range(len(self._ys) - 1):
+            faces = sorted((face for face in self.faces if face.top <= index < face.bottom), key=lambda face: face.left)
+            own = {face.left: texts.get(face, []) for face in faces if face.bottom == face.top + 1}
+            others = {face.left: texts.get(face, []) for face in faces if face.left not in own}
+            spans = {face.left: face.right - face.left for face in faces if face.right > face.left + 1}
+            for row in self._split(index, own):
+                row.cells.update({column: runs for column, runs in others.items() if runs})
+                row.spans = spans
+                yield row
+
+    def _split(self, index: int, cells: dict[int, list[Run]]) -> list[Row]:
+        """Return the lines between two ruled lines as rows; one row where they are its cells."""
+        lines = group_lines(run for runs in cells.values() for run in runs)
+        if len(lines) > 1 and self._are_rows(cells, lines):
+            rows = [Row(baseline=line[0].baseline) for line in lines]
+            for column, runs in cells.items():
+                for run in runs:
+                    min(rows, key=lambda row: abs(row.baseline - run.baseline)).cells[column].append(run)
+            return join_continued(rows)
+        row = Row(baseline=self._ys[index])
+        row.cells.update(cells)
+        return [row]
+
+    def _are_rows(self, cells: dict[int, list[Run]], lines: Sequence[Sequence[Run]]) -> bool:
+        """Return whether lines between two ruled lines are rows: two columns have many, or numbers on each."""
+        columns = sorted((group_lines(runs) for runs in cells.values() if runs), key=len, reverse=True)
+        if len(columns) < 2 or len(columns[1]) < 2:
+            return False
+        if any(all(is_value(join_text(line)) for line in column) for column in columns if len(column) > 1):
+            return True
+        is_spaced = all(
+            above[0].baseline - below[0].baseline > LEADING * above[0].size for above, below in pairwise(lines)
+        )
+        is_whole = len(self._ys) <= 4
+        return is_whole and (is_spaced or len(columns[1]) >= max(3, len(columns[0]) / 2))
+
+
+def _cluster(values: Sequence[float]) -> list[float]:
+    """Return one value for each group of close values, in order."""
+    clusters: list[float] = []
+    for value in sorted(values):
+        if not clusters or value - clusters[-1] > NEAR:
+            clusters.append(value)
+    return clusters
+
+
+def _group(places: Sequence[float], lines: Sequence[tuple[float, float, float]]) -> list[list[tuple[float, float]]]:
+    """Return the stretches of the lines at each place; `lines` have place, start and end."""
+    groups: list[list[tuple[float, float]]] = [[] for _ in places]
+    for at, start, end in lines:
+        groups[max(0, bisect_right(places, at + 1e-6) - 1)].append((start, end))
+    return groups
+
+
+def _is_crossed(stretches: Sequence[tuple[float, float]], at: float) -> bool:
+    return any(start <= at <= end for start, end in stretches)
+
+
+def _is_drawing(table: Table) -> bool:
+    """Return whether cells are the boxes of a drawing.
+
+    Few are filled, and none next to another.
+    """
+    return fill_ratio(table) < _LEAST_DRAWN or not any(
+        before and after for row in table.rows for before, after in pairwise(row)
+    )

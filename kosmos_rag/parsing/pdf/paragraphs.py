@@ -1,0 +1,289 @@
+"""Paragraphs of a PDF in reading order.
+
+Running lines are left out; footnotes and captions are between paragraphs.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kosmos_rag.parsing.limits import OutputLimits
+from kosmos_rag.parsing.pdf.lines import Line
+from kosmos_rag.parsing.pdf.page_lines import (
+    Metrics,
+    PageLines,
+    Paragraph,
+    adapt_metrics,
+    line_distance,
+    measure,
+)
+from kosmos_rag.parsing.pdf.running_lines import drop_running_lines
+from kosmos_rag.parsing.pdf.table_pages import continue_tables
+
+_PARAGRAPH_GAP = 1.25
+"""How many times the usual distance of two lines makes them two paragraphs."""
+_TITLE_DISTANCE, _TITLE_GAP = 1.42, 1.1
+"""Distance of two lines that makes them two titles, in sizes of their letters and in usual distances."""
+_INDENT = 0.8
+"""Sizes of the letters by which the first line of a paragraph is indented at least."""
+_SMALLER = 0.93
+"""Times the size of the text that footnotes and captions have at most."""
+_SENTENCE_END = re.compile(r"[.!?:;\u3002\uff01\uff1f\u2026][\"'\u201d\u2019\u00bb)\]]*(?:\^\(?\w+\)?)?$")
+_CAPTION = re.compile(
+    r"(?:fig(?:ure|\.)?|tab(?:le|\.)?|abb(?:ildung|\.)?|tabelle|chart|listing|algorithm|scheme|図|表)\s*[A-Z]?\d+",
+    re.IGNORECASE,
+)
+_EDGE_POINTS = 8
+"""Points by which lines of one column may differ at the left."""
+_RAGGED = 3.0
+"""Sizes of the letters by which a full line may miss the right edge."""
+_LEAST_LINE = 15
+"""Characters of a line that may continue in the next column or page."""
+_ITEM = re.compile(r"(?:[•▪◦‣*\u2013\u2014-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])\s")
+_NUMBERED = re.compile(r"(?:\d{1,2}(?:\.\d{1,2}){0,4}\.?|[A-Z]\.|[IVX]{1,5}\.)\s+[^\W\d_]")
+
+
+def build_paragraphs(pages: Sequence[PageLines], limits: OutputLimits) -> list[list[Paragraph]]:
+    """Return the paragraphs of each page.
+
+    Args:
+        pages: their lines and tables.
+        limits: of tables that are rendered again.
+    """
+    metrics = measure(pages)
+    cleared = list(drop_running_lines(pages, metrics))
+    continue_tables([page for page, _ in cleared], limits)
+    result: list[list[Paragraph]] = []
+    before: _PageEnd | None = None
+    for page, asides in cleared:
+        builder = _PageBuilder(page, adapt_metrics(page, metrics), before)
+        result.append(builder.build(asides))
+        before = builder.end
+    return result
+
+
+class _PageEnd(NamedTuple):
+    """The last paragraph of a page, where it is of the text."""
+
+    page: list[Paragraph]
+    paragraph: Paragraph
+    line: Line
+    reaches_edge: bool
+    """The line reaches the right edge of its column."""
+    is_full: bool
+    """The last two lines do."""
+
+    def go_on(self) -> None:
+        """Let the paragraph continue on the next page: the notes below it come before it."""
+        self.paragraph.continues = True
+        self.page.append(self.page.pop(next(at for at, each in enumerate(self.page) if each is self.paragraph)))
+
+
+class _PageBuilder:
+    """Builds the paragraphs of one page, after those of the page before."""
+
+    def __init__(self, page: PageLines, metrics: Metrics, before: "_PageEnd | None") -> None:
+        self._page = page
+        self._metrics = metrics
+        self._before = before
+        self._edges: dict[int, float] = {}
+        self._paragraphs: list[Paragraph] = []
+        self._text: Paragraph | None = None
+        """The last paragraph of the text."""
+        self._pending: list[Paragraph] = []
+        """What would cut the open paragraph."""
+        self._last: Line | None = before.line if before else None
+        """The last line of the text."""
+        self._jumped = True
+        """The line is in another column or page than the last one."""
+        self._interrupted = True
+        self._joins_page_before = False
+
+    def build(self, asides: Sequence[Line]) -> list[Paragraph]:
+        """Return the paragraphs; `asides` are lines that may go anywhere between them."""
+        items = self._page.items
+        aside = False
+        above: Line | None = None
+        for index, item in enumerate(items):
+            if isinstance(item, Paragraph):
+                self._pending.append(item)
+                self._interrupted, above = True, None
+                continue
+            following = items[index + 1] if index + 1 < len(items) else None
+            below = following if isinstance(following, Line) else None
+            if above is not None and above.region != item.region:
+                self._interrupted, above = True, None
+            if below is not None and below.region != item.region:
+                below = None
+            aside = self._is_aside(item, above, aside=aside)
+            if aside:
+                self._add_aside(item, above)
+            else:
+                self._add(item, above if not self._interrupted else None, below)
+                self._last, self._interrupted = item, False
+            if aside:
+                self._interrupted = True
+            above = item
+        self._pending += [Paragraph(lines=[line], is_running=True) for line in asides]
+        self._flush()
+        return self._paragraphs
+
+    @property
+    def end(self) -> _PageEnd | None:
+        """The end of the text of the page, before its footnotes.
+
+        None if it has none, or only the middle of a paragraph and notes.
+        """
+        if self._text is None or self._last is None or self._text.lines[-1:] != [self._last]:
+            return None
+        if self._joins_page_before and self._text is self._paragraphs[0] is not self._paragraphs[-1]:
+            return None
+        edge = self._right_edge(self._last) - _RAGGED * self._last.size
+        return _PageEnd(
+            self._paragraphs, self._text, self._last, self._last.right > edge, self._is_full(self._text.lines)
+        )
+
+    def _is_aside(self, line: Line, above: Line | None, *, aside: bool) -> bool:
+        """Return whether a line belongs to a footnote, caption or figure."""
+        if line.size <= self._metrics.size * _SMALLER:
+            # A line of the text may begin with a word in smaller letters: code, an abbreviation in capitals.
+            return aside or self._begins_block(line, above)
+        if _CAPTION.match(line.text) and self._begins_block(line, above):
+            return True
+        return aside and above is not None and above.style == line.style and not self._is_apart(above, line)
+
+    def _begins_block(self, line: Line, above: Line | None) -> bool:
+        return above is None or self._is_apart(above, line)
+
+    def _is_apart(self, above: Line, line: Line) -> bool:
+        usual = self._metrics.distance
+        most = usual * _PARAGRAPH_GAP
+        if self._metrics.is_larger(line):
+            most = min(most, max(_TITLE_DISTANCE, usual * _TITLE_GAP))
+        return not -0.5 <= line_distance(above, line) <= most
+
+    def _add_aside(self, line: Line, above: Line | None) -> None:
+        last = self._pending[-1] if self._pending else None
+        if last and last.verbatim is None and last.lines[-1] is above and not self._divides(above, line, None):
+            last.lines.append(line)
+        else:
+            self._pending.append(Paragraph(lines=[line], space_above=self._space(above, line)))
+
+    def _space(self, above: Line | None, line: Line) -> float:
+        distance = line_distance(above, line) if above else -1.0
+        return distance / self._metrics.distance if distance > 0 else math.inf
+
+    def _add(self, line: Line, above: Line | None, below: Line | None) -> None:
+        last = self._last
+        self._jumped = not self._text or (last is not None and line_distance(last, line) < -0.5)
+        if last is None:
+            divides = True
+        elif above is None or line_distance(above, line) < -0.5:
+            divides = not self._carries_on(last, line, below)
+        else:
+            divides = self._divides(last, line, below)
+        if self._text and not divides:
+            self._text.lines.append(line)
+            return
+        if not self._text and not divides and self._before:
+            self._before.go_on()
+            self._joins_page_before = True
+        else:
+            self._flush()
+        self._text = Paragraph(lines=[line], space_above=self._space(above, line))
+        self._paragraphs.append(self._text)
+
+    def _flush(self) -> None:
+        self._paragraphs += self._pending
+        self._pending = []
+
+    def _divides(self, above: Line, line: Line, below: Line | None) -> bool:
+        """Return whether two lines, one below the other, are of two paragraphs."""
+        if above.divided:
+            return False
+        if above.style != line.style and not self._same_text(above, line):
+            return True
+        if self._is_apart(above, line):
+            return True
+        if _NUMBERED.match(line.text) and (line.bold or self._metrics.is_larger(line)):
+            return True
+        if not _SENTENCE_END.search(above.text):
+            return False
+        return self._is_indented(above, line, below) or self._is_cut_short(above, line)
+
+    def _same_text(self, above: Line, line: Line) -> bool:
+        """Return whether a change of style is within a sentence.
+
+        For example a line that begins with a bold word.
+        """
+        if max(above.size, line.size) > 1.05 * max(self._metrics.size, min(above.size, line.size)):
+            return False
+        if line.text[:1].islower():
+            return True
+        if above.size == line.size and self._metrics.is_larger(line):
+            return True
+        return above.bold == line.bold and not _SENTENCE_END.search(above.text) and self._reaches_edge(above)
+
+    def _carries_on(self, last: Line, line: Line, below: Line | None) -> bool:
+        """Return whether a line continues the last paragraph elsewhere.
+
+        In the next column or on the next page.
+        """
+        if last.divided:
+            return True
+        if abs(last.size - line.size) > 0.05 * last.size or (last.bold != line.bold and not line.text[:1].islower()):
+            return False
+        if _ITEM.match(line.text) or _NUMBERED.match(line.text):
+            return False
+        if not _SENTENCE_END.search(last.text):
+            after_table = any(each.verbatim is not None for each in self._pending)
+            may_go_on = not after_table and not self._is_title_like(last) and not self._is_cut_short(last, line)
+            return len(last.text) >= _LEAST_LINE and (line.text[:1].islower() or may_go_on)
+        if line.text[:1].islower():
+            return True
+        first_line = below is not None and line.left - below.left >= _INDENT * line.size
+        return self._jumped and not first_line and self._last_is_full()
+
+    def _reaches_edge(self, last: Line) -> bool:
+        """Return whether a line leaves no space for another word; the last one may be on the page before."""
+        if self._before is not None and last is self._before.line:
+            return self._before.reaches_edge
+        return last.right > self._right_edge(last) - _RAGGED * last.size
+
+    def _last_is_full(self) -> bool:
+        if self._text:
+            return self._is_full(self._text.lines)
+        return self._before is not None and self._before.is_full
+
+    def _is_title_like(self, last: Line) -> bool:
+        return self._metrics.is_larger(last) or (last.bold and len(last.text) < 60)
+
+    def _is_indented(self, above: Line, line: Line, below: Line | None) -> bool:
+        indent = line.left - above.left
+        if indent < _INDENT * line.size or _ITEM.match(above.text):
+            return False
+        return below is None or line_distance(line, below) < 0 or line.left - below.left > 0.5 * indent
+
+    def _is_cut_short(self, above: Line, line: Line) -> bool:
+        """Return whether a line's first word would fit the line above."""
+        if not line.text[:1].isupper():
+            return False
+        word = line.text.split(maxsplit=1)[0]
+        advance = (line.right - line.left) / max(1, len(line.text))
+        return above.right + (len(word) + 2) * advance * 1.2 < self._right_edge(above)
+
+    def _is_full(self, lines: Sequence[Line]) -> bool:
+        """Return whether the last two lines reach their column's right edge."""
+        edge = self._right_edge(lines[-1])
+        return len(lines) > 1 and all(line.right > edge - _RAGGED * line.size for line in lines[-2:])
+
+    def _right_edge(self, line: Line) -> float:
+        """Return the right edge of the column of a line."""
+        if not self._edges:
+            for other in self._page.lines:
+                key = round(other.left / _EDGE_POINTS)
+                if other.right > self._edges.get(key, 0.0):
+                    self._edges[key] = other.right
+        key = round(line.left / _EDGE_POINTS)
+        return max(line.right, *(self._edges.get(near, line.right) for near in (key - 1, key, key + 1)))

@@ -1,0 +1,162 @@
+"""Arrange what is on a PDF page in the order in which a person reads it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from kosmos_rag.parsing.pdf.cells import FoundTable
+from kosmos_rag.parsing.pdf.graphics import NEAR, Box, unite
+from kosmos_rag.parsing.pdf.lattices import Grid, find_lattices
+from kosmos_rag.parsing.pdf.lines import Line, join_line, join_rows, join_runs
+from kosmos_rag.parsing.pdf.page import PageContent
+from kosmos_rag.parsing.pdf.regions import Divider, Item, Region
+from kosmos_rag.parsing.pdf.stacks import TableFinder
+from kosmos_rag.parsing.pdf.text_layer import MIDDLE, Run
+
+_MAX_LINES = 2_000
+"""Of a page; one with more is read in the order of the file."""
+_COPY = 0.2
+"""Sizes of the letters between two copies of a line at most."""
+_FRAMED = 0.9
+"""Share of the lines of a page that a frame around all of it has."""
+_LEAST_DRAWING = 60.0
+"""Points that a figure is wide and high at least."""
+_LEAST_CURVES = 3
+_NEAR_SHAPES = 10.0
+"""Points between the shapes of one figure at most, and to its labels."""
+_LARGER = 3.0
+"""Times the area of its curves that a figure with its axes and frame is wide and high at most."""
+_LABEL_WORDS = 6
+"""Words of a label of a figure at most, on average."""
+
+
+def arrange(content: PageContent) -> list[Region]:
+    """Return the regions of a page in reading order."""
+    lines = join_rows(list(_drop_copies(line for line in join_runs(content.lines) if line.text)))
+    items = [Item(box=line.box, order=order, line=line) for order, line in enumerate(lines)]
+    turned = list(content.turned)
+    if content.is_vertical or len(items) > _MAX_LINES:
+        regions = [Region(lines)]
+    else:
+        items = _take_figures(items, content)
+        items = _take_tables(items, turned, content)
+        items = _take_frames(items, content)
+        finder = TableFinder(content.rules)
+        regions = [region for chunks in Divider(content.rules).divide(items) for region in finder.find(chunks)]
+    return [*regions, *(Region([join_line([run])], is_figure=True) for run in turned)]
+
+
+def _drop_copies(lines: Iterable[Line]) -> Iterator[Line]:
+    """Yield lines once: letters that are drawn twice, a little apart, look bold."""
+    places: dict[str, list[Line]] = defaultdict(list)
+    bold: set[int] = set()
+    kept = []
+    for line in lines:
+        copies = places[line.text]
+        copy = next((other for other in copies if _is_copy(line, other)), None)
+        if copy is None:
+            copies.append(line)
+            kept.append(line)
+        else:
+            bold.add(id(copy))
+    for line in kept:
+        yield line._replace(bold=True) if id(line) in bold else line
+
+
+def _is_copy(line: Line, other: Line) -> bool:
+    return max(abs(line.left - other.left), abs(line.baseline - other.baseline)) < _COPY * line.size
+
+
+def _take_tables(items: list[Item], turned: list[Run], content: PageContent) -> list[Item]:
+    """Replace the lines of ruled tables by the tables."""
+    for lattice in find_lattices(content.rules):
+        box = lattice.box.inflate(NEAR)
+        inside = [item for item in items if item.line and _is_inside(item.line.runs, box)]
+        extra = [run for run in turned if _is_inside([run], box)]
+        if len(inside) + len(extra) < 2:
+            continue
+        grid = Grid(lattice)
+        table = grid.build_table([run for item in inside if item.line for run in item.line.fragments] + extra)
+        if table is None:
+            continue
+        region = Region(table=FoundTable(table, lattice.box, grid.edges))
+        for run in extra:
+            turned.remove(run)
+        order = min((item.order for item in inside), default=0)
+        inside_ids = {id(item) for item in inside}
+        items = [item for item in items if id(item) not in inside_ids]
+        items.append(Item(box=lattice.box, order=order, region=region))
+    return items
+
+
+def _is_inside(runs: Sequence[Run], box: Box) -> bool:
+    return all(box.contains((run.left + run.right) / 2, run.baseline + MIDDLE * run.size) for run in runs)
+
+
+def _take_figures(items: list[Item], content: PageContent) -> list[Item]:
+    """Replace the labels of figures by regions without tables."""
+    for box in _find_figures(content):
+        near = box.inflate(_NEAR_SHAPES)
+        inside = [item for item in items if item.line and near.overlaps(item.box) and near.contains(*_middle(item.box))]
+        words = sum(len(item.line.text.split()) for item in inside if item.line)
+        if not inside or words > _LABEL_WORDS * len(inside):
+            continue
+        inside_ids = {id(item) for item in inside}
+        items = [item for item in items if id(item) not in inside_ids]
+        region = Region([item.line for item in inside if item.line], is_figure=True)
+        items.append(Item(box=unite([box, *(item.box for item in inside)]), order=inside[0].order, region=region))
+    return items
+
+
+def _find_figures(content: PageContent) -> list[Box]:
+    """Return the areas of curves and slanted lines that are near each other, with the lines and boxes around them."""
+    clusters: list[tuple[Box, int]] = []
+    for shape in content.drawings:
+        box, count = shape, 1
+        apart = []
+        for other, curves in clusters:
+            if other.inflate(_NEAR_SHAPES).overlaps(box):
+                box, count = unite([box, other]), count + curves
+            else:
+                apart.append((other, curves))
+        clusters = [*apart, (box, count)]
+    shapes = [*content.boxes, *content.rules.horizontal, *content.rules.vertical]
+    return [
+        _grow(box, shapes)
+        for box, count in clusters
+        if count >= _LEAST_CURVES and min(box.width, box.height) >= _LEAST_DRAWING
+    ]
+
+
+def _grow(figure: Box, shapes: Sequence[Box]) -> Box:
+    """Return the area of a figure with the axes, grids and frames around it that are not much larger."""
+    drawing = figure
+    while True:
+        near = figure.inflate(_NEAR_SHAPES)
+        parts = [
+            shape
+            for shape in shapes
+            if near.contains(*_middle(shape))
+            and shape.width <= 3 * drawing.width
+            and shape.height <= 3 * drawing.height
+        ]
+        grown = unite([figure, *parts])
+        if grown == figure:
+            return figure
+        figure = grown
+
+
+def _take_frames(items: list[Item], content: PageContent) -> list[Item]:
+    """Put the items in each frame into one; a frame around the page is none."""
+    for lattice in find_lattices(content.rules):
+        box = lattice.box.inflate(NEAR)
+        inside = [item for item in items if box.contains(*_middle(item.box))]
+        if len(inside) < 2 or len(inside) >= _FRAMED * len(items) or len(Grid(lattice).faces) != 1:
+            continue
+        inside_ids = {id(item) for item in inside}
+        items = [item for item in items if id(item) not in inside_ids]
+        items.append(Item(box=lattice.box, order=inside[0].order, inner=inside))
+    return items
+
+
+def _middle(box: Box) -> tuple[float, float]:
+    return (box.left + box.right) / 2, (box.bottom + box.top) / 2

@@ -1,0 +1,98 @@
+"""Find the lines that stand at the top and bottom of many pages: headers, footers, page numbers."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kosmos_rag.parsing.pdf.lines import Line
+from kosmos_rag.parsing.pdf.page_lines import Metrics, PageLines, Paragraph, line_distance
+
+_MARGIN = 0.14
+"""Share of the page's height at the top and the bottom where running lines are."""
+_OUTER_LINES = 3
+_APART = 1.25
+"""Usual distances of two lines between a running line and the text."""
+_DIGITS = re.compile(r"\d+")
+_PAGE_NUMBER = re.compile(
+    r"\W*(?:(?:page|seite|p\.|pag\.|página|pagina)\s*)?(?:\d{1,4}|[ivxlc]{1,7})"
+    r"(?:\s*(?:/|of|von|de|di|sur|\|)\s*\d{1,4})?\W*",
+    re.IGNORECASE,
+)
+_NUMBER_FIRST = re.compile(r"\W*(\d{1,4})\b")
+_NUMBER_LAST = re.compile(r"\b(\d{1,4})\W*$")
+_LONGEST_NUMBER = 20
+"""Characters of a page number with its words."""
+
+
+def drop_running_lines(pages: Sequence[PageLines], metrics: Metrics) -> Iterator[tuple[PageLines, list[Line]]]:
+    """Yield each page without page number and running lines.
+
+    The second value has the running lines that first occur on the page.
+    """
+    outer = [_outer_lines(page, metrics) for page in pages]
+    counts = Counter(key for lines in outer for key in {_key(line) for line in lines})
+    with_number = sum(any(map(_is_page_number, lines)) for lines in outer)
+    offsets = Counter(
+        offset
+        for index, lines in enumerate(outer)
+        for offset in {offset for line in lines for offset in _page_offsets(line, index)}
+    )
+    least = 2 if len(pages) <= 4 else 3
+    known_keys: set[str] = set()
+    for index, (page, lines) in enumerate(zip(pages, outer, strict=True)):
+        running, first = set(), []
+        for line in lines:
+            if _is_page_number(line):
+                if with_number >= 2:
+                    running.add(id(line))
+            elif counts[_key(line)] >= least or any(offsets[at] >= least for at in _page_offsets(line, index)):
+                running.add(id(line))
+                text = _key(line)[0]
+                first += [line] if text not in known_keys else []
+                known_keys.add(text)
+        first.sort(key=lambda line: -line.baseline)
+        items = [item for item in page.items if isinstance(item, Paragraph) or id(item) not in running]
+        yield (replace(page, items=items) if running else page), first
+
+
+def _outer_lines(page: PageLines, metrics: Metrics) -> list[Line]:
+    """Return the first and last lines in the margins of a page.
+
+    Only lines that are not larger than the text, and do not belong to the lines next to them.
+    """
+    lines = sorted(page.lines, key=lambda line: line.baseline)
+    margin = (page.top - page.bottom) * _MARGIN
+    low = [line for line in lines[:_OUTER_LINES] if line.baseline < page.bottom + margin]
+    high = [line for line in lines[-_OUTER_LINES:] if line.baseline > page.top - margin and line not in low]
+    low = low[: _count_apart(low, lines[len(low) :], metrics)]
+    high = high[len(high) - _count_apart(high[::-1], lines[: len(lines) - len(high)][::-1], metrics) :]
+    return [line for line in low + high if not metrics.is_larger(line)]
+
+
+def _count_apart(outer: Sequence[Line], inner: Sequence[Line], metrics: Metrics) -> int:
+    """Return how many lines, from the edge of the page on, have white space or other letters after them."""
+    lines = [*outer, *inner[:1]]
+    for count in range(len(outer), 0, -1):
+        if count == len(lines):
+            return count
+        line, following = lines[count - 1], lines[count]
+        distance = abs(line_distance(line, following))
+        if distance > _APART * metrics.distance or line.style != following.style:
+            return count
+    return 0
+
+
+def _key(line: Line) -> tuple[str, int]:
+    return _DIGITS.sub("0", line.text), round(line.baseline / 3)
+
+
+def _page_offsets(line: Line, index: int) -> Iterator[tuple[int, int]]:
+    """Yield the place of a line, with each number that may be that of the page, less the index of the page."""
+    for match in (_NUMBER_FIRST.match(line.text), _NUMBER_LAST.search(line.text)):
+        if match is not None:
+            yield int(match[1]) - index, round(line.baseline / 3)
+
+
+def _is_page_number(line: Line) -> bool:
+    return len(line.text) <= _LONGEST_NUMBER and _PAGE_NUMBER.fullmatch(line.text) is not None

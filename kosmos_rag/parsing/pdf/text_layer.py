@@ -1,0 +1,294 @@
+"""Read the text layer of a PDF page with PDFium: lines of runs of characters with their positions."""
+
+import ctypes
+import math
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from kosmos_rag.parsing.pdf.graphics import Box, Rules, load_pdfium, unite
+
+_LINE_PIECES = re.compile(r"[^\ufffe\x02\r\n]+[\ufffe\x02]?")
+"""PDFium writes U+FFFE or U+0002 for the hyphen of a divided word, and continues with the next line of the page."""
+_BOLD = re.compile(rb"bold|black|heavy|demi|medi|cmbx|sfbx|\.b$|\.b\+", re.IGNORECASE)
+_BOLD_WEIGHT = 600
+"""Of a font whose name does not say it."""
+_NAME_BYTES = 128
+_WIDE_ADVANCE = 0.61
+"""Sizes of the letters that a character takes on average where cells of a table share a text object."""
+_RAISED = 0.22
+_SCRIPT_HEIGHT = 0.28
+"""Sizes of the letters from the baseline to a superscript, and of its height; quotes and hyphens are lower."""
+_MOST_SCRIPTED = 3
+"""Characters that may be a letter with superscripts and subscripts as high as a line of vertical text."""
+_IDEOGRAPHS = "\u2e80"
+_RIGHT_TO_LEFT = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_CELL_GAP = 0.5
+"""Sizes of the letters between two characters, or text objects, that may belong to different cells."""
+SEAM = 0.33
+"""Sizes of the letters between two text objects of a line of cells that are two cells."""
+_LEADERS = "._\u2026\u00b7"
+
+MIDDLE = 0.3
+"""Sizes of the letters from the baseline to the middle of a line."""
+UPWARD, DOWNWARD = 1, 3
+"""Quarter turns, counter-clockwise, of text that does not run from left to right."""
+
+
+class Run(NamedTuple):
+    """Adjacent characters of one line, in points of the rotated page."""
+
+    text: str
+    left: float
+    right: float
+    baseline: float
+    size: float
+    bold: bool
+    divided: bool = False
+    """Ends in a hyphen that divides a word."""
+
+
+class _Style(NamedTuple):
+    size: float
+    bold: bool
+    baseline: float
+    turn: int
+
+
+class LayerReader:
+    """Reads the lines of a text layer with few calls of PDFium.
+
+    A call costs more than it computes.
+    """
+
+    def __init__(self, layer: Any, rules: Rules) -> None:
+        """Begin; ruled lines across a line of text divide what is on their two sides."""
+        self._raw = load_pdfium()
+        self._layer = layer.raw
+        # A character outside the first plane has two indexes in the layer.
+        self._text = layer.get_text_range()
+        if not self._text.isascii() and max(self._text) > "\uffff":
+            self._text = "".join(map(_split_surrogates, self._text))
+        self._walls = rules.vertical, rules.horizontal
+        self._seams: list[float] = []
+        self._name = ctypes.create_string_buffer(_NAME_BYTES)
+        self._numbers = (ctypes.c_double * 4)()
+        size = ctypes.sizeof(ctypes.c_double)
+        self._pointers = [
+            ctypes.cast(ctypes.byref(self._numbers, at * size), ctypes.POINTER(ctypes.c_double)) for at in range(4)
+        ]
+        self._bold: dict[tuple[bytes, int], bool] = {}
+        """By the name and the weight of the font."""
+        self._matrix = self._raw.FS_MATRIX()
+        self._loose = self._raw.FS_RECTF()
+
+    def read(self) -> Iterator[tuple[int, list[Run]]]:
+        """Yield direction and runs of each line."""
+        count = self._raw.FPDFText_CountChars(self._layer)
+        to_index = self._raw.FPDFText_GetCharIndexFromTextIndex
+        for piece in _LINE_PIECES.finditer(self._text):
+            text = piece[0].rstrip("\ufffe\x02")
+            words = text.strip()
+            if not words:
+                continue
+            start = piece.start() + len(text) - len(text.lstrip())
+            first = to_index(self._layer, start)
+            if not 0 <= first < count:
+                continue
+            turn, runs = self._read_line(first, words, divided=len(text) < len(piece[0]))
+            if runs:
+                yield turn, runs
+
+    def _read_line(self, first: int, words: str, *, divided: bool) -> tuple[int, list[Run]]:
+        style = self._style(first, len(words))
+        boxes = list(self._boxes(first, len(words), style.turn))
+        if not boxes:
+            return 0, []
+        if style.turn == 0 and _is_vertical(boxes, words, style.size):
+            style = style._replace(turn=DOWNWARD, baseline=boxes[0].left)
+            boxes = [turn_box(unite(boxes), DOWNWARD)]
+        elif not self._is_simple(boxes, words, style):
+            self._seams = list(_find_seams(boxes, style.size))
+            runs = list(self._runs(first, words, style))
+            if runs:
+                runs[-1] = runs[-1]._replace(divided=divided)
+            return style.turn, runs
+        left, _, right, _ = boxes[0] if len(boxes) == 1 else unite(boxes)
+        return style.turn, [Run(_join_surrogates(words), left, right, style.baseline, style.size, style.bold, divided)]
+
+    def _style(self, index: int, count: int) -> _Style:
+        size, turn = self._size(index)
+        # A line that only begins in bold letters is not bold.
+        bold = self._is_bold(index) and self._is_bold(index + count - 1)
+        return _Style(size, bold, self._baseline(index, turn), turn)
+
+    def _baseline(self, index: int, turn: int) -> float:
+        self._raw.FPDFText_GetCharOrigin(self._layer, index, self._pointers[0], self._pointers[1])
+        x, y = self._numbers[0], self._numbers[1]
+        return turn_box(Box(x, y, x, y), turn).bottom if turn else y
+
+    def _is_bold(self, index: int) -> bool:
+        self._raw.FPDFText_GetFontInfo(self._layer, index, self._name, _NAME_BYTES, None)
+        weight = self._raw.FPDFText_GetFontWeight(self._layer, index)
+        key = self._name.value, weight
+        if (bold := self._bold.get(key)) is None:
+            bold = self._bold[key] = weight >= _BOLD_WEIGHT or _BOLD.search(key[0]) is not None
+        return bold
+
+    def _size(self, index: int) -> tuple[float, int]:
+        """Return the size of a character on the page, and its direction."""
+        size = self._raw.FPDFText_GetFontSize(self._layer, index)
+        if not self._raw.FPDFText_GetMatrix(self._layer, index, self._matrix):
+            return round(size, 1), 0
+        matrix = self._matrix
+        a, b, c, d = matrix.a, matrix.b, matrix.c, matrix.d
+        scaled = round(size * (d if c == 0.0 and d > 0.0 else math.hypot(c, d)), 1) or round(size, 1)
+        if b != 0.0 and abs(b) > abs(a):
+            return scaled, UPWARD if b > 0 else DOWNWARD
+        return scaled, 2 if a < 0 else 0
+
+    def _boxes(self, first: int, count: int, turn: int) -> Iterator[Box]:
+        """Yield the box of each text object among some characters."""
+        layer, numbers, read_box = self._layer, self._numbers, self._raw.FPDFText_GetRect
+        at_left, at_top, at_right, at_bottom = self._pointers
+        for index in range(self._raw.FPDFText_CountRects(layer, first, count)):
+            read_box(layer, index, at_left, at_top, at_right, at_bottom)
+            left, top, right, bottom = numbers
+            box = Box(left, bottom, right, top)
+            yield turn_box(box, turn) if turn else box
+
+    def _is_simple(self, boxes: list[Box], words: str, style: _Style) -> bool:
+        """Return whether a line has no cells and no superscripts.
+
+        The boxes of its text objects show it.
+        """
+        if _RIGHT_TO_LEFT.search(words):
+            return True
+        size = max(style.size, 1.0)
+        box = boxes[0] if len(boxes) == 1 else unite(boxes)
+        walls = self._walls[style.turn % 2]
+        if walls and any(
+            map(box.overlaps, walls if not style.turn else (turn_box(wall, style.turn) for wall in walls))
+        ):
+            return False
+        if words[0] < _IDEOGRAPHS and box.right - box.left > _WIDE_ADVANCE * size * len(words):
+            return False
+        if len(boxes) == 1:
+            return True
+        baseline = style.baseline
+        raised, high = baseline + _RAISED * size, _SCRIPT_HEIGHT * size
+        below, low, lowest = baseline - 0.05 * size, baseline + 0.4 * size, baseline + 0.15 * size
+        right = boxes[0].left
+        for left, bottom, end, top in boxes:
+            if left - right > _CELL_GAP * size or (bottom > raised and top - bottom > high):
+                return False
+            # A comma is lowered too, and lower.
+            if bottom < below and top < low and (lowest < top or top - bottom > high):
+                return False
+            right = end
+        return True
+
+    def _runs(self, first: int, words: str, style: _Style) -> Iterator[Run]:
+        """Yield the runs of a line: adjacent characters of one size.
+
+        The box of a character shows with one call whether its size or its baseline differs from those of the last one.
+        """
+        loose, indexes = self._loose, self._indexes(first, len(words))
+        letters: list[str] = []
+        left = right = bottom = top = 0.0
+        size, baseline = own_size, own_baseline = style.size, style.baseline
+        for index, character in zip(indexes, words, strict=True):
+            if character.isspace():
+                if letters and letters[-1] != " ":
+                    letters.append(" ")
+                continue
+            self._raw.FPDFText_GetLooseCharBox(self._layer, index, loose)
+            box = (
+                loose if not style.turn else turn_box(Box(loose.left, loose.bottom, loose.right, loose.top), style.turn)
+            )
+            if box.bottom != bottom or box.top != top:
+                bottom, top = box.bottom, box.top
+                own_size, _ = self._size(index)
+                own_baseline = self._baseline(index, style.turn)
+            if letters and (
+                own_size != size
+                or abs(own_baseline - baseline) > 0.05 * style.size
+                or self._are_apart(right, letters[-1], box, character, style)
+            ):
+                yield Run(_join_surrogates("".join(letters)), left, right, baseline, size, style.bold)
+                letters = []
+            if not letters:
+                left, size, baseline = box.left, own_size, own_baseline
+            letters.append(character)
+            right = box.right
+        if "".join(letters).strip():
+            yield Run(_join_surrogates("".join(letters)).rstrip(), left, right, baseline, size, style.bold)
+
+    def _indexes(self, first: int, count: int) -> Sequence[int]:
+        """Return the indexes of consecutive characters of the text, which the layer may have more of."""
+        start = self._raw.FPDFText_GetTextIndexFromCharIndex(self._layer, first)
+        to_index = self._raw.FPDFText_GetCharIndexFromTextIndex
+        if to_index(self._layer, start + count - 1) == first + count - 1:
+            return range(first, first + count)
+        return [to_index(self._layer, start + at) for at in range(count)]
+
+    def _are_apart(self, right: float, before: str, box: Any, character: str, style: _Style) -> bool:
+        """Return whether two characters, one after the other, belong to different cells."""
+        gap = box.left - right
+        if gap > _CELL_GAP * style.size:
+            return character not in _LEADERS or before != character
+        if gap < -style.size:
+            return True
+        if any(right - 1.0 <= seam <= box.left + 1.0 for seam in self._seams):
+            return True
+        walls = self._walls[style.turn % 2]
+        if not walls:
+            return False
+        between = Box(min(right, box.left) - 1.0, box.bottom, max(right, box.left) + 1.0, box.top)
+        return any(between.overlaps(turn_box(wall, style.turn) if style.turn else wall) for wall in walls)
+
+
+def _find_seams(boxes: Sequence[Box], size: float) -> Iterator[float]:
+    """Yield the middle of each gap between text objects that is wider than one between words."""
+    for before, after in pairwise(boxes):
+        if after.left - before.right > SEAM * size:
+            yield (before.right + after.left) / 2
+
+
+def _split_surrogates(character: str) -> str:
+    units = character.encode("utf-16-le")
+    return "".join(units[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(units), 2))
+
+
+def _join_surrogates(text: str) -> str:
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _is_vertical(boxes: list[Box], words: str, size: float) -> bool:
+    """Return whether characters are below each other, as in vertical Japanese."""
+    box = unite(boxes)
+    if len(words) < 2 or box.height <= 0.8 * size * (len(words) - 1) or box.width >= 2 * size:
+        return False
+    # A letter and its superscript (`m2`) are as high, and are next to each other.
+    return len(words) > _MOST_SCRIPTED or max(each.left for each in boxes) < min(each.right for each in boxes)
+
+
+def turn_box(box: Box, turn: int) -> Box:
+    """Return a rectangle in the coordinates of text in a direction."""
+    if turn == DOWNWARD:
+        return Box(-box.top, box.left, -box.bottom, box.right)
+    if turn == UPWARD:
+        return Box(box.bottom, -box.right, box.top, -box.left)
+    return Box(-box.right, -box.top, -box.left, -box.bottom) if turn else box
+
+
+def turn_back(x: float, y: float, turn: int) -> tuple[float, float]:
+    """Return the point of the page of a point in the coordinates of text in a direction."""
+    if turn == DOWNWARD:
+        return y, -x
+    if turn == UPWARD:
+        return -y, x
+    return (-x, -y) if turn else (x, y)

@@ -1,0 +1,243 @@
+"""Regions of a PDF page: columns, frames, figures, and what stands around tables."""
+
+import fpdf
+import pytest
+
+from kosmos_rag.core.types import ParsedDocument, SourceDocument
+from kosmos_rag.parsing import parse
+from tests.reliability.hostile_pdf import pdf
+
+OFFICES = [["Country", "Capital", "Currency"], ["Indonesia", "Jakarta", "Rupiah"], ["Austria", "Vienna", "Euro"]]
+DEPOTS = [["Depot", "Head", "Phone"], ["Linz", "Tom", "12"], ["Graz", "Mara", "15"]]
+INDONESIA = "Country: Indonesia; Capital: Jakarta; Currency: Rupiah"
+
+
+class Page:
+    """A page on which text, lines and boxes are drawn, from the top left corner."""
+
+    def __init__(self) -> None:
+        self.pdf = fpdf.FPDF(unit="pt", format=(600, 800))
+        self.pdf.set_auto_page_break(False)
+        self.add()
+
+    def add(self) -> None:
+        self.pdf.add_page()
+
+    def text(self, x: float, y: float, text: str, *, size: float = 10, style: str = "") -> None:
+        self.pdf.set_font("helvetica", style, size)
+        self.pdf.text(x, y, text)
+
+    def lines(self, x: float, y: float, *texts: str, size: float = 10, leading: float = 12) -> None:
+        for number, text in enumerate(texts):
+            self.text(x, y + number * leading, text, size=size)
+
+    def table(
+        self, rows: list[list[str]], top: float, *, left: float = 50, ruled: bool = True, bold: bool = False
+    ) -> None:
+        for number, row in enumerate(rows):
+            for column, cell in enumerate(row):
+                self.text(left + 5 + 100 * column, top + 14 + 18 * number, cell, style="B" * (bold and number == 0))
+        if ruled:
+            for line in range(len(rows) + 1):
+                self.pdf.line(left, top + 18 * line, left + 100 * len(rows[0]), top + 18 * line)
+            for line in range(len(rows[0]) + 1):
+                self.pdf.line(left + 100 * line, top, left + 100 * line, top + 18 * len(rows))
+
+    def parse(self) -> ParsedDocument:
+        return parse(SourceDocument(source="a.pdf", data=bytes(self.pdf.output())))
+
+
+def squeeze(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("words", [("South", "Two depots."), ("South",), ()])
+def test_parse_pdf__a_table_on_the_next_page_has_names_of_its_own(words: tuple[str, ...]) -> None:
+    page = Page()
+    page.text(50, 60, "North", size=18)
+    page.table(OFFICES, 90)
+    page.add()
+    for number, text in enumerate(words):
+        page.text(50, 60 + 20 * number, text, size=18 - 8 * number)
+    page.table(DEPOTS, 100)
+    parsed = page.parse()
+    second = parsed.text[parsed.pages[1] :]
+    assert "Depot: Linz; Head: Tom; Phone: 12" in second
+    assert "Country" not in second
+
+
+def test_parse_pdf__a_table_after_a_sentence_does_not_continue_the_one_before() -> None:
+    page = Page()
+    page.table(OFFICES, 90)
+    page.add()
+    page.text(50, 60, "These are all rows.")
+    page.table([["7", "8", "9"], ["4", "5", "6"]], 100)
+    assert "Country: 7" not in page.parse().text
+
+
+def test_parse_pdf__a_frame_around_the_page_is_no_table() -> None:
+    for draw in ("D", "F"):
+        page = Page()
+        page.pdf.set_fill_color(255)
+        page.pdf.rect(10, 10, 580, 780, style=draw)
+        page.lines(50, 60, "The office moves in autumn.", "Boxes are collected on Friday.", leading=24)
+        page.table(OFFICES, 120)
+        text = page.parse().text
+        assert text.count("The office moves in autumn.") == 1
+        assert INDONESIA in text.split("\n")
+
+
+def test_parse_pdf__a_frame_with_text_keeps_it_together_and_in_its_place() -> None:
+    page = Page()
+    page.pdf.rect(45, 150, 300, 50)
+    page.lines(50, 165, "All visitors sign the book at the door", "and wear a badge until they leave the house.")
+    page.text(50, 100, "The house is open on all days of the week.")
+    page.text(50, 260, "The garden is open in summer, from May on.")
+    starts = [paragraph.split()[1] for paragraph in page.parse().text.split("\n\n")]
+    assert starts == ["house", "visitors", "garden"]
+
+
+def test_parse_pdf__a_heading_drawn_after_the_table_below_it() -> None:
+    page = Page()
+    page.table(OFFICES, 90)
+    page.text(50, 70, "Offices", size=18)
+    parsed = page.parse()
+    assert parsed.text.startswith("Offices\n\nCountry")
+    assert [heading.title for heading in parsed.headings] == ["Offices"]
+
+
+COLUMNS = [
+    [
+        "Steel prices rose in the first",
+        "weeks of the year because two",
+        "mills in the north had stopped",
+        "for repairs of their ovens.",
+    ],
+    [
+        "Copper moved sideways. Traders",
+        "expect that the new mine will",
+        "deliver its first tonnes in the",
+        "autumn of the next year.",
+    ],
+    [
+        "Zinc fell. A strike at the port",
+        "ended sooner than it had been",
+        "expected, and the ships that had",
+        "waited were all unloaded.",
+    ],
+]
+
+
+@pytest.mark.parametrize("by_line", [True, False])
+@pytest.mark.parametrize("offset", [0, 5])
+def test_parse_pdf__columns_are_read_one_after_the_other(by_line: bool, offset: float) -> None:
+    page = Page()
+    page.text(50, 60, "Market letter", size=16)
+    cells = [(column, line) for line in range(4) for column in range(3)]
+    for column, line in cells if by_line else sorted(cells):
+        page.text(50 + 170 * column, 100 + 12 * line + offset * column, COLUMNS[column][line])
+    text = squeeze(page.parse().text)
+    assert all(squeeze(" ".join(column)) in text for column in COLUMNS)
+    assert text.index("Steel") < text.index("Copper") < text.index("Zinc")
+
+
+def test_parse_pdf__a_table_without_lines_that_is_written_by_column() -> None:
+    page = Page()
+    page.text(50, 60, "Packing list for the trip", size=14)
+    rows = [["Item", "Mass (kg)", "Carrier"], ["Tent", "3.2", "Mara"], ["Stove", "0.9", "Tom"], ["Rope", "4.1", "Ines"]]
+    for column in range(3):
+        for number, row in enumerate(rows):
+            page.text(50 + 100 * column, 100 + 16 * number, row[column])
+    page.text(50, 200, "All items are stored in room 12.")
+    text = page.parse().text
+    assert "Item: Tent; Mass (kg): 3.2; Carrier: Mara\nItem: Stove" in text
+    assert text.index("Packing") < text.index("Tent") < text.index("All items")
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_parse_pdf__a_raised_mark_after_a_number(last: bool) -> None:
+    page = Page()
+    rows = [["Country", "People", "Area"], ["Indonesia", "273,879,750", "1,904"], ["Germany", "83,190,556", "357"]]
+    page.pdf.set_font("helvetica", "", 10)
+    end = 155.5 + page.pdf.get_string_width("273,879,750")
+    if not last:
+        page.text(end, 118, "1", size=6)
+    page.table(rows, 90)
+    if last:
+        page.text(end, 118, "1", size=6)
+    assert "People: 273,879,750^1; Area: 1,904" in page.parse().text
+
+
+def test_parse_pdf__a_word_that_is_drawn_last() -> None:
+    page = Page()
+    page.pdf.set_font("helvetica", "", 10)
+    before = page.pdf.get_string_width("The new rules are in the ")
+    word = page.pdf.get_string_width("handbook")
+    page.text(50, 100, "The new rules are in the")
+    page.text(50 + before + word + 3, 100, "of the company.")
+    page.text(50, 112, "They hold for all employees from May on.")
+    page.text(50 + before, 100, "handbook")
+    assert page.parse().text.startswith("The new rules are in the handbook of the company.\nThey hold")
+
+
+def test_parse_pdf__letters_drawn_twice_are_bold_and_read_once() -> None:
+    page = Page()
+    page.text(50, 100, "Opening hours")
+    # PDFium itself drops copies that follow each other.
+    page.lines(50, 124, *["The house is open on all days of the week, and the garden is open in summer."] * 8)
+    page.text(50.4, 100, "Opening hours")
+    parsed = page.parse()
+    assert parsed.text.count("Opening hours") == 1
+    assert [heading.title for heading in parsed.headings] == ["Opening hours"]
+
+
+def test_parse_pdf__labels_of_a_drawing_are_no_table_and_no_headings() -> None:
+    page = Page()
+    page.lines(50, 60, "The parts of the machine are connected as the figure shows,", "from the left to the right.")
+    for row in range(3):
+        for column in range(3):
+            x, y = 100 + 120 * column, 150 + 60 * row
+            page.pdf.ellipse(x, y, 60, 30)
+            page.text(x + 10, y + 18, f"Part {row}{column}", size=14)
+            page.pdf.line(x + 30, y + 30, x + 40, y + 60)
+            page.pdf.line(x + 60, y + 15, x + 120, y + 20)
+    parsed = page.parse()
+    assert parsed.tables == ()
+    assert parsed.headings == ()
+    assert all(f"Part {row}{column}" in parsed.text for row in range(3) for column in range(3))
+
+
+def test_parse_pdf__text_outside_of_the_page_is_not_seen() -> None:
+    page = Page()
+    page.text(50, 100, "The text of the page.")
+    page.text(50, -20, "proof.indd 12:04")
+    page.text(700, 100, "Cyan")
+    assert page.parse().text == "The text of the page."
+
+
+def test_parse_pdf__contents_with_page_numbers_are_lines() -> None:
+    page = Page()
+    page.text(50, 60, "Contents", size=16)
+    for number, title in enumerate(["Introduction", "Methods of the study", "Results", "Discussion"], start=1):
+        page.text(50, 80 + 20 * number, str(number))
+        page.text(70, 80 + 20 * number, f"{title} {'. ' * (60 - 2 * number)}")
+        page.text(500, 80 + 20 * number, str(10 * number))
+    parsed = page.parse()
+    assert parsed.tables == ()
+    lines = [line for line in parsed.text.split("\n") if line]
+    assert [line.split()[0] for line in lines[1:]] == ["1", "2", "3", "4"]
+    assert [line.split()[-1] for line in lines[1:]] == ["10", "20", "30", "40"]
+
+
+def test_parse_pdf__signs_outside_of_the_first_plane_do_not_shift_the_text_after_them() -> None:
+    """PDFium counts such a sign twice."""
+    shown = b"BT /F 12 Tf 10 150 Td (xxx) Tj 0 -40 Td (The last line) Tj ET"
+    names = b"1 begincodespacerange <00> <FF> endcodespacerange 1 beginbfchar <78> <D835DC34> endbfchar"
+    data = pdf(
+        {
+            4: b"<< /Length %d >>\nstream\n%s\nendstream" % (len(shown), shown),
+            5: b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 7 0 R >>",
+            7: b"<< /Length %d >>\nstream\n%s\nendstream" % (len(names), names),
+        }
+    )
+    assert parse(SourceDocument(source="a.pdf", data=data)).text.split("\n") == ["𝐴𝐴𝐴", "The last line"]
