@@ -11,8 +11,8 @@ import pytest
 from tests.test_architecture import PACKAGE, ROOT, WINGS
 
 KERNEL_TESTS = ("tests/unit/core", "tests/unit/retrieval/signals", "tests/unit/worker")
-WHOLE = "tests/unit/core/config/test_reference.py"
-"""Compares the settings with pages about the whole library."""
+WHOLE = "tests/unit/core/config"
+"""Compares the settings of the whole library with its pages and records."""
 
 
 @pytest.fixture(scope="module")
