@@ -8,12 +8,10 @@ from typing import Protocol
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import Job
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.storage.queue.kinds import INGESTION, KERNEL, MAINTAIN, OPERATORS_ONLY, SYNC, UPKEEP
+from kosmos_rag.storage.queue.kinds import KERNEL, OPERATORS_ONLY, SYNC, UPKEEP
 
 __all__ = [
-    "INGESTION",
     "KERNEL",
-    "MAINTAIN",
     "OPERATORS_ONLY",
     "SYNC",
     "UPKEEP",

@@ -59,20 +59,20 @@ def worker(
 
 def _choose_kinds(names: str | None) -> "tuple[tuple[str, ...], WingJobs]":
     """Return the named kinds of the kernel, and those of the wings. Raises RequestError."""
-    from kosmos_rag.engine.job_kinds import INGESTION, KERNEL, MAINTAIN, UPKEEP, WingJobs
+    from kosmos_rag.engine.job_kinds import KERNEL, UPKEEP, WingJobs
     from kosmos_rag.wings import load_wing_jobs
 
     wings = load_wing_jobs()
     if names is None:
         return KERNEL, wings
     wing_kinds = [kind.name for kind in wings.kinds]
-    groups = {"ingestion": (*INGESTION, *wing_kinds), "maintenance": UPKEEP}
+    groups = {"ingestion": (*(kind for kind in KERNEL if kind not in UPKEEP), *wing_kinds), "maintenance": UPKEEP}
     chosen = [kind for name in names.split(",") for kind in groups.get(name.strip(), (name.strip(),))]
     if unknown := [kind for kind in chosen if kind not in {*KERNEL, *wing_kinds}]:
         choices = ", ".join((*KERNEL, *wing_kinds, *groups))
         raise RequestError(f"--kinds has {unknown[0]!r}; choose from {choices}")
     kinds = tuple(kind for kind in wings.kinds if kind.name in chosen)
-    maintenance = wings.maintenance if MAINTAIN in chosen else ()
+    maintenance = wings.maintenance if set(UPKEEP) & set(chosen) else ()
     return tuple(kind for kind in KERNEL if kind in chosen), WingJobs(kinds=kinds, maintenance=maintenance)
 
 
