@@ -61,8 +61,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-# Lint and types are checked while the tests run, which wait about as long as they compute: two processes with a server each
-# for each of two cores. What the checks find is shown at once, and again at the end; the target fails by it.
+# Lint and types are checked while the tests run, which wait about as long as they compute: two processes for each of two
+# cores, with one server for all. What the checks find is shown at once, and again at the end; the target fails by it.
 test: $(STAMP) $(COMPILED_TESTS)
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
 	{ { $(LINT); } > "$$log" 2>&1 || { cat "$$log"; exit 1; }; } & lint=$$!; \

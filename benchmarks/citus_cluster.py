@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -144,14 +145,29 @@ class LocalCluster:
             url=self.url(APP, database), worker_url=self.url(WORKER, database), admin_url=self.url(_ADMIN, database)
         )
 
+    @contextmanager
+    def new_node(self, database: str) -> Iterator[Node]:
+        """Start one more server with an empty database, which is no node of the cluster yet."""
+        node = Node(programs=self.coordinator.programs, data=self.folder / uuid.uuid4().hex, port=_free_port())
+        _prepare_node(self, node)
+        try:
+            self._create_database(database, node)
+            yield node
+        finally:
+            with suppress(subprocess.CalledProcessError):
+                node.stop()
+
+    def _create_database(self, database: str, node: Node) -> None:
+        with psycopg.connect(self.url(_ADMIN, "postgres", node), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
+        if self.workers:
+            with psycopg.connect(self.url(_ADMIN, database, node), autocommit=True) as connection:
+                connection.execute("CREATE EXTENSION citus")
+
     def create_database(self, database: str) -> None:
         """Create a database on every node, and make them a cluster."""
         for node in self.nodes:
-            with psycopg.connect(self.url(_ADMIN, "postgres", node), autocommit=True) as connection:
-                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
-            if self.workers:
-                with psycopg.connect(self.url(_ADMIN, database, node), autocommit=True) as connection:
-                    connection.execute("CREATE EXTENSION citus")
+            self._create_database(database, node)
         with psycopg.connect(self.url(_ADMIN, database), autocommit=True) as connection:
             if self.workers:
                 address = "127.0.0.1"
@@ -236,25 +252,29 @@ def _prepare(cluster: LocalCluster) -> None:
         _give(file)
         file.chmod(0o600)
     for node in cluster.nodes:
-        _run(
-            node.programs / "initdb", "-D", node.data, "-U", _ADMIN, "--auth=scram-sha-256", f"--pwfile={secret}",
-            "--no-sync",
-        )  # fmt: skip
-        text = _CONFIGURATION.format(port=node.port)
-        if cluster.tls:
-            text += _WITH_TLS.format(folder=folder)
-        if cluster.workers:
-            options = " ".join(f"{name}={value}" for name, value in cluster.connection_options.items())
-            # A node connects to itself by this name too, and the certificate is for the address.
-            text += (
-                f"shared_preload_libraries = 'citus'\ncitus.node_conninfo = '{options}'\n"
-                "citus.local_hostname = '127.0.0.1'\n"
-            )
-        with (node.data / "postgresql.conf").open("a") as configuration:
-            configuration.write(text)
-        kind = "hostssl" if cluster.tls else "host"
-        (node.data / "pg_hba.conf").write_text(f"{kind} all all 127.0.0.1/32 scram-sha-256\n")
-        node.start()
+        _prepare_node(cluster, node)
+
+
+def _prepare_node(cluster: LocalCluster, node: Node) -> None:
+    _run(
+        node.programs / "initdb", "-D", node.data, "-U", _ADMIN, "--auth=scram-sha-256",
+        f"--pwfile={cluster.folder / 'administrator'}", "--no-sync",
+    )  # fmt: skip
+    text = _CONFIGURATION.format(port=node.port)
+    if cluster.tls:
+        text += _WITH_TLS.format(folder=cluster.folder)
+    if cluster.workers:
+        options = " ".join(f"{name}={value}" for name, value in cluster.connection_options.items())
+        # A node connects to itself by this name too, and the certificate is for the address.
+        text += (
+            f"shared_preload_libraries = 'citus'\ncitus.node_conninfo = '{options}'\n"
+            "citus.local_hostname = '127.0.0.1'\n"
+        )
+    with (node.data / "postgresql.conf").open("a") as configuration:
+        configuration.write(text)
+    kind = "hostssl" if cluster.tls else "host"
+    (node.data / "pg_hba.conf").write_text(f"{kind} all all 127.0.0.1/32 scram-sha-256\n")
+    node.start()
 
 
 def _has_tls(programs: Path) -> bool:

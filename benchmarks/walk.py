@@ -4,7 +4,8 @@
 
 Counted with sys.setprofile over the frames of the package, in a warm process. Frames: the deepest chain from the façade
 to the call of the driver. Functions: distinct ones; comprehensions and generator expressions belong to their function.
-The vectors of the questions are known: models are not counted. docs/architecture.md has the table.
+The vectors of the questions are known: models are not counted. docs/architecture.md has the table. The sizes of the
+doors of storage and core are the distinct names that other packages import from them.
 """
 
 import sys
@@ -19,6 +20,7 @@ from typing import Any
 
 import kosmos_rag
 from benchmarks.command import EXAMPLES, MODEL, command, parse, temporary_folder, write_results
+from benchmarks.doors import count_door
 from kosmos_rag import Engine, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.sql import statement
@@ -147,6 +149,7 @@ def main() -> None:
     print("| call | frames to the driver | modules | functions | transactions |\n|---|---|---|---|---|")
     for name, walk in walks.items():
         print(f"| {name} | {' | '.join(str(count) for count in walk.row().values())} |")
+    print(f"\nnames that other packages take: {count_door('storage')} of storage, {count_door('core')} of core")
     if arguments.list:
         for name, walk in walks.items():
             print(f"\n{name}")

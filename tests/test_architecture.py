@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import kosmos_rag
+from benchmarks.doors import count_door
 
 PACKAGE = Path(kosmos_rag.__file__).parent
 ROOT = PACKAGE.parent
@@ -167,6 +170,11 @@ def test_faces__share_toolkits_alone() -> None:
 
     assert _violations(allow) == []
     assert {path.name for path in (PACKAGE / "apps").iterdir() if (path / "__init__.py").exists()} == set(FACES)
+
+
+@pytest.mark.parametrize(("package", "most"), [("core", 310), ("storage", 127)])
+def test_doors__do_not_grow(package: str, most: int) -> None:
+    assert count_door(package) <= most
 
 
 def test_modules__do_not_import_each_other_in_a_circle() -> None:

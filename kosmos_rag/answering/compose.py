@@ -3,6 +3,7 @@
 Every word is quoted from the evidence.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,16 +12,21 @@ from kosmos_rag.answering.evidence import Evidence, table_columns
 from kosmos_rag.core.text.units import Unit, cells
 from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, hash_text
 
-# Units that score less than this share of the best one are not relevant enough.
-MIN_RELATIVE_SCORE = 0.6
+# A unit that scores less than this share of the best one adds nothing to it.
+MIN_RELATIVE_SCORE = 0.85
+_REFERS_BACK = re.compile(
+    r"(?:this|that|these|those|it|its|they|their|he|she|his|her|such|dies|diese[rsmn]?|es|sie|er|ihre?|seine?)\b",
+    re.IGNORECASE,
+)
+"""A first word that refers to the sentence before, in English or German."""
 # Share of the score that a unit of a document that is out of date keeps: a current one of equal score excludes it.
 _OUTDATED_SHARE = 0.5
 
 
 def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = True) -> list[Evidence]:
-    """Select up to `limit` best units, grouped by passage.
+    """Select up to `limit` best units, best first.
 
-    The passage of the best unit comes first; units of a passage are in document order.
+    A unit that begins with a word for what the sentence before it names, such as "This", comes with that sentence.
 
     Args:
         evidence: The scored units.
@@ -35,16 +41,41 @@ def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = T
     lowest = MIN_RELATIVE_SCORE * max((item.score for item in evidence), default=0.0)
     ranking = sorted((item for item in evidence if item.score >= lowest), key=lambda item: -score_today(item))
     selected: list[Evidence] = []
-    seen_texts: set[str] = set()
     for item in ranking:
-        words = " ".join(item.unit.text.split())
         if len(selected) == limit or score_today(item) < MIN_RELATIVE_SCORE * score_today(ranking[0]):
             break
-        if words not in seen_texts:  # chunks overlap, and documents repeat each other
-            seen_texts.add(words)
-            selected.append(item)
-    order = list(dict.fromkeys(item.passage.citation.index for item in selected))
-    return sorted(selected, key=lambda item: (order.index(item.passage.citation.index), item.unit.start))
+        whole = _join_antecedent(item)
+        # Chunks overlap, and documents repeat each other.
+        if not any(_words(whole.unit) in _words(other.unit) for other in selected):
+            selected.append(whole)
+    return _with_code(selected, evidence, limit)
+
+
+def _with_code(selected: list[Evidence], evidence: Sequence[Evidence], limit: int) -> list[Evidence]:
+    """Add the code that a question asks for, after the sentence that answers.
+
+    It must name what the sentence names, in its text or its heading: other code is another answer.
+    """
+    if not selected or len(selected) == limit or any(item.unit.kind == "code" for item in selected):
+        return selected
+    least = MIN_RELATIVE_SCORE * selected[0].words
+    code = [item for item in evidence if item.unit.kind == "code" and item.kind == 1.0 and item.words >= least > 0]
+    return [*selected, max(code, key=lambda item: item.score)] if code else selected
+
+
+def _words(unit: Unit) -> str:
+    return " ".join(unit.text.split())
+
+
+def _join_antecedent(item: Evidence) -> Evidence:
+    """Return a unit together with the sentence before it where it refers to that."""
+    unit, previous = item.unit, item.previous
+    if previous is None or unit.kind != "sentence" or previous.kind != "sentence" or not _REFERS_BACK.match(unit.text):
+        return item
+    if "\n\n" in item.passage.text[previous.end : unit.start]:
+        return item
+    text = item.passage.text[previous.start : unit.end]
+    return replace(item, unit=replace(unit, text=text, start=previous.start))
 
 
 def sentence(evidence: Evidence) -> AnswerSentence:

@@ -1,27 +1,30 @@
 """Score text units of passages by how well each answers the question."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kosmos_rag.answering.question_type import fit
+from kosmos_rag.answering.question_type import fit, subject
 from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.text.units import Unit, cells, units
 from kosmos_rag.core.text.words import coverage, inverse_document_frequencies, stems
 from kosmos_rag.core.types import ContextPassage
 
-# Weights of the three parts of a score; they sum to 1. Set by hand: similarity finds paraphrases, overlap finds names.
-SIMILARITY_WEIGHT = 0.6
-OVERLAP_WEIGHT = 0.25
-KIND_WEIGHT = 0.15
 # A heading names the subject of its units, but only once for the whole section: its words count less.
 HEADING_WEIGHT = 0.5
-# A sentence often answers what the one before or after it names.
-NEIGHBOUR_WEIGHT = 0.2
+# A unit of the expected kind comes before another one that is as close to the question.
+KIND_WEIGHT = 0.1
 # Loss for each passage before its own: retrieval has seen more of a passage than one unit.
-RANK_LOSS = 0.02
+RANK_LOSS = 0.05
+
+_FIELD = re.compile(r"[^\W\d_][\w ./-]{0,40}: \S[^\n]*")
+"""A line of a header block: `Document ID: 7`, `From: ann@example.org`."""
+_GREETING = re.compile(
+    r"(?:hello|hi|hey|dear|hallo|liebe[rs]?|sehr geehrte[rs]?|guten tag)\b[^.?\n]{0,40}[,!]?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,66 +33,68 @@ class Evidence:
 
     passage: ContextPassage
     unit: Unit
-    score: float
-    """Weighted sum of the three scores below and of its neighbours' words, less a loss by the rank of its passage."""
     meaning: float
     """Cosine similarity of section title and unit to the question, -1 to 1."""
     words: float
-    """Share of the question's words in the unit, weighted by IDF, 0 to 1."""
+    """Share of the question's words in the unit, weighted by IDF; those of the section's title count half. 0 to 1."""
     kind: float
     """How well the unit matches the kind of answer that the question asks for, 0 to 1."""
-    vector: NDArray[np.float32] = field(compare=False, repr=False)
-    """Embedding of section title and unit. Shape (dimensions,)."""
+    previous: Unit | None = None
+    """The unit before it in the passage."""
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """The parts of the score by name."""
+        return {
+            "meaning": max(0.0, self.meaning),
+            "words": self.words,
+            "kind": KIND_WEIGHT * self.kind,
+            "rank": -RANK_LOSS * (self.passage.citation.index - 1),
+        }
+
+    @property
+    def score(self) -> float:
+        """The sum of the parts, 0 or more."""
+        return max(0.0, sum(self.parts.values()))
 
 
 def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: Embedder) -> list[Evidence]:
     """Score every text unit of the passages, in document order.
 
-    The score is a weighted sum of embedding similarity, question coverage, kind of answer, and the question's words
-    that only the unit before or after it has, less a loss by the rank of the passage. Raises ModelUnavailable.
+    The score is the sum of embedding similarity and question coverage, with the expected kind of answer and the rank of
+    the passage as tie-breaks. Raises ModelUnavailable.
 
     Args:
         question: the question, rewritten if it is a follow-up.
         passages: the passages of the context.
         embedder: the model of the embedding similarity.
     """
-    candidates = [(passage, unit) for passage in passages for unit in passage_units(passage)]
+    candidates = [
+        (passage, unit, previous)
+        for passage in passages
+        for previous, unit in _with_previous(passage_units(passage))
+        if not _is_header(passage, unit)
+    ]
     if not candidates:
         return []
-    vectors = embedder.embed([_text_with_section(passage, unit.text) for passage, unit in candidates])
+    texts = [_read_aloud(unit) for _, unit, _ in candidates]
+    vectors = embedder.embed(
+        [_text_with_section(passage, text) for (passage, _, _), text in zip(candidates, texts, strict=True)]
+    )
     meanings = cosines(vectors, embedder.embed_query(question))
-    weights = inverse_document_frequencies(stems(question), [_stem_passage(passage) for passage in passages])
-    unit_stems = [frozenset(stems(unit.text)) for _, unit in candidates]
+    weights = inverse_document_frequencies(stems(subject(question)), [_stem_passage(passage) for passage in passages])
     fits = fit(question)
-    evidence = []
-    for number, (passage, unit) in enumerate(candidates):
-        meaning, kind = float(meanings[number]), fits(unit)
-        heading_stems = frozenset(stems(heading(passage)))
-        word_coverage = _question_coverage(weights, unit_stems[number], heading_stems)
-        neighbours = [
-            unit_stems[other] - unit_stems[number] - heading_stems
-            for other in (number - 1, number + 1)
-            if 0 <= other < len(candidates) and candidates[other][0] is passage
-        ]
-        score = (
-            SIMILARITY_WEIGHT * max(0.0, meaning)
-            + OVERLAP_WEIGHT * word_coverage
-            + KIND_WEIGHT * kind
-            + NEIGHBOUR_WEIGHT * max((coverage(weights, new) for new in neighbours), default=0.0)
-            - RANK_LOSS * (passage.citation.index - 1)
+    return [
+        Evidence(
+            passage=passage,
+            unit=unit,
+            meaning=float(meaning),
+            words=_question_coverage(weights, frozenset(stems(text)), frozenset(stems(heading(passage)))),
+            kind=fits(unit),
+            previous=previous,
         )
-        evidence.append(
-            Evidence(
-                passage=passage,
-                unit=unit,
-                score=max(0.0, score),
-                meaning=meaning,
-                words=word_coverage,
-                kind=kind,
-                vector=vectors[number],
-            )
-        )
-    return evidence
+        for (passage, unit, previous), text, meaning in zip(candidates, texts, meanings, strict=True)
+    ]
 
 
 def passage_units(passage: ContextPassage) -> Iterator[Unit]:
@@ -115,13 +120,36 @@ def cosines(vectors: Vectors, vector: NDArray[np.float32]) -> NDArray[np.float32
     return (vectors @ vector / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def _stem_passage(passage: ContextPassage) -> frozenset[str]:
-    return frozenset(stems(f"{heading(passage)} {passage.text}"))
-
-
 def heading(passage: ContextPassage) -> str:
     """Return the title of the passage's innermost section, or an empty text."""
     return " ".join(passage.citation.section[-1:])
+
+
+def _with_previous(text_units: Iterable[Unit]) -> Iterator[tuple[Unit | None, Unit]]:
+    previous: Unit | None = None
+    for unit in text_units:
+        yield previous, unit
+        previous = unit
+
+
+def _is_header(passage: ContextPassage, unit: Unit) -> bool:
+    """Return whether a unit is a header block of a document, or a greeting."""
+    if _GREETING.fullmatch(unit.text):
+        return True
+    lines = unit.text.split("\n")
+    return passage.start == 0 and unit.kind == "sentence" and len(lines) > 1 and all(map(_FIELD.fullmatch, lines))
+
+
+def _read_aloud(unit: Unit) -> str:
+    """Return the text of a unit; a row of Markdown with the names of its columns."""
+    if not unit.columns:
+        return unit.text
+    pairs = zip(unit.columns, cells(unit.text), strict=False)
+    return "; ".join(f"{name}: {cell}" if name else cell for name, cell in pairs if cell)
+
+
+def _stem_passage(passage: ContextPassage) -> frozenset[str]:
+    return frozenset(stems(f"{heading(passage)} {passage.text}"))
 
 
 def _text_with_section(passage: ContextPassage, text: str) -> str:

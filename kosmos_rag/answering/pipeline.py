@@ -6,7 +6,7 @@ The steps are: score the evidence, refuse or answer, check the sentences of a mo
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kosmos_rag.answering.abstention import REFUSAL, confidence, features
+from kosmos_rag.answering.abstention import REFUSAL, best_evidence, confidence
 from kosmos_rag.answering.citation_check import check_citations, is_refusal, suspicious_documents
 from kosmos_rag.answering.compose import render, select, sentence
 from kosmos_rag.answering.conversation import SAMPLE as CONVERSATION_SAMPLE
@@ -161,8 +161,12 @@ class Answerer:
 
     def _score(self, context: Context) -> _ScoredEvidence:
         evidence = score_evidence(context.question, context.passages[: self._settings.max_passages], self._embedder)
-        values = features(context, evidence, self._embedder) if evidence else {}
-        return _ScoredEvidence(evidence=evidence, features=values, confidence=confidence(values) if values else 0.0)
+        best = best_evidence(evidence)
+        return _ScoredEvidence(
+            evidence=evidence,
+            features=best.parts if best else {},
+            confidence=confidence(best.score) if best else 0.0,
+        )
 
     def _generate(self, context: Context) -> TextStream:
         assert self._model is not None, "asked for only where it writes"

@@ -1,9 +1,10 @@
 """Classify questions by the kind of answer, and score units by it."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from kosmos_rag.core.text.units import Unit
+from kosmos_rag.core.text.words import words
 
 _SQL = re.compile(r"\bselect\b.*\bfrom\b", re.IGNORECASE | re.DOTALL)
 _FORMULA = re.compile(r"\b(divided by|times|the sum of|share of|less|minus|plus|over all)\b|\S [*/=] \S", re.IGNORECASE)
@@ -21,6 +22,8 @@ _IDENTIFIER = re.compile(r"`[^`\n]+`|\w+_\w+")
 # Words that ask for a formula or for SQL, and name nothing that it is about. `computer` is a subject.
 _CALCULATION_WORDS = r"calculat\w*|comput(?:e[sd]?|ing|ations?)|formulas?"
 _SQL_WORDS = r"sql|query|queries|statements?"
+
+_CALCULATION = re.compile(rf"\b(?:{_CALCULATION_WORDS}|{_SQL_WORDS})\b", re.IGNORECASE)
 
 _Fits = Callable[[Unit], float]
 
@@ -64,16 +67,13 @@ def fit(question: str) -> _Fits:
     return _no_match
 
 
-def subject(question: str, units: Iterable[Unit]) -> str:
+def subject(question: str) -> str:
     """Return the question without words that ask for a formula or SQL.
 
-    They are removed only where a unit is of that kind: SQL seldom has the word "calculated", but is how.
+    SQL seldom has the word "calculated", but shows how.
     """
-    calculation = max((_calculation(unit) for unit in units), default=0.0)
-    removed = [_CALCULATION_WORDS] * (calculation > 0) + [_SQL_WORDS] * (calculation == 1.0)
-    if not removed:
-        return question
-    return " ".join(re.sub(rf"\b(?:{'|'.join(removed)})\b", " ", question, flags=re.IGNORECASE).split())
+    rest = " ".join(_CALCULATION.sub(" ", question).split())
+    return rest if words(rest) else question
 
 
 def _no_match(_: Unit) -> float:

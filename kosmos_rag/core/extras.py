@@ -27,7 +27,15 @@ def missing_extra(
 def require_extra(
     extra: str, purpose: str, *modules: str, alternative: str = "", error: ErrorFactory = ConfigError
 ) -> None:
-    """Raise the error of `missing_extra` where a module is not installed."""
+    """Raise the error of `missing_extra` where a module is not installed.
+
+    Args:
+        extra: Name of the extra in pyproject.toml.
+        purpose: What needs it, as the subject of a sentence.
+        modules: Modules that the extra brings.
+        alternative: What to do instead, after "or".
+        error: Creates the error from its message.
+    """
     if missing := [name for name in modules if not is_installed(name)]:
         raise missing_extra(extra, purpose, *missing, alternative=alternative, error=error)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from kosmos_rag.core.errors import DatabaseNotReady
+from kosmos_rag.core.errors import DatabaseNotReady, RequestError
 from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.functions import POLICY_FUNCTIONS
@@ -57,35 +57,55 @@ class CitusState:
     functions: frozenset[str] = frozenset()
     left_behind: frozenset[str] = frozenset()
     """Distributed tables of which the coordinator still has the rows from before."""
+    shards: int | None = None
+    """Shards of each table; None where none is distributed."""
 
 
-def plan(connection: psycopg.Connection) -> list[sql.Composed]:
+def plan(connection: psycopg.Connection, shards: int | None = None) -> list[sql.Composed]:
     """Return the missing statements in order, without running them.
 
-    Without Citus it is the plan for an empty cluster. Raises DatabaseNotReady if the schema is missing.
+    Without Citus it is the plan for an empty cluster.
+
+    Args:
+        connection: of an administrator.
+        shards: shards of each table; None for the number that Citus takes, or that the tables have.
+
+    Raises:
+        DatabaseNotReady: the schema is missing.
+        RequestError: the tables have another number of shards.
     """
     if connection.execute(statement("schema_exists")).fetchone() != (True,):
         raise DatabaseNotReady(["the database has no kosmos schema yet; run `kosmos-rag migrate`"])
     state = _read_state(connection)
+    if shards is not None and state.shards not in (None, shards):
+        raise RequestError(
+            f"the tables are distributed in {state.shards} shards, and their number stays; omit --shards, and give "
+            "large tenants a shard of their own by `kosmos-rag cluster isolate`"
+        )
     missing = [
         *_functions(FUNCTIONS_OF_POLICIES, state),
-        *_tables(connection, state),
+        *_tables(connection, state, shards),
         *_functions(ROW_FUNCTIONS, state),
     ]
     steps = [*missing, *_truncations(state)]
     return [*_MODES, *steps, _GRANT] if steps else []
 
 
-def distribute(admin_conninfo: str) -> list[str]:
+def distribute(admin_conninfo: str, shards: int | None = None) -> list[str]:
     """Run the missing statements in one transaction, and return them.
+
+    Args:
+        admin_conninfo: connection string of a superuser of the coordinator.
+        shards: see `plan`.
 
     Raises:
         DatabaseNotReady: Citus, its nodes or the rights of the administrator are missing.
+        RequestError: the tables have another number of shards.
     """
     with translate_errors(), psycopg.connect(admin_conninfo) as connection:
         connection.execute(statement("lock_provisioning"))
         require_cluster(connection)
-        steps = plan(connection)
+        steps = plan(connection, shards)
         for step in steps:
             connection.execute(step)
         return render(connection, steps)
@@ -101,10 +121,17 @@ def has_workers(admin_conninfo: str) -> bool:
         return row is not None and row[1] > 0
 
 
-def preview(admin_conninfo: str) -> list[str]:
-    """Return the statements that `distribute` would run; needs no Citus. Raises DatabaseNotReady."""
+def preview(admin_conninfo: str, shards: int | None = None) -> list[str]:
+    """Return the statements that `distribute` would run; needs no Citus.
+
+    Args:
+        admin_conninfo: connection string of an administrator.
+        shards: see `plan`.
+
+    Raises what `plan` raises.
+    """
     with translate_errors(), psycopg.connect(admin_conninfo) as connection:
-        return render(connection, plan(connection))
+        return render(connection, plan(connection, shards))
 
 
 def render(connection: psycopg.Connection, steps: list[sql.Composed]) -> list[str]:
@@ -143,7 +170,13 @@ def _read_state(connection: psycopg.Connection) -> CitusState:
         tables=frozenset(name for name, _ in tables),
         functions=frozenset(name for (name,) in connection.execute(statement("citus_functions"))),
         left_behind=frozenset(name for name, own_bytes in tables if own_bytes),
+        shards=_count_shards(connection),
     )
+
+
+def _count_shards(connection: psycopg.Connection) -> int | None:
+    row = connection.execute(statement("shard_count"), {"table": f"{SCHEMA}.{ANCHOR}"}).fetchone()
+    return None if row is None else int(row[0])
 
 
 # One connection to a worker after the other: functions, tables and references of one transaction may not overtake.
@@ -163,7 +196,7 @@ def _functions(signatures: tuple[str, ...], state: CitusState) -> Iterator[sql.C
             yield sql.SQL("SELECT create_distributed_function({}::regprocedure)").format(sql.Literal(signature))
 
 
-def _tables(connection: psycopg.Connection, state: CitusState) -> Iterator[sql.Composed]:
+def _tables(connection: psycopg.Connection, state: CitusState, shards: int | None) -> Iterator[sql.Composed]:
     circular = [constraint for constraint in _circular() if constraint.table.name not in state.tables]
     definitions = {constraint: _definition(connection, constraint) for constraint in circular}
     for constraint in circular:
@@ -171,8 +204,11 @@ def _tables(connection: psycopg.Connection, state: CitusState) -> Iterator[sql.C
     for table in DISTRIBUTED:
         if table not in state.tables:
             colocated = "none" if table == ANCHOR else f"{SCHEMA}.{ANCHOR}"
-            yield sql.SQL("SELECT create_distributed_table({}, 'tenant_id', colocate_with => {})").format(
-                sql.Literal(f"{SCHEMA}.{table}"), sql.Literal(colocated)
+            count: sql.Composable = sql.SQL("")
+            if table == ANCHOR and shards is not None:
+                count = sql.SQL(", shard_count => {}").format(sql.Literal(shards))
+            yield sql.SQL("SELECT create_distributed_table({}, 'tenant_id', colocate_with => {}{})").format(
+                sql.Literal(f"{SCHEMA}.{table}"), sql.Literal(colocated), count
             )
     for constraint in circular:
         yield sql.SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(*_names(constraint), definitions[constraint])

@@ -184,6 +184,7 @@ def _translate_timeout(limit_s: float) -> Iterator[None]:
         yield
     except psycopg.errors.QueryCanceled as error:
         raise StatementFailed(
-            f"given up after {limit_s:g} s, and nothing has changed; try again at a quieter time, or raise --limit-s",
+            f"given up after {limit_s:g} s, and nothing has changed; try again at a quieter time, raise --limit-s, "
+            "or add a clone of the node, for which writes wait for seconds (docs/how-to/citus-nodes.md)",
             sqlstate=error.sqlstate,
         ) from error

@@ -123,7 +123,7 @@ class NodePools:
         with self._lock:
             if (host, port) not in self._pools:
                 self._pools[host, port] = BreakerPool(
-                    make_conninfo(self._conninfo, host=host, port=port),
+                    make_conninfo(self._conninfo, host=host, port=self._settings.node_port or port),
                     role=self._main.role,
                     settings=self._settings,
                     name=f"node {host}:{port} of the cluster",

@@ -128,7 +128,10 @@ class Replicas:
         try:
             in_recovery, lsn, system = self._read(self._watched)
             if in_recovery:
-                log.warning("the server of database.url is a replica itself; replicas are not used")
+                log.warning(
+                    "the server of database.url is a replica itself; replicas are not used",
+                    extra={"action": "replicas_refused"},
+                )
                 self._positions.clear()
             else:
                 self._positions.append(_Position(at=time.monotonic(), lsn=lsn))
@@ -146,7 +149,10 @@ class Replicas:
         except DatabaseError:
             return None
         if not in_recovery or system != self._system:
-            log.error("%s is no replica of the server of database.url; it is not used", pool.address)
+            log.error(
+                "%s is no replica of the server of database.url; it is not used", pool.address,
+                extra={"action": "replica_refused"},
+            )  # fmt: skip
             return None
         newest = self._positions[-1]
         reached = next((position for position in reversed(self._positions) if position.lsn <= lsn), self._positions[0])

@@ -24,18 +24,24 @@ def set_up(settings: DatabaseSettings, revision: str = "head") -> Migration:
     return migrate(admin, revision)
 
 
-def distribute_tables(settings: DatabaseSettings, *, dry_run: bool = False) -> list[str]:
+def distribute_tables(settings: DatabaseSettings, *, shards: int | None = None, dry_run: bool = False) -> list[str]:
     """Distribute the tables over the nodes of Citus, and return the statements.
 
-    Distributed tables stay distributed. With `dry_run` no statement runs.
+    Distributed tables stay distributed.
+
+    Args:
+        settings: addresses of the database.
+        shards: shards of each table, the largest number of nodes; None for that of Citus, 32.
+        dry_run: run no statement.
 
     Raises:
         ConfigError: `database.admin_url` is not set.
         DatabaseUnavailable: no connection to the server.
         DatabaseNotReady: Citus, its nodes or the rights of the administrator are missing.
+        RequestError: the tables have another number of shards.
     """
     admin = _administrator(settings)
-    return preview(admin) if dry_run else distribute(admin)
+    return preview(admin, shards) if dry_run else distribute(admin, shards)
 
 
 def _administrator(settings: DatabaseSettings) -> str:

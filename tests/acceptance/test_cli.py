@@ -397,6 +397,21 @@ def test_worker__mirrors_a_folder(folder: Path, kosmos: Run) -> None:
     assert "1 document, " in kosmos("documents", "--tenant", "worker", "--collection", "watched").stdout
 
 
+def test_worker__runs_the_kinds_that_are_named(folder: Path, kosmos: Run) -> None:
+    tenant = ("--tenant", "kinds")
+    (folder / "kinds.txt").write_text("words of a kind")
+    assert kosmos("enqueue", "kinds.txt", *tenant).exit_code == 0
+    assert kosmos("worker", "--until-idle", "--kinds", "maintenance").exit_code == 0
+    assert "0 documents" in kosmos("documents", *tenant).stdout
+    assert kosmos("worker", "--until-idle", "--kinds", "sync").exit_code == 0
+    assert "0 documents" in kosmos("documents", *tenant).stdout, "the source is listed, and its document waits"
+    assert kosmos("worker", "--until-idle", "--kinds", "document, sync").exit_code == 0
+    assert "1 document, " in kosmos("documents", *tenant).stdout
+    refused = kosmos("worker", "--until-idle", "--kinds", "document,night")
+    assert refused.exit_code == 1
+    assert "--kinds has 'night'; choose from document, sync, permissions, maintain" in refused.stderr
+
+
 def test_queue__from_enqueue_to_the_ledger(folder: Path, kosmos: Run) -> None:
     tenant = ("--tenant", "queue")
     queued = kosmos("enqueue", "documents", *tenant, "--json")

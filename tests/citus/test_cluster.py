@@ -1,5 +1,7 @@
 """Tenants are moved and isolated while they are asked and written to."""
 
+from typing import Any
+
 import psycopg
 import pytest
 
@@ -7,6 +9,8 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import IndexLocked, RequestError, StatementFailed
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.retrieval import pipeline
+from kosmos_rag.retrieval.hydrate import hydrate
 from kosmos_rag.storage.cluster import find_tenant, isolate_tenant, list_nodes, move_tenant
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
@@ -77,6 +81,32 @@ def test_tenant__is_isolated_with_its_index_and_rows(settings: Settings, cluster
         assert scope.search("number7").hits[0].source == "d7"
         with pytest.raises(RequestError, match="to itself already"):
             isolate_tenant(admin, tenant(name), limit_s=60)
+
+
+@pytest.mark.parametrize("use_nodes", [False, True], ids=["through the coordinator", "on the nodes"])
+def test_search__whose_tenant_moves_meanwhile_is_made_again(
+    settings: Settings, cluster: DatabaseSettings, name: str, use_nodes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its candidates are of one node and its passages of another one, where a candidate has been deleted."""
+    admin = cluster.admin_url or ""
+    database = settings.database.model_copy(update={"use_nodes": use_nodes})
+    with Engine(settings.model_copy(update={"database": database}), embedder=HashingEmbedder()) as engine:
+        scope = engine.tenant(name)
+        scope.ingest([SourceDocument(source=source, data=b"The margin of the quarter.") for source in ("a", "b")])
+        calls = list[int]()
+
+        def move_first(*args: Any, **kwargs: Any) -> Any:
+            calls.append(len(calls))
+            if len(calls) == 1:
+                here = find_tenant(admin, tenant(name)).node
+                there = next(node.id for node in list_nodes(admin) if node.id != here)
+                move_tenant(admin, tenant(name), there, limit_s=120)
+                scope.delete(["a"])
+            return hydrate(*args, **kwargs)
+
+        monkeypatch.setattr(pipeline, "hydrate", move_first)
+        assert [hit.source for hit in scope.search("margin").hits] == ["b"]
+        assert len(calls) == 2
 
 
 def test_move__says_why_it_does_not_begin(cluster: DatabaseSettings, name: str) -> None:

@@ -26,6 +26,7 @@ from kosmos_rag.worker.metrics import WorkerMetrics
 from kosmos_rag.worker.supervisor import Supervisor
 from tests.citus.load import SMALL_INDEXES, eventually, load, tenants_by_port
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
+from tests.relay import relay
 from tests.reliability.engine_work import create_runner
 
 
@@ -149,6 +150,17 @@ def test_coordinator__that_is_killed_stops_no_search_on_the_nodes(
         assert max(took) < 3
         local.coordinator.start()
         eventually(lambda: bool(_ingest(other, outage.kept)))
+
+
+@pytest.mark.parametrize("outage", [True], ids=["on the nodes"], indirect=True)
+def test_node__is_reached_by_the_port_of_its_pooler(outage: Outage, local: LocalCluster) -> None:
+    """On this machine nodes differ by port, so the one pooler is that of one node."""
+    with relay(local.url("kosmos_app", "kosmos", outage.node)) as pooler:
+        database = outage.settings.database.model_copy(update={"node_port": pooler.port})
+        settings = outage.settings.model_copy(update={"database": database})
+        with Engine(settings, embedder=HashingEmbedder()) as engine:
+            assert engine.tenant(outage.lost).search("margin number7").hits
+            assert pooler.accepted > 0
 
 
 def _ingest(engine: Engine, name: str) -> bool:

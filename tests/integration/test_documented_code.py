@@ -7,7 +7,9 @@ of words.
 import configparser
 import json
 import re
+import shutil
 import sqlite3
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +72,14 @@ def test_blocks__have_a_language_that_a_test_checks() -> None:
     assert missing == []
 
 
+class NotInstalled(UserWarning):
+    """A program that a block needs is not installed."""
+
+
+PROGRAMS = {"git", "rclone"}
+"""Kinds of sources that need a program of their name."""
+
+
 def _load(text: str, settings: Settings, folder: Path) -> None:
     """Read a block of YAML as what it is: settings, a preset, a source, a feed, recipes, synonyms or questions."""
     content = yaml.safe_load(text)
@@ -79,8 +89,10 @@ def _load(text: str, settings: Settings, folder: Path) -> None:
         read_questions(path)
     elif isinstance(content, list):
         Synonyms.load(path)
-    elif "containers_query" in content or "document_prefix" in content:
+    elif "containers_query" in content or "document_prefix" in content or content.keys() == {"kind", "name", "remote"}:
         validate_feed(content)
+    elif content.get("kind") in PROGRAMS and shutil.which(content["kind"]) is None:
+        warnings.warn(f"{content['kind']} is not installed: its source is not opened", NotInstalled, stacklevel=1)
     elif "kind" in content:
         create_source(content, settings.ingestion)
     elif "recipes" in content:
@@ -91,10 +103,12 @@ def _load(text: str, settings: Settings, folder: Path) -> None:
         Settings.load(path)
 
 
+@pytest.mark.filterwarnings("default::tests.integration.test_documented_code.NotInstalled")
 def test_yaml__is_what_it_says(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("WIKI_URL", "TICKETS_URL"):
         monkeypatch.setenv(name, "sqlite://")
+    monkeypatch.setenv("DOCS_AUTHORIZATION", "Bearer token")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     (tmp_path / "synonyms.yaml").write_text("- [churn, attrition]\n")
     wrong = []

@@ -58,7 +58,7 @@ def move(
 ) -> None:
     """Move the shard of a tenant to another node.
 
-    All tenants in it move. Questions continue. Writes to these tenants wait until it is done; others are not affected.
+    All tenants in it move. Questions continue. Writes to these tenants, and others that begin meanwhile, wait for it.
     """
     admin = _administrator(common.load_settings())
     from kosmos_rag.engine.administration import move_tenant, tenant_ref

@@ -15,6 +15,15 @@ def migrate(
     distribute: Annotated[
         bool, typer.Option("--distribute", help="Then distribute the tables over the nodes of Citus by tenant.")
     ] = False,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            "--shards",
+            min=1,
+            max=64_000,
+            help="With --distribute, the first time: shards of each table, and so the most nodes; else 32.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --distribute: print the statements without running them.")
     ] = False,
@@ -27,13 +36,13 @@ def migrate(
     """
     if distribute and revision != "head":
         raise RequestError(f"--distribute needs the newest revision, not {revision}; omit the revision")
-    if dry_run and not distribute:
-        raise RequestError("--dry-run needs --distribute; use both")
+    if (dry_run or shards is not None) and not distribute:
+        raise RequestError("--dry-run and --shards need --distribute; add it")
     settings = common.load_settings()
     from kosmos_rag.engine.administration import distribute_tables, set_up
 
     migration = None if dry_run else set_up(settings.database, revision)
-    statements = distribute_tables(settings.database, dry_run=dry_run) if distribute else []
+    statements = distribute_tables(settings.database, shards=shards, dry_run=dry_run) if distribute else []
     if common.as_json:
         result = {} if migration is None else to_plain(migration)
         print_json(result | ({"statements": statements} if distribute else {}))

@@ -1,15 +1,18 @@
 """kosmos-rag worker: run jobs of the queue."""
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kosmos_rag.apps.cli.common import console, print_json
 from kosmos_rag.apps.cli.options import CommonOptions, command
+from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.text.counts import count
 
 if TYPE_CHECKING:
+    from kosmos_rag.engine.job_kinds import WingJobs
     from kosmos_rag.worker import Supervisor
 
 
@@ -18,6 +21,14 @@ def worker(
     until_idle: Annotated[bool, typer.Option("--until-idle", help="Exit when the queue is empty.")] = False,
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, help="Number of processes; default: worker.processes.")
+    ] = None,
+    kinds: Annotated[
+        str | None,
+        typer.Option(
+            "--kinds",
+            metavar="KIND,…",
+            help="Kinds of jobs, such as document and sync, or the groups ingestion and maintenance; default: all.",
+        ),
     ] = None,
     *,
     common: CommonOptions,
@@ -32,17 +43,37 @@ def worker(
     from kosmos_rag.core.extras import require_extra
 
     require_extra("worker", "kosmos-rag worker", "prometheus_client", "psutil")
-    from kosmos_rag.wings import load_wing_jobs
     from kosmos_rag.worker import run_worker
 
+    kernel_kinds, wings = _choose_kinds(kinds)
+    run = partial(run_worker, settings, kinds=kernel_kinds, wings=wings, until_idle=until_idle)
     if common.as_json or not sys.stderr.isatty():
-        supervisor = run_worker(settings, wings=load_wing_jobs(), until_idle=until_idle)
+        supervisor = run()
     else:
         with _Display() as display:
-            supervisor = run_worker(settings, wings=load_wing_jobs(), until_idle=until_idle, on_progress=display.show)
+            supervisor = run(on_progress=display.show)
     failed = _report(supervisor, as_json=common.as_json)
     if until_idle and failed:
         raise typer.Exit(1)
+
+
+def _choose_kinds(names: str | None) -> "tuple[tuple[str, ...], WingJobs]":
+    """Return the named kinds of the kernel, and those of the wings. Raises RequestError."""
+    from kosmos_rag.engine.job_kinds import KERNEL, UPKEEP, WingJobs
+    from kosmos_rag.wings import load_wing_jobs
+
+    wings = load_wing_jobs()
+    if names is None:
+        return KERNEL, wings
+    wing_kinds = [kind.name for kind in wings.kinds]
+    groups = {"ingestion": (*(kind for kind in KERNEL if kind not in UPKEEP), *wing_kinds), "maintenance": UPKEEP}
+    chosen = [kind for name in names.split(",") for kind in groups.get(name.strip(), (name.strip(),))]
+    if unknown := [kind for kind in chosen if kind not in {*KERNEL, *wing_kinds}]:
+        choices = ", ".join((*KERNEL, *wing_kinds, *groups))
+        raise RequestError(f"--kinds has {unknown[0]!r}; choose from {choices}")
+    kinds = tuple(kind for kind in wings.kinds if kind.name in chosen)
+    maintenance = wings.maintenance if set(UPKEEP) & set(chosen) else ()
+    return tuple(kind for kind in KERNEL if kind in chosen), WingJobs(kinds=kinds, maintenance=maintenance)
 
 
 class _Display:

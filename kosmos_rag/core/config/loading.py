@@ -75,12 +75,11 @@ class _PlainLoader(yaml.SafeLoader):
 def find_config_file(path: str | Path | None) -> Path | None:
     """Return the path of the configuration file; None without one.
 
-    `path`, else the value of KOSMOS_CONFIG, else `rag-config.yaml` if it exists.
+    `path`, else the value of KOSMOS_CONFIG, else `rag-config.yaml` if it exists. An empty value is none.
     """
-    variable = os.environ.get(FILE_VARIABLE)
     if path is not None:
         return Path(path)
-    if variable is not None:
+    if variable := os.environ.get(FILE_VARIABLE):
         return Path(variable)
     return DEFAULT_FILE if DEFAULT_FILE.exists() else None
 

@@ -80,6 +80,10 @@ class DatabaseSettings(Section):
         description="On Citus, search and publish on the node of the tenant. "
         "Clients must reach it by its name in Citus.",
     )
+    node_port: Annotated[int, Strict(), Gt(0), Le(65_535)] | None = Field(
+        default=None,
+        description="Port of the pooler on each node with use_nodes; null is the port of the node in Citus.",
+    )
     statement_timeout_ms: Amount = Field(
         default=30_000, description="Milliseconds after which the server cancels a statement; 0 is no limit."
     )

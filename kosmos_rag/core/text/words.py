@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from kosmos_rag.core.text.bm25 import inverse_document_frequency
 
 _WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_UNSPACED_RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+|[^\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 # Function words, and verbs and nouns of questions that name nothing.
 _STOP_WORDS = frozenset(
     """a about after again all also am an and another any anybody are as at be because been before being below between
@@ -45,9 +47,16 @@ _SHORTEST_STEM = 3
 def words(text: str) -> list[str]:
     """Return the content words of a text, case-folded, in order.
 
-    Identifiers are split.
+    Identifiers are split. Text without spaces between words, such as Chinese, is pairs of characters.
     """
-    return [word for word in _WORD.findall(text.casefold()) if word not in _STOP_WORDS]
+    content: list[str] = []
+    for word in _WORD.findall(text.casefold()):
+        if _UNSPACED.search(word):
+            for run in _UNSPACED_RUN.findall(word):
+                content += [run[at : at + 2] for at in range(max(1, len(run) - 1))] if _UNSPACED.match(run) else [run]
+        elif word not in _STOP_WORDS:
+            content.append(word)
+    return content
 
 
 def stems(text: str) -> list[str]:

@@ -118,7 +118,7 @@ class Crawl:
                     self._keep(url)
                 continue
             yield from self._entry(page)
-        # The links of a page that could not be read are unknown: what they lead to is not missing.
+        # The links of a page that could not be read are unstored: what they lead to is not missing.
         if complete:
             yield from self._missing_pages()
 

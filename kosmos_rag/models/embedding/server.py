@@ -152,7 +152,7 @@ class ServerEmbedder:
             raise self._endpoint.error(f"gave {len(rows)} vectors for {texts} texts: look into its log")
         try:
             vectors = np.array(rows, dtype=np.float32)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):  # the last for an integer of hundreds of digits
             vectors = np.empty((0,), dtype=np.float32)
         if vectors.ndim != 2:
             raise self._endpoint.error(f"gave vectors that are not lists of numbers: correct {self._section}.protocol")

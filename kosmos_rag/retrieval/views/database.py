@@ -23,7 +23,7 @@ from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.pseudo_relevance import BEST, rank_similar
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot, bind_texts, build_snapshot
-from kosmos_rag.retrieval.views.base import BackgroundTask, ViewRequest
+from kosmos_rag.retrieval.views.base import BackgroundTask, ViewRequest, ViewUnavailable
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import find_live_space
@@ -108,12 +108,18 @@ class DatabaseSession:
         return rank_similar([(chunk_id, float(score)) for chunk_id, score in rows if score is not None], len(chunk_ids))
 
     def passages(self, _snapshot: Snapshot, chunk_ids: Sequence[UUID]) -> dict[int, PassageRow]:
-        """Read the passages of candidates."""
+        """Read the passages of candidates.
+
+        Raises ViewUnavailable where the transaction has read two nodes.
+        """
         cursor = self.connection.cursor(row_factory=dict_row)
         # As text: psycopg's adapter of lists asks for the type of each value.
         ids = "{" + ",".join([chunk_id.hex for chunk_id in chunk_ids]) + "}"
         cursor.execute(statement("passages"), {"tenant_id": self.tenant_id, "chunk_ids": ids})
-        return parse_passage_rows(cursor.fetchall())
+        rows = parse_passage_rows(cursor.fetchall())
+        if len(rows) < len(chunk_ids):
+            raise ViewUnavailable
+        return rows
 
     def vectors(self, snapshot: Snapshot, chunk_ids: Sequence[UUID]) -> Vectors:
         """Read the vectors of chunks in the live space."""

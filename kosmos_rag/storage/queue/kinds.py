@@ -18,11 +18,13 @@ RECONCILE = "reconcile"
 AUDIT = "audit"
 """Seal the audit log, and rotate its partitions."""
 
+INGESTION = (DOCUMENT, SYNC, PERMISSIONS)
+"""Jobs that bring documents and their permissions in."""
 UPKEEP = (MAINTAIN, RECONCILE, AUDIT)
 """Periodic jobs of every tenant."""
 OPERATORS_ONLY = (PERMISSIONS, *UPKEEP)
 """An ingesting client may not cancel them."""
-KERNEL = (DOCUMENT, SYNC, PERMISSIONS, *UPKEEP)
+KERNEL = (*INGESTION, *UPKEEP)
 """All kinds but those that wings add."""
 
 RECONCILE_EVERY = timedelta(days=1)

@@ -17,6 +17,13 @@ SELECT c.relname::text,
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = 'kosmos'
 
+-- name: shard_count
+-- With how many shards the tables were distributed; isolated tenants have more.
+SELECT c.shardcount
+  FROM pg_catalog.pg_dist_colocation c
+  JOIN pg_catalog.pg_dist_partition p ON p.colocationid = c.colocationid
+ WHERE p.logicalrelid = %(table)s::regclass
+
 -- name: citus_functions
 -- Functions of the schema that are distributed to the workers.
 SELECT o.objid::regprocedure::text

@@ -1,4 +1,5 @@
 """Command lines of workers for some kinds of jobs.
 
-`python -m workers.ingest` and `python -m workers.maintenance` run them.
+`python -m workers.ingest` and `python -m workers.maintenance` run them in a checkout, where `kosmos-rag worker --kinds`
+runs the same jobs.
 """

@@ -19,8 +19,6 @@ from kosmos_rag.worker.supervisor import run_worker
 
 log = logging.getLogger("kosmos_rag.worker")
 
-KINDS = (kinds.DOCUMENT, kinds.SYNC, kinds.PERMISSIONS)
-
 
 def _parse_interval(text: str) -> timedelta:
     try:
@@ -55,7 +53,7 @@ def main(argv: Sequence[str] | None = None, *, wings: WingJobs = NO_WINGS) -> in
             jobs = engine.tenant(arguments.tenant, collection=arguments.collection).jobs
             for path in arguments.paths:
                 jobs.enqueue(path, every=None if arguments.until_idle else arguments.every)
-            supervisor = run_worker(settings, kinds=KINDS, wings=wings, until_idle=arguments.until_idle)
+            supervisor = run_worker(settings, kinds=kinds.INGESTION, wings=wings, until_idle=arguments.until_idle)
     except KosmosError as error:
         log.error("%s", error, extra={"action": "worker_failed"})
         return 1

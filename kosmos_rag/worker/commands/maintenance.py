@@ -17,8 +17,6 @@ from kosmos_rag.worker.supervisor import run_worker
 
 log = logging.getLogger("kosmos_rag.worker")
 
-KINDS = (kinds.MAINTAIN, kinds.RECONCILE, kinds.AUDIT)
-
 
 def main(argv: Sequence[str] | None = None, *, wings: WingJobs = NO_WINGS) -> int:
     """Run the worker, with the maintenance that wings add.
@@ -33,7 +31,7 @@ def main(argv: Sequence[str] | None = None, *, wings: WingJobs = NO_WINGS) -> in
         settings = Settings.load(arguments.config)
         set_up_logging(settings.observability)
         maintenance = WingJobs(maintenance=wings.maintenance)
-        run_worker(settings, kinds=KINDS, wings=maintenance, until_idle=arguments.until_idle)
+        run_worker(settings, kinds=kinds.UPKEEP, wings=maintenance, until_idle=arguments.until_idle)
     except KosmosError as error:
         log.error("%s", error, extra={"action": "worker_failed"})
         return 1

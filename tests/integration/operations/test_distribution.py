@@ -166,8 +166,12 @@ def test_migrate__prints_the_plan_and_refuses_what_makes_no_sense(
     assert code == 0
     assert "SELECT create_distributed_table('kosmos.documents', 'tenant_id', colocate_with => 'kosmos.tenants');" in out
     assert len(json.loads(run("--distribute", "--dry-run", "--json")[1])["statements"]) == len(out.splitlines())
+    code, out, _ = run("--distribute", "--dry-run", "--shards", "128")
+    assert out.count("shard_count") == 1
+    assert "'kosmos.tenants', 'tenant_id', colocate_with => 'none', shard_count => 128);" in out
     assert "citus" in run("--distribute")[2]
-    assert "use both" in run("--dry-run")[2]
+    assert "need --distribute" in run("--dry-run")[2]
+    assert "need --distribute" in run("--shards", "128")[2]
     assert "needs the newest revision, not base" in run("base", "--distribute")[2]
 
 

@@ -6,15 +6,13 @@ from typing import Self
 
 import pytest
 
-from kosmos_rag.answering.abstention import COEFFICIENTS, REFUSAL, confidence, features
-from kosmos_rag.answering.evidence import NEIGHBOUR_WEIGHT, RANK_LOSS, score_evidence
+from kosmos_rag.answering.abstention import EVEN_SCORE, REFUSAL, best_evidence, confidence
+from kosmos_rag.answering.evidence import RANK_LOSS, Evidence, score_evidence
 from kosmos_rag.answering.pipeline import Answerer
-from kosmos_rag.answering.question_type import subject
 from kosmos_rag.core.config import AnswerSettings, RagSettings
 from kosmos_rag.core.errors import ConfigError, ModelError
 from kosmos_rag.core.protocols import Message
-from kosmos_rag.core.text.units import units
-from kosmos_rag.core.types import Answer, AnswerDone, AnswerPiece, AnswerSources, Turn
+from kosmos_rag.core.types import Answer, AnswerDone, AnswerPiece, AnswerSources, ContextPassage, Turn
 from kosmos_rag.core.types.serialize import from_dict
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.unit.answering.passages import context, passage
@@ -57,7 +55,7 @@ def test_answer__looks_at_the_best_passages_only() -> None:
 def test_answer__refuses_below_the_threshold() -> None:
     said = _answer("Which exchange rate converts euros?", threshold=1.0)
     assert (said.refused, said.text, said.sentences) == (True, REFUSAL, ())
-    assert set(said.features) == set(COEFFICIENTS)
+    assert set(said.features) == {"meaning", "words", "kind", "rank"}
 
 
 def test_answer__warns_of_sentences_that_are_out_of_date() -> None:
@@ -283,89 +281,76 @@ def test_searched__is_the_question_as_asked_where_it_is_off() -> None:
     assert _answerer(Writer(), history_turns=1).search_query("And in June?", []).warnings == ()
 
 
-def _features(question: str) -> dict[str, float]:
-    passages = [CHURN, REFUNDS]
-    return features(context(question, *passages), score_evidence(question, passages, EMBEDDER), EMBEDDER)
+def _best(question: str, *passages: ContextPassage) -> Evidence:
+    best = best_evidence(score_evidence(question, passages or (CHURN, REFUNDS), EMBEDDER))
+    assert best is not None
+    return best
 
 
 @pytest.mark.parametrize("question", ["What is it?", "?!", "🙂"])
-def test_features__of_a_question_without_words(question: str) -> None:
-    values = _features(question)
-    assert (values["missing"], values["coverage"], values["moment"]) == (0.0, 0.0, 0.0)
+def test_score_evidence__of_a_question_without_words(question: str) -> None:
+    assert _best(question).words == 0.0
 
 
-def test_features__see_words_that_no_passage_has() -> None:
-    known, one, two = (
-        _features(f"{these}accounts lost in the month divided by accounts paying on its first day")["missing"]
-        for these in ("", "penguins, ", "grey penguins, ")
-    )
-    assert known <= 0 < one
-    assert two > one, "two words in a row are left out together"
+def test_score_evidence__is_the_sum_of_its_parts() -> None:
+    best = _best("How is churn calculated?")
+    assert best.score == pytest.approx(sum(best.parts.values()))
+    assert best.kind > 0, "a formula or SQL"
 
 
-def test_features__see_a_question_on_another_subject() -> None:
-    known, other = _features("accounts lost in the month"), _features("Which penguins swim to Norway?")
-    assert known["unrelated"] == 0 < other["unrelated"]
-    assert known["coverage"] == pytest.approx(1.0)
-    assert other["coverage"] == 0
+def test_score_evidence__loses_by_the_rank_of_the_passage() -> None:
+    text = "The flag is nodaemon. It stays in the foreground."
+    first, third = (_best("nodaemon flag", passage(text, index=index, section="")).score for index in (1, 3))
+    assert first - third == pytest.approx(2 * RANK_LOSS)
 
 
-def test_score_evidence__weighs_neighbours_and_the_rank_of_the_passage() -> None:
-    def score(text: str, *, index: int = 1) -> float:
-        scored = score_evidence("nodaemon foreground", [passage(text, index=index, section="")], EMBEDDER)
-        return next(item.score for item in scored if "foreground" in item.unit.text)
-
-    apart = score("The flag is nodaemon. Nothing is said. It stays in the foreground.")
-    beside = score("Nothing is said. The flag is nodaemon. It stays in the foreground.")
-    assert beside - apart == pytest.approx(NEIGHBOUR_WEIGHT / 2), "half of the question's words"
-    third = score("The flag is nodaemon. Nothing is said. It stays in the foreground.", index=3)
-    assert apart - third == pytest.approx(2 * RANK_LOSS)
+def test_score_evidence__finds_the_row_that_the_question_names() -> None:
+    table = passage("| Size | Monthly |\n|---|---|\n| Quarter rack | 300 |\n| Half rack | 500 |\n| Full rack | 900 |")
+    best = _best("What does a half rack cost monthly?", table)
+    assert best.unit.text == "| Half rack | 500 |"
+    assert _answer_of("What does a half rack cost monthly?", table).text == "- Size: Half rack; Monthly: 500 [1]"
 
 
-@pytest.mark.parametrize(
-    ("question", "asked"),
-    [
-        ("How is churn calculated?", "How is churn ?"),
-        ("Give me the SQL query for churn.", "Give me the for churn."),
-        ("When do I get a new computer?", "When do I get a new computer?"),
-    ],
-)
-def test_subject__is_without_words_that_ask_for_sql_where_there_is_sql(question: str, asked: str) -> None:
-    assert subject(question, units(CHURN.text)) == asked
-    assert subject(question, units(REFUNDS.text)) == question
+def test_score_evidence__leaves_out_header_blocks_and_greetings() -> None:
+    text = "Source type: Policy\nDocument ID: 7\n\nHello all,\n\nThe policy is of the board."
+    scored = score_evidence("What is the document ID of the policy?", [passage(text, start=0)], EMBEDDER)
+    assert [item.unit.text for item in scored] == ["The policy is of the board."]
+    later = score_evidence("ID?", [passage("Source type: Policy\nDocument ID: 7", start=90)], EMBEDDER)
+    assert len(later) == 1, "only at the start of a document"
 
 
-def test_subject__keeps_the_word_query_where_there_is_only_a_formula() -> None:
-    formula = units("Churn is accounts lost divided by accounts paying.")
-    assert subject("Which query calculates churn?", formula) == "Which query churn?"
+def test_score_evidence__compares_pairs_of_characters_where_words_have_no_spaces() -> None:
+    text = "黑豹队的防守丢了308分。科隆的大教堂很高。"
+    assert "308" in _best("黑豹队的防守丢了多少分？", passage(text, section="")).unit.text
 
 
-def test_features__do_not_count_the_word_calculated_where_there_is_sql() -> None:
-    question = "How are lost accounts calculated?"
-
-    def question_coverage(text: str) -> float:
-        passages = [passage(text, section="Lost Accounts"), REFUNDS]
-        return features(context(question, *passages), score_evidence(question, passages, EMBEDDER), EMBEDDER)[
-            "coverage"
-        ]
-
-    assert question_coverage("```sql\nselect count(*) from accounts;\n```\n") == pytest.approx(1.0)
-    assert question_coverage("Finance reads them.") < 0.7
+def _answer_of(question: str, *passages: ContextPassage) -> Answer:
+    return _answerer(threshold=0.0).stream(question, context(question, *passages)).answer()
 
 
-def test_features__of_a_question_of_one_word_leave_nothing_out() -> None:
-    assert _features("Churn?")["missing"] == 0.0
-    assert _features("Penguins?")["missing"] == 0.0
+def test_answer__begins_with_the_unit_that_answers_and_adds_only_what_is_as_good() -> None:
+    text = "The office opens at eight. Lunch is at noon in the large hall. Nobody works on Sunday."
+    said = _answer_of("When is lunch in the large hall?", passage(text, section=""))
+    assert [sentence.text for sentence in said.sentences] == ["Lunch is at noon in the large hall."]
 
 
-def test_features__see_a_moment() -> None:
-    assert _features("accounts lost in the month")["moment"] == 0.0
-    assert _features("What was churn last month?")["moment"] == 1.0
+def test_answer__has_the_sentence_that_a_pronoun_refers_to() -> None:
+    text = "The vault opens with two keys. It must be locked before six. Guards patrol."
+    said = _answer_of("When must it be locked before?", passage(text, section="", start=5))
+    [sentence] = said.sentences
+    assert sentence.text == "The vault opens with two keys. It must be locked before six."
+    assert (sentence.citation.start, sentence.citation.end) == (5, 5 + len(sentence.text))
 
 
-def test_confidence__rises_with_what_speaks_for_an_answer() -> None:
-    little = {"unrelated": 0.1, "missing": 0.1, "coverage": 0.2, "moment": 0.0}
-    assert set(little) == set(COEFFICIENTS)
-    assert 0 < confidence(little) < confidence({**little, "coverage": 0.9}) < 1
-    for name in ("unrelated", "missing", "moment"):
-        assert confidence({**little, name: 0.2}) < confidence(little)
+def test_answer__does_not_quote_the_sql_of_another_metric() -> None:
+    definition = passage("ARPU is revenue divided by accounts.", section="ARPU", index=1)
+    other = passage("```sql\nselect count(*) from trials where converted;\n```", section="Trial Conversion", index=2)
+    said = _answer_of("How is ARPU calculated?", definition, other)
+    assert {sentence.citation.index for sentence in said.sentences} == {1}
+
+
+def test_confidence__rises_with_the_score_of_the_best_unit() -> None:
+    assert confidence(EVEN_SCORE) == 0.5
+    assert 0 < confidence(0.0) < confidence(0.5) < confidence(EVEN_SCORE) < confidence(1.5) < 1
+    known, other = _best("accounts lost in the month"), _best("Which penguins swim to Norway?")
+    assert confidence(known.score) > 0.5 > confidence(other.score)

@@ -3,10 +3,8 @@
 import hashlib
 from dataclasses import replace
 
-import numpy as np
-
 from kosmos_rag.answering.compose import render, select, sentence
-from kosmos_rag.answering.evidence import Evidence
+from kosmos_rag.answering.evidence import RANK_LOSS, Evidence
 from kosmos_rag.core.text.units import units
 from kosmos_rag.core.types import Citation, ContextPassage
 from tests.unit.answering.passages import passage
@@ -17,18 +15,20 @@ OTHER = passage("Refunds are not churn.", index=2)
 
 def _evidence(of: ContextPassage, scores: list[float]) -> list[Evidence]:
     return [
-        Evidence(passage=of, unit=unit, score=score, meaning=score, words=0.0, kind=0.0, vector=np.zeros(1, np.float32))
+        # The rank of the passage costs nothing here.
+        Evidence(passage=of, unit=unit, meaning=score + RANK_LOSS * (of.citation.index - 1), words=0.0, kind=0.0)
         for unit, score in zip(units(of.text), scores, strict=True)
     ]
 
 
-def test_select__takes_the_best_passage_first_and_each_in_its_order() -> None:
-    chosen = select(_evidence(TWO, [0.65, 0.1, 0.7]) + _evidence(OTHER, [0.8]), limit=4)
-    assert [item.unit.text[:7] for item in chosen] == ["Refunds", "Churn i", "```sql\n"]
+def test_select__takes_the_best_unit_first_and_others_that_are_about_as_good() -> None:
+    chosen = select(_evidence(TWO, [0.70, 0.1, 0.75]) + _evidence(OTHER, [0.8]), limit=4)
+    assert [item.unit.text[:7] for item in chosen] == ["Refunds", "```sql\n", "Churn i"]
+    assert len(select(_evidence(TWO, [0.6, 0.1, 0.65]) + _evidence(OTHER, [0.8]), limit=4)) == 1
 
 
 def test_select__takes_no_more_than_asked() -> None:
-    assert [item.score for item in select(_evidence(TWO, [0.7, 0.9, 0.8]), limit=2)] == [0.9, 0.8]
+    assert [round(item.score, 6) for item in select(_evidence(TWO, [0.78, 0.9, 0.8]), limit=2)] == [0.9, 0.8]
 
 
 def test_select__says_nothing_twice() -> None:
@@ -44,7 +44,7 @@ def _outdated(text: str, *, index: int) -> ContextPassage:
 
 def test_select__leaves_out_what_a_current_document_answers_as_well() -> None:
     old = _evidence(_outdated("Leave is 25 days.", index=1), [0.9])
-    new = _evidence(passage("Leave is 28 days.", index=2), [0.8])
+    new = _evidence(passage("Leave is 28 days.", index=2), [0.85])
     assert [item.unit.text for item in select(old + new, limit=4)] == ["Leave is 28 days."]
     both = select(old + new, limit=4, prefer_current=False)
     assert [item.unit.text for item in both] == ["Leave is 25 days.", "Leave is 28 days."]

@@ -169,3 +169,11 @@ def test_data_dir__relative_and_home_become_absolute(tmp_path: Path, monkeypatch
     for given, resolved in [("server", tmp_path / "server"), ("~/server", tmp_path / "home" / "server")]:
         settings = Settings.load(overrides={"database.data_dir": given})
         assert settings.database.resolved_data_dir == resolved
+
+
+def test_load__takes_an_empty_name_of_a_file_for_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KOSMOS_CONFIG", "")
+    assert Settings.load() == Settings()
+    (tmp_path / "rag-config.yaml").write_text("rag: {retrieval: {top_k: 7}}")
+    assert Settings.load().rag.retrieval.top_k == 7

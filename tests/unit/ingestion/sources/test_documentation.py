@@ -1,6 +1,7 @@
 """The examples of docs/sources.md are specs that open, and settings that load."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ def test_settings__of_the_manual_load(example: str, tmp_path: Path) -> None:
 def test_specs__of_the_manual_open(
     spec: dict[str, object], ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if spec["kind"] in ("git", "rclone") and shutil.which(str(spec["kind"])) is None:
+        pytest.skip(f"{spec['kind']} is not installed")
     monkeypatch.setenv("TICKETS_URL", "sqlite://")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("DOCS_AUTHORIZATION", "Bearer token")

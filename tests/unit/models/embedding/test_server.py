@@ -243,6 +243,7 @@ NOT_OF_THE_PROTOCOL = r"not of the protocol \(.*\): correct rag\.embedding\.prot
         (_set("embedding", None), ModelError, "not lists of numbers", 1),
         (_set("embedding", [float("nan")] * DIMENSIONS), ModelError, "gave vectors that are not finite", 1),
         (_set("embedding", [float("inf")] * DIMENSIONS), ModelError, "gave vectors that are not finite", 1),
+        (_set("embedding", [10**400] * DIMENSIONS), ModelError, "gave vectors that are not lists of numbers", 1),
         (_set("embedding", [0.0] * DIMENSIONS), ModelError, "gave a vector of length zero", 1),
         (SMALLER, ConfigError, r"dimensions = 64, and model m has 48; set rag\.embedding\.dimensions to 48", 1),
         (returns(200, b"no gzip", **{"Content-Encoding": "gzip"}), ModelError, "sent an unreadable response", 1),

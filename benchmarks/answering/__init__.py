@@ -1,0 +1,1 @@
+"""Answers and refusals, measured on questions of others."""
