@@ -23,7 +23,7 @@ from kosmos_rag.parsing import parse as parse_document
 _PEERS_PYTHON = ROOT / ".venv-parsers" / "bin" / "python"
 _PEERS = ("markitdown", "pdfplumber", "pymupdf4llm")
 _TIMEOUT_S = 1_800
-_LEAST_RIGHT = 0.0
+_LEAST_RIGHT = 0.55
 """Share of the pages that must be right."""
 
 _Pages = Mapping[str, Sequence[ReadPage]]
