@@ -5,13 +5,13 @@ Statistics, terms, indexes and routing are read in one snapshot.
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.text.accents import accented_words, fold_accents
 from kosmos_rag.core.text.analysis import query_text, split_bigrams
-from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
+from kosmos_rag.core.types import EVERYONE, ExperimentMode, KnownItems, RunningExperiment
 from kosmos_rag.retrieval.close_terms import CloseTermCache, TermRow, WordMatches, replace_absent_words
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.storage.pool import ConnectionPool
@@ -76,6 +76,8 @@ class CollectionStats:
     """Name of the preset of the collection; None without one."""
     overlay: PresetOverlay | None = None
     """What the preset sets for its hits; None without one, and where the query names the collection."""
+    known_items: Mapping[str, KnownItems] = field(default_factory=dict)
+    """How well the retrievers find questions made of its texts, by language; empty where that was not measured."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -224,7 +226,7 @@ def build_snapshot(
         key = (
             query.scope["tenant_id"],
             query.scope["collection"],
-            tuple([(row[0], row[7], row[-1]) for row in readable]),
+            tuple([(row[0], row[7], row[14]) for row in readable]),
         )
         terms, warnings = replace_absent_words(query, terms, close_terms, key, match)
     space_id = uuid.UUID(readable[0][3]) if readable and readable[0][3] else None
@@ -283,7 +285,7 @@ def _collection_stats(
     indexes: Sequence[Sequence[Any]],
     code_parts: Mapping[str, str],
 ) -> CollectionStats:
-    collection, _, next_sequence, _, preset, chunks, length, epoch, acls, *_, visible = row
+    collection, _, next_sequence, space_id, preset, chunks, length, epoch, acls, *_, visible, known = row
     weighted = [
         (lexeme, lexeme_id, bm25.inverse_document_frequency(chunks, frequency or 0) * weight)
         for where, lexeme, lexeme_id, frequency, weight in terms
@@ -309,6 +311,11 @@ def _collection_stats(
         ),
         preset=preset,
         overlay=None if row[13] is None else PresetOverlay(**row[13]),
+        known_items={
+            language: KnownItems(**figures)
+            # Those of another model say nothing.
+            for language, figures in (known["languages"] if known and known["space_id"] == space_id else {}).items()
+        },
     )
 
 

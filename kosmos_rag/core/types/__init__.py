@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from kosmos_rag.core.types.indexes import (
         NO_PREFIXES,
         IndexInfo,
+        KnownItems,
         Prefixes,
         Space,
         SpaceInfo,
@@ -176,6 +177,7 @@ __all__ = [
     "JobCount",
     "JobInfo",
     "JobState",
+    "KnownItems",
     "LineBox",
     "MonitorKind",
     "MonitorRun",

@@ -26,6 +26,7 @@ collection_statistics = Table(
     column("next_lexeme_id", Integer),
     column("next_sequence", Integer),
     column("epoch", BigInteger),  # increased by each transaction that changes documents
+    column("known_items", JSONB, null=True),  # how well each retriever finds questions made of the texts
     PrimaryKeyConstraint("tenant_id", "collection"),
     CheckConstraint("chunks >= 0"),
     CheckConstraint("length >= 0"),

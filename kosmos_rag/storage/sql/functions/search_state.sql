@@ -17,8 +17,8 @@ BEGIN
     -- space that answers. NULL where the reader may read none. At last, of the collections that are asked, those
     -- without documents too: whether any makes departments decide. The next three are those of the statement
     -- query_routing. The last is what the preset of a collection sets for its hits, where the question names no
-    -- collection, and which access control lists this reader may read. A tenant without documents is one row,
-    -- without a collection.
+    -- collection, and which access control lists this reader may read, and how well the retrievers find known
+    -- items of the collection. A tenant without documents is one row, without a collection.
     SELECT json_agg(json_build_array(
                s.collection, s.chunks, s.next_sequence, t.live_space_id, p.name,
                r.chunks, r.length, r.epoch, r.acls,
@@ -44,7 +44,7 @@ BEGIN
                              'access', p.content::jsonb -> 'rag' -> 'access',
                              'department_match', p.content::jsonb -> 'rag' -> 'signals' -> 'department_match',
                              'require_approved', p.content::jsonb -> 'rag' -> 'retrieval' -> 'require_approved') END,
-               r.visible
+               r.visible, s.known_items
                ) ORDER BY s.collection)
       INTO collections
       FROM kosmos.tenants t
