@@ -7,14 +7,16 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/kosmos
 ENV PATH=/opt/kosmos/bin:$PATH
 
-# torch first and pinned: left to the resolver, its newest build brings gigabytes of GPU packages.
-RUN pip install torch==2.13.0
+# On Linux the public index has builds of PyTorch for NVIDIA GPUs alone, which take several gigabytes. pytorch.org/get-started has the
+# address of the index of builds for processors: docker build --build-arg TORCH='torch==2.13.0 --index-url ADDRESS' .
+ARG TORCH="torch==2.13.0"
+RUN pip install ${TORCH}
 
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY kosmos_rag kosmos_rag
 COPY migrations migrations
-RUN pip install '.[mcp,quickstart,s3,schema]'
+RUN pip install '.[local,mcp,onnx,quickstart,s3,schema]'
 
 
 FROM python:3.11.14-slim-bookworm

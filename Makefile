@@ -3,6 +3,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+QUICKSTART_STAMP := $(VENV)/.installed-quickstart
 COMPILED_TESTS := $(VENV)/.compiled-tests
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
@@ -11,27 +12,38 @@ PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
 .PHONY: demo test lint test-slow test-reliability test-citus test-console console-images check bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
 
-# torch is pinned and installed first: left to the resolver, its newest build brings gigabytes of GPU packages.
+# What pip installs PyTorch with, for the tests and benchmarks. On Linux the public index has builds for NVIDIA GPUs alone, which
+# take several gigabytes. pytorch.org/get-started has the address of the index of builds for processors:
+#   make test TORCH='torch==2.13.0 --index-url ADDRESS'
+TORCH ?= torch==2.13.0
+PIP_INSTALL := python -m pip install --quiet --disable-pip-version-check
+
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	touch $(STAMP)
+	$(BIN)/$(PIP_INSTALL) $(TORCH)
+	$(BIN)/$(PIP_INSTALL) -e '.[dev]'
+	touch $(STAMP) $(QUICKSTART_STAMP)
+
+# The demo needs no PyTorch.
+$(QUICKSTART_STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/$(PIP_INSTALL) -e '.[quickstart]'
+	touch $(QUICKSTART_STAMP)
 
 # The libraries that `bench` compares with have pins of their own.
 $(PEERS_STAMP): benchmarks/peers/requirements.txt
 	test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
-	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/requirements.txt
+	$(PEERS_VENV)/bin/$(PIP_INSTALL) $(TORCH)
+	$(PEERS_VENV)/bin/$(PIP_INSTALL) -r benchmarks/peers/requirements.txt
 	touch $(PEERS_STAMP)
 
 # Other parsers, without models.
 $(PARSERS_STAMP): benchmarks/peers/parsers.txt
 	test -x $(PARSERS_VENV)/bin/python || $(PYTHON) -m venv $(PARSERS_VENV)
-	$(PARSERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/parsers.txt
+	$(PARSERS_VENV)/bin/$(PIP_INSTALL) -r benchmarks/peers/parsers.txt
 	touch $(PARSERS_STAMP)
 
-demo: $(STAMP)
+demo: $(QUICKSTART_STAMP)
 	$(BIN)/python examples/demo.py
 
 # Many processes import the package: where this is set, each would compile it again.

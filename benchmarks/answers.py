@@ -34,6 +34,7 @@ from kosmos_rag.answering.abstention import confidence, features
 from kosmos_rag.answering.citation_check import check_citations
 from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.models.packaged import MINILM
 
 PENALTY = 1.0
 """Of the squares of the coefficients, features scaled to variance 1."""
@@ -256,7 +257,8 @@ def main() -> None:
     """Run the benchmark."""
     arguments = parse(command(__doc__, "answers.json"))
     settings = Settings.load(
-        EXAMPLES / "minilm.yaml", overrides={"database.data_dir": str(temporary_folder() / "database")}
+        EXAMPLES / "minilm.yaml",
+        overrides={"database.data_dir": str(temporary_folder() / "database"), "rag.embedding.model": MINILM},
     )
     model = Remembering(embedder(settings, quick=arguments.quick))
     with Engine(settings, embedder=model) as engine:

@@ -107,7 +107,7 @@ def main() -> None:
             report: dict[str, object] = dict(
                 cost(tenant, within.tenant("acme", subject="bench"), questions, arguments.rounds)
             )
-            admin = within.parts.database.admin_conninfo
+            admin = within.database.admin_conninfo
             report["reading"] = measure_reading(admin, within.tenant("many"), arguments.records)
     print(json.dumps(report, indent=2))
     write_results(arguments.json, report)

@@ -99,7 +99,7 @@ def measure(programs: Path, size: Size, *, workers: int) -> dict[str, Cost]:
             costs = {"publishing": _publish(cluster, engine, names, size)}
             for name in names:
                 engine.tenant(name).indexes.build()
-            with psycopg.connect(engine.parts.database.admin_conninfo, autocommit=True) as connection:
+            with psycopg.connect(engine.database.admin_conninfo, autocommit=True) as connection:
                 connection.execute("VACUUM (ANALYZE)")
             costs["question"] = _ask(cluster, engine, names, size)
         with Engine(asking, embedder=HashingEmbedder(dimensions=384)) as engine:

@@ -196,6 +196,28 @@ def citus_cluster(programs: Path, *, passwords: Mapping[str, str], workers: int 
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def clone_node(cluster: LocalCluster, node: Node) -> Iterator[Node]:
+    """Start a replica of a server of the cluster, by streaming replication."""
+    replica = Node(programs=node.programs, data=cluster.folder / f"replica-{node.port}", port=_free_port())
+    with (node.data / "pg_hba.conf").open("a") as access:
+        access.write(f"{'hostssl' if cluster.tls else 'host'} replication all 127.0.0.1/32 scram-sha-256\n")
+    with psycopg.connect(cluster.url(_ADMIN, "postgres", node), autocommit=True) as connection:
+        connection.execute("SELECT pg_reload_conf()")
+    _run(
+        node.programs / "pg_basebackup", "--pgdata", replica.data, "--write-recovery-conf", "--checkpoint=fast",
+        "--no-sync", "--dbname", cluster.url(_ADMIN, "postgres", node), logins=cluster.folder / "passwords",
+    )  # fmt: skip
+    with (replica.data / "postgresql.auto.conf").open("a") as configuration:
+        configuration.write(f"port = {replica.port}\n")
+    replica.start()
+    try:
+        yield replica
+    finally:
+        with suppress(subprocess.CalledProcessError):
+            replica.stop()
+
+
 def _prepare(cluster: LocalCluster) -> None:
     folder = cluster.folder
     _give(folder)

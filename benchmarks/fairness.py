@@ -29,8 +29,6 @@ from benchmarks.command import EXAMPLES, MODEL, command, parse, temporary_folder
 from benchmarks.quick import embedder
 from benchmarks.service import run_server, summarize
 from kosmos_rag import Engine, Settings
-from kosmos_rag.apps.auth.api_keys import ApiKeys
-from kosmos_rag.storage.tenants import tenant
 
 UNDER_ATTACK, HALF_OPEN = 2.0, 1.5
 """Targets: the victim's p95 by its quiet one."""
@@ -212,10 +210,10 @@ def main() -> None:
     folder = str(temporary_folder() / "data")
     settings = Settings.load(overrides={**MODEL, "database.data_dir": folder})
     with Engine(settings, embedder=embedder(settings, quick=arguments.quick)) as engine:
-        api_keys, keys = ApiKeys(engine.parts.database), {}
+        keys = {}
         for name in ("victim", "attacker"):
             engine.tenant(name).ingest(EXAMPLES / "knowledge_base")
-            keys[name] = api_keys.create(tenant(name), name, scopes=["read"])
+            keys[name] = engine.tenant(name).api_keys.create(name, scopes=["read"])
         results = measure_attacks(folder, keys, questions, seconds=arguments.seconds, quick=arguments.quick)
     results["targets"] = check_targets(results)
     print(json.dumps(results, indent=2))

@@ -78,7 +78,7 @@ def _documents(owner: TenantRef, count: int, space: Space) -> Iterator[PreparedD
 
 
 def _publish(engine: Engine, owner: TenantRef, count: int) -> None:
-    worker, now = engine.parts.database.worker, datetime.now(UTC)
+    worker, now = engine.database.worker, datetime.now(UTC)
     # The first document of a tenant creates its embedding space.
     engine.tenant(owner.name).ingest(SourceDocument(source="first", data=b"first", acl=(PERMISSION_FEED,)))
     with worker.transaction(owner.id, [EVERYONE]) as connection:
@@ -172,7 +172,7 @@ def main() -> None:
         built = [f"{info.kind} {info.rows:,}" for info in tenant.indexes.status()]
         print(f"indexes: {', '.join(built)} after {time.perf_counter() - began:.0f} s", flush=True)
         embedded = embedder.texts
-        admin = engine.parts.database.admin_conninfo
+        admin = engine.database.admin_conninfo
         passes = _passes(tenant, admin, *feed)
         assert embedder.texts == embedded, "a permission sync embeds nothing"
     keys = ("documents", "containers", "dimensions", "vector")

@@ -2,9 +2,9 @@
 
     python -m benchmarks.quality [--data FOLDER ...] [--set KEY=VALUE ...] [--json FILE] [--quick]
 
-The command fails if the default is significantly worse than the better retriever alone on one of the sets. Each document
-is ingested whole (title and text as one), chunked as the settings say; a document's rank is that of its best chunk.
-Figures are means over the judged queries.
+The command fails if the default is significantly worse than the better retriever alone on one of the sets. Each
+document is ingested whole (title and text as one), chunked as the settings say; a document's rank is that of its best
+chunk. Figures are means over the judged queries.
 """
 
 import statistics

@@ -38,7 +38,7 @@ def _settings(folder: Path) -> Settings:
 
 def _backend_s(engine: Engine) -> float:
     """Return the processor time of the backends that readers are connected to."""
-    with psycopg.connect(engine.parts.database.admin_conninfo) as connection:
+    with psycopg.connect(engine.database.admin_conninfo) as connection:
         rows = connection.execute("SELECT pid FROM pg_stat_activity WHERE usename = 'kosmos_app'").fetchall()
     return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for (pid,) in rows) / 1e9
 
@@ -101,7 +101,7 @@ def main() -> None:
             engine.tenant("acme").indexes.build()
         principals = ["everyone", *(f"group:{number}" for number in range(1, arguments.principals))]
         tenant, questions = engine.tenant("acme", principals=principals), [q.text for q in beir.questions.questions]
-        with psycopg.connect(engine.parts.database.admin_conninfo, autocommit=True) as connection:
+        with psycopg.connect(engine.database.admin_conninfo, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
             chunks = connection.execute("SELECT count(*) FROM kosmos.chunks").fetchone()
         _answer(tenant, questions, engine)

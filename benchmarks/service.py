@@ -263,7 +263,7 @@ def _interpreter_of_peers() -> Path | None:
 
 
 def _texts(engine: Engine) -> list[str]:
-    with psycopg.connect(engine.parts.database.admin_conninfo) as connection:
+    with psycopg.connect(engine.database.admin_conninfo) as connection:
         return [text for (text,) in connection.execute("SELECT text FROM kosmos.chunks ORDER BY id")]
 
 

@@ -175,7 +175,7 @@ def large(scratch: Path, arguments: argparse.Namespace, data: NaturalData, embed
         Engine(fresh, embedder=embedder) as whole,
     ):
         share = Share(tenant=LARGEST, chunks=arguments.chunks, percent=100.0)
-        publish_all(plain.parts.database, data, [share], prepared, print)
+        publish_all(plain.database, data, [share], prepared, print)
         built = whole.tenant(LARGEST).indexes.build()  # which embeds sentences of chunks to measure with
         if scanned := [index for index in built if index.kind == "none" and index.due is not None]:
             raise SystemExit(f"there is no vector index to be asked: {scanned[0].due}")

@@ -87,7 +87,7 @@ def work_until_idle(
 
 def seconds_of_documents(scope: Tenant, engine: Engine) -> float:
     """Return the time from the first taking of a document to the last end: without the start of processes."""
-    with engine.parts.database.worker.untenanted() as connection:
+    with engine.database.worker.untenanted() as connection:
         row = connection.execute(
             "SELECT extract(epoch FROM max(finished_at) - min(started_at)) FROM kosmos.jobs"
             " WHERE tenant_id = %s AND kind = 'document' AND state = 'done'",
@@ -103,7 +103,7 @@ def measure_queue(
     """Return jobs a second, and milliseconds of taking one and of a batch."""
     owner = tenant("bench")
     with Engine(settings, embedder=HashingEmbedder()) as engine:
-        role = engine.parts.database.worker
+        role = engine.database.worker
 
         def fill() -> None:
             with role.untenanted() as connection:
@@ -125,7 +125,7 @@ def measure_queue(
                 [finished],
             )
         fill()
-        queue = Queue.open(engine.parts.database, settings.worker)
+        queue = Queue.open(engine.database, settings.worker)
         figures = {
             "jobs_per_second": round(jobs / float(row[0])),
             "take_one_ms": _taking_ms(queue, 1, times=times),
@@ -156,11 +156,10 @@ def measure_documents(
         write_documents(folder, count, 16)
     model = embedder(settings, quick=quick)
     with Engine(settings, embedder=model) as engine:
-        parts = engine.parts
         texts: list[str] = []
         for file in sorted(folder.iterdir()):
             document = SourceDocument(source=str(file), data=file.read_bytes())
-            texts += parts.ingest_pipeline.processor.process(
+            texts += engine.ingest_pipeline.processor.process(
                 tenant("bench").id, document, ["english", "simple"]
             ).embedded
         model.embed(texts[:64])

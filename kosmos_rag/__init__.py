@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kosmos_rag.core.version import __version__
-from kosmos_rag.wings import register_sections
+from kosmos_rag.wings import register_wings
 
 if TYPE_CHECKING:
     from kosmos_rag.core.config import Settings
@@ -45,7 +45,7 @@ __all__ = [
     "__version__",
 ]
 
-register_sections()
+register_wings()
 
 _HOME = {
     "AsyncEngine": "engine.aio",

@@ -6,7 +6,7 @@ A wing is one folder that can be removed. Each face has a list of its own: `apps
 
 from typing import TYPE_CHECKING
 
-from kosmos_rag.core.mounting import SECTIONS, import_present
+from kosmos_rag.core.mounting import PRESETS, SECTIONS, SIGNALS, import_present
 
 if TYPE_CHECKING:
     from kosmos_rag.engine.job_kinds import JobKind
@@ -14,13 +14,19 @@ if TYPE_CHECKING:
 _SECTIONS = {
     "text2sql": "kosmos_rag.text2sql.settings:Text2SqlSettings",
 }
+_SIGNALS = {
+    "text2sql": "kosmos_rag.text2sql.signals:SCHEMA_RULES",
+}
+_PRESETS = ("kosmos_rag.text2sql.presets",)
 _JOBS = ("kosmos_rag.text2sql.jobs",)
 """Modules whose `JOB_KINDS` are the jobs of a wing."""
 
 
-def register_sections() -> None:
-    """Add the sections of the wings to the settings."""
+def register_wings() -> None:
+    """Register what the wings add to settings and ranking; nothing is imported yet."""
     SECTIONS.update(_SECTIONS)
+    SIGNALS.update(_SIGNALS)
+    PRESETS.extend(_PRESETS)
 
 
 def load_job_kinds() -> "tuple[JobKind, ...]":

@@ -1,7 +1,11 @@
 """The distributions that an installation of the project has, by pyproject.toml and what is installed here."""
 
+import subprocess
+import sys
 import tomllib
+import venv
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 from typing import Any
@@ -67,3 +71,42 @@ def is_installed(name: str) -> bool:
     except PackageNotFoundError:
         return False
     return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """A virtual environment of its own, with the wheel of this checkout."""
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        """The interpreter."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def command(self) -> Path:
+        """The command line."""
+        return self.folder / "bin" / "kosmos-rag"
+
+    def measure(self) -> tuple[int, float]:
+        """Return the number of distributions, and their megabytes with compiled modules."""
+        (packages,) = self.folder.glob("lib/python*/site-packages")
+        size = sum(path.stat().st_size for path in packages.rglob("*") if path.is_file())
+        return len(list(packages.glob("*.dist-info"))), size / 1e6
+
+
+def install(folder: Path, *extras: str) -> Environment:
+    """Build the wheel, and install it with extras into a new environment."""
+    run = [sys.executable, "-m"]
+    subprocess.run(
+        [*run, "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT], check=True, capture_output=True
+    )
+    (wheel,) = folder.glob("*.whl")
+    environment = folder / "environment"
+    venv.create(environment, symlinks=True)
+    requirement = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
+    subprocess.run(
+        [*run, "pip", "--python", environment, "install", "--quiet", requirement], check=True, capture_output=True
+    )
+    return Environment(folder=environment)

@@ -76,7 +76,7 @@ class Ours:
         for file in sorted(self._folder.iterdir()):
             document = SourceDocument(source=str(file), data=file.read_bytes())
             key = document_id(owner.id, DEFAULT_COLLECTION, document.source)
-            documents.append(self.engine.parts.ingest_pipeline.processor.process(key, document, ["english", "simple"]))
+            documents.append(self.engine.ingest_pipeline.processor.process(key, document, ["english", "simple"]))
         return documents
 
     def corpus(self) -> Corpus:
@@ -93,7 +93,7 @@ class Ours:
 
     def chunks(self, number: int) -> float:
         """Embed and publish the chunks that the peers are given too."""
-        publisher, owner = self.engine.parts.ingest_pipeline.publisher, tenant(f"chunks-{number}")
+        publisher, owner = self.engine.ingest_pipeline.publisher, tenant(f"chunks-{number}")
         began = time.perf_counter()
         batch: list[ChunkedDocument] = []
         for document in self.documents:

@@ -24,14 +24,13 @@ from kosmos_rag.ingestion.document import ChunkedDocument
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
 from kosmos_rag.ingestion.publisher import Publisher
 from kosmos_rag.models.embedding.registry import EmbedderRegistry, EmbeddingModel
-from kosmos_rag.models.hub import PACKAGED_MINILM
+from kosmos_rag.models.packaged import MINILM
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, provision
 
 BACKENDS = ("torch", "onnx")
 WAYS: dict[str, dict[str, Any]] = {
-    "RRF": {"rag.retrieval.fusion": "rrf"},
     "score fusion": {"rag.retrieval.fusion": "score"},
     "vectors alone": {"rag.retrieval.keyword_weight": 0.0},
     "words alone": {"rag.retrieval.semantic_weight": 0.0},
@@ -40,7 +39,7 @@ WAYS: dict[str, dict[str, Any]] = {
 DEFAULT = "the default"
 _ROUNDS_IN_TURN = 3
 _MODEL = {
-    "rag.embedding.model": PACKAGED_MINILM,
+    "rag.embedding.model": MINILM,
     "rag.embedding.dimensions": 384,
     "rag.reranking.enabled": False,
     # Each question is asked several times, and is to be embedded each time.

@@ -20,8 +20,9 @@ from benchmarks.beir import load
 from benchmarks.command import DATASETS, command, parse, temporary_folder, write_results
 from benchmarks.quick import write_evaluation_set
 from kosmos_rag import Settings
-from kosmos_rag.models.hub import PACKAGED_MINILM, locate
+from kosmos_rag.models.hub import locate
 from kosmos_rag.models.onnx import Precision
+from kosmos_rag.models.packaged import MINILM
 from kosmos_rag.models.reranking.cross_encoder import CrossEncoderReranker
 
 PASSAGES = 20
@@ -44,7 +45,7 @@ def build_model(folder: Path, layers: int, shape: Mapping[str, int] = SHAPE) -> 
 
     config = BertConfig(**{**shape, "num_hidden_layers": layers, "vocab_size": 30522, "num_labels": 1})
     BertForSequenceClassification(config).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(locate(PACKAGED_MINILM)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(locate(MINILM)).save_pretrained(folder)
 
 
 def passages(texts: list[str]) -> dict[str, list[list[str]]]:

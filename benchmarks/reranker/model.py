@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.reranker.examples import Ranking
-from kosmos_rag.models.hub import PACKAGED_MINILM, locate
+from kosmos_rag.models.hub import locate
+from kosmos_rag.models.packaged import MINILM
 
 WARM_UP = 0.1
 HEAD_RATE = 10
@@ -67,7 +68,7 @@ class PairHead(Module):  # type: ignore[misc]  # the library publishes no types
 def build() -> CrossEncoder:
     """Return an untrained model from the packaged MiniLM."""
     encoder = Transformer(
-        locate(PACKAGED_MINILM),
+        locate(MINILM),
         config_kwargs={"num_labels": 1, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     )
     embeddings = encoder.auto_model.embeddings

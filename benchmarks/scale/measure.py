@@ -22,7 +22,7 @@ from kosmos_rag.core.config import EmbeddingSettings, ModelsSettings
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.embedding.space import PROBE
-from kosmos_rag.models.hub import PACKAGED_MINILM
+from kosmos_rag.models.packaged import MINILM
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 DEPTH = 100
@@ -121,9 +121,7 @@ def embedder(name: str) -> Embedder:
     """Return what embeds any question on this data: the real model, or for made words a draw."""
     if name in MADE:
         return Drawn(MADE[name](), [PROBE, NEW_WORD])
-    return SentenceTransformerEmbedder(
-        EmbeddingSettings(model=PACKAGED_MINILM, dimensions=384), ModelsSettings(backend="onnx")
-    )
+    return SentenceTransformerEmbedder(EmbeddingSettings(model=MINILM, dimensions=384), ModelsSettings(backend="onnx"))
 
 
 def settings(data_dir: Path, dimensions: int, changes: Mapping[str, Any]) -> Settings:

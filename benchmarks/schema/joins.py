@@ -28,7 +28,7 @@ from kosmos_rag.text2sql.linking.evaluation import join_column_pairs
 from kosmos_rag.text2sql.linking.linking import Evidence, Linker
 from kosmos_rag.text2sql.linking.name_index import NameIndex
 from kosmos_rag.text2sql.linking.select import column_references, join_hints, select_parts
-from kosmos_rag.text2sql.sql.analyze import ColumnRef
+from kosmos_rag.text2sql.records import ColumnRef
 
 _SEED = 0
 _FOUND = 50

@@ -24,11 +24,12 @@ from kosmos_rag.core.types import Filter
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.linking.entities import Entities, find_entities
+from kosmos_rag.text2sql.linking.entities import find_entities
 from kosmos_rag.text2sql.linking.evaluation import contains_all, contains_joins, r_precision
 from kosmos_rag.text2sql.linking.linking import Evidence, Linker
 from kosmos_rag.text2sql.linking.name_index import NameIndex
 from kosmos_rag.text2sql.linking.weights import Weights
+from kosmos_rag.text2sql.records import Entities
 from kosmos_rag.text2sql.sql.gold import GoldQuestion, read_questions
 
 GRID = (0.0, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0)

@@ -4,9 +4,10 @@ import os
 import sys
 
 from kosmos_rag import Engine, Settings, Tenant
-from kosmos_rag.text2sql.answer import SqlAnswer, answer_question
+from kosmos_rag.text2sql.answer import answer_question
 from kosmos_rag.text2sql.catalog.sources import from_database
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
+from kosmos_rag.text2sql.records import SqlAnswer
 from kosmos_rag.text2sql.sql.runner import QueryRunner
 
 TENANT, COLLECTION, DATABASE = "acme", "schema", "shop"

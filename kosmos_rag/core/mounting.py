@@ -12,6 +12,11 @@ from types import ModuleType
 SECTIONS: dict[str, str] = {}
 """Sections of the settings that wings add: `module:model` by key. `kosmos_rag.wings` fills it before it is read."""
 
+SIGNALS: dict[str, str] = {}
+"""Signals of the ranking that wings add: `module:mapping` by wing."""
+PRESETS: list[str] = []
+"""Packages of wings with presets."""
+
 
 def is_present(module: str) -> bool:
     """Return whether the wing of a module is part of this installation."""

@@ -83,6 +83,7 @@ class AsyncEngine:
         principals: Sequence[str] = (EVERYONE,),
         collection: str | None = None,
         subject: str | None = None,
+        read_your_writes: bool = False,
     ) -> "AsyncTenant":
         """Return a tenant, or one of its collections, for a reader.
 
@@ -93,10 +94,12 @@ class AsyncEngine:
             principals: What the reader holds: a document is visible with at least one principal of its ACL.
             collection: None for all collections.
             subject: Id or name of the reader for the audit log, as the caller authenticated it.
+            read_your_writes: Whether the primary answers, and no replica of `database.replica_urls`.
         """
-        return AsyncTenant(
-            self, self._engine.tenant(name, principals=principals, collection=collection, subject=subject)
+        scope = self._engine.tenant(
+            name, principals=principals, collection=collection, subject=subject, read_your_writes=read_your_writes
         )
+        return AsyncTenant(self, scope)
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a blocking call off the event loop.

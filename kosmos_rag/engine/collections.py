@@ -14,6 +14,7 @@ from kosmos_rag.answering.pipeline import Answerer
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset, load
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.types import EVERYONE, CollectionInfo
 from kosmos_rag.ingestion.state import load_preset, load_sources
 from kosmos_rag.retrieval.pipeline import SearchPipeline
@@ -25,7 +26,7 @@ from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.queue import cancel_collection_jobs, change_jobs_preset
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, create_tenant, validate_name
+from kosmos_rag.storage.tenants import TenantRef, create_tenant
 
 _PRESETS = 64
 """Presets whose pipelines are cached."""

@@ -12,9 +12,11 @@ from typing import Self
 from kosmos_rag.answering.pipeline import Answerer
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.protocols import Embedder, LanguageModel, Observer, Reranker
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, are_names, is_text
+from kosmos_rag.engine.api_keys import KeyReader
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import CollectionPipelines, Collections, PipelineCache
 from kosmos_rag.engine.components import EngineComponents
@@ -33,8 +35,9 @@ from kosmos_rag.retrieval.sampling import RecallSampler
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.erasure import rewrite_files
 from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.preflight import ServerState
 from kosmos_rag.storage.provision import APP
-from kosmos_rag.storage.tenants import tenant, validate_name
+from kosmos_rag.storage.tenants import tenant
 
 _MAX_SUBJECT = 300
 _CLOSE_TIMEOUT_S = 2.0
@@ -160,6 +163,7 @@ class Engine:
         principals: Sequence[str] = (EVERYONE,),
         collection: str | None = None,
         subject: str | None = None,
+        read_your_writes: bool = False,
     ) -> Tenant:
         """Return a tenant, or one of its collections, for a reader.
 
@@ -170,6 +174,8 @@ class Engine:
             principals: What the reader holds: a document is visible with at least one principal of its ACL.
             collection: None for all collections.
             subject: Id or name of the reader for the audit log, as the caller authenticated it.
+            read_your_writes: Whether searches see what was written before; with `database.replica_urls` a replica may
+                be some seconds behind, and the primary answers then.
         """
         if not are_names(principals):
             raise RequestError(f"principals are {principals!r}; give a list of names, ['finance']")
@@ -177,7 +183,39 @@ class Engine:
             validate_name("collection", collection)
         if subject is not None and not (is_text(subject) and 0 < len(subject) <= _MAX_SUBJECT):
             raise RequestError(f"the subject is {str(subject)[:80]!r}; give a text of 1 to {_MAX_SUBJECT} characters")
-        return Tenant(self._components, tenant(name), tuple(principals), collection, subject)
+        return Tenant(
+            self._components, tenant(name), tuple(principals), collection, subject, read_your_writes=read_your_writes
+        )
+
+    @property
+    def database(self) -> Database:
+        """The connections of the engine, for the worker; faces and wings work through `tenant`."""
+        return self._database
+
+    @property
+    def ingest_pipeline(self) -> IngestPipeline:
+        """Ingests documents, for the worker."""
+        return self._components.ingest_pipeline
+
+    @property
+    def indexes(self) -> IndexMaintenance:
+        """Maintains the indexes of all tenants, for the worker."""
+        return self._components.indexes
+
+    @property
+    def background(self) -> BackgroundQueue:
+        """Work that no caller waits for; `drain` waits for it."""
+        return self._components.background
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """Passes metrics to the observers."""
+        return self._telemetry
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedding model; another engine may share it."""
+        return self._models.embedder
 
     @property
     def parts(self) -> EngineComponents:
@@ -194,6 +232,17 @@ class Engine:
     def observe(self, observer: Observer) -> None:
         """Pass metrics to an observer from now on, such as `PrometheusObserver`."""
         self._telemetry.attach(observer)
+
+    def inspect(self) -> ServerState:
+        """Check the database as readers see it: revision, row-level security, nodes of a cluster.
+
+        Raises DatabaseError where it cannot be reached.
+        """
+        return self._database.app.inspect()
+
+    def open_key_reader(self, connections: int) -> KeyReader:
+        """Open a reader of API keys with connections of its own; the caller closes it."""
+        return KeyReader(self._database.open_reader_pool(size=connections))
 
     def purge_files(self) -> None:
         """Rewrite the files of the database, to remove erased rows physically.

@@ -9,11 +9,12 @@ from typing import Any
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import changes
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.types import ExperimentInfo, ExperimentMode, ExperimentReport
 from kosmos_rag.evaluation.experiments import report, store
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.tenants import TenantRef, validate_name
+from kosmos_rag.storage.tenants import TenantRef
 
 
 class TenantExperiments:

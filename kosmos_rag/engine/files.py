@@ -8,6 +8,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.errors import NotFound, RequestError
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.types import (
     EVERYONE,
     FileBatchInfo,
@@ -39,7 +40,7 @@ from kosmos_rag.storage.files import (
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.uploads import delete_uploads, require_complete
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, create_tenant, read_server_time, validate_name
+from kosmos_rag.storage.tenants import TenantRef, create_tenant, read_server_time
 
 _NO_STORE = "there is no such vector store, or none with a document that you may read"
 _STATES = {

@@ -1,4 +1,4 @@
-"""Kinds of jobs that wings add, and the interface of their handlers."""
+"""The kinds of jobs: those of the kernel, and what a wing gives to add one."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -8,6 +8,18 @@ from typing import Protocol
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import Job
 from kosmos_rag.engine.engine import Engine
+from kosmos_rag.storage.queue.kinds import KERNEL, OPERATORS_ONLY, SYNC, UPKEEP
+
+__all__ = [
+    "KERNEL",
+    "OPERATORS_ONLY",
+    "SYNC",
+    "UPKEEP",
+    "JobChannel",
+    "JobCounts",
+    "JobKind",
+    "WingJobHandler",
+]
 
 JobCounts = Mapping[tuple[str, str], float]
 """What to add to the counters of the worker, by name and label; the label is empty where a counter has none."""

@@ -17,7 +17,7 @@ from kosmos_rag.answering.context import assemble
 from kosmos_rag.answering.stream import AnswerStream
 from kosmos_rag.core.config import AuditSettings, Settings
 from kosmos_rag.core.config.presets import Preset
-from kosmos_rag.core.errors import ConfigError, ModelError, RequestError
+from kosmos_rag.core.errors import ConfigError, ModelError, NodeUnavailable, RequestError
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import (
@@ -62,6 +62,7 @@ class QueryRequest:
     options: ResultOptions | None = None
     """Pages, groups, facets and diversity; None for the first hits alone."""
     retrievers: RetrieverOptions = DEFAULT_RETRIEVERS
+    read_your_writes: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -200,40 +201,50 @@ class QueryHandler:
     def _search(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
         """Search by the current route. Raises what `Tenant.search` raises."""
         with self._telemetry.count_errors():
-            route = self._route(reader)
-            while True:
-                settings, search = route.pipelines.settings, route.pipelines.search
-                try:
-                    query = parse_query(
-                        request.text,
-                        tenant=reader.tenant,
-                        principals=reader.principals,
-                        collection=reader.collection,
-                        subject=reader.subject,
-                        k=request.k,
-                        filter=request.filter,
-                        syntax=request.syntax,
-                        options=request.options,
-                        retrievers=request.retrievers,
-                        max_chars=settings.rag.retrieval.max_question_chars,
-                    )
-                    assignment = None
-                    if route.routing.experiment is not None:
-                        assignment = self._experiments.assign(query, route.routing, settings)
-                    if assignment is None or assignment.serving is None:
-                        outcome = search.search(query, route.routing)
-                    else:
-                        treatment = assignment.serving.pipeline
-                        assignment, outcome = self._search_treatment(assignment, treatment, search, query)
-                    return self._disclose(reader, route, query, assignment, outcome)
-                except RoutingChanged as changed:
-                    route = self._cache_route(reader, changed.routing)
-                except (RequestError, ConfigError, ModelError):
-                    # Before the snapshot a cached route is unchecked: under the current one there may be no error.
-                    current = read_routing(self._pool, reader.tenant, reader.collection)
-                    if current == route.routing:
-                        raise
-                    route = self._cache_route(reader, current)
+            try:
+                return self._search_once(reader, request)
+            except NodeUnavailable:
+                # A replica is lost, or has cancelled the search.
+                if request.read_your_writes or self._pool.replicas is None:
+                    raise
+                return self._search_once(reader, replace(request, read_your_writes=True))
+
+    def _search_once(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
+        route = self._route(reader, request)
+        while True:
+            settings, search = route.pipelines.settings, route.pipelines.search
+            try:
+                query = parse_query(
+                    request.text,
+                    tenant=reader.tenant,
+                    principals=reader.principals,
+                    collection=reader.collection,
+                    subject=reader.subject,
+                    k=request.k,
+                    filter=request.filter,
+                    syntax=request.syntax,
+                    options=request.options,
+                    retrievers=request.retrievers,
+                    read_your_writes=request.read_your_writes,
+                    max_chars=settings.rag.retrieval.max_question_chars,
+                )
+                assignment = None
+                if route.routing.experiment is not None:
+                    assignment = self._experiments.assign(query, route.routing, settings)
+                if assignment is None or assignment.serving is None:
+                    outcome = search.search(query, route.routing)
+                else:
+                    treatment = assignment.serving.pipeline
+                    assignment, outcome = self._search_treatment(assignment, treatment, search, query)
+                return self._disclose(reader, route, query, assignment, outcome)
+            except RoutingChanged as changed:
+                route = self._cache_route(reader, changed.routing)
+            except (RequestError, ConfigError, ModelError):
+                # Before the snapshot a cached route is unchecked: under the current one there may be no error.
+                current = self._read_routing(reader, request)
+                if current == route.routing:
+                    raise
+                route = self._cache_route(reader, current)
 
     def _disclose(
         self,
@@ -278,7 +289,7 @@ class QueryHandler:
         if history:
             # The history is condensed before the snapshot: its settings are read again.
             with self._telemetry.count_errors():
-                route = self._cache_route(reader, read_routing(self._pool, reader.tenant, reader.collection))
+                route = self._cache_route(reader, self._read_routing(reader, request))
             condensed = route.pipelines.answerer.search_query(request.text, history)
             rewritten, warnings = replace(request, text=condensed.question), condensed.warnings
         handled = self._search(reader, rewritten)
@@ -342,13 +353,20 @@ class QueryHandler:
         if answer.refused and not sources.refused:
             self._record(handled, answer, follows=event_id)
 
-    def _route(self, reader: AuditContext) -> Route:
+    def _route(self, reader: AuditContext, request: QueryRequest) -> Route:
         """Return the cached route, or read it. Raises ConfigError, DatabaseError."""
         with self._lock:
             route = self._routes.get((reader.tenant.id, reader.collection))
         if route is not None:
             return route
-        return self._cache_route(reader, read_routing(self._pool, reader.tenant, reader.collection))
+        return self._cache_route(reader, self._read_routing(reader, request))
+
+    def _read_routing(self, reader: AuditContext, request: QueryRequest) -> Routing:
+        """Read the routing from the server that the search will read."""
+        pool = self._pool
+        if not request.read_your_writes:
+            pool = pool.pick_reader(reader.tenant.id, reader.subject, reader.principals)
+        return read_routing(pool, reader.tenant, reader.collection)
 
     def _cache_route(self, reader: AuditContext, routing: Routing) -> Route:
         preset = None if routing.preset is None else Preset(name=routing.preset[0], content=routing.preset[1])

@@ -12,6 +12,8 @@ from kosmos_rag.indexing.reembedding.ray import backfill_with_ray
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import TenantRef
 
+__all__ = ["Progress", "TenantSpaces"]
+
 
 class TenantSpaces:
     """The embedding spaces of one tenant. Thread-safe."""

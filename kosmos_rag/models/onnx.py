@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import os
 import shutil
 import tempfile
 import warnings
@@ -17,7 +16,14 @@ from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ModelUnavailable, first_line
 from kosmos_rag.core.extras import is_installed, require_extra
 from kosmos_rag.models.download import require_local_models
-from kosmos_rag.models.onnx_session import MODEL_FILE, OnnxDescription, OnnxModel, load_session
+from kosmos_rag.models.onnx_session import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    OnnxDescription,
+    disable_telemetry,
+    load_exported,
+    load_session,
+)
 
 Kind = Literal["SentenceTransformer", "CrossEncoder"]
 """Class of sentence-transformers that a model is loaded with."""
@@ -59,8 +65,7 @@ def require_runtime(models: ModelsSettings) -> None:
     require_local_models()
     if choose_backend(models) == "torch":
         return
-    # Read once, at its import. From version 1.31 on ONNX Runtime reports machine and sessions to Microsoft otherwise.
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    disable_telemetry()
     require_extra(
         "onnx", "models.backend = onnx", *_PACKAGES, alternative="set models.backend to torch", error=ModelUnavailable
     )
@@ -180,7 +185,7 @@ def _describe(kind: Kind, model: Any, folder: Path) -> OnnxDescription | None:
     None where there is no such description: the model has other modules, or a prompt of its own.
     """
     tokens = model.max_seq_length if kind == "SentenceTransformer" else model.tokenizer.model_max_length
-    if tokens is None or not (folder / "tokenizer.json").is_file():
+    if tokens is None or not (folder / TOKENIZER_FILE).is_file():
         return None
     pad_id = int(model.tokenizer.pad_token_id or 0)
     if kind == "CrossEncoder":
@@ -194,7 +199,7 @@ def _describe(kind: Kind, model: Any, folder: Path) -> OnnxDescription | None:
         ]
         expected = model.encode(list(_SAMPLES), show_progress_bar=False)
     for candidate in candidates:
-        exported = OnnxModel(folder, candidate)
+        exported = load_exported(folder, candidate)
         if exported.output_rank != _OUTPUT_RANKS[kind]:
             return None
         actual = (

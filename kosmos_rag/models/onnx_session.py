@@ -15,6 +15,7 @@ from kosmos_rag.core.protocols import Tokenizer
 from kosmos_rag.models.embedding.tokenizer import FastTokenizer
 
 MODEL_FILE = "onnx/model.onnx"
+TOKENIZER_FILE = "tokenizer.json"
 _DESCRIPTION_FILE = "kosmos-rag.json"
 _BATCH_TOKENS = 2048
 """Tokens of a batch, padding included.
@@ -47,17 +48,19 @@ class OnnxModel:
     Thread-safe: nothing on tokenizer and session changes.
     """
 
-    def __init__(self, folder: Path, description: OnnxDescription) -> None:
+    def __init__(self, file: Path, tokenizer: str, description: OnnxDescription) -> None:
         """Load tokenizer and session.
 
         Args:
-            folder: of the exported model.
-            description: of that model.
+            file: ONNX file of the model.
+            tokenizer: Content of its `tokenizer.json`.
+            description: Tokenization and pooling of the model.
         """
+        disable_telemetry()
         import onnxruntime
         from tokenizers import Tokenizer as Backend
 
-        self._definition = (folder / "tokenizer.json").read_text(encoding="utf-8")
+        self._definition = tokenizer
         self._description = description
         self._backend = Backend.from_str(self._definition)
         self._backend.no_padding()
@@ -67,9 +70,7 @@ class OnnxModel:
         # Threads wait actively within a run, which saves a fifth of a question's time. After it they would keep a core
         # busy that other requests and the database need.
         options.add_session_config_entry("session.force_spinning_stop", "1")
-        self._session = onnxruntime.InferenceSession(
-            str(folder / MODEL_FILE), options, providers=["CPUExecutionProvider"]
-        )
+        self._session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
         self._inputs = {entry.name for entry in self._session.get_inputs()}
 
     @property
@@ -170,7 +171,20 @@ def load_session(folder: Path) -> OnnxModel | None:
         description = json.loads((folder / _DESCRIPTION_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    return OnnxModel(folder, OnnxDescription(**description))
+    return load_exported(folder, OnnxDescription(**description))
+
+
+def load_exported(folder: Path, description: OnnxDescription) -> OnnxModel:
+    """Load an exported model by a description of it."""
+    return OnnxModel(folder / MODEL_FILE, (folder / TOKENIZER_FILE).read_text(encoding="utf-8"), description)
+
+
+def disable_telemetry() -> None:
+    """Turn off the telemetry of ONNX Runtime, unless the environment turns it on.
+
+    From version 1.31 on it reports machine and sessions to Microsoft. Read once, at its import.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 def _count_threads() -> int:

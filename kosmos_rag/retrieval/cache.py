@@ -19,7 +19,7 @@ from kosmos_rag.retrieval.snapshot import Snapshot
 class ResultCache:
     """LRU cache of results. Thread-safe.
 
-    Results are never stale: a key contains the versions of documents and indexes, which each query reads under
+    Results are never stale: a key contains the states of collections and indexes, which each query reads under
     row-level security. Settings and models belong to the process.
     """
 
@@ -94,8 +94,7 @@ def result_key(
         tuple(
             (
                 stats.collection,
-                stats.epoch,
-                stats.acls,
+                stats.state,
                 repr(stats.overlay),
                 tuple(sorted(stats.known_items.items())),
                 stats.segments if explain else (),

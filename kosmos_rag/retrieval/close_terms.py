@@ -90,8 +90,7 @@ class WordMatches:
 class CloseTermCache:
     """LRU cache of what the lexicon has for absent words. Thread-safe.
 
-    Entries are never stale: a key contains the state of the collections, and which access control lists the reader may
-    read.
+    Entries are never stale: a key contains the states of the collections for the reader.
     """
 
     def __init__(self, size: int) -> None:
@@ -103,7 +102,7 @@ class CloseTermCache:
         """Return the entries of those words that are cached.
 
         Args:
-            state: Tenant, collections and readers, with the epochs.
+            state: Tenant, and the states of the collections.
             words: The words.
         """
         with self._lock:
@@ -132,7 +131,7 @@ def replace_absent_words(
         query: The query.
         rows: Its terms.
         cache: Of earlier queries.
-        state: Tenant, collections and readers, with the epochs.
+        state: Tenant, and the states of the collections.
         match: Looks up words that are not cached.
     """
     words = _suspects(query.parsed.text, rows)

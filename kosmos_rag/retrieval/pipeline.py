@@ -157,10 +157,13 @@ class SearchPipeline:
             query.options is not None and query.options.options.mmr is not None
         )
         request = ViewRequest(query=query, wordings=wordings, compares_vectors=compares_vectors)
+        pool = resources.pool
+        if not query.read_your_writes:
+            pool = pool.pick_reader(query.tenant.id, query.subject, query.principals)
         reading, passed = None, list[SearchView]()
         for view in resources.views:
             if view.can_answer(request):
-                with suppress(ViewUnavailable), view.open(request, resources.pool, timer) as session:
+                with suppress(ViewUnavailable), view.open(request, pool, timer) as session:
                     snapshot = session.snapshot(wordings[0])
                     if routing is not None and snapshot.routing != routing:
                         raise RoutingChanged(snapshot.routing)

@@ -211,6 +211,8 @@ class Query:
     options: ParsedOptions | None
     """Pages, groups, facets and diversity; None for the first hits alone."""
     retrievers: RetrieverOptions = DEFAULT_RETRIEVERS
+    read_your_writes: bool = False
+    """Whether the primary answers, and no replica."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -247,6 +249,7 @@ def parse_query(
     syntax: QuerySyntax = "auto",
     options: ResultOptions | None = None,
     retrievers: RetrieverOptions = DEFAULT_RETRIEVERS,
+    read_your_writes: bool = False,
     max_chars: int,
 ) -> Query:
     """Parse and check a query. Raises RequestError that names what is wrong.
@@ -265,6 +268,7 @@ def parse_query(
         syntax: Whether signs and quotes are operators.
         options: Pages, groups, facets and diversity; None for the first hits alone.
         retrievers: Weights and vector of this query.
+        read_your_writes: Whether the primary answers, and no replica.
         max_chars: Longest allowed text, `rag.retrieval.max_question_chars`.
     """
     cleaned = text
@@ -302,6 +306,7 @@ def parse_query(
         scope={"tenant_id": tenant.id, "collection": collection, **compiled},
         options=parsed_options,
         retrievers=retrievers,
+        read_your_writes=read_your_writes,
     )
 
 

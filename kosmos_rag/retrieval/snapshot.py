@@ -18,6 +18,9 @@ from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
+_NO_TENANT: Mapping[str, Any] = {
+    "space_id": None, "enforced": False, "preset": None, "audit": (), "experiment": None, "collections": None
+}  # fmt: skip
 _MAX_ENDING = 2
 """Letters by which the stems of a word with and without accents may differ."""
 
@@ -58,12 +61,11 @@ class CollectionStats:
     average: float
     """Mean length of those chunks, in lexemes."""
     next_sequence: int
-    epoch: int
-    """Incremented by each transaction that changes documents which this reader may read."""
-    acls: int
-    """Access control lists of those chunks; one without chunks is gone, so no two states share epoch and number."""
-    visible: str
-    """Hash of those lists. Readers with the same lists see the same chunks."""
+    state: str
+    """Identity of what this reader may read: each transaction that changes it gives another one.
+
+    Readers with the same access control lists have the same state. It is random: no other history of the database
+    repeats it."""
     weights: Mapping[int, float]
     """Query term weights `{lexeme_id: idf * term_weight}`, sorted by id."""
     total_weight: float
@@ -215,35 +217,30 @@ def build_snapshot(
         match: Looks up words that are not cached.
         required: Condition on chunks as a tsquery.
     """
-    collections, indexes = state["collections"], state["indexes"]
+    overview = state["overview"] or _NO_TENANT
     terms, warnings = [tuple(row) for row in state["terms"]], tuple[str, ...]()
     if bound.has_accents:
         terms = _merge_accents(terms)
-    readable = [row for row in collections if row[5] is not None]
+    collections = overview["collections"] or []
+    readable = [row for row in collections if row["chunks"] is not None]
     absent = any(lexeme_id is None for _, _, lexeme_id, *_ in terms)
     if absent and close_terms is not None and query.lexical and query.fuzzy:
-        # Collection, epoch and hash of the lists that the reader may read.
-        key = (
-            query.scope["tenant_id"],
-            query.scope["collection"],
-            tuple([(row[0], row[7], row[14]) for row in readable]),
-        )
+        states = tuple([(row["collection"], row["state"]) for row in readable])
+        key = (query.scope["tenant_id"], query.scope["collection"], states)
         terms, warnings = replace_absent_words(query, terms, close_terms, key, match)
-    space_id = uuid.UUID(readable[0][3]) if readable and readable[0][3] else None
-    vector_indexes = [
-        row for row in indexes if query.use_vector_index and row[1] != "segment" and row[3] == str(space_id)
-    ]
+    space_id = overview["space_id"] if readable else None
+    vector_indexes = [index for index in state["indexes"] if index["space_id"] == space_id and space_id is not None]
     return Snapshot(
-        space_id=space_id,
-        collections=tuple(_collection_stats(row, terms, indexes, bound.code_parts) for row in readable),
-        chunks=sum(row[5] for row in readable),
+        space_id=None if space_id is None else uuid.UUID(space_id),
+        collections=tuple(_collection_stats(row, terms, state["indexes"], bound.code_parts) for row in readable),
+        chunks=sum(row["chunks"] for row in readable),
         terms=frozenset(fold_accents(lexeme) if bound.has_accents else lexeme for _, lexeme, *_ in terms),
         warnings=warnings,
         required=required,
-        vector_index=_vector_index(vector_indexes[0]) if vector_indexes else None,
-        total_chunks_unfiltered=sum(row[1] or 0 for row in collections),
-        enforced=any(row[9] for row in collections),
-        routing=Routing.from_row(*collections[0][10:13]) if collections else NO_ROUTING,
+        vector_index=_vector_index(vector_indexes[0]) if vector_indexes and query.use_vector_index else None,
+        total_chunks_unfiltered=sum(row["chunks_unfiltered"] for row in collections),
+        enforced=overview["enforced"],
+        routing=Routing.from_row(overview["preset"], overview["audit"], overview["experiment"]),
     )
 
 
@@ -280,12 +277,12 @@ def _is_form(lexeme: str, folded: str) -> bool:
 
 
 def _collection_stats(
-    row: Sequence[Any],
+    row: Mapping[str, Any],
     terms: Sequence[Sequence[Any]],
-    indexes: Sequence[Sequence[Any]],
+    indexes: Sequence[Mapping[str, Any]],
     code_parts: Mapping[str, str],
 ) -> CollectionStats:
-    collection, _, next_sequence, space_id, preset, chunks, length, epoch, acls, *_, visible, known = row
+    collection, chunks, overlay = row["collection"], row["chunks"], row["overlay"]
     weighted = [
         (lexeme, lexeme_id, bm25.inverse_document_frequency(chunks, frequency or 0) * weight)
         for where, lexeme, lexeme_id, frequency, weight in terms
@@ -297,40 +294,34 @@ def _collection_stats(
     return CollectionStats(
         collection=collection,
         chunks=chunks,
-        average=max(length, 1) / max(chunks, 1),
-        next_sequence=next_sequence,
-        epoch=epoch,
-        acls=acls,
-        visible=visible,
+        average=max(row["length"], 1) / max(chunks, 1),
+        next_sequence=row["next_sequence"],
+        state=row["state"],
         weights={lexeme_id: weight for _, lexeme_id, weight in weighted if lexeme_id is not None},
         total_weight=sum(weight for lexeme, _, weight in weighted if lexeme not in uncounted),
         segments=tuple(
-            Segment(id=uuid.UUID(index[0]), last=index[4])
+            Segment(id=uuid.UUID(index["id"]), last=index["last_sequence"])
             for index in indexes
-            if index[1] == "segment" and index[2] == collection
+            if index["kind"] == "segment" and index["collection"] == collection
         ),
-        preset=preset,
-        overlay=None if row[13] is None else PresetOverlay(**row[13]),
-        known_items={
-            language: KnownItems(**figures)
-            # Those of another model say nothing.
-            for language, figures in (known["languages"] if known and known["space_id"] == space_id else {}).items()
-        },
+        preset=row["preset"],
+        overlay=None if overlay is None else PresetOverlay(**overlay),
+        known_items={language: KnownItems(**figures) for language, figures in (row["known_items"] or {}).items()},
     )
 
 
-def _vector_index(row: Sequence[Any]) -> VectorIndex | None:
-    settings, rows, health = row[5:]
+def _vector_index(index: Mapping[str, Any]) -> VectorIndex | None:
+    settings, health = index["settings"], index["health"]
     missed = health.get("recall_at_10", 1.0) < health.get("recall_target", 0.0)
     if missed and health["p50_ms"] > health["exact_p50_ms"]:
         return None  # below the recall target, and slower than the exact scan
     return VectorIndex(
-        id=uuid.UUID(row[0]),
-        kind=row[1],
+        id=uuid.UUID(index["id"]),
+        kind=index["kind"],
         oversampling=settings.get("oversampling"),
         probes=settings.get("probes", 1),
         lists=settings.get("lists", 1),
         ef_search=settings.get("ef_search", 40),
-        rows=rows,
+        rows=index["rows"],
         acl=health.get("readers", {}),
     )

@@ -3,12 +3,12 @@
 *The question.* Its coverage is the BM25 score of its best candidate, divided by the sum of the idf of its terms. The
 odds of the lexical retriever are multiplied by coverage · √terms / 1.25. A paraphrase has hardly a word of its answer,
 and its factor is below 1; a question in the words of the documents has 2. Words decide where the question names an
-identifier or is one term, and the best candidate covers it (docs/decisions/0055-fusion-by-ranks.md).
+identifier or is one term, and the best candidate covers it (docs/decisions/0056-fusion-by-ranks.md).
 
 *The collection.* Maintenance asks both retrievers for known items. Their questions have words of the text, so words
 miss fewer of them even where both retrievers are equally good for readers: a quarter. Where they miss less than a
 quarter, the odds grow by the ratio; where they miss more than vectors do, the odds fall
-(docs/decisions/0056-known-items.md).
+(docs/decisions/0057-known-items.md).
 """
 
 import math

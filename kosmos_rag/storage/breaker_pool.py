@@ -37,7 +37,7 @@ class BreakerPool(ConnectionPool):
     _min_size = 0  # of many servers, most are not used now
     _replaces_closed = False  # the caller is not to wait: see `_enter`
 
-    def __init__(self, conninfo: str, *, role: str, settings: DatabaseSettings, name: str) -> None:
+    def __init__(self, conninfo: str, *, role: str, settings: DatabaseSettings, name: str, consequence: str) -> None:
         """Create the pool, without a connection.
 
         Args:
@@ -45,9 +45,10 @@ class BreakerPool(ConnectionPool):
             role: That the connections log in as.
             settings: Limits of the connections.
             name: Of the server in messages: node db2:5432 of the cluster.
+            consequence: What its loss means for other calls, for messages.
         """
         super().__init__(conninfo, role=role, settings=settings)
-        self._name = name
+        self._name, self._consequence = name, consequence
         self._failure: NodeUnavailable | None = None
         self._is_suspect = True
         self._probing = threading.Lock()
@@ -144,8 +145,7 @@ class BreakerPool(ConnectionPool):
 
     def _create_error(self, error: psycopg.OperationalError) -> NodeUnavailable:
         return NodeUnavailable(
-            f"{self._name} cannot be reached: {first_line(error)}; start it, or look at its log; tenants on other "
-            "nodes are not affected"
+            f"{self._name} cannot be reached: {first_line(error)}; start it, or look at its log; {self._consequence}"
         )
 
 

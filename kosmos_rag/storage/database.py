@@ -1,11 +1,14 @@
 """The database of an engine: addresses, and a pool for each role."""
 
+import math
 from dataclasses import dataclass
+from functools import partial
 
 import psycopg
 
 from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
 from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.telemetry.metrics import REPLICA_LAG_SECONDS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.errors import translate_errors
@@ -13,6 +16,7 @@ from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.node_pools import NodePools
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
+from kosmos_rag.storage.replicas import ReplicaPool, Replicas
 from kosmos_rag.storage.sql import statement
 
 
@@ -57,6 +61,10 @@ def _create_pool(conninfo: str, role: str, settings: DatabaseSettings) -> Connec
     return pool
 
 
+def _read_lag(replica: ReplicaPool) -> float:
+    return math.nan if replica.lag_s is None else replica.lag_s
+
+
 class Database:
     """Connection pools of both roles: the app role reads, the worker writes."""
 
@@ -64,6 +72,10 @@ class Database:
         self._settings = settings
         self._addresses = resolve_addresses(settings)
         self.app = _create_pool(self._addresses.app, APP, settings)
+        self._replicas: Replicas | None = None
+        if settings.replica_urls:
+            self._replicas = Replicas(self.app, self._addresses.app, settings.replica_urls, settings)
+            self.app.replicas = self._replicas
         self._worker = (
             None if self._addresses.worker is None else _create_pool(self._addresses.worker, WORKER, settings)
         )
@@ -117,6 +129,18 @@ class Database:
         for pool in (self.app, self._worker):
             if pool is not None:
                 pool.attach(telemetry)
+        for replica in self.replicas():
+            telemetry.gauge(REPLICA_LAG_SECONDS, partial(_read_lag, replica), replica.address)
+
+    def replicas(self) -> tuple[ReplicaPool, ...]:
+        """Return the pools of `database.replica_urls`."""
+        return () if self._replicas is None else self._replicas.pools
+
+    def measure_replicas(self) -> tuple[ReplicaPool, ...]:
+        """Return the pools of replicas after a measurement of their lag."""
+        if self._replicas is not None:
+            self._replicas.measure()
+        return self.replicas()
 
     def close(self) -> None:
         """Close both pools, and those of nodes with them."""

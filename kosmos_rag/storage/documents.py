@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, get_args
 
 import psycopg
@@ -91,15 +91,6 @@ def list_documents(
         return [_document_info(row) for row in cursor.execute(query, values)]
 
 
-def find_position(document: DocumentInfo, sort: DocumentSort) -> DocumentPosition:
-    """Return the position of a document in a list of this order."""
-    place = (document.source, document.collection)
-    if sort == "source":
-        return place
-    since = (document.updated_at - _EPOCH) // timedelta(microseconds=1)
-    return {"updated_at": since, "chunks": document.chunks, "bytes": document.bytes}[sort], *place
-
-
 def count_documents(
     pool: ConnectionPool,
     tenant_id: uuid.UUID,
@@ -133,11 +124,10 @@ def _document_info(row: Mapping[str, Any]) -> DocumentInfo:
 
 def read_last_changes(
     pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], collection: str | None
-) -> dict[str, tuple[int, int]]:
+) -> dict[str, str]:
     """Return what identifies the readable state of each collection.
 
-    The epoch of the last change, and the number of readable access control lists. A change raises the epoch of its
-    list, and a list without chunks is gone, so no two states have the same two numbers.
+    No other history of the database repeats it.
 
     Args:
         pool: The app role's pool.
@@ -148,7 +138,7 @@ def read_last_changes(
     with pool.transaction(tenant_id, principals) as connection:
         values = {"tenant_id": tenant_id, "collection": collection}
         rows = connection.execute(statement("last_changes"), values).fetchall()
-    return {name: (epoch, acls) for name, epoch, acls in rows}
+    return dict(rows)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -499,7 +489,7 @@ def update_metadata(
     changed = connection.execute(statement("update_metadata"), {**scope, **values}).fetchall()
     if changed:
         replace_filter_terms(connection, tenant_id, [document_id for document_id, _ in changed])
-        # No count changes, and a new epoch: cached results of all readers of the documents are out of date.
+        # No count changes, and a new state: cached results of all readers of the documents are out of date.
         added = {tuple(acl): LexicalCounts() for _, acl in changed}
         update_statistics(connection, scope, statistics, added, RemovedCounts(version_ids=[], counts={}))
     return len(changed)

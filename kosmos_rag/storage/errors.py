@@ -43,7 +43,9 @@ def _unavailable(error: psycopg.OperationalError) -> DatabaseUnavailable:
     return DatabaseUnavailable(f"cannot connect to PostgreSQL: {reason}; {remedy}")
 
 
-def _remedy(error: psycopg.OperationalError) -> str:
+def _remedy(error: psycopg.Error) -> str:
+    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or "during recovery" in str(error):
+        return "; the server is a replica: name its primary in this URL, and replicas in database.replica_urls"
     if isinstance(error, psycopg.errors.DiskFull):
         return "; the server's disk is full: make room and try again, what was stored before is kept"
     return ""
@@ -75,4 +77,4 @@ def translate_errors() -> Iterator[None]:
     except psycopg.Error as error:
         if (node := _find_lost_node(error)) is not None:
             raise node from error
-        raise StatementFailed(first_line(error), sqlstate=error.sqlstate) from error
+        raise StatementFailed(f"{first_line(error)}{_remedy(error)}", sqlstate=error.sqlstate) from error

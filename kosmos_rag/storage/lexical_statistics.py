@@ -196,7 +196,7 @@ class CollectionStatistics:
     next_lexeme_id: int
     next_sequence: int
     epoch: int
-    """Increased by each transaction that changes documents."""
+    """Number of the last change of documents."""
 
 
 def lock_collection(connection: psycopg.Connection, scope: dict[str, Any]) -> CollectionStatistics | None:
@@ -253,7 +253,7 @@ def update_statistics(
         "next_sequence": statistics.next_sequence + chunks,
     }
     connection.execute(statement("update_collection_statistics"), {**scope, **changes})
-    _update_acl_statistics(connection, {**scope, "epoch": statistics.epoch + 1}, added, removed.counts)
+    _update_acl_statistics(connection, scope, added, removed.counts)
     return ids
 
 
@@ -327,7 +327,7 @@ def move_counts(
         "next_sequence": statistics.next_sequence,
     }
     connection.execute(statement("update_collection_statistics"), {**scope, **unchanged})
-    _update_acl_statistics(connection, {**scope, "epoch": statistics.epoch + 1}, added, removed)
+    _update_acl_statistics(connection, scope, added, removed)
 
 
 def _sum_sizes(total: LexicalCounts | None, count: LexicalCounts, languages: Collection[str]) -> LexicalCounts:
@@ -421,6 +421,7 @@ def _update_acl_statistics(
         "added": [new.chunks for _, new, _ in changes],
         "lengths": [new.length - old.length for _, new, old in changes],
         "languages": [array_literal(sorted(new.languages)) for _, new, _ in changes],
+        "state": uuid.uuid4(),
     }
     connection.execute(statement("update_acl_statistics"), {**scope, **values})
     connection.execute(statement("update_acl_languages"), {**scope, **values})

@@ -57,7 +57,13 @@ class NodePools:
         self._settings = settings
         self._lock = threading.Lock()
         # Lookups have a pool of their own: that of the coordinator waits for a server that is down.
-        self._coordinator = BreakerPool(conninfo, role=coordinator.role, settings=settings, name="the coordinator")
+        self._coordinator = BreakerPool(
+            conninfo,
+            role=coordinator.role,
+            settings=settings,
+            name="the coordinator",
+            consequence="nodes that are known answer searches",
+        )
         self._pools: dict[tuple[str, int], BreakerPool] = {}
         self._nodes_read_at: float | None = None
         self._located: LRUCache[uuid.UUID, _Located] = LRUCache(_TENANTS)
@@ -121,6 +127,7 @@ class NodePools:
                     role=self._main.role,
                     settings=self._settings,
                     name=f"node {host}:{port} of the cluster",
+                    consequence="tenants on other nodes are not affected",
                 )
             return self._pools[host, port]
 

@@ -3,7 +3,7 @@
 import select
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
@@ -67,6 +67,16 @@ class Router(Protocol):
         """Close all connections."""
 
 
+class ReplicaChooser(Protocol):
+    """Chooses a server for each reader."""
+
+    def pick(self, reader: str) -> "ConnectionPool":
+        """Return the pool of a server for a reader."""
+
+    def close(self) -> None:
+        """Close all connections to replicas."""
+
+
 class ConnectionPool:
     """Pool connections that log in as one role. Thread-safe.
 
@@ -87,6 +97,8 @@ class ConnectionPool:
         self._is_distributed = False
         self.router: Router | None = None
         """Connects to the node of a tenant; None where one server has all tenants. It is closed with the pool."""
+        self.replicas: ReplicaChooser | None = None
+        """Chooses a replica for searches; None without replicas. It is closed with the pool."""
         self._pool = psycopg_pool.ConnectionPool(
             conninfo,
             min_size=self._min_size,
@@ -122,6 +134,13 @@ class ConnectionPool:
         """
         with translate_errors(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:
             return replace(preflight.inspect(connection, self.role), nodes=cluster_nodes(connection))
+
+    def pick_reader(self, *reader: Hashable) -> "ConnectionPool":
+        """Return the pool for reads of a reader that may be a few seconds old.
+
+        It is this one where there is no replica that can be used. The same values return the same server.
+        """
+        return self if self.replicas is None else self.replicas.pick(str(reader))
 
     @property
     def sets_reader_in_statement(self) -> bool:
@@ -272,6 +291,7 @@ class ConnectionPool:
 
     def close(self) -> None:
         """Close all connections; the pool cannot be used afterwards."""
-        if self.router is not None:
-            self.router.close()
+        for opened in (self.router, self.replicas):
+            if opened is not None:
+                opened.close()
         self._pool.close()

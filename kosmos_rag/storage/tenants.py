@@ -1,6 +1,5 @@
 """Create and read tenants and their embedding spaces."""
 
-import re
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,12 +9,11 @@ import numpy as np
 import psycopg
 from psycopg.rows import kwargs_row
 
-from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.types import Prefixes, Space
 from kosmos_rag.storage.sql import statement
 
 _NAMESPACE = uuid.UUID("6f1d7b0e-35b4-5c9e-9a0c-2f0f6b7f0c11")
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 BUILDING, READY, DROPPING = "building", "ready", "dropping"
 """States of an embedding space."""
@@ -39,20 +37,6 @@ def tenant(name: str) -> TenantRef:
         RequestError: the name is malformed.
     """
     return TenantRef(id=uuid.uuid5(_NAMESPACE, validate_name("tenant", name)), name=name)
-
-
-def validate_name(kind: str, name: str) -> str:
-    """Validate the name of a tenant or a collection, and return it.
-
-    Raises:
-        RequestError: the name is malformed.
-    """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise RequestError(
-            f"{kind} name {str(name)[:80]!r} is malformed; "
-            "use 1 to 63 of a-z, 0-9, '-' and '_', a letter or digit first"
-        )
-    return name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,25 +4,12 @@ They should be resolved before SQL is written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from kosmos_rag.text2sql.catalog.joins import JoinPlan
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema, ForeignKey, TableSchema
 from kosmos_rag.text2sql.catalog.roles import foreign_keys_with_targets, is_measure, is_temporal, variant_keys
 from kosmos_rag.text2sql.recipes import variant_note
-from kosmos_rag.text2sql.sql.analyze import ColumnRef
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ambiguity:
-    """One ambiguity."""
-
-    kind: Literal["variant", "same_name", "join_path", "aggregate_or_latest", "excluded"]
-    about: tuple[str, ...]
-    """Full names of the tables, or `table.column`."""
-    text: str
-    """The possible meanings, in one sentence."""
+from kosmos_rag.text2sql.records import Ambiguity, ColumnRef
 
 
 def find_ambiguities(

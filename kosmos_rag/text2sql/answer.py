@@ -5,16 +5,14 @@ Ground it, have a language model write SQL, check and execute that, and repair i
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from kosmos_rag.core.errors import NotFound, QueryRefused
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.documents import column_source, table_source
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
-from kosmos_rag.text2sql.linking.result import NO_SCHEMA, GroundingResult
-from kosmos_rag.text2sql.sql.execute import QueryResult
+from kosmos_rag.text2sql.linking.result import NO_SCHEMA
+from kosmos_rag.text2sql.records import QueryAttempt, QueryResult, SchemaCitation, SqlAnswer
 from kosmos_rag.text2sql.sql.runner import QueryRunner
 
 _MAX_SQL_TOKENS = 600
@@ -33,59 +31,6 @@ _REPAIR = """{first}
 This query was refused: {error}
 Write the corrected query and nothing else.
 SQL:"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueryAttempt:
-    """A query that the language model wrote."""
-
-    sql: str
-    code: str | None
-    """Why it was refused, as `QueryRefused.code`; None if it ran."""
-    error: str | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SchemaCitation:
-    """A document of the schema that the query uses."""
-
-    id: str
-    """Source of the document."""
-    table: str
-    column: str | None
-    """None for the document of the table."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SqlAnswer:
-    """Rows that answer a question, with their query and its evidence."""
-
-    question: str
-    database: str
-    attempts: tuple[QueryAttempt, ...]
-    """One, or two if the first was refused."""
-    result: QueryResult | None
-    """None if the second attempt was refused too."""
-    citations: tuple[SchemaCitation, ...]
-    """Tables and columns of the query, inner queries first."""
-    grounding: GroundingResult
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as values for JSON."""
-        grounding = self.grounding
-        return {
-            "question": self.question,
-            "database": self.database,
-            "refused": self.result is None,
-            "attempts": [{"sql": item.sql, "code": item.code, "error": item.error} for item in self.attempts],
-            "result": self.result.to_dict() if self.result else None,
-            "citations": [{"id": item.id, "table": item.table, "column": item.column} for item in self.citations],
-            **{
-                name: value
-                for name, value in grounding.to_dict(explain=False).items()
-                if name in ("schema_refs", "join_hints", "filters", "ambiguities", "warnings")
-            },
-        }
 
 
 def answer_question(
@@ -127,7 +72,12 @@ def answer_question(
         attempts=tuple(attempts),
         result=result,
         citations=_citations(schema, result) if result else (),
-        grounding=grounding_result,
+        schema_refs=grounding_result.schema_refs,
+        join_hints=grounding_result.join_hints,
+        filters=grounding_result.filters,
+        ambiguities=grounding_result.ambiguities,
+        warnings=grounding_result.warnings,
+        prompt=grounding_result.prompt,
     )
 
 

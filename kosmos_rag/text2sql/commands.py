@@ -23,13 +23,12 @@ from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
     from kosmos_rag.engine.engine import Engine
-    from kosmos_rag.text2sql.answer import SqlAnswer
     from kosmos_rag.text2sql.catalog.model import DatabaseSchema
     from kosmos_rag.text2sql.catalog.sources import SchemaSource
     from kosmos_rag.text2sql.catalog.sources.source import SourceKind
     from kosmos_rag.text2sql.linking.grounder import BuildReport
     from kosmos_rag.text2sql.linking.result import GroundingResult
-    from kosmos_rag.text2sql.sql.execute import QueryResult
+    from kosmos_rag.text2sql.records import QueryResult, SqlAnswer
 
 app = typer.Typer(help="Schemas of databases: the tables, columns and joins that a question needs.")
 synonyms_app = typer.Typer(help="Synonyms of tables and columns.")

@@ -2,41 +2,16 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
 
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.linking.entities import Entities
 from kosmos_rag.text2sql.linking.known_values import normalize_value
-from kosmos_rag.text2sql.linking.time_ranges import TimeRange
-from kosmos_rag.text2sql.sql.analyze import ColumnRef
+from kosmos_rag.text2sql.records import ColumnRef, Entities, TimeRange, ValueFilter
 from kosmos_rag.text2sql.sql.quoting import quote_identifier, quote_literal, quote_table
 
 _DATE_TYPE = re.compile(r"date|timestamp", re.IGNORECASE)
 """Types that compare with a day; a year or a time of day does not."""
 _MAX_COLUMNS = 2
 """Columns that one value is offered for; the question decides between them."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ValueFilter:
-    """A condition on one column."""
-
-    table: str
-    """Full name."""
-    column: str
-    text: str
-    """What the question says."""
-    value: str
-    """The value as the database writes it."""
-    match: Literal["exact", "fuzzy", "range"]
-    """`fuzzy` for a value with a typo; `range` for a time, with the days as an ISO 8601 interval, the end excluded."""
-    condition: str
-    """In SQL: `programs.name = 'forest fire'`."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the filter as values for JSON."""
-        return asdict(self)
 
 
 def find_filters(schema: DatabaseSchema, columns: Sequence[ColumnRef], entities: Entities) -> tuple[ValueFilter, ...]:

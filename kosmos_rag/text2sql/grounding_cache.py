@@ -6,18 +6,16 @@ from cachetools import LRUCache
 
 from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.text2sql.answer import SqlAnswer, answer_question
+from kosmos_rag.text2sql.answer import answer_question
 from kosmos_rag.text2sql.bodies import (
     DatabaseQuestion,
     ExampleRequest,
-    ExamplesView,
-    ExampleView,
     GroundingRequest,
     QueryRequest,
 )
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import GroundingResult
-from kosmos_rag.text2sql.sql.execute import QueryResult
+from kosmos_rag.text2sql.records import QueryExample, QueryExamples, QueryResult, SqlAnswer
 from kosmos_rag.text2sql.sql.runner import QueryRunner
 
 _CACHE_SIZE = 64
@@ -81,7 +79,7 @@ class GroundingCache:
         runner = QueryRunner(tenant, question.collection)
         return answer_question(tenant, grounding, runner, question.question, database=question.database)
 
-    def add_example(self, tenant: Tenant, identity: Identity, example: ExampleRequest) -> ExampleView:
+    def add_example(self, tenant: Tenant, identity: Identity, example: ExampleRequest) -> QueryExample:
         """Store an accepted query.
 
         Args:
@@ -92,12 +90,11 @@ class GroundingCache:
         Raises:
             KosmosError: as `SchemaGrounding.add_example`.
         """
-        stored = self._get_grounding(tenant, identity, example.collection).add_example(
+        return self._get_grounding(tenant, identity, example.collection).add_example(
             example.question, example.sql, database=example.database, acl=tuple(example.readers)
         )
-        return ExampleView.model_validate(stored.to_dict())
 
-    def examples(self, tenant: Tenant, identity: Identity, collection: str) -> ExamplesView:
+    def examples(self, tenant: Tenant, identity: Identity, collection: str) -> QueryExamples:
         """List the accepted queries that the caller may read.
 
         Args:
@@ -108,8 +105,7 @@ class GroundingCache:
         Raises:
             DatabaseError: the database is unavailable.
         """
-        examples = self._get_grounding(tenant, identity, collection).examples()
-        return ExamplesView(examples=[ExampleView.model_validate(example.to_dict()) for example in examples])
+        return QueryExamples(examples=tuple(self._get_grounding(tenant, identity, collection).examples()))
 
     def _get_grounding(self, tenant: Tenant, identity: Identity, collection: str) -> SchemaGrounding:
         # The subject is in the key because the audit log names it.

@@ -15,10 +15,10 @@ EXAMPLES: dict[str, Any] = {
         **{name: _EXAMPLE[name] for name in ("question", "sql", "database")},
         "readers": ["department:hr"],
     },
-    "ExampleView": _EXAMPLE,
-    "ExamplesView": {"examples": [_EXAMPLE]},
+    "QueryExample": _EXAMPLE,
+    "QueryExamples": {"examples": [_EXAMPLE]},
     "GroundingRequest": {"question": "success count of the forest fire program", "tables": 3},
-    "GroundingView": {
+    "Grounding": {
         "question": "success count of the forest fire program",
         "database": "programs",
         "prompt": "Database programs (postgresql)\nprogram_statistics(program_id integer -> programs.id, …)",
@@ -73,16 +73,16 @@ EXAMPLES |= {
         "database": "programs",
         "parameters": {"name": "forest fire"},
     },
-    "QueryView": _QUERY,
+    "QueryResult": _QUERY,
     "DatabaseQuestion": {"question": "How many successes did all programs have?"},
-    "SqlAnswerView": {
+    "SqlAnswer": {
         "question": "How many successes did all programs have?",
         "database": "programs",
         "refused": False,
         "attempts": [{"sql": "SELECT sum(s.success_count) FROM program_statistics s", "code": None, "error": None}],
         "result": _QUERY,
         "citations": [{"id": "schema_model:app.ProgramStatistics", "table": "program_statistics", "column": None}],
-        "schema_refs": EXAMPLES["GroundingView"]["schema_refs"],
+        "schema_refs": EXAMPLES["Grounding"]["schema_refs"],
         "join_hints": [],
         "filters": [],
         "ambiguities": [],

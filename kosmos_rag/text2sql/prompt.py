@@ -7,13 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kosmos_rag.text2sql.ambiguity import Ambiguity
 from kosmos_rag.text2sql.catalog.joins import Join, JoinPlan
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
-from kosmos_rag.text2sql.filters import ValueFilter
-from kosmos_rag.text2sql.query_examples import QueryExample
-from kosmos_rag.text2sql.recipes import Recipe
-from kosmos_rag.text2sql.sql.analyze import ColumnRef
+from kosmos_rag.text2sql.records import Ambiguity, ColumnRef, QueryExample, Recipe, ValueFilter
 from kosmos_rag.text2sql.sql.quoting import join_condition, quote_identifier, quote_table
 
 _MAX_COMMENT_CHARS = 80

@@ -4,42 +4,16 @@ They are documents of the schemas' collection, so they have its readers, and are
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import DocumentInfo, Passage, SourceDocument, hash_text, storable
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.sql.analyze import ColumnRef
+from kosmos_rag.text2sql.records import QueryExample
 from kosmos_rag.text2sql.sql.validate import check_query
 
 KIND = "query_example"
 """Value of the metadata key `kind`."""
 MAX_QUESTION_CHARS = 1_000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueryExample:
-    """A question and the SQL that a person accepted for it."""
-
-    id: str
-    """Source of its document."""
-    database: str
-    question: str
-    sql: str
-    tables: tuple[str, ...]
-    columns: tuple[ColumnRef, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the example as values for JSON."""
-        return {
-            "id": self.id,
-            "database": self.database,
-            "question": self.question,
-            "sql": self.sql,
-            "tables": list(self.tables),
-            "columns": [f"{table}.{column}" for table, column in self.columns],
-        }
 
 
 def create_example(question: str, sql: str, schema: DatabaseSchema) -> QueryExample:

@@ -3,9 +3,8 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, ValidationError
 
@@ -25,35 +24,10 @@ from kosmos_rag.text2sql.catalog.roles import (
     variant_keys,
 )
 from kosmos_rag.text2sql.linking.words import is_content_word, question_words
-from kosmos_rag.text2sql.sql.analyze import ColumnRef
-
-Pattern = Literal["aggregation", "temporal", "status", "relationship"]
+from kosmos_rag.text2sql.records import ColumnRef, Pattern, Recipe
 
 MAX_MEASURES_PER_KEY = 12
 """Measures of a table with a recipe for each key; more would crowd out other recipes."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Recipe:
-    """A recipe that answers questions of one shape."""
-
-    slug: str
-    """Unique among all recipes of a collection; the id of its document is `query_recipe:` and this."""
-    title: str
-    """The question's shape: `success count for program name`."""
-    text: str
-    pattern: Pattern
-    tables: tuple[str, ...]
-    columns: tuple[ColumnRef, ...]
-    join_hints: tuple[str, ...] = ()
-    keywords: tuple[str, ...] = ()
-    note: str | None = None
-    """A decision to take before use."""
-    curated: bool = False
-    """Whether it was written by hand."""
-    sql: str | None = None
-    not_for: tuple[str, ...] = ()
-    """Questions about these are not answered by the first of `columns`."""
 
 
 def slugify(*parts: str) -> str:

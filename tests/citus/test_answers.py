@@ -105,7 +105,7 @@ def test_answers__are_those_of_a_single_server(
         for number, question in enumerate(questions):
             assert _hits(scope.search(question, 10)) == expected[number], question
             if number % 20 == 0:
-                assert cached.parts.background.drain(60)
+                assert cached.background.drain(60)
         assert round_number == 1 or statement("search_state_of_reader") in statements or not _uses_nodes(cached)
     if not _uses_nodes(cached):
         # The coordinator would send this statement without the reader, and read nothing.
@@ -119,7 +119,7 @@ def test_answers__are_right_while_the_node_is_remembered_that_had_the_tenant(
     scope.ingest(_documents())
     for question in questions[:40]:
         scope.search(question, 10)
-        assert cached.parts.background.drain(60)
+        assert cached.background.drain(60)
     here = find_tenant(admin, tenant(name)).node
     there = next(node.id for node in list_nodes(admin) if node.id != here)
     move_tenant(admin, tenant(name), there, limit_s=300)

@@ -14,9 +14,9 @@ import pytest
 
 from benchmarks.citus_cluster import LocalCluster, Node
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.cli.diagnosis import diagnose
 from kosmos_rag.core.errors import DatabaseUnavailable, NodeUnavailable
 from kosmos_rag.core.types import JobInfo, JobState
+from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
@@ -75,7 +75,7 @@ def outage(local: LocalCluster, settings: Settings, signer: Signer, request: pyt
         for name in (lost, kept):
             engine.tenant(name).ingest(_documents(20))
             engine.tenant(name).jobs.enqueue(SourceDocument(source="late", data=b"The invoice waits."))
-        watch = ClusterWatch(engine.parts.database)
+        watch = ClusterWatch(engine.database)
         watch.look()
         yield Outage(settings=settings, engine=engine, watch=watch, node=node, lost=lost, kept=kept)
 
@@ -199,7 +199,7 @@ def _assert_is_named(outage: Outage, signer: Signer) -> None:
             answered = client.post("/v1/search", json={"question": "margin"})
         assert answered.json()["hits"]
     outage.watch.look()
-    database = outage.engine.parts.database
+    database = outage.engine.database
     metrics = WorkerMetrics(Queue.open(database, outage.settings.worker), database, outage.watch)
     assert metrics.registry.get_sample_value("kosmos_cluster_node_up", {"node": outage.address}) == 0
 

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import venv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from pydantic import SecretStr
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import EmbeddingSettings
-from tests.distributions import ROOT, list_distributions, map_modules
+from tests.distributions import ROOT, Environment, install, list_distributions, map_modules
 from tests.unit.models.embedding.embedding_server import DIMENSIONS, KEY, embeds
 from tests.unit.models.llm.chat_server import running
 
@@ -98,35 +97,23 @@ def test_search__needs_the_base_packages_alone(world: World, tmp_path: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def base_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base_environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """A new environment with the wheel and its requirements, and nothing else."""
-    folder = tmp_path_factory.mktemp("base")
-    run = [sys.executable, "-m"]
-    subprocess.run(
-        [*run, "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT], check=True, capture_output=True
-    )
-    (wheel,) = folder.glob("*.whl")
-    environment = folder / "environment"
-    venv.create(environment, symlinks=True)
-    subprocess.run([*run, "pip", "--python", environment, "install", "--quiet", wheel], check=True, capture_output=True)
-    return environment
+    return install(tmp_path_factory.mktemp("base"))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_base_environment__is_small(base_environment: Path) -> None:
-    (packages,) = base_environment.glob("lib/python*/site-packages")
-    files = [path for path in packages.rglob("*") if path.is_file()]
-    megabytes = sum(path.stat().st_size for path in files) / 1e6
-    distributions = len(list(packages.glob("*.dist-info")))
+def test_base_environment__is_small(base_environment: Environment) -> None:
+    distributions, megabytes = base_environment.measure()
     assert distributions <= 32
     assert megabytes <= 150
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_base_environment__searches(base_environment: Path, world: World, tmp_path: Path) -> None:
-    python, command = base_environment / "bin" / "python", base_environment / "bin" / "kosmos-rag"
+def test_base_environment__searches(base_environment: Environment, world: World, tmp_path: Path) -> None:
+    python, command = base_environment.python, base_environment.command
     program = _SEARCH.format(tenant=world.tenant, question=QUESTION)
     done = _run(python, "-c", program, variables=world.variables, folder=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -150,11 +137,11 @@ def test_base_environment__searches(base_environment: Path, world: World, tmp_pa
     ],
 )
 def test_base_environment__names_the_extra_of_a_command(
-    arguments: str, extra: str, base_environment: Path, world: World, tmp_path: Path
+    arguments: str, extra: str, base_environment: Environment, world: World, tmp_path: Path
 ) -> None:
     (tmp_path / "words.txt").write_text("A word.")
     (tmp_path / "documents").mkdir()
-    command = base_environment / "bin" / "kosmos-rag"
+    command = base_environment.command
     assert _run(command, "--help", variables=world.variables, folder=tmp_path).returncode == 0
     done = _run(command, *arguments.split(), variables=world.variables, folder=tmp_path)
     assert done.returncode == 1

@@ -8,5 +8,5 @@ from kosmos_rag.worker.handlers import EngineJobRunner
 
 def create_runner(settings: Settings) -> EngineJobRunner:
     engine = Engine(settings, embedder=HashingEmbedder())
-    engine.parts.ingest_pipeline.processor.warm_up()
+    engine.ingest_pipeline.processor.warm_up()
     return EngineJobRunner(engine)

@@ -181,7 +181,7 @@ def test_monitor__takes_a_fiftieth_of_one_connection_at_its_default_rate(
     ):
         for number in range(200):
             asked.tenant("acme").search(question_of_a(number), FULL)
-        assert asked.parts.background.drain(60)
+        assert asked.background.drain(60)
         before = _active_ms(database)
         [run] = recall_monitor(usual).run("acme", [MonitorKind.RECALL])
         used_ms = _active_ms(database) - before

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.cli.diagnosis import diagnose
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseUnavailable
 from kosmos_rag.core.types import JobState
+from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.worker.handlers.maintenance import count_orphans
@@ -84,7 +84,7 @@ def _ingest_until_full(engine: Engine) -> tuple[list[str], str]:
 
 def _is_whole(engine: Engine, stored: list[str]) -> bool:
     tenant = engine.tenant("acme")
-    orphans = count_orphans(engine.parts.database, tenant._tenant)
+    orphans = count_orphans(engine.database, tenant._tenant)
     assert not any(orphans.values()), orphans
     for source in (stored[0], stored[-1]):
         hits = tenant.search(f"number{source.rpartition('-')[2]}", 5).hits
@@ -112,7 +112,7 @@ def test_server__that_a_full_disk_stopped_comes_back_with_room(small: Settings, 
         filler = _fill(disk)
         with suppress(psycopg.Error):
             for _ in range(50):  # each takes a new segment of the log
-                with psycopg.connect(engine.parts.database.admin_conninfo, autocommit=True) as connection:
+                with psycopg.connect(engine.database.admin_conninfo, autocommit=True) as connection:
                     connection.execute("SELECT pg_switch_wal()")
                     connection.execute("CREATE TABLE public.takes_room (a int)")
                     connection.execute("DROP TABLE public.takes_room")
@@ -152,14 +152,14 @@ def test_worker__stopped_by_a_full_disk_loses_no_job(small: Settings, disk: Path
     subprocess.run(["mount", "-o", f"remount,size={4 * SMALL_MB}m", str(disk)], check=True)
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         tenant = engine.tenant("acme")
-        with psycopg.connect(engine.parts.database.admin_conninfo) as connection:
+        with psycopg.connect(engine.database.admin_conninfo) as connection:
             connection.execute("UPDATE kosmos.jobs SET run_at = now() WHERE state = 'scheduled' AND code = 'disk_full'")
         _supervisor(settings).run()
         assert tenant.jobs.find(states=[JobState.DEAD]) == []
         (run,) = tenant.jobs.runs()
         assert (run.seen, run.new, run.failed) == (40, 40, 0)
         assert len(tenant.sources()) == 40
-        assert not any(count_orphans(engine.parts.database, tenant._tenant).values())
+        assert not any(count_orphans(engine.database, tenant._tenant).values())
 
 
 def _supervisor(settings: Settings) -> Supervisor:

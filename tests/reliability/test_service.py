@@ -101,7 +101,7 @@ def test_streams__of_many_clients_of_which_half_are_cut(settings: Settings, sign
 
         ends, half_s, all_s = asyncio.run(storm())
         back_s = eventually(lambda: _tasks(running) <= idle_tasks, within_s=RECOVERED_WITHIN_S)
-        pool = running.service.engine.parts.database.app._pool.get_stats()
+        pool = running.service.engine.sync_engine.database.app._pool.get_stats()
         print(
             f"{CLIENTS} streams: {dict(ends)}; half gone after {half_s:.2f} s, all {all_s:.2f} s, tasks back to "
             f"{idle_tasks} after {back_s:.2f} s more; threads {idle_threads} -> {threading.active_count()}, "
@@ -222,5 +222,5 @@ def _restarted(data: Path, engine: Engine, away_s: float) -> float:
         time.sleep(0.02)
     time.sleep(away_s)
     embedded.start(data)
-    psycopg.connect(engine.parts.database.admin_conninfo).close()
+    psycopg.connect(engine.database.admin_conninfo).close()
     return time.monotonic()

@@ -79,7 +79,7 @@ def test_crash_storm(trial: "Trial", settings: Settings, tmp_path: Path, childre
         assert trial.sql("SELECT count(*) FROM kosmos.jobs WHERE state = 'running' AND lease_until < now()") == [(0,)]
         documents, versions, chunks = _versions(trial)
         assert (documents, versions) == (2000, 2000)
-        assert set(count_orphans(engine.parts.database, _scope(engine)._tenant).values()) == {0}
+        assert set(count_orphans(engine.database, _scope(engine)._tenant).values()) == {0}
         serial = engine.tenant("serial").ingest(tmp_path / "documents")
         assert chunks == serial.chunks
         (run, *_) = _scope(engine).jobs.runs()

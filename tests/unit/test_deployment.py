@@ -202,10 +202,11 @@ def test_dockerfile__copies_what_the_package_is_built_from() -> None:
 
 def test_dockerfile__installs_torch_first_and_runs_as_nobody() -> None:
     installed = re.findall(r"^RUN pip install (.+)$", DOCKERFILE, re.MULTILINE)
-    assert installed[0] == "torch==2.13.0"
+    assert installed[0] == "${TORCH}"
+    assert re.search(r'^ARG TORCH="torch==\d+\.\d+\.\d+"$', DOCKERFILE, re.MULTILINE)
     extras = set(re.findall(r"[\w-]+", installed[1].strip("'.")))
     # All that its routes, commands and jobs ask for, and no more.
-    assert extras == {"mcp", "quickstart", "s3", "schema"}
+    assert extras == {"local", "mcp", "onnx", "quickstart", "s3", "schema"}
     pyproject = (ROOT / "pyproject.toml").read_text()
     assert all(re.search(rf"^{extra} = \[", pyproject, re.MULTILINE) for extra in extras)
     assert re.search(r"^USER 10001:10001$", DOCKERFILE, re.MULTILINE)
@@ -238,7 +239,7 @@ def test_dockerfile__writes_settings_for_a_container_alone(tmp_path: Path, monke
         if name != FILE_VARIABLE:
             monkeypatch.setenv(name, value)
     settings = Settings.load(tmp_path / "quickstart.yaml")
-    assert settings.rag.embedding.model == "packaged:all-MiniLM-L6-v2"
+    assert settings.rag.embedding.model == "packaged:all-MiniLM-L6-v2-int8"
     assert (settings.service.development.tenant, settings.service.host) == (None, "0.0.0.0")
     pages = "".join(page.read_text() for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))])
     for text in (pages, DOCKERFILE):
@@ -252,15 +253,17 @@ def test_dockerfile__writes_settings_for_a_container_alone(tmp_path: Path, monke
 
 def test_readme__begins_with_the_commands_of_a_first_minute() -> None:
     """In this order, with an extra and commands that exist."""
-    first = re.findall(r"^```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
-    commands = [line.partition("#")[0].split() for line in first.splitlines()]
+    checkout, installation = re.findall(
+        r"^```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )[:2]
+    assert [line.split()[:2] for line in checkout.splitlines()] == [["make", "demo"], ["make", "test"]]
+    environment, *commands = [line.partition("#")[0].split() for line in installation.splitlines()]
+    assert environment[:3] == ["python3.11", "-m", "venv"]
     assert [words[:2] for words in commands] == [
         ["pip", "install"],
         *(["kosmos-rag", name] for name in ("init", "ingest", "ask", "serve")),
     ]
-    extra = re.search(r"\[(\w+)\]", commands[0][2])
-    assert extra is not None
-    assert re.search(rf"^{extra[1]} = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert commands[0][2] == "'.[quickstart]'"
 
 
 def test_readme__names_commands_and_targets_that_exist() -> None:

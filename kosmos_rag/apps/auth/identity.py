@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from kosmos_rag.apps.auth.api_keys import ADMIN, KEY_SUBJECT, READ, SCOPES, ApiKeys
 from kosmos_rag.apps.auth.jwt import TokenVerifier
 from kosmos_rag.apps.auth.key_verifier import KeyVerifier
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import ConfigError, NotAuthenticated, NotPermitted
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.types import EVERYONE
-from kosmos_rag.storage.tenants import validate_name
+from kosmos_rag.engine.api_keys import ADMIN, KEY_SUBJECT, READ, SCOPES, is_api_key, parse_key
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -90,7 +90,7 @@ class Authenticator:
         scheme, _, credentials = authorization.partition(" ")
         identity = None
         if scheme.lower() == "bearer":
-            if ApiKeys.is_api_key(credentials):
+            if is_api_key(credentials):
                 identity = await self._identify_key(credentials)
             elif self._tokens is not None:
                 identity = await self._identify_token(self._tokens, credentials)
@@ -101,9 +101,9 @@ class Authenticator:
     def needs_lookup(self, authorization: str | None) -> bool:
         """Whether a key in the header requires a database lookup."""
         scheme, _, credentials = (authorization or "").partition(" ")
-        if scheme.lower() != "bearer" or not ApiKeys.is_api_key(credentials):
+        if scheme.lower() != "bearer" or not is_api_key(credentials):
             return False
-        parsed = ApiKeys.parse(credentials)
+        parsed = parse_key(credentials)
         return parsed is None or not self._keys.is_known(parsed)
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class Authenticator:
         self._keys.close()
 
     async def _identify_key(self, credentials: str) -> Identity | None:
-        if (parsed := ApiKeys.parse(credentials)) is None:
+        if (parsed := parse_key(credentials)) is None:
             return None
         key = await self._keys.verify(parsed)
         if key is None:

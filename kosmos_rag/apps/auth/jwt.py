@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kosmos_rag.apps.auth.api_keys import KEY_SUBJECT
 from kosmos_rag.core.config import TokenSettings, mask_password
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.extras import require_extra
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.types import is_text
-from kosmos_rag.storage.tenants import validate_name
+from kosmos_rag.engine.api_keys import KEY_SUBJECT
 
 _MAX_CHARS = 16_384
 _MAX_NAMES, _MAX_NAME_CHARS = 200, 300

@@ -7,15 +7,15 @@ import asyncio
 import hmac
 import time
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from cachetools import LRUCache
 
-from kosmos_rag.apps.auth.api_keys import ApiKey, ApiKeys, ParsedKey, StoredKey
 from kosmos_rag.core.config import ServiceSettings
 from kosmos_rag.core.errors import TimedOut
-from kosmos_rag.storage.database import Database
+from kosmos_rag.engine.api_keys import ApiKey, KeyReader, ParsedKey, StoredKey
 
 _MAX_ENTRIES = 10_000
 """Cached keys, and as many ids without a valid key: made-up ids do not displace keys."""
@@ -45,8 +45,14 @@ class KeyVerifier:
     delay them. Not thread-safe: for one event loop.
     """
 
-    def __init__(self, database: Database, settings: ServiceSettings) -> None:
-        self._pool = database.open_reader_pool(size=_LANES)
+    def __init__(self, open_reader: Callable[[int], KeyReader], settings: ServiceSettings) -> None:
+        """Open the connections.
+
+        Args:
+            open_reader: Opens a reader of keys with a number of connections.
+            settings: Of the service.
+        """
+        self._reader = open_reader(_LANES)
         self._cache_s, self._timeout_s = settings.key_cache_s, settings.timeout_s
         self._valid: LRUCache[_KeyId, _Lookup] = LRUCache(_MAX_ENTRIES)
         self._invalid: LRUCache[_KeyId, _Lookup] = LRUCache(_MAX_ENTRIES)
@@ -90,7 +96,7 @@ class KeyVerifier:
     async def _read(self, key: ParsedKey) -> _Lookup:
         thread = self._threads[self.is_known(key)]
         began = time.monotonic()
-        stored = await asyncio.get_running_loop().run_in_executor(thread, ApiKeys.find, key, self._pool)
+        stored = await asyncio.get_running_loop().run_in_executor(thread, self._reader.find, key)
         lookup = _Lookup(stored, began)
         into, other = (self._invalid, self._valid) if stored is None else (self._valid, self._invalid)
         into[_id(key)] = lookup
@@ -101,7 +107,7 @@ class KeyVerifier:
         """Close the connections. Lookups that run fail."""
         for thread in self._threads.values():
             thread.shutdown(wait=False, cancel_futures=True)
-        self._pool.close()
+        self._reader.close()
 
 
 def _id(key: ParsedKey) -> _KeyId:

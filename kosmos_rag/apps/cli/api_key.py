@@ -3,7 +3,7 @@
 import uuid
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,26 +15,9 @@ from kosmos_rag.apps.cli.common import (
 from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.core.errors import RequestError
 
-if TYPE_CHECKING:
-    from kosmos_rag.apps.auth.api_keys import ApiKeys
-    from kosmos_rag.engine.engine import Engine
-    from kosmos_rag.storage.tenants import TenantRef
-
 KeyArgument = Annotated[str, typer.Argument(help="Id of a key, from `api-key list`.")]
 
 app = typer.Typer(help="Create, list, rotate and revoke API keys of a tenant.")
-
-
-def _keys(engine: "Engine") -> "ApiKeys":
-    from kosmos_rag.apps.auth.api_keys import ApiKeys
-
-    return ApiKeys(engine.parts.database)
-
-
-def _tenant_ref(tenant: str) -> "TenantRef":
-    from kosmos_rag.storage.tenants import tenant as tenant_ref
-
-    return tenant_ref(tenant)
 
 
 @app.command("create")
@@ -65,9 +48,8 @@ def create(
     """Create a key and print it; it cannot be shown again."""
     principals = require_not_blank(principal, "--principal", remedy="name a principal, --principal department:sales")
     expires_at = datetime.now(UTC) + timedelta(days=days) if days else None
-    with common.open_engine() as engine:
-        key_text = _keys(engine).create(
-            _tenant_ref(common.tenant),
+    with common.open_tenant() as tenant:
+        key_text = tenant.api_keys.create(
             name,
             scopes=scope or ["read"],
             principals=principals,
@@ -84,8 +66,8 @@ def create(
 @command
 def list_(*, common: TenantOptions) -> None:
     """List the keys, without their secrets."""
-    with common.open_engine() as engine:
-        infos = _keys(engine).infos(_tenant_ref(common.tenant))
+    with common.open_tenant() as tenant:
+        infos = tenant.api_keys.infos()
     if common.as_json:
         print_json({"tenant": common.tenant, "keys": [asdict(info) for info in infos]})
         return
@@ -125,8 +107,8 @@ def rotate(
 ) -> None:
     """Replace a key by one with the same properties, and print it."""
     key_id = _id(key)
-    with common.open_engine() as engine:
-        key_text = _keys(engine).rotate(_tenant_ref(common.tenant), key_id, overlap=timedelta(seconds=overlap))
+    with common.open_tenant() as tenant:
+        key_text = tenant.api_keys.rotate(key_id, overlap=timedelta(seconds=overlap))
     if key_text is None:
         raise _no_valid_key(common.tenant, key)
     if common.as_json:
@@ -140,8 +122,8 @@ def rotate(
 def revoke(key: KeyArgument, *, common: TenantOptions) -> None:
     """Revoke a key, from the next request on."""
     key_id = _id(key)
-    with common.open_engine() as engine:
-        if not _keys(engine).revoke(_tenant_ref(common.tenant), key_id):
+    with common.open_tenant() as tenant:
+        if not tenant.api_keys.revoke(key_id):
             raise _no_valid_key(common.tenant, key)
     if common.as_json:
         print_json({"tenant": common.tenant, "revoked": str(key_id)})

@@ -22,7 +22,7 @@ def backup(
     Service and workers continue meanwhile.
     """
     settings = common.load_settings()
-    from kosmos_rag.storage.backup import back_up
+    from kosmos_rag.engine.administration import back_up
 
     result = back_up(settings.database, file)
     if common.as_json:
@@ -42,7 +42,7 @@ def restore(
     The database is migrated, and its roles and row-level security are checked.
     """
     settings = common.load_settings()
-    from kosmos_rag.storage.backup import restore
+    from kosmos_rag.engine.administration import restore
 
     result = restore(settings.database, file)
     if common.as_json:

@@ -10,7 +10,7 @@ from kosmos_rag.core.errors import RequestError
 
 if TYPE_CHECKING:
     from kosmos_rag.core.config import Settings
-    from kosmos_rag.storage.cluster import ShardMove
+    from kosmos_rag.engine.administration import ShardMove
 
 app = typer.Typer(help="Show the nodes of a Citus cluster; move and isolate tenants.")
 
@@ -29,8 +29,7 @@ def status(
 ) -> None:
     """Show the nodes that hold tenants, and where a tenant is."""
     admin = _administrator(common.load_settings())
-    from kosmos_rag.storage.cluster import find_tenant, list_nodes
-    from kosmos_rag.storage.tenants import tenant as tenant_ref
+    from kosmos_rag.engine.administration import find_tenant, list_nodes, tenant_ref
 
     nodes = list_nodes(admin)
     placement = None if tenant is None else find_tenant(admin, tenant_ref(tenant))
@@ -62,8 +61,7 @@ def move(
     All tenants in it move. Questions continue. Writes to these tenants wait until it is done; others are not affected.
     """
     admin = _administrator(common.load_settings())
-    from kosmos_rag.storage.cluster import move_tenant
-    from kosmos_rag.storage.tenants import tenant as tenant_ref
+    from kosmos_rag.engine.administration import move_tenant, tenant_ref
 
     shard_move = move_tenant(admin, tenant_ref(tenant), to, limit_s=limit_s)
     _print(shard_move, f"{tenant} is on node {shard_move.target} now, and was on node {shard_move.source}", common)
@@ -77,8 +75,7 @@ def isolate(tenant: _Tenant, limit_s: _Limit = 60.0, *, common: CommonOptions) -
     It can be moved alone then. Questions continue. Writes to the tenants of its old shard wait until it is done.
     """
     admin = _administrator(common.load_settings())
-    from kosmos_rag.storage.cluster import isolate_tenant
-    from kosmos_rag.storage.tenants import tenant as tenant_ref
+    from kosmos_rag.engine.administration import isolate_tenant, tenant_ref
 
     shard_move = isolate_tenant(admin, tenant_ref(tenant), limit_s=limit_s)
     _print(shard_move, f"{tenant} has the shard {shard_move.shard} to itself now", common)
@@ -92,7 +89,7 @@ def _print(move: "ShardMove", sentence: str, common: CommonOptions) -> None:
 
 
 def _administrator(settings: "Settings") -> str:
-    from kosmos_rag.storage.database import resolve_addresses
+    from kosmos_rag.engine.administration import resolve_addresses
 
     admin = resolve_addresses(settings.database).admin
     if admin is None:

@@ -98,7 +98,8 @@ def open_reader(engine: "Engine", tenant: str, collection: str | None, principal
     from kosmos_rag.core.types import EVERYONE
 
     names = require_not_blank(principals, "--principal", remedy="name a principal, --principal department:sales")
-    return engine.tenant(tenant, principals=names or (EVERYONE,), collection=collection)
+    # A command may follow one that wrote.
+    return engine.tenant(tenant, principals=names or (EVERYONE,), collection=collection, read_your_writes=True)
 
 
 def fail(error: KosmosError, *, as_json: bool) -> NoReturn:
@@ -198,7 +199,7 @@ def source_names(source: str) -> list[str]:
 
     They are the source, and for a path that exists the default name of its documents.
     """
-    from kosmos_rag.ingestion.sources.names import default_name
+    from kosmos_rag.engine.source_names import default_name
 
     path = Path(source)
     return list(dict.fromkeys([source, default_name(path)] if path.exists() else [source]))

@@ -21,7 +21,7 @@ def doctor(
 
     Exits with 1 for a problem.
     """
-    from kosmos_rag.apps.cli.diagnosis import diagnose
+    from kosmos_rag.engine.diagnosis import diagnose
 
     settings = common.load_settings()
     checks = diagnose(settings, near_duplicates)

@@ -1,5 +1,6 @@
 """kosmos-rag enqueue: enqueue sources for workers."""
 
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,10 +15,14 @@ from kosmos_rag.apps.cli.common import (
     require_not_blank,
 )
 from kosmos_rag.apps.cli.options import WriteOptions, command
+from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.text.counts import count
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from kosmos_rag.engine.sources import SourceCheck
 
 
 @command
@@ -44,12 +49,15 @@ def enqueue(
             "--priority", min=-1000, max=1000, help="Jobs with a higher priority run first within the tenant."
         ),
     ] = 0,
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what each source would read, and who could read it; enqueue nothing.")
+    ] = False,
     *,
     common: WriteOptions,
 ) -> None:
     """Enqueue files, folders, other sources and permission feeds for workers.
 
-    Prints the jobs.
+    Prints the jobs, or with --check what the sources have.
     """
     items: list[str | Mapping[str, Any]] = [
         *require_not_blank(paths, "PATH"),
@@ -58,6 +66,9 @@ def enqueue(
     feeds = [_spec(file, "--permissions", "json_lines") for file in permissions or ()]
     if not items and not feeds:
         raise RequestError("nothing to enqueue; name a PATH, a source with --source FILE, or --permissions FILE")
+    if check:
+        _check(items, common)
+        return
     options: dict[str, Any] = {"every": timedelta(seconds=every) if every else None, "priority": priority}
     with common.open_engine() as engine:
         jobs = engine.tenant(common.tenant, collection=common.collection).jobs
@@ -71,6 +82,39 @@ def enqueue(
         names = [item if isinstance(item, str) else item["kind"] for item in items]
         for number, name in zip(ids, [*names, *(f"permissions {feed['name']}" for feed in feeds)], strict=True):
             console().print(f"job {number}: {name}")
+
+
+def _check(items: "Sequence[str | Mapping[str, Any]]", common: WriteOptions) -> None:
+    """Print the check of each source; end with 1 if one cannot be read completely."""
+    from kosmos_rag.engine.sources import check_source
+
+    settings = common.load_settings()
+    specs = [{"kind": "folder", "path": item} if isinstance(item, str) else item for item in items]
+    checks = [check_source(spec, settings.ingestion) for spec in specs]
+    if common.as_json:
+        print_json({"sources": [{**asdict(result), "ok": result.ok} for result in checks]})
+    else:
+        for result in checks:
+            _print_check(result)
+    if not all(result.ok for result in checks):
+        raise typer.Exit(1)
+
+
+def _print_check(result: "SourceCheck") -> None:
+    out = console()
+    out.print(f"{result.kind}: {count(result.documents, 'document')}", style="bold")
+    for name in result.examples:
+        out.print(f"  {one_line(name)}")
+    if result.documents > len(result.examples):
+        out.print(f"  … {result.documents - len(result.examples)} more")
+    for principal, documents in result.readers.items():
+        out.print(f"  {one_line(principal)} could read {documents}")
+    if result.unreadable:
+        out.print(f"  nobody could read {result.unreadable}: the permission feed names no reader", style="yellow")
+    for failure in result.failures:
+        out.print(f"  {failure.code}: {one_line(failure.message)}", style="red")
+    if not result.complete:
+        out.print("  the listing is incomplete: a pass would remove nothing", style="yellow")
 
 
 def _spec(file: Path, option: str, kind: str) -> "Mapping[str, Any]":

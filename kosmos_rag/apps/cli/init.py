@@ -85,10 +85,11 @@ def _choose(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _choose_embedding(settings: "Settings") -> dict[str, Any]:
-    from kosmos_rag.models.hub import PACKAGED_MINILM
+    from kosmos_rag.engine.local_models import MINILM, MINILM_INT8
 
-    if _is_local(PACKAGED_MINILM, settings):
-        return {"rag.embedding.model": PACKAGED_MINILM, "rag.embedding.dimensions": 384}
+    for name in (MINILM_INT8, MINILM):
+        if _is_local(name, settings):
+            return {"rag.embedding.model": name, "rag.embedding.dimensions": 384}
     _require_local(settings.rag.embedding.model, settings)
     return {"rag.embedding.model": settings.rag.embedding.model}
 
@@ -102,7 +103,7 @@ def _require_local(name: str, settings: "Settings") -> None:
 
 
 def _is_local(name: str, settings: "Settings") -> bool:
-    from kosmos_rag.models.hub import find_local
+    from kosmos_rag.engine.local_models import find_local
 
     try:
         return find_local(name, settings.models) is not None
@@ -124,7 +125,7 @@ def _choose_data_dir(settings: "Settings") -> Path:
 
     Raises ConfigError where it could not keep its data safely.
     """
-    from kosmos_rag.storage.embedded import check_folder
+    from kosmos_rag.engine.administration import check_folder
 
     folder = settings.database.resolved_data_dir
     if settings.database.data_dir is None and Path(tempfile.gettempdir()) in folder.parents:

@@ -32,7 +32,7 @@ def keyword_context(
 
     Needs no model and no database.
     """
-    from kosmos_rag.retrieval.keyword.context import KeywordContext
+    from kosmos_rag.engine.keywords import KeywordContext
 
     keyword_context_index = KeywordContext.from_file(file, ranking=ranking.value)
     matches, text = keyword_context_index.search(query, k), keyword_context_index.get_context(query, k)

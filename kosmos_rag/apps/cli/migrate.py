@@ -30,7 +30,7 @@ def migrate(
     if dry_run and not distribute:
         raise RequestError("--dry-run needs --distribute; use both")
     settings = common.load_settings()
-    from kosmos_rag.storage.setup import distribute_tables, set_up
+    from kosmos_rag.engine.administration import distribute_tables, set_up
 
     migration = None if dry_run else set_up(settings.database, revision)
     statements = distribute_tables(settings.database, dry_run=dry_run) if distribute else []

@@ -11,7 +11,7 @@ from kosmos_rag.core.errors import ModelUnavailable, RequestError
 
 if TYPE_CHECKING:
     from kosmos_rag.core.config import Settings
-    from kosmos_rag.models.download import PulledModel
+    from kosmos_rag.engine.local_models import PulledModel
 
 app = typer.Typer(help="Fetch and list the models that run on this machine.", no_args_is_help=True)
 
@@ -34,7 +34,7 @@ def pull(
     From the hub, the mirror that HF_ENDPOINT names, or a folder. A model that was fetched before is fetched again.
     """
     settings = common.load_settings()
-    from kosmos_rag.models.download import pull_from_folder, pull_from_hub
+    from kosmos_rag.engine.local_models import pull_from_folder, pull_from_hub
 
     model_names = names or _list_hub_models(settings)
     if folder is not None and len(model_names) != 1:
@@ -80,16 +80,14 @@ def list_models(
 
 def _list_hub_models(settings: "Settings") -> list[str]:
     """Return the configured models that are neither folders nor packaged."""
-    from kosmos_rag.models.configured import list_configured_models
-    from kosmos_rag.models.hub import locate
+    from kosmos_rag.engine.local_models import list_configured_models, locate
 
     models = list_configured_models(settings.rag)
     return list(dict.fromkeys(model.name for model in models if locate(model.name) == model.name))
 
 
 def _rows(settings: "Settings") -> list[dict[str, Any]]:
-    from kosmos_rag.models.configured import list_configured_models
-    from kosmos_rag.models.download import list_pulled
+    from kosmos_rag.engine.local_models import list_configured_models, list_pulled
 
     uses: dict[str, list[str]] = {}
     for model in list_configured_models(settings.rag):
@@ -109,7 +107,7 @@ def _check(model: "PulledModel") -> tuple[str, str]:
 
 def _state(name: str, settings: "Settings") -> tuple[str, str | None]:
     """Return state and folder of a model that was not pulled."""
-    from kosmos_rag.models.hub import find_local
+    from kosmos_rag.engine.local_models import find_local
 
     try:
         location = find_local(name, settings.models)

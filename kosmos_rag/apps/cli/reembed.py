@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kosmos_rag.core.types import SpaceInfo, SpaceQuality
+    from kosmos_rag.engine.spaces import Progress
     from kosmos_rag.engine.tenant import Tenant
-    from kosmos_rag.indexing.reembedding.migration import Progress
 
 app = typer.Typer(help="Migrate a tenant to the model of rag.next_embedding, or back, without downtime.")
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
-from kosmos_rag.apps.client.transport import Call, DatabaseAnswer, Grounding, Page, QueryExample, QueryRows, Request
+from kosmos_rag.apps.client.transport import Call, Page, Request, omit_none
 from kosmos_rag.core.types import (
     Answer,
     CollectionInfo,
@@ -32,14 +32,10 @@ from kosmos_rag.core.types.serialize import from_dict
 T = TypeVar("T")
 
 
-def _body(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def _query(question: str | Sequence[str], k: int | None, filter: Filter | None, **options: Any) -> dict[str, Any]:  # noqa: A002
     conditions = {"sources": list(filter.sources), "where": dict(filter.where)} if filter else {}
     value = question if isinstance(question, str) else list(question)
-    return _body(question=value, k=k, **conditions, **options)
+    return omit_none(question=value, k=k, **conditions, **options)
 
 
 def search(
@@ -54,6 +50,7 @@ def search(
     mmr: float | None = None,
     collection: str | None = None,
     syntax: QuerySyntax = "auto",
+    read_your_writes: bool = False,
     explain: bool = False,
 ) -> Call[SearchResult]:
     """Find the best passages for a question, or for several.
@@ -69,10 +66,20 @@ def search(
         mmr: Weight of relevance, 0 to 1, in maximal marginal relevance; None for no reordering.
         collection: Search only this collection; None for all.
         syntax: Whether signs are operators: `auto`, `operators` or `plain`.
+        read_your_writes: See what was written before; else a replica may answer, some seconds behind.
         explain: Add scores and plans; needs the scope admin.
     """
     options = {"cursor": cursor, "group_by": group_by, "group_size": group_size, "facets": list(facets), "mmr": mmr}
-    body = _query(question, k, filter, collection=collection, syntax=syntax, explain=explain, **options)
+    body = _query(
+        question,
+        k,
+        filter,
+        collection=collection,
+        syntax=syntax,
+        read_your_writes=read_your_writes,
+        explain=explain,
+        **options,
+    )
     return Call(method="POST", path="/v1/search", body=body, read=partial(from_dict, SearchResult))
 
 
@@ -84,6 +91,7 @@ def context(
     max_tokens: int | None = None,
     collection: str | None = None,
     syntax: QuerySyntax = "auto",
+    read_your_writes: bool = False,
     explain: bool = False,
 ) -> Call[Context]:
     """Collect numbered, cited evidence for a question within a budget of tokens.
@@ -95,9 +103,19 @@ def context(
         max_tokens: Budget in tokens; None for the configured one.
         collection: Search only this collection; None for all.
         syntax: Whether signs are operators: `auto`, `operators` or `plain`.
+        read_your_writes: See what was written before; else a replica may answer, some seconds behind.
         explain: Add scores and plans; needs the scope admin.
     """
-    body = _query(question, k, filter, max_tokens=max_tokens, collection=collection, syntax=syntax, explain=explain)
+    body = _query(
+        question,
+        k,
+        filter,
+        max_tokens=max_tokens,
+        collection=collection,
+        syntax=syntax,
+        read_your_writes=read_your_writes,
+        explain=explain,
+    )
     return Call(method="POST", path="/v1/context", body=body, read=partial(from_dict, Context))
 
 
@@ -110,6 +128,7 @@ def answer(
     history: Sequence[Turn] = (),
     collection: str | None = None,
     syntax: QuerySyntax = "auto",
+    read_your_writes: bool = False,
     explain: bool = False,
 ) -> Call[Answer]:
     """Answer a question from the evidence, or refuse.
@@ -122,11 +141,20 @@ def answer(
         history: The conversation so far, the latest turn last.
         collection: Search only this collection; None for all.
         syntax: Whether signs are operators: `auto`, `operators` or `plain`.
+        read_your_writes: See what was written before; else a replica may answer, some seconds behind.
         explain: Add scores and plans; needs the scope admin.
     """
     turns = [{"question": turn.question, "answer": turn.answer} for turn in history]
     body = _query(
-        question, k, filter, max_tokens=max_tokens, collection=collection, history=turns, syntax=syntax, explain=explain
+        question,
+        k,
+        filter,
+        max_tokens=max_tokens,
+        collection=collection,
+        history=turns,
+        syntax=syntax,
+        read_your_writes=read_your_writes,
+        explain=explain,
     )
     return Call(method="POST", path="/v1/answer", body=body, read=partial(from_dict, Answer))
 
@@ -140,6 +168,7 @@ def stream_answer(
     history: Sequence[Turn] = (),
     collection: str | None = None,
     syntax: QuerySyntax = "auto",
+    read_your_writes: bool = False,
 ) -> Request:
     """Stream an answer: `AnswerSources`, then `AnswerPiece`s, `AnswerDone` last.
 
@@ -151,8 +180,18 @@ def stream_answer(
         history: see `answer`.
         collection: see `answer`.
         syntax: see `answer`.
+        read_your_writes: see `answer`.
     """
-    call = answer(question, k, filter, max_tokens=max_tokens, history=history, collection=collection, syntax=syntax)
+    call = answer(
+        question,
+        k,
+        filter,
+        max_tokens=max_tokens,
+        history=history,
+        collection=collection,
+        syntax=syntax,
+        read_your_writes=read_your_writes,
+    )
     return Request(method=call.method, path=call.path, body=call.body, headers={"accept": "text/event-stream"})
 
 
@@ -321,7 +360,7 @@ def feedback(
         reason: Reason of a rating down; `not_covered`, that the documents do not answer, of any rating.
         collection: The collection that was searched; None for all.
     """
-    body = _body(
+    body = omit_none(
         rating=str(rating),
         retrieval_id=None if retrieval_id is None else str(retrieval_id),
         question=question,
@@ -331,102 +370,6 @@ def feedback(
         collection=collection,
     )
     return Call(method="POST", path="/v1/feedback", body=body, read=partial(from_dict, Feedback))
-
-
-def ground_schema(
-    question: str,
-    k: int = 10,
-    *,
-    database: str | None = None,
-    tables: int = 5,
-    max_tokens: int = 700,
-    collection: str = "schema",
-    explain: bool = False,
-) -> Call[Grounding]:
-    """Find the tables, columns and joins that a question needs.
-
-    Args:
-        question: The question about a database.
-        k: Number of columns.
-        database: Only this database; None for all.
-        tables: Number of tables.
-        max_tokens: Budget of `Grounding.prompt`.
-        collection: The collection of the schemas.
-        explain: Add the scores of documents; needs the scope admin.
-    """
-    body = _body(
-        question=question,
-        k=k,
-        database=database,
-        tables=tables,
-        max_tokens=max_tokens,
-        collection=collection,
-        explain=explain,
-    )
-    return Call(method="POST", path="/v1/schema/grounding", body=body, read=partial(from_dict, Grounding))
-
-
-def query_schema(
-    sql: str,
-    *,
-    database: str,
-    parameters: Mapping[str, str | int | float | bool | None] | None = None,
-    collection: str = "schema",
-) -> Call[QueryRows]:
-    """Run one SELECT on a described database, if the service enables it.
-
-    Args:
-        sql: The query; values as `:name`.
-        database: Name of the database, as its schema has it.
-        parameters: Values by name.
-        collection: The collection of the schemas.
-    """
-    body = _body(sql=sql, database=database, parameters=dict(parameters or {}), collection=collection)
-    return Call(method="POST", path="/v1/schema/query", body=body, read=partial(from_dict, QueryRows))
-
-
-def add_schema_example(
-    question: str, sql: str, *, database: str, readers: Sequence[str] | None = None, collection: str = "schema"
-) -> Call[QueryExample]:
-    """Accept a query for a question; it replaces the question's earlier one.
-
-    Args:
-        question: The question in natural language.
-        sql: One SELECT.
-        database: Name of the database, as its schema has it.
-        readers: Principals that may read it; None for everyone.
-        collection: The collection of the schemas.
-    """
-    body = _body(
-        question=question,
-        sql=sql,
-        database=database,
-        readers=None if readers is None else list(readers),
-        collection=collection,
-    )
-    return Call(method="POST", path="/v1/schema/examples", body=body, read=partial(from_dict, QueryExample))
-
-
-def schema_examples(*, collection: str = "schema") -> Call[list[QueryExample]]:
-    """List the accepted queries that you may read.
-
-    Args:
-        collection: The collection of the schemas.
-    """
-    read = partial(_read_all, items="examples", kind=QueryExample)
-    return Call(method="GET", path="/v1/schema/examples", params=_body(collection=collection), read=read)
-
-
-def ask_schema(question: str, *, database: str | None = None, collection: str = "schema") -> Call[DatabaseAnswer]:
-    """Answer a question with rows of a described database.
-
-    Args:
-        question: The question.
-        database: Only this database; None for the likeliest.
-        collection: The collection of the schemas.
-    """
-    body = _body(question=question, database=database, collection=collection)
-    return Call(method="POST", path="/v1/schema/ask", body=body, read=partial(from_dict, DatabaseAnswer))
 
 
 def stats() -> Call[Stats]:

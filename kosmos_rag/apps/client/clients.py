@@ -12,6 +12,7 @@ import httpx
 from kosmos_rag.apps.client import calls
 from kosmos_rag.apps.client.events import EventDecoder
 from kosmos_rag.apps.client.transport import Call, Request, retry_steps, translate_errors
+from kosmos_rag.apps.client.wings import load_client_calls
 from kosmos_rag.core.types import AnswerEvent
 
 P = ParamSpec("P")
@@ -94,13 +95,16 @@ class _Calls:
     set_preset = _Method(calls.set_preset)
     delete_collection = _Method(calls.delete_collection)
     feedback = _Method(calls.feedback)
-    ground_schema = _Method(calls.ground_schema)
-    query_schema = _Method(calls.query_schema)
-    ask_schema = _Method(calls.ask_schema)
-    add_schema_example = _Method(calls.add_schema_example)
-    schema_examples = _Method(calls.schema_examples)
     stats = _Method(calls.stats)
     reload = _Method(calls.reload)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method that a wing adds, such as `ground_schema`. Raises AttributeError."""
+        define = load_client_calls().get(name)
+        if define is None:
+            raise AttributeError(f"{type(self).__name__} has no call {name!r}")
+        method: Any = _Method(define).__get__(self, type(self))  # type: ignore[call-overload]
+        return method
 
 
 def _options(url: str, credentials: str | None, timeout_s: float) -> dict[str, Any]:

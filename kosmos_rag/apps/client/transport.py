@@ -22,6 +22,11 @@ _ERRORS = {problem.name: kind for kind, problem in PROBLEMS.items()}
 _RETRYABLE = frozenset({429, 503})
 
 
+def omit_none(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
     """A request of the service."""
@@ -148,91 +153,3 @@ class Page(Generic[T]):
     items: tuple[T, ...]
     next: str | None
     """Cursor of the next page; None at the end."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueryRows:
-    """Rows of a query on a described database."""
-
-    sql: str
-    """The executed SQL."""
-    columns: tuple[str, ...]
-    tables: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-    truncated: bool
-    """Whether there were more rows than the limits allow."""
-    milliseconds: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueryExample:
-    """A question and the SQL that a person accepted for it."""
-
-    id: str
-    """Source of its document."""
-    database: str
-    question: str
-    sql: str
-    tables: tuple[str, ...]
-    columns: tuple[str, ...]
-    """`table.column`."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DatabaseAnswer:
-    """Rows that answer a question, with their query and its evidence.
-
-    The members of the mappings are those of docs/schema.md.
-    """
-
-    question: str
-    database: str
-    refused: bool
-    """Whether both queries of the language model were refused."""
-    attempts: tuple[Mapping[str, Any], ...]
-    """Queries of the language model: sql, code, error."""
-    result: QueryRows | None
-    citations: tuple[Mapping[str, Any], ...]
-    """Documents of the schema that the query uses: id, table, column."""
-    schema_refs: tuple[Mapping[str, Any], ...]
-    join_hints: tuple[str, ...]
-    filters: tuple[Mapping[str, Any], ...]
-    ambiguities: tuple[Mapping[str, Any], ...]
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Grounding:
-    """The tables and columns that a question needs.
-
-    The members of the mappings are those of docs/schema.md.
-    """
-
-    question: str
-    database: str | None
-    """The most likely database; None without a table."""
-    prompt: str
-    """Lists the selected tables and columns for a prompt."""
-    tokens: int
-    tables: tuple[Mapping[str, Any], ...]
-    """Of all databases, best first: database, table, score, parts."""
-    schema_refs: tuple[Mapping[str, Any], ...]
-    """Columns, best first: name, database, table, model, column, score, parts."""
-    join_hints: tuple[str, ...]
-    recipes: tuple[Mapping[str, Any], ...]
-    """Recipes for questions like this one, best first."""
-    examples: tuple[Mapping[str, Any], ...]
-    """Accepted queries for similar questions: id, database, question, sql, tables, columns."""
-    ambiguities: tuple[Mapping[str, Any], ...]
-    """Decisions to take before SQL is written: kind, about, text."""
-    filters: tuple[Mapping[str, Any], ...]
-    """Conditions for values of the question: table, column, text, value, match, condition."""
-    entities: Mapping[str, Any]
-    selection: Mapping[str, Any] | None
-    """Tables, columns and joins."""
-    left_out: tuple[tuple[str, str], ...]
-    """Database and name of the tables that exceeded the token budget."""
-    docs: tuple[Mapping[str, Any], ...]
-    """The matching documents, best first: id, kind, and scores with `explain`."""
-    warnings: tuple[str, ...]
-    milliseconds: float

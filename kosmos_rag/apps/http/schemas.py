@@ -36,6 +36,11 @@ class FilteredRequest(RequestBody):
         description="Whether signs of the question are operators, docs/questions.md: `auto` in a question of operators "
         "and terms alone, `operators` in each question, `plain` in none.",
     )
+    read_your_writes: bool = Field(
+        default=False,
+        strict=True,
+        description="See what was written before; else a replica of the database may answer, some seconds behind.",
+    )
     explain: bool = Field(
         default=False,
         strict=True,

@@ -16,7 +16,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kosmos_rag.apps.auth.api_keys import READ
 from kosmos_rag.apps.auth.identity import LOOPBACK, Identity
 from kosmos_rag.apps.http.toolkit import health
 from kosmos_rag.apps.http.toolkit.body_limits import BodyLimits
@@ -33,6 +32,7 @@ from kosmos_rag.apps.mcp.oauth import ProtectedResource, challenge
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import KosmosError, NotAuthenticated, NotPermitted
 from kosmos_rag.engine.aio import AsyncEngine
+from kosmos_rag.engine.api_keys import READ
 
 PATH = "/mcp"
 

@@ -26,7 +26,6 @@ from mcp_types import (
     TextContent,
 )
 
-from kosmos_rag.apps.auth.api_keys import READ
 from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.apps.http.toolkit.errors import INTERNAL, public_detail, to_problem
@@ -37,6 +36,7 @@ from kosmos_rag.apps.mcp.tools import Tools
 from kosmos_rag.apps.mcp.wings import load_mcp_wings
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.version import __version__
+from kosmos_rag.engine.api_keys import READ
 from kosmos_rag.engine.tenant import Tenant
 
 Context = ServerRequestContext[Any, Any]

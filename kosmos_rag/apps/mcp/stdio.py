@@ -14,16 +14,16 @@ from io import FileIO
 
 from mcp.server.stdio import stdio_server
 
-from kosmos_rag.apps.auth.api_keys import READ
 from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.toolkit.service import create_service
 from kosmos_rag.apps.mcp.server import create_server
 from kosmos_rag.core.config import Settings, TokenSettings
 from kosmos_rag.core.config.service import DevelopmentSettings
 from kosmos_rag.core.errors import KosmosError
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.engine.aio import AsyncEngine
+from kosmos_rag.engine.api_keys import READ
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.storage.tenants import validate_name
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _CHUNK_BYTES = 1 << 16

@@ -34,20 +34,21 @@ def show(value: Any) -> str:
     The result is YAML too.
     """
     try:
-        text = json.dumps(_mask_passwords(value), ensure_ascii=False, default=str)
+        text = json.dumps(mask_passwords(value), ensure_ascii=False, default=str)
     except ValueError:
         # Python refuses to write an integer of more than 4300 digits.
         return "a number of thousands of digits"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _mask_passwords(value: Any) -> Any:
+def mask_passwords(value: Any) -> Any:
+    """Mask passwords in every text of a value, also in texts that are no URLs."""
     if isinstance(value, str):
         return mask_password(value)
     if isinstance(value, list | tuple):
-        return [_mask_passwords(item) for item in value]
+        return [mask_passwords(item) for item in value]
     if isinstance(value, dict):
-        return {mask_password(str(key)): _mask_passwords(item) for key, item in value.items()}
+        return {mask_password(str(key)): mask_passwords(item) for key, item in value.items()}
     return value
 
 

@@ -5,13 +5,15 @@ Presets are shipped with the package, or files of the user.
 
 from collections.abc import Iterable, Mapping
 from importlib.resources import as_file, files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 from kosmos_rag.core.config.loading import read_yaml
 from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.mounting import PRESETS, is_present
 
-_FOLDER = "kosmos_rag.core.config.presets"
+_PACKAGE = "kosmos_rag.core.config.presets"
 EXTENDS = "extends"
 COLLECTION_KEYS = (
     *("rag.chunking.", "rag.retrieval.", "rag.reranking.enabled", "rag.reranking.top_k", "rag.reranking.threshold"),
@@ -25,7 +27,13 @@ _NULL_REMOVES = (("rag", "signals"), ("rag", "intents"))
 
 def list_shipped() -> list[str]:
     """Return the names of the presets that come with the library."""
-    return sorted(entry.name.removesuffix(".yaml") for entry in files(_FOLDER).iterdir() if _is_yaml(entry.name))
+    return sorted(_shipped_files())
+
+
+def _shipped_files() -> dict[str, Traversable]:
+    packages = [_PACKAGE, *(package for package in PRESETS if is_present(package))]
+    entries = [entry for package in packages for entry in files(package).iterdir() if _is_yaml(entry.name)]
+    return {entry.name.removesuffix(".yaml"): entry for entry in entries}
 
 
 def read_preset_file(source: str) -> tuple[str, dict[str, Any]]:
@@ -60,7 +68,7 @@ def _read(source: str, folder: Path, extended_by: tuple[str, ...]) -> tuple[str,
                 f"use {', '.join(list_shipped())} or the path of a YAML file, ./mine.yaml"
             )
         name = identity = source
-        with as_file(files(_FOLDER) / f"{source}.yaml") as path:
+        with as_file(_shipped_files()[source]) as path:
             data = read_yaml(path, f"preset {source}")
     if identity in extended_by:
         circle = " extends ".join([*extended_by[extended_by.index(identity) :], identity])

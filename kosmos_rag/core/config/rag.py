@@ -20,6 +20,7 @@ _KNOWN_DIMENSIONS = {
     "all-mpnet-base-v2": 768,
     "all-MiniLM-L6-v2": 384,
     "packaged:all-MiniLM-L6-v2": 384,
+    "packaged:all-MiniLM-L6-v2-int8": 384,
     "multi-qa-mpnet-base-dot-v1": 768,
     "BAAI/bge-small-en-v1.5": 384,
     "BAAI/bge-base-en-v1.5": 768,
@@ -193,8 +194,8 @@ class EmbeddingSettings(_EmbeddingModelSettings):
     model: str = Field(
         default="sentence-transformers/all-mpnet-base-v2",
         min_length=1,
-        description="Name on the model hub, a folder, packaged:all-MiniLM-L6-v2 (the extra minilm), or with url its "
-        "name on the server.",
+        description="Name on the model hub, a folder, packaged:all-MiniLM-L6-v2-int8 (the extra minilm), or with url "
+        "its name on the server.",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
-from kosmos_rag.core.config.display import mask_password, mask_urls, show
+from kosmos_rag.core.config.display import mask_passwords, mask_urls, show
 from kosmos_rag.core.config.keys import iter_keys
 from kosmos_rag.core.config.settings import Settings
 from kosmos_rag.core.section import MAX_INTEGER
@@ -34,7 +34,7 @@ def flatten(settings: Settings) -> dict[str, Any]:
     for key, field in iter_keys(Settings):
         value: Any = reduce(getitem, key.split("."), dumped)
         # A field that is kept out of a repr is a URL, or holds one.
-        flat[key] = mask_urls(value) if field.repr or value is None else mask_password(value)
+        flat[key] = mask_urls(value) if field.repr or value is None else mask_passwords(value)
     return flat
 
 

@@ -60,6 +60,14 @@ class DatabaseSettings(Section):
         repr=False,
         description="URL of the administrator, for preparing and migrating; only with a server of your own.",
     )
+    replica_urls: tuple[ServerUrl, ...] = Field(
+        default=(),
+        repr=False,
+        description="URLs of replicas of the server of url, as the same role; searches are read from them.",
+    )
+    replica_max_lag_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
+        default=5.0, description="Seconds that a replica may be behind before no search is read from it."
+    )
     data_dir: Folder | None = Field(
         default=None, description="Folder of the embedded server; null is one under the user's data folder."
     )
@@ -99,8 +107,11 @@ class DatabaseSettings(Section):
     def _check_urls(self) -> Self:
         if self.url == EMBEDDED:
             remedy = "the embedded server makes its own roles: set database.url to your server, or drop this key"
-            keys = (key for key in ("worker_url", "admin_url") if getattr(self, key) is not None)
+            keys = (key for key in ("worker_url", "admin_url", "replica_urls") if getattr(self, key))
             refuse(self, [Conflict((key, "url"), remedy) for key in keys])
+        if self.replica_urls and self.use_nodes:
+            remedy = "searches go to the node of a tenant: drop one of both keys"
+            refuse(self, [Conflict(("replica_urls", "use_nodes"), remedy)])
         return self
 
 
@@ -230,6 +241,9 @@ class IngestionSettings(Section):
         default=False, description="Store the file of each document too, so that its readers can see its pages."
     )
     max_original_mb: Count = Field(default=20, description="Megabytes above which a file is not stored, with a note.")
+    source_modules: tuple[str, ...] = Field(
+        default=(), description="Python modules of yours whose SOURCES define more kinds of sources."
+    )
     urls: UrlSettings = UrlSettings()
     parsing: ParsingSettings = ParsingSettings()
 

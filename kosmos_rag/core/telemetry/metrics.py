@@ -84,6 +84,12 @@ POOL_WAITING = Metric("kosmos_pool_waiting", "gauge", "Calls waiting for a datab
 POOL_WAIT_SECONDS = Metric(
     "kosmos_pool_wait_seconds", "counter", "Time that calls waited for a database connection, by role.", ("role",)
 )
+REPLICA_LAG_SECONDS = Metric(
+    "kosmos_replica_lag_seconds",
+    "gauge",
+    "Seconds that a replica of database.replica_urls is behind the primary; NaN while it cannot be used.",
+    ("replica",),
+)
 INGESTION_STAGE_SECONDS = Metric(
     "kosmos_ingestion_stage_seconds",
     "counter",
@@ -126,8 +132,8 @@ EXPERIMENT_QUESTIONS = Metric(
 
 ENGINE = (
     RETRIEVAL_STAGE_SECONDS, RETRIEVAL_INCOMPLETE, RETRIEVAL_FALLBACKS, RETRIEVAL_FAILURES, ANSWER_SECONDS,
-    CACHE_LOOKUPS, POOL_CONNECTIONS, POOL_WAITING, POOL_WAIT_SECONDS, TENANT_RETRIEVALS, TENANT_RETRIEVAL_SECONDS,
-    RECALL_MONITOR_SAMPLES, EXPERIMENT_QUESTIONS,
+    CACHE_LOOKUPS, POOL_CONNECTIONS, POOL_WAITING, POOL_WAIT_SECONDS, REPLICA_LAG_SECONDS, TENANT_RETRIEVALS,
+    TENANT_RETRIEVAL_SECONDS, RECALL_MONITOR_SAMPLES, EXPERIMENT_QUESTIONS,
 )  # fmt: skip
 INGESTION = (INGESTION_STAGE_SECONDS, INGESTION_EMBEDDED_DOCUMENTS, INGESTION_EMBEDDED_CHUNKS)
 

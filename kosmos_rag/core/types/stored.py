@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 from kosmos_rag.core.types.documents import Note
@@ -32,7 +32,16 @@ class DocumentInfo(Serializable):
     """What of the file was guessed or could not be read."""
     updated_at: datetime
 
+    def position(self, sort: "DocumentSort") -> "DocumentPosition":
+        """Return the position of the document in a list of this order."""
+        place = (self.source, self.collection)
+        if sort == "source":
+            return place
+        since = (self.updated_at - _EPOCH) // timedelta(microseconds=1)
+        return {"updated_at": since, "chunks": self.chunks, "bytes": self.bytes}[sort], *place
 
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DocumentSort = Literal["source", "updated_at", "chunks", "bytes"]
 """Order of a list of documents: by source, or by a number with the largest first."""
 DocumentPosition: TypeAlias = tuple[str, str] | tuple[int, str, str]

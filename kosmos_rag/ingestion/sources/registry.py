@@ -1,11 +1,12 @@
 """Create the source that a spec of a job or file describes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line, show
-from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
 from kosmos_rag.ingestion.sources.git import GitSource, GitSpec
 from kosmos_rag.ingestion.sources.json_lines import JsonLinesSource, JsonLinesSpec
@@ -18,7 +19,10 @@ from kosmos_rag.ingestion.sources.spec import DocumentOptions, validate_spec
 from kosmos_rag.ingestion.sources.sql import SqlSource, SqlSpec
 from kosmos_rag.ingestion.sources.urls import UrlsSource, UrlsSpec
 
-KINDS: dict[str, tuple[type[DocumentOptions], Callable[[Any, IngestionSettings], Source]]] = {
+Kind = tuple[type[DocumentOptions], Callable[[Any, IngestionSettings], Source]]
+"""Spec and source class of a kind."""
+
+KINDS: dict[str, Kind] = {
     "folder": (FolderSpec, FolderSource),
     "git": (GitSpec, GitSource),
     "json_lines": (JsonLinesSpec, JsonLinesSource),
@@ -28,7 +32,7 @@ KINDS: dict[str, tuple[type[DocumentOptions], Callable[[Any, IngestionSettings],
     "sql": (SqlSpec, SqlSource),
     "urls": (UrlsSpec, UrlsSource),
 }
-"""Spec and source classes by kind."""
+"""The kinds of the package. A module of `ingestion.source_modules` adds its own by a mapping of that form, SOURCES."""
 
 
 def create_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Source:
@@ -38,10 +42,23 @@ def create_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Sourc
 
     Raises:
         RequestError: The spec is invalid.
-        ConfigError: An extra or an environment variable of the source is missing.
+        ConfigError: An extra, a program, a module or an environment variable of the source is missing.
     """
-    kind = spec.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise RequestError(one_line(f"source of kind {show(kind)}: kind must be one of {', '.join(KINDS)}"))
-    model, source = KINDS[kind]
+    kind, kinds = spec.get("kind"), KINDS
+    if kind not in kinds and settings.source_modules:
+        kinds = {**_load_kinds(settings.source_modules), **KINDS}
+    if not isinstance(kind, str) or kind not in kinds:
+        raise RequestError(one_line(f"source of kind {show(kind)}: kind must be one of {', '.join(kinds)}"))
+    model, source = kinds[kind]
     return source(validate_spec(model, kind, spec), settings)
+
+
+def _load_kinds(modules: Sequence[str]) -> dict[str, Kind]:
+    kinds: dict[str, Kind] = {}
+    for name in modules:
+        try:
+            kinds.update(import_module(name).SOURCES)
+        except (ImportError, AttributeError) as error:
+            reason = f"which has no SOURCES that can be imported: {one_line(str(error))}"
+            raise ConfigError(f"ingestion.source_modules names {name}, {reason}") from error
+    return kinds

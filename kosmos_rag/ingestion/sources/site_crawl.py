@@ -103,19 +103,24 @@ class Crawl:
         self._robots = self._fetch_robots()
         self._delay = max(self._spec.delay_s, self._robots.crawl_delay(AGENT) or 0.0)
         self._add(self._scope.first, 0)
-        yield from self._read_sitemaps()
+        complete = True
+        for failure in self._read_sitemaps():
+            complete = False
+            yield failure
         while self._pending:
             url, depth = self._pending.popleft()
             try:
                 page = self._visit(url, depth)
             except SourceError as error:
                 if error.code != "not_found":
-                    # Without the page its links are unknown: the listing is incomplete, so nothing is removed.
+                    complete = False
                     yield build_failure(url, error)
                     self._keep(url)
                 continue
             yield from self._entry(page)
-        yield from self._missing_pages()
+        # The links of a page that could not be read are unknown: what they lead to is not missing.
+        if complete:
+            yield from self._missing_pages()
 
     def _fetch_robots(self) -> Any:
         """Return robots.txt; one that does not exist allows everything. Raises SourceError."""

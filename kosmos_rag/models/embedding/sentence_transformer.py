@@ -17,6 +17,7 @@ from kosmos_rag.models.embedding.tokenizer import FastTokenizer
 from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, resolve, silence_loading
 from kosmos_rag.models.onnx import hub_options, load_onnx, require_runtime
 from kosmos_rag.models.onnx_session import OnnxModel
+from kosmos_rag.models.packaged import MINILM_INT8, load_int8
 
 _PROVIDER = "sentence_transformers"
 
@@ -149,7 +150,8 @@ class SentenceTransformerEmbedder:
     def _load(self) -> EncoderModel:
         # The tokenizer's own thread pool deadlocks after a fork, and warns about it on standard error.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-        require_runtime(self._models)
+        if self.name != MINILM_INT8:
+            require_runtime(self._models)
         try:
             model = self._obtain()
         except ModelUnavailable as error:
@@ -162,6 +164,8 @@ class SentenceTransformerEmbedder:
         return model
 
     def _obtain(self) -> EncoderModel:
+        if self.name == MINILM_INT8:
+            return load_int8()
         location = resolve(self.name, self._models)
         if (model := load_onnx("SentenceTransformer", location, self._models)) is not None:
             return model if isinstance(model, OnnxModel) else _TorchModel(model)

@@ -154,5 +154,5 @@ def state_key(query: RetrieverQuery, snapshot: Snapshot) -> tuple[Hashable, ...]
         query: The search.
         snapshot: State of the tenant.
     """
-    states = tuple([(stats.collection, stats.epoch, stats.visible) for stats in snapshot.collections])
+    states = tuple([(stats.collection, stats.state) for stats in snapshot.collections])
     return request_key(query), snapshot.space_id, states

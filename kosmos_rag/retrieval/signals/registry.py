@@ -2,20 +2,29 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
 from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.mounting import SIGNALS, load_present
 from kosmos_rag.core.section import Section
 from kosmos_rag.retrieval.signals.base import ScoreSignal, SelectionSignal
 from kosmos_rag.retrieval.signals.rules import RULES
-from kosmos_rag.retrieval.signals.schema_rules import SCHEMA_RULES
 
 _Model = TypeVar("_Model", bound=Section)
 
-SIGNALS: Mapping[str, type[ScoreSignal | SelectionSignal]] = {**RULES, **SCHEMA_RULES}
-"""Signal classes by the names that `rag.signals` uses."""
+SignalClass = type[ScoreSignal | SelectionSignal]
+
+
+@cache
+def load_signal_classes() -> Mapping[str, SignalClass]:
+    """Return the signal classes by the names that `rag.signals` uses."""
+    classes: dict[str, SignalClass] = dict(RULES)
+    for of_wing in load_present(SIGNALS).values():
+        classes |= cast("Mapping[str, SignalClass]", of_wing)
+    return classes
 
 
 def build_signals(parameters: Mapping[str, Any], path: str) -> dict[str, ScoreSignal | SelectionSignal]:
@@ -63,9 +72,10 @@ def validate(model: type[_Model], values: Any, path: str) -> _Model:
         raise ConfigError(f"{location}: {detail['msg']}{hint}") from None
 
 
-def _signal_class(name: str, path: str) -> type[ScoreSignal | SelectionSignal]:
-    if name in SIGNALS:
-        return SIGNALS[name]
-    near = get_close_matches(str(name), SIGNALS, n=1)
-    remedy = f"did you mean {near[0]}?" if near else f"the signals are {', '.join(sorted(SIGNALS))}"
+def _signal_class(name: str, path: str) -> SignalClass:
+    classes = load_signal_classes()
+    if name in classes:
+        return classes[name]
+    near = get_close_matches(str(name), classes, n=1)
+    remedy = f"did you mean {near[0]}?" if near else f"the signals are {', '.join(sorted(classes))}"
     raise ConfigError(f"{path}.{name} is no signal: {remedy}")

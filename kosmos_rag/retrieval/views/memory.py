@@ -8,7 +8,6 @@ import logging
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import NoReturn
 from uuid import UUID
 
 import numpy as np
@@ -81,7 +80,7 @@ class MemorySession:
         """
         bound = bind_texts(wording)
         [(state,)] = self._connection.execute(statement("search_state_of_reader"), bound.values).fetchall()
-        if not state["collections"]:
+        if state["overview"] is None:
             # There is no such tenant, or Citus sent the statement to its node without the reader.
             raise ViewUnavailable
         return build_snapshot(wording, bound, state, self._close_terms, _refuse_words)
@@ -140,12 +139,17 @@ class MemorySession:
         cursor = self._connection.cursor(row_factory=dict_row)
         cursor.execute(statement("passages_of_reader"), values)
         *read, last = cursor.fetchall()
-        if last["epochs"] != {stats.collection: stats.epoch for stats in snapshot.collections}:
+        if last["states"] != {stats.collection: stats.state for stats in snapshot.collections}:
             raise ViewUnavailable
         if len(read) < len(missing):
-            self._refuse_block()
+            log.error(
+                "chunks in memory are not those that the reader may read; the database is searched",
+                extra={"action": "block_refused"},
+            )
+            self._blocks.drop(self._state)
+            raise ViewUnavailable
         for row in read:
-            del row["epochs"]
+            del row["states"]
         parsed = parse_passage_rows(read)
         self._block.put_passages(principals, parsed)
         return rows | parsed
@@ -158,19 +162,6 @@ class MemorySession:
         assert self._block is not None, "candidates come first"
         assert self._block.vectors is not None, "can_answer refuses other searches"
         return self._block.vectors.find(chunk_ids)
-
-    def _refuse_block(self) -> NoReturn:
-        """Raise ViewUnavailable where the reader may not read a chunk of the block.
-
-        Unless the state has changed since, that is a defect of the block.
-        """
-        if state_key(self._wording, self.snapshot(self._wording)) == self._state:
-            log.error(
-                "chunks in memory are not those that the reader may read; the database is searched",
-                extra={"action": "block_refused"},
-            )
-            self._blocks.drop(self._state)
-        raise ViewUnavailable
 
 
 def _refuse_words(_words: Sequence[str]) -> Mapping[str, WordMatches]:

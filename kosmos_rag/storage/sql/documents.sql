@@ -49,9 +49,10 @@ SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.versio
  LIMIT %(limit)s
 
 -- name: last_changes
--- Returns by collection the epoch of the last change that this reader can see, and the number of access control lists,
--- which is lower where the last document of a list is lost.
-SELECT s.collection, max(s.epoch)::bigint, count(*)
+-- Returns the state of each collection for this reader, as search_state has it: each change of documents that he may read
+-- gives another one.
+SELECT s.collection,
+       encode(sha256(string_agg(uuid_send(s.acl_hash) || uuid_send(s.state), '' ORDER BY s.acl_hash)), 'hex')
   FROM kosmos.acl_statistics s
  WHERE s.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
  GROUP BY s.collection

@@ -12,3 +12,11 @@ SELECT pg_database_size(d.oid) AS bytes,
          WHERE n.nspname = 'kosmos' AND NOT i.indisvalid) AS invalid_indexes
   FROM pg_catalog.pg_database d
  WHERE d.datname = current_database()
+
+-- name: wal_position
+-- Whether the server is a replica, how far its write-ahead log has come (of a replica: how much it has applied), and the
+-- number that a server and its replicas have in common.
+SELECT pg_is_in_recovery(),
+       (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END
+        - '0/0'::pg_lsn)::bigint,
+       (SELECT s.system_identifier FROM pg_control_system() s)

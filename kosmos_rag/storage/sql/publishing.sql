@@ -80,15 +80,16 @@ UPDATE kosmos.collection_statistics
  WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 
 -- name: update_acl_statistics
--- Updates the counts of each access control list.
-INSERT INTO kosmos.acl_statistics AS s (tenant_id, collection, acl_hash, acl, chunks, length, languages, epoch)
-SELECT t.tenant_id, %(collection)s, u.acl_hash, u.acl::text[], u.chunks, u.length, '{}', %(epoch)s
+-- Updates the counts of each access control list. Caches are keyed by the states. A state is random: a counter would
+-- repeat after a restore, and a process would serve what a lost transaction had opened.
+INSERT INTO kosmos.acl_statistics AS s (tenant_id, collection, acl_hash, acl, chunks, length, languages, state)
+SELECT t.tenant_id, %(collection)s, u.acl_hash, u.acl::text[], u.chunks, u.length, '{}', %(state)s
   FROM kosmos.tenants t
  CROSS JOIN unnest(%(acl_hashes)s::uuid[], %(acls)s::text[], %(chunks)s::bigint[], %(lengths)s::bigint[])
        AS u (acl_hash, acl, chunks, length)
  WHERE t.tenant_id = %(tenant_id)s
 ON CONFLICT (tenant_id, collection, acl_hash) DO UPDATE
-   SET chunks = s.chunks + excluded.chunks, length = s.length + excluded.length, epoch = excluded.epoch
+   SET chunks = s.chunks + excluded.chunks, length = s.length + excluded.length, state = excluded.state
 
 -- name: delete_empty_acl_statistics
 DELETE FROM kosmos.acl_statistics s

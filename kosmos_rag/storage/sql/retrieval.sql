@@ -1,6 +1,6 @@
 -- name: search_state
 -- In the snapshot of the candidates: each collection that may answer with its statistics, the terms of the texts, and the
--- indexes that are ready. Rows are arrays in JSON. A function keeps the plans of the session, and a pooler in
+-- indexes that are ready, in JSON. A function keeps the plans of the session, and a pooler in
 -- transaction mode keeps no prepared statements.
 SELECT kosmos.search_state(%(tenant_id)s, %(collection)s, %(texts)s::text[], %(weights)s::float8[])
 
@@ -413,7 +413,7 @@ SELECT clock_timestamp()
 SELECT * FROM kosmos.located_passages(%(tenant_id)s, %(chunk_ids)s::uuid[])
 
 -- name: passages_of_reader
--- The same without a transaction, for a search in memory. The last row has the epochs of the collections that this reader
+-- The same without a transaction, for a search in memory. The last row has the states of the collections that this reader
 -- may read, by which the caller sees whether the passages are of the state of the search.
 SELECT * FROM kosmos.passages_of_reader(%(tenant_id)s, %(principals)s::text[], %(collection)s, %(chunk_ids)s::uuid[])
 

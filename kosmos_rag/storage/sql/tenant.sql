@@ -17,8 +17,7 @@ VALUES (%(tenant_id)s, %(name)s, %(now)s)
 ON CONFLICT (tenant_id) DO NOTHING
 
 -- name: create_collection_statistics
--- The epoch begins at the time of creation: a tenant that was deleted and created again never repeats one, so no cache
--- has a result under it.
+-- The epoch numbers the changes of the collection.
 INSERT INTO kosmos.collection_statistics (tenant_id, collection, chunks, length, next_lexeme_id, next_sequence, epoch)
 VALUES (%(tenant_id)s, %(collection)s, 0, 0, 1, 1, %(epoch)s)
 ON CONFLICT (tenant_id, collection) DO NOTHING

@@ -25,7 +25,7 @@ collection_statistics = Table(
     column("length", BigInteger),
     column("next_lexeme_id", Integer),
     column("next_sequence", Integer),
-    column("epoch", BigInteger),  # increased by each transaction that changes documents
+    column("epoch", BigInteger),  # number of the last change; caches are keyed by `state` of acl_statistics
     column("known_items", JSONB, null=True),  # how well each retriever finds questions made of the texts
     PrimaryKeyConstraint("tenant_id", "collection"),
     CheckConstraint("chunks >= 0"),
@@ -44,7 +44,7 @@ acl_statistics = Table(
     column("chunks", BigInteger),
     column("length", BigInteger),
     column("languages", ARRAY(Text)),  # of the documents: a query is analysed in each language
-    column("epoch", BigInteger),  # epoch of the collection when these chunks last changed
+    column("state", Uuid),  # identity of the last change of these chunks or their documents: random, never used again
     PrimaryKeyConstraint("tenant_id", "collection", "acl_hash"),
     tenant_key(),
 )

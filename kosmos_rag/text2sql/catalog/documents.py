@@ -14,7 +14,7 @@ from kosmos_rag.core.types import EVERYONE, SourceDocument, storable
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
 from kosmos_rag.text2sql.catalog.naming import aliases, humanize, words
 from kosmos_rag.text2sql.catalog.sources.schema_json import column_as_json, table_as_json
-from kosmos_rag.text2sql.recipes import Recipe
+from kosmos_rag.text2sql.records import Recipe
 
 MAX_CHARS = 800
 """Characters of a document: about 200 tokens, within the input limit of the smallest models."""

@@ -11,7 +11,8 @@ from typing import Any
 from kosmos_rag.core.types import DocumentInfo, Passage
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources import from_json
-from kosmos_rag.text2sql.recipes import Recipe, missing_parts
+from kosmos_rag.text2sql.recipes import missing_parts
+from kosmos_rag.text2sql.records import Recipe
 
 
 def parse_schemas(documents: Iterable[DocumentInfo]) -> list[DatabaseSchema]:

@@ -12,10 +12,10 @@ import numpy as np
 
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, TableSchema
 from kosmos_rag.text2sql.catalog.roles import is_temporal, label_column
-from kosmos_rag.text2sql.linking.entities import Entities
 from kosmos_rag.text2sql.linking.known_values import KnownValues, normalize_value
 from kosmos_rag.text2sql.linking.name_index import Floats, Integers, NameIndex
 from kosmos_rag.text2sql.linking.weights import Weights
+from kosmos_rag.text2sql.records import Entities
 
 _EXPLAINED = 0.3
 """Weight of a word in a column's name that the name of its table has too."""

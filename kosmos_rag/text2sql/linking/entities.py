@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time
 
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.text2sql.linking.known_values import ValueMatch
-from kosmos_rag.text2sql.linking.time_ranges import TimeRange, find_time_ranges, resolve_days
+from kosmos_rag.text2sql.linking.time_ranges import find_time_ranges, resolve_days
 from kosmos_rag.text2sql.linking.words import QUOTED
+from kosmos_rag.text2sql.records import Entities
 
 _NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:[.,]\d+)*(?![\w-])")
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
@@ -45,26 +45,6 @@ _TIMES = re.compile(
     rf"|(?:\d{{1,2}} )?{_MONTH}(?: \d{{1,2}}(?!\d))?(?:,? \d{{4}})?)\b",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entities:
-    """Entities of a question."""
-
-    quoted: tuple[str, ...]
-    values: tuple[str, ...]
-    """Known column values as `normalize_value` writes them, those with typos last."""
-    misspelt: tuple[tuple[str, str], ...]
-    """Of those with a typo, what the question says and the value."""
-    names: tuple[str, ...]
-    """Capitalised words within a sentence, and unknown words next to the name of a table."""
-    dates: tuple[tuple[str, date | None], ...]
-    """Text and date; None if it is not one day, or dateparser cannot parse it."""
-    time_ranges: tuple[TimeRange, ...]
-    """The days that the dates mean, in UTC."""
-    numbers: tuple[str, ...]
-    comparisons: tuple[str, ...]
-    """Of `>`, `<`, `between`, `max`, `min`, `average`, `sum`, `count`."""
 
 
 def find_entities(

@@ -8,7 +8,7 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.text2sql.catalog.joins import Join, JoinPlan
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import GroundingResult
-from kosmos_rag.text2sql.sql.analyze import ColumnRef
+from kosmos_rag.text2sql.records import ColumnRef
 from kosmos_rag.text2sql.sql.gold import GoldQuestion
 
 _TABLES = 10

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kosmos_rag.core.types import DocumentInfo
-from kosmos_rag.text2sql.ambiguity import Ambiguity
 from kosmos_rag.text2sql.linking.linking import Linked
 from kosmos_rag.text2sql.linking.words import is_content_word, question_words, stem
-from kosmos_rag.text2sql.sql.analyze import ColumnRef
+from kosmos_rag.text2sql.records import Ambiguity, ColumnRef
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

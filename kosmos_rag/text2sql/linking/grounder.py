@@ -14,8 +14,8 @@ from pathlib import Path
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, DocumentInfo, Filter, IngestReport, Passage
+from kosmos_rag.engine.synonyms import Synonyms, read_rules
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
 from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.linking.catalog import parse_curated_recipes, parse_schemas
@@ -23,12 +23,13 @@ from kosmos_rag.text2sql.linking.entities import find_entities
 from kosmos_rag.text2sql.linking.exclusions import exclude_columns, find_exclusions, read_exclusions
 from kosmos_rag.text2sql.linking.linking import Evidence, Linker
 from kosmos_rag.text2sql.linking.name_index import NameIndex
-from kosmos_rag.text2sql.linking.result import NO_SCHEMA, GroundingResult, SchemaRef
+from kosmos_rag.text2sql.linking.result import NO_SCHEMA, GroundingResult
 from kosmos_rag.text2sql.linking.select import build_prompt, column_references, get_schema, join_hints, select_parts
 from kosmos_rag.text2sql.linking.synonym_mining import LoggedQuestion, Suggestion, suggest_synonyms
 from kosmos_rag.text2sql.linking.weights import Weights
-from kosmos_rag.text2sql.query_examples import QueryExample, create_example, example_document, parse_examples
-from kosmos_rag.text2sql.recipes import Recipe, template_recipes
+from kosmos_rag.text2sql.query_examples import create_example, example_document, parse_examples
+from kosmos_rag.text2sql.recipes import template_recipes
+from kosmos_rag.text2sql.records import QueryExample, Recipe, SchemaRef
 
 _TOKEN_CACHE_LINES = 5_000
 
@@ -38,7 +39,7 @@ class _SchemaSnapshot:
 
     def __init__(
         self,
-        changes: Mapping[str, tuple[int, int]],
+        changes: Mapping[str, str],
         documents: Sequence[DocumentInfo],
         synonyms: Synonyms,
         weights: Weights,
@@ -322,7 +323,7 @@ class SchemaGrounding:
     def _refresh(self, hits: Iterable[Passage]) -> _SchemaSnapshot:
         """Return the snapshot, loaded again if these documents are newer."""
         snapshot = self._load_snapshot()
-        if any(hit.version > snapshot.versions.get(hit.source, 0) for hit in hits if "definition" in hit.metadata):
+        if any(hit.version != snapshot.versions.get(hit.source) for hit in hits if "definition" in hit.metadata):
             with self._lock:
                 self._snapshot = None
             snapshot = self._load_snapshot()

@@ -16,12 +16,12 @@ import numpy as np
 from kosmos_rag.core.types import Passage
 from kosmos_rag.text2sql.catalog.joins import JoinGraph
 from kosmos_rag.text2sql.linking.columns import ColumnRanker, LinkedColumn, TableRanking, add_parts, best_first
-from kosmos_rag.text2sql.linking.entities import Entities
 from kosmos_rag.text2sql.linking.known_values import ValueMatch
 from kosmos_rag.text2sql.linking.name_index import Floats, NameIndex, Word, total_weight
 from kosmos_rag.text2sql.linking.weights import Weights
 from kosmos_rag.text2sql.linking.words import stem, stem_name
 from kosmos_rag.text2sql.query_examples import KIND
+from kosmos_rag.text2sql.records import Entities, LinkedTable
 
 _MAX_SELECTED = 4
 _NAMED = 2 / 3
@@ -66,17 +66,6 @@ class Evidence:
                 table, _, column = name.rpartition(".")
                 columns[database, table, column] = max(cosine, columns.get((database, table, column), 0.0))
         return cls(tables=tables, columns=columns)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LinkedTable:
-    """A table with its score and the parts of the score."""
-
-    database: str
-    table: str
-    score: float
-    parts: Mapping[str, float]
-    """Contribution of each part, by its name in `Weights`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

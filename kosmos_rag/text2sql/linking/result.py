@@ -1,41 +1,25 @@
-"""The result of schema grounding, and its one JSON shape."""
+"""The result of schema grounding."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from kosmos_rag.core.types import Passage
-from kosmos_rag.text2sql.ambiguity import Ambiguity
-from kosmos_rag.text2sql.filters import ValueFilter
-from kosmos_rag.text2sql.linking.entities import Entities
-from kosmos_rag.text2sql.linking.linking import LinkedTable
-from kosmos_rag.text2sql.linking.time_ranges import TimeRange
 from kosmos_rag.text2sql.prompt import Selection, selection_as_json
-from kosmos_rag.text2sql.query_examples import QueryExample
-from kosmos_rag.text2sql.recipes import Recipe
+from kosmos_rag.text2sql.records import (
+    Ambiguity,
+    Entities,
+    Grounding,
+    LinkedTable,
+    QueryExample,
+    Recipe,
+    SchemaDocument,
+    SchemaRef,
+    ValueFilter,
+)
 
 NO_SCHEMA = "there is no schema here that you may read; an operator adds one with kosmos-rag schema build"
 """The warning of a result without any schema."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SchemaRef:
-    """A column that a question asks for or filters by."""
-
-    database: str
-    table: str
-    """Full name."""
-    model: str
-    """Name of its class; the table's name if there is none."""
-    column: str
-    score: float
-    parts: Mapping[str, float]
-    """Parts of the score, by the names of `Weights`."""
-
-    @property
-    def name(self) -> str:
-        """`Model.column`."""
-        return f"{self.model}.{self.column}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,60 +69,40 @@ class GroundingResult:
         """Conditions on the values and times that the question says."""
         return self.selection.filters if self.selection else ()
 
-    def to_dict(self, *, explain: bool = True) -> dict[str, Any]:
-        """Return the result as values for JSON.
-
-        The library, the command line, HTTP, MCP and the client have this one shape.
+    def to_record(self, *, explain: bool = True) -> Grounding:
+        """Return the record that interfaces send.
 
         Args:
             explain: Include the scores of documents and the timings of the stages.
         """
-        entities = asdict(self.entities)
-        entities["dates"] = [[text, None if day is None else day.isoformat()] for text, day in self.entities.dates]
-        entities["time_ranges"] = [_time_range(item) for item in self.entities.time_ranges]
-        return {
-            "question": self.question,
-            "database": self.database,
-            "tables": [asdict(table) for table in self.tables],
-            "schema_refs": [{"name": ref.name, **asdict(ref)} for ref in self.schema_refs],
-            "join_hints": list(self.join_hints),
-            "recipes": [_recipe(recipe) for recipe in self.recipes],
-            "examples": [example.to_dict() for example in self.examples],
-            "ambiguities": [{**asdict(item), "about": list(item.about)} for item in self.ambiguities],
-            "filters": [item.to_dict() for item in self.filters],
-            "entities": entities,
-            "prompt": self.prompt,
-            "tokens": self.tokens,
-            "left_out": [list(pair) for pair in self.left_out],
-            "docs": [_document(doc, explain=explain) for doc in self.docs],
-            "warnings": list(self.warnings),
-            "milliseconds": round(sum(self.timings_ms.get(name, 0.0) for name in ("total", "ground")), 1),
-            **({"timings_ms": dict(self.timings_ms)} if explain else {}),
-            "selection": selection_as_json(self.selection) if self.selection else None,
-        }
+        return Grounding(
+            question=self.question,
+            database=self.database,
+            prompt=self.prompt,
+            tokens=self.tokens,
+            tables=self.tables,
+            schema_refs=self.schema_refs,
+            join_hints=self.join_hints,
+            recipes=self.recipes,
+            examples=self.examples,
+            ambiguities=self.ambiguities,
+            filters=self.filters,
+            entities=self.entities,
+            selection=selection_as_json(self.selection) if self.selection else None,
+            left_out=self.left_out,
+            docs=tuple(_document(doc, explain=explain) for doc in self.docs),
+            warnings=self.warnings,
+            milliseconds=round(sum(self.timings_ms.get(name, 0.0) for name in ("total", "ground")), 1),
+            timings_ms=dict(self.timings_ms) if explain else None,
+        )
+
+    def to_dict(self, *, explain: bool = True) -> dict[str, Any]:
+        """Return the record as values for JSON; see `to_record`."""
+        values: dict[str, Any] = self.to_record(explain=explain).to_dict()
+        return values
 
 
-def _time_range(item: TimeRange) -> dict[str, Any]:
-    start, end = (None if day is None else day.isoformat() for day in (item.start, item.end))
-    return {"text": item.text, "start": start, "end": end}
-
-
-def _recipe(recipe: Recipe) -> dict[str, Any]:
-    columns = [f"{table}.{column}" for table, column in recipe.columns]
-    names = ("slug", "title", "text", "pattern", "curated", "note", "sql")
-    return {
-        **{name: getattr(recipe, name) for name in names},
-        "tables": list(recipe.tables),
-        "columns": columns,
-        "join_hints": list(recipe.join_hints),
-        "not_for": list(recipe.not_for),
-    }
-
-
-def _document(doc: Passage, *, explain: bool) -> dict[str, Any]:
-    document = {"id": doc.source, "kind": doc.metadata.get("kind")}
-    if not explain:
-        return document
+def _document(doc: Passage, *, explain: bool) -> SchemaDocument:
     scores = {
         "score": doc.score,
         "dense": doc.dense_score,
@@ -146,4 +110,4 @@ def _document(doc: Passage, *, explain: bool) -> dict[str, Any]:
         "fused": doc.fused_score,
         "signals": dict(doc.signals),
     }
-    return {**document, "scores": scores}
+    return SchemaDocument(id=doc.source, kind=doc.metadata.get("kind"), scores=scores if explain else None)

@@ -9,14 +9,11 @@ from kosmos_rag.text2sql.catalog.joins import Join, JoinGraph, JoinPlan
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.filters import find_filters
 from kosmos_rag.text2sql.linking.catalog import parse_recipe
-from kosmos_rag.text2sql.linking.entities import Entities
 from kosmos_rag.text2sql.linking.exclusions import Exclusion
 from kosmos_rag.text2sql.linking.linking import Linked, Linker
-from kosmos_rag.text2sql.linking.result import SchemaRef
 from kosmos_rag.text2sql.prompt import Selection, prompt_block
 from kosmos_rag.text2sql.query_examples import parse_examples
-from kosmos_rag.text2sql.recipes import Recipe
-from kosmos_rag.text2sql.sql.analyze import ColumnRef
+from kosmos_rag.text2sql.records import ColumnRef, Entities, Recipe, SchemaRef
 
 _MAX_RECIPES = 3
 _MAX_EXAMPLES = 3

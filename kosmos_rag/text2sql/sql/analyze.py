@@ -9,13 +9,11 @@ from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import QueryRefused, first_line
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema, TableSchema
+from kosmos_rag.text2sql.records import ColumnRef
 
 if TYPE_CHECKING:
     from sqlglot import exp
     from sqlglot.optimizer.scope import Scope
-
-ColumnRef = tuple[str, str]
-"""Full name of a table, name of a column."""
 
 _NAMED = "named"
 """Marks columns that the query names, in contrast to those that a star expands to."""

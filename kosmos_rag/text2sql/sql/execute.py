@@ -10,13 +10,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import DatabaseNotReady, QueryRefused, RequestError, StatementFailed
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT, connect_read_only, create_read_only_engine
-from kosmos_rag.text2sql.sql.analyze import ColumnRef
+from kosmos_rag.text2sql.records import QueryResult, json_row
 from kosmos_rag.text2sql.sql.exposure import check_exposure
 from kosmos_rag.text2sql.sql.quoting import quote_table
 from kosmos_rag.text2sql.sql.validate import CheckedQuery, check_query
@@ -93,44 +93,6 @@ class Limits:
             raise RequestError("limits of a query: timeout_ms, max_rows and max_bytes are at least 1")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueryResult:
-    """Rows of a query."""
-
-    sql: str
-    """The executed SQL, with parameters as `:name`."""
-    columns: tuple[str, ...]
-    """Names of the result's columns."""
-    tables: tuple[str, ...]
-    """Full names of the tables that the query uses, inner queries first."""
-    used_columns: tuple[ColumnRef, ...]
-    """Columns of those tables that the query names."""
-    rows: tuple[tuple[Any, ...], ...]
-    truncated: bool
-    """Whether there were more rows than the limits of rows and bytes allow."""
-    seconds: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as values for JSON.
-
-        Binary values are in base64, values of unknown types are text.
-        """
-        return {
-            "sql": self.sql,
-            "columns": list(self.columns),
-            "tables": list(self.tables),
-            "rows": [json_row(row) for row in self.rows],
-            "truncated": self.truncated,
-            "milliseconds": round(self.seconds * 1000, 1),
-        }
-
-
-def json_row(row: Sequence[Any]) -> list[Any]:
-    """Return a row as values for JSON."""
-    values: list[Any] = from_json(to_json(list(row), bytes_mode="base64", inf_nan_mode="strings", fallback=str))
-    return values
-
-
 class ReadOnlyDatabase:
     """A database that answers checked queries.
 
@@ -196,7 +158,7 @@ class ReadOnlyDatabase:
             used_columns=query.analysis.columns,
             rows=rows,
             truncated=truncated,
-            seconds=time.monotonic() - started,
+            milliseconds=round((time.monotonic() - started) * 1000, 1),
         )
 
     def _fetch(self, rows: Iterable[Sequence[Any]], started: float) -> tuple[tuple[tuple[Any, ...], ...], bool]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from kosmos_rag.core.errors import QueryRefused, SchemaInvalid
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources.schema_json import read_json
-from kosmos_rag.text2sql.sql.analyze import ColumnRef, QueryAnalysis, analyze_query
+from kosmos_rag.text2sql.records import ColumnRef
+from kosmos_rag.text2sql.sql.analyze import QueryAnalysis, analyze_query
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,8 +13,9 @@ from kosmos_rag.core.types import AuditKind, AuditOutcome
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT
+from kosmos_rag.text2sql.records import QueryResult
 from kosmos_rag.text2sql.settings import Text2SqlSettings
-from kosmos_rag.text2sql.sql.execute import Limits, QueryResult, ReadOnlyDatabase
+from kosmos_rag.text2sql.sql.execute import Limits, ReadOnlyDatabase
 
 
 class QueryRunner:

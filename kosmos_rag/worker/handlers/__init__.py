@@ -55,19 +55,18 @@ class EngineJobRunner:
 
     def __init__(self, engine: Engine, wing_kinds: Sequence[JobKind] = ()) -> None:
         self._engine = engine
-        parts = engine.parts
-        self.database = parts.database
+        self.database = engine.database
         counters = CounterBuffer()
         engine.observe(counters)
-        self._documents = documents.DocumentHandler(parts.database, parts.ingest_pipeline, counters)
-        self._sync = sync.SyncHandler(parts.database, parts.ingest_pipeline)
-        self._permissions = permissions.PermissionsHandler(parts.database)
+        self._documents = documents.DocumentHandler(engine.database, engine.ingest_pipeline, counters)
+        self._sync = sync.SyncHandler(engine.database, engine.ingest_pipeline)
+        self._permissions = permissions.PermissionsHandler(engine.database)
         self._wings = {
-            kind.name: _WingHandler(kind.create_handler(engine), parts.ingest_pipeline) for kind in wing_kinds
+            kind.name: _WingHandler(kind.create_handler(engine), engine.ingest_pipeline) for kind in wing_kinds
         }
         monitor_handler = MonitorHandler(recall_monitor(engine), interval_s=engine.settings.worker.maintenance_every_s)
         self._maintenance = maintenance.MaintenanceHandler(
-            parts.database, parts.indexes, monitor_handler, engine.settings.worker
+            engine.database, engine.indexes, monitor_handler, engine.settings.worker
         )
 
     def run(self, jobs: Sequence[Job], channel: SupervisorChannel) -> None:
@@ -132,5 +131,5 @@ def create_runner(settings: Settings, wing_kinds: Sequence[JobKind] = ()) -> Eng
         wing_kinds: kinds of jobs that wings add.
     """
     engine = Engine(settings)
-    engine.parts.ingest_pipeline.processor.warm_up()
+    engine.ingest_pipeline.processor.warm_up()
     return EngineJobRunner(engine, wing_kinds)

@@ -13,11 +13,11 @@ import pytest
 from psycopg import sql
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.http.toolkit.uploads import StoredUpload, enqueue_upload
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, FileInfo
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.engine.uploads import StoredUpload
 from kosmos_rag.indexing.ann import physical_indexes
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.audit.partitions import add_months
@@ -271,7 +271,7 @@ def test_mirror__is_named_because_it_brings_the_document_back(acme: Tenant, tmp_
 
 @pytest.mark.own_database
 def test_running_job__of_an_erased_document_publishes_nothing(acme: Tenant, logged: Engine, settings: Settings) -> None:
-    queue = Queue.open(logged.parts.database, settings.worker)
+    queue = Queue.open(logged.database, settings.worker)
     jobs = queue.claim(10, kinds=["document"], worker="w")
     assert len(jobs) == 1
     acme.erase(source=DOCUMENT.source)
@@ -341,7 +341,7 @@ def test_verify__names_the_first_record_that_does_not_hold(
 @pytest.mark.parametrize("change", ["UPDATE kosmos.erasures SET kind = 'source'", "DELETE FROM kosmos.erasures"])
 def test_records__are_changed_by_no_serving_role(acme: Tenant, logged: Engine, role: str, change: str) -> None:
     acme.erase(subject="lovelace")
-    pool = getattr(logged.parts.database, role)
+    pool = getattr(logged.database, role)
     with (
         pytest.raises(Exception, match=r"permission denied|read-only"),
         pool.transaction(acme.id, [EVERYONE]) as connection,
@@ -365,7 +365,7 @@ def _files_with(folder: Path, text: bytes) -> list[str]:
 
 
 def test_upload__that_arrives_during_an_erasure_is_refused_and_not_cut(acme: Tenant, logged: Engine) -> None:
-    worker = logged.parts.database.worker
+    worker = logged.database.worker
     with worker.transaction(acme.id, [EVERYONE]) as connection:
         upload_id = store_upload(connection, acme.id, b"first")
     acme.erase(source="nothing")
@@ -373,7 +373,7 @@ def test_upload__that_arrives_during_an_erasure_is_refused_and_not_cut(acme: Ten
         store_chunk(connection, acme.id, upload_id, 1, b"second")
     upload = StoredUpload(id=upload_id, sha256="", size=len(b"firstsecond"))
     with pytest.raises(RequestError, match="send it again"):
-        enqueue_upload(logged.parts.database, acme, SourceDocument(source="new.md", data=b""), upload)
+        acme.uploads.enqueue(SourceDocument(source="new.md", data=b""), upload)
     with pytest.raises(RequestError, match="send it again"):
         acme.files().create(upload_id, "new.md", size=upload.size, purpose="assistants")
 
@@ -406,7 +406,7 @@ def test_purge__leaves_the_text_in_no_file_of_the_server(loaded_settings: Settin
         for name in ("ada", "bob", "eve"):
             rater = engine.tenant("acme", subject=name)
             rater.feedback("up", question="salary", chunk_id=hit.chunk_id, comment=f"{SECRET} by {name}")
-        with psycopg.connect(engine.parts.database.admin_conninfo, autocommit=True) as connection:
+        with psycopg.connect(engine.database.admin_conninfo, autocommit=True) as connection:
             connection.execute("ANALYZE")
             connection.execute("CHECKPOINT")
             assert any(name.startswith("base/") for name in _files_with(folder, SECRET.encode()))

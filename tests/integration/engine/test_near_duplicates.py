@@ -1,7 +1,7 @@
 """Which documents of a tenant are near-duplicates, readable or not, and of no other tenant."""
 
 from kosmos_rag import Engine, SourceDocument
-from kosmos_rag.apps.cli.diagnosis import diagnose
+from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.engine.near_duplicates import find_near_duplicates
 from kosmos_rag.storage.database import Database
 

@@ -103,7 +103,7 @@ def test_maintenance__is_refused_while_another_runs(keywords: Engine, keyword_se
 
 def test_maintenance__right_after_another_is_not_refused(keywords: Engine, admin: psycopg.Connection) -> None:
     """The server notices the end of a session late: the lock must be released before."""
-    indexes, owner = keywords.parts.indexes, tenant("acme")
+    indexes, owner = keywords.indexes, tenant("acme")
     keywords.tenant("acme").ingest(_document("a.txt", "some words"))
     for _ in range(50):
         # It ends with the release of the lock, and finds nothing to restore.

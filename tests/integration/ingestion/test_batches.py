@@ -36,7 +36,7 @@ def test_batch__is_published_before_a_large_document(
     documents = [LoadedDocument(document=SourceDocument(source=n, data=t.encode())) for n, t in texts.items()]
     executor = RecordingExecutor(batch_chunks=batch_chunks)
     with Engine(settings, embedder=HashingEmbedder()) as engine:
-        ingest = engine.parts.ingest_pipeline
+        ingest = engine.ingest_pipeline
         ingest.run(tenant(tenant_name), "default", documents, recorder=ReportBuilder(failed=[]), executor=executor)
         assert len(engine.tenant(tenant_name).documents()) == 4
     assert executor.batches[0] == ["a", "b"]

@@ -123,15 +123,15 @@ def test_pass__without_a_change_writes_nothing(
     scope.ingest(_pages(3))
     feed = write({"space": ["ann"]}, {f"page-{n}": ["space"] for n in range(3)})
     assert scope.sync_permissions(feed).changed == 3
-    before = _epochs(database, tenant_name)
+    before = _states(database, tenant_name)
     assert scope.sync_permissions(feed).changed == 0
-    assert _epochs(database, tenant_name) == before
+    assert _states(database, tenant_name) == before
 
 
-def _epochs(database: DatabaseSettings, name: str) -> list[tuple[Any, ...]]:
+def _states(database: DatabaseSettings, name: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(database.admin_url or "") as connection:
         return connection.execute(
-            "SELECT acl, epoch, xmin::text FROM kosmos.acl_statistics WHERE tenant_id = %s ORDER BY 1",
+            "SELECT acl, state, xmin::text FROM kosmos.acl_statistics WHERE tenant_id = %s ORDER BY 1",
             [tenant(name).id],
         ).fetchall()
 
@@ -274,7 +274,7 @@ def test_earlier_pass__that_is_still_running_writes_nothing(engine: Engine, writ
     (document,) = engine.tenant(tenant_name, principals=("ben",)).documents()
     with (
         pytest.raises(IngestionError, match="was started again") as raised,
-        engine.parts.database.worker.transaction(owner.id, [EVERYONE]) as connection,
+        engine.database.worker.transaction(owner.id, [EVERYONE]) as connection,
     ):
         permissions.update_permissions(connection, earlier, {document.id: ("ann",)}, unnamed=())
     assert raised.value.code == "superseded"

@@ -121,7 +121,7 @@ def test_load_vectors__are_of_this_tenant_and_this_space(counted: Engine, embedd
         describe_space(acme, model, normalized=True).id for model in (embedder, HashingEmbedder(dimensions=32))
     )
     elsewhere = describe_space(tenant(f"{tenant_name}-other").id, embedder, normalized=True).id
-    with counted.parts.database.worker.transaction(acme, [EVERYONE]) as connection:
+    with counted.database.worker.transaction(acme, [EVERYONE]) as connection:
         found = load_vectors(connection, acme, here, hashes)
         assert load_vectors(connection, acme, wider, hashes) == {}
         assert load_vectors(connection, tenant(f"{tenant_name}-other").id, elsewhere, hashes) == {}

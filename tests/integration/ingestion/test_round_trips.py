@@ -61,7 +61,7 @@ def _text(source: str, text: str) -> SourceDocument:
 def _transactions(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Count the transactions that both roles begin, by their names."""
     begun: list[str] = []
-    database = engine.parts.database
+    database = engine.database
     for name, role in (("app", database.app), ("worker", database.worker)):
         for method in ("transaction", "queue", "queue_at_once", "session"):
             if not hasattr(role, method):

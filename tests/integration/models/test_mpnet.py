@@ -36,5 +36,5 @@ def test_mpnet__of_768_dimensions_goes_through_the_whole_pipeline(settings: Sett
         assert found.retrievers["dense"].returned == report.chunks > 3
         for hit in found.hits:
             assert text[hit.start : hit.end] == hit.text
-        tokens = engine.parts.embedder.tokenizer.count([hit.text for hit in found.hits])
-        assert max(tokens) <= engine.parts.embedder.max_tokens <= 382
+        tokens = engine.embedder.tokenizer.count([hit.text for hit in found.hits])
+        assert max(tokens) <= engine.embedder.max_tokens <= 382

@@ -176,7 +176,7 @@ def test_search__without_the_reranking_server_says_so(
 
 
 def test_doctor__asks_the_servers(by_address: Settings, model_server: ChatServer, tenant_name: str) -> None:
-    from kosmos_rag.apps.cli.diagnosis import diagnose
+    from kosmos_rag.engine.diagnosis import diagnose
 
     checks = {check.name: check for check in diagnose(by_address)}
     assert checks["embedding server"].detail == "m of 64 dimensions answers at its address"

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.cli.diagnosis import diagnose
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.migrate import REVISION

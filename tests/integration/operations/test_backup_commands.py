@@ -164,7 +164,7 @@ def test_backup__of_a_destroyed_server_brings_everything_back(
         assert pairs >= {str(number) for number in range(before)}
         assert pairs <= {str(number) for number in range(after + 1)}
         for name in (*TENANTS, "busy"):
-            orphans = count_orphans(engine.parts.database, engine.tenant(name)._tenant)
+            orphans = count_orphans(engine.database, engine.tenant(name)._tenant)
             assert not any(orphans.values()), orphans
         assert engine.tenant("acme").ingest(SourceDocument(source="new", data=b"goes on")).new == 1
     assert kosmos("restore", str(file)).output.startswith(
@@ -180,7 +180,7 @@ def test_restore__of_an_older_revision_is_migrated(
     with Engine(own_server, embedder=HashingEmbedder()) as engine:
         _fill(engine)
         results, sealed = _results(engine), _sealed(engine)
-        with psycopg.connect(engine.parts.database.admin_conninfo) as connection:
+        with psycopg.connect(engine.database.admin_conninfo) as connection:
             # As older code has a function of its own that newer code has replaced, and one that newer code lacks.
             connection.execute("CREATE FUNCTION kosmos.of_old() RETURNS integer LANGUAGE sql AS 'SELECT 1'")
             connection.execute("ALTER FUNCTION kosmos.visible_principals(text[]) VOLATILE")

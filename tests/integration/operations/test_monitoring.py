@@ -63,13 +63,13 @@ def exported(settings: Settings) -> dict[str, set[str]]:
         service.metrics.record_request("POST", "/v1/search", 200, 0.01)
         for metric in ENGINE:
             if metric.kind == "counter" and metric not in _READ:
-                engine.parts.telemetry.record(metric, 1, *("x" for _ in metric.labels))
+                engine.telemetry.record(metric, 1, *("x" for _ in metric.labels))
 
         acme.jobs.enqueue(SourceDocument(source="b", data=b"waits"))
         queue = acme.jobs._queue
-        cluster = ClusterWatch(engine.parts.database)
+        cluster = ClusterWatch(engine.database)
         cluster.nodes = (ClusterNode(id=2, address="db2:5432", available=True),)
-        worker = WorkerMetrics(queue, engine.parts.database, cluster)
+        worker = WorkerMetrics(queue, engine.database, cluster)
         worker.set_isolation(Isolation(layers=("seccomp",), denied=("network",)))
         assert worker.registry.get_sample_value("kosmos_worker_parser_isolated", {"target": "network"}) == 1
         assert worker.registry.get_sample_value("kosmos_worker_parser_isolated", {"target": "files"}) == 0
@@ -221,7 +221,7 @@ def test_tenants_not_apart__pages_for_policies_and_not_for_a_migration(
 ) -> None:
     def seen(engine: Engine) -> float | None:
         registry = CollectorRegistry()
-        registry.register(DatabaseGauges(engine.parts.database))
+        registry.register(DatabaseGauges(engine.database))
         return registry.get_sample_value("kosmos_rls_preflight_ok", {"role": "kosmos_app"})
 
     with Engine(settings, embedder=HashingEmbedder()) as engine:

@@ -2,8 +2,8 @@
 
 import random
 import threading
-import time
-from collections import Counter
+import uuid
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -312,29 +312,34 @@ def test_question__is_embedded_once_while_its_vector_is_kept(
     assert embedder.asked["churn"] == embedded
 
 
-def _epochs(database: DatabaseSettings, tenant_name: str) -> dict[str, int]:
+def _states(database: DatabaseSettings, tenant_name: str) -> dict[str, set[tuple[uuid.UUID, uuid.UUID]]]:
+    """Access control lists with their states, by collection."""
+    states = defaultdict(set)
     with psycopg.connect(database.admin_url or "") as connection:
-        query = "SELECT collection, epoch FROM kosmos.collection_statistics WHERE tenant_id = %s"
-        return dict(connection.execute(query, [tenant(tenant_name).id]).fetchall())
+        query = "SELECT collection, acl_hash, state FROM kosmos.acl_statistics WHERE tenant_id = %s"
+        for collection, acl_hash, state in connection.execute(query, [tenant(tenant_name).id]):
+            states[collection].add((acl_hash, state))
+    return states
 
 
-def test_epoch__is_raised_by_each_transaction_that_changes_documents(
+def test_state__is_another_one_after_each_transaction_that_changes_documents(
     engine: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
     scope, wiki = engine.tenant(tenant_name), engine.tenant(tenant_name, collection="wiki")
-    steps: list[tuple[Callable[[], object], int]] = [
-        (lambda: scope.ingest([_document(1), _document(2)]), 1),
-        (lambda: scope.ingest(_document(1)), 1),  # unchanged
-        (lambda: scope.ingest(_document(1, metadata={"a": 1})), 2),
-        (lambda: scope.ingest(_document(1, metadata={"a": 1}, acl=("board",))), 3),
-        (lambda: scope.delete("d1"), 4),
-        (lambda: scope.search("churn"), 4),
-        (lambda: wiki.ingest(_document(1)), 4),
+    steps: list[tuple[Callable[[], object], bool]] = [
+        (lambda: scope.ingest([_document(1), _document(2)]), True),
+        (lambda: scope.ingest(_document(1), prune=False), False),
+        (lambda: scope.ingest(_document(1, metadata={"a": 1}), prune=False), True),
+        (lambda: scope.update_metadata(["d1"], {"a": 2}), True),
+        (lambda: scope.ingest(_document(1, metadata={"a": 2}, acl=("board",)), prune=False), True),
+        (lambda: scope.delete("d1"), True),
+        (lambda: scope.search("churn"), False),
+        (lambda: wiki.ingest(_document(1)), False),
     ]
-    steps[0][0]()
-    first = _epochs(database, tenant_name)["default"]
-    assert first > time.time() * 1_000_000 - 60_000_000  # a tenant that is created again repeats no epoch
-    for step, epoch in steps[1:]:
+    previous = set[tuple[uuid.UUID, uuid.UUID]]()
+    for number, (step, changes) in enumerate(steps):
         step()
-        assert _epochs(database, tenant_name)["default"] == first - 1 + epoch
-    assert _epochs(database, tenant_name).keys() == {"default", "wiki"}
+        states = _states(database, tenant_name)["default"]
+        assert (states != previous) == changes, number
+        previous = states
+    assert _states(database, tenant_name).keys() == {"default", "wiki"}

@@ -23,7 +23,13 @@ def relayed(shared_database: DatabaseSettings) -> Iterator[Relay]:
 def pool(shared_database: DatabaseSettings, relayed: Relay) -> Iterator[BreakerPool]:
     """A pool of two connections by way of the relay."""
     settings = shared_database.model_copy(update={"pool_size": 2, "connect_timeout_s": 10.0})
-    opened = BreakerPool(relayed.conninfo(shared_database.url), role=APP, settings=settings, name="node b of the test")
+    opened = BreakerPool(
+        relayed.conninfo(shared_database.url),
+        role=APP,
+        settings=settings,
+        name="node b of the test",
+        consequence="tenants on other nodes are not affected",
+    )
     yield opened
     opened.close()
 
@@ -110,7 +116,13 @@ def test_breaker__stays_closed_where_one_connection_is_lost(
 
 def test_pool__says_that_its_connections_are_in_use(shared_database: DatabaseSettings) -> None:
     settings = shared_database.model_copy(update={"pool_size": 1, "connect_timeout_s": 0.5})
-    pool = BreakerPool(shared_database.url, role=APP, settings=settings, name="node b of the test")
+    pool = BreakerPool(
+        shared_database.url,
+        role=APP,
+        settings=settings,
+        name="node b of the test",
+        consequence="tenants on other nodes are not affected",
+    )
     try:
         with pool.checkout():
             _, message = _fail(lambda: _ask(pool))

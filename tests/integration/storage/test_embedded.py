@@ -204,7 +204,7 @@ def test_first_use__prepares_the_database_and_serves_as_the_app_role(tmp_path: P
     settings = Settings.load(overrides={"database.data_dir": str(tmp_path / "data"), "rag.reranking.enabled": False})
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         assert engine.tenant("acme").documents() == []
-        with engine.parts.database.app.transaction(engine.tenant("acme").id, []) as connection:
+        with engine.database.app.transaction(engine.tenant("acme").id, []) as connection:
             row = connection.execute("SELECT current_user, session_user, current_setting('is_superuser')").fetchone()
         assert row == ("kosmos_app", "kosmos_app", "off")
     with psycopg.connect(embedded.start(tmp_path / "data").conninfo("postgres")) as connection:

@@ -207,7 +207,7 @@ def test_a_pool_shared_by_many_tenants_never_mixes_them(settings: Settings, data
                 found = engine.tenant(name).search("secret", 5)
                 mixed.extend(hit.text for hit in found.hits if hit.text != f"secret of {name}")
                 if dice.random() < 0.2:
-                    with pytest.raises(StatementFailed), engine.parts.database.app.transaction(uuid.uuid4(), []) as c:
+                    with pytest.raises(StatementFailed), engine.database.app.transaction(uuid.uuid4(), []) as c:
                         c.execute("SELECT 1 / 0").fetchone()
 
         threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(8)]

@@ -43,7 +43,7 @@ def _count_waits(monkeypatch: pytest.MonkeyPatch) -> list[Wait]:
 def test_transaction__sends_its_first_statements_without_waiting(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, append_only: bool, expected: tuple[str, str]
 ) -> None:
-    pool = engine.parts.database.app
+    pool = engine.database.app
     with pool.transaction(uuid.uuid4(), []):
         pass
     waits = _count_waits(monkeypatch)
@@ -59,7 +59,7 @@ def test_transaction__sends_its_first_statements_without_waiting(
 def test_transaction__that_fails_leaves_a_connection_that_works(engine: Engine) -> None:
     tenant_id = uuid.uuid4()
     for _ in range(2 * engine.settings.database.pool_size):
-        with pytest.raises(StatementFailed), engine.parts.database.app.transaction(tenant_id, []) as connection:
+        with pytest.raises(StatementFailed), engine.database.app.transaction(tenant_id, []) as connection:
             connection.execute("SELECT 1 / 0").fetchall()
-        with engine.parts.database.app.transaction(tenant_id, []) as connection:
+        with engine.database.app.transaction(tenant_id, []) as connection:
             assert connection.execute("SELECT count(*) FROM kosmos.chunks").fetchall() == [(0,)]

@@ -72,7 +72,7 @@ def scope(engine: Engine) -> Tenant:
 def work(engine: Engine) -> Iterator[Work]:
     """Do all that is in the queue, as a worker's process does."""
     ours, theirs = multiprocessing.Pipe()
-    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    queue = Queue.open(engine.database, engine.settings.worker)
     channel = SupervisorChannel(theirs, queue)
     working = EngineJobRunner(engine)
 
@@ -81,7 +81,7 @@ def work(engine: Engine) -> Iterator[Work]:
             working.run(queue.claim(64, kinds=kinds.KERNEL, worker="test"), channel)
             while ours.poll():
                 ours.recv()
-        SyncRuns(engine.parts.database.worker).finish_completed()
+        SyncRuns(engine.database.worker).finish_completed()
 
     yield run
     working.close()

@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def queue(engine: Engine) -> Queue:
-    return Queue.open(engine.parts.database, engine.settings.worker)
+    return Queue.open(engine.database, engine.settings.worker)
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_deletion_while_a_document_of_a_job_is_embedded__publishes_nothing(setti
         policies = engine.tenant("acme", collection="policies")
         policies.jobs.enqueue(SALARIES)
         embedder.change = lambda: policies.collections.delete("policies")
-        queue = Queue.open(engine.parts.database, engine.settings.worker)
+        queue = Queue.open(engine.database, engine.settings.worker)
         ours, theirs = multiprocessing.Pipe()
         working = EngineJobRunner(engine)
         working.run(_claim(queue, kinds.DOCUMENT), SupervisorChannel(theirs, queue))

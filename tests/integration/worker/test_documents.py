@@ -45,7 +45,7 @@ def test_upload__the_same_fifty_times_at_once_is_one_version(engine: Engine, sco
 
 
 def test_upload__rolled_back_leaves_neither_job_nor_bytes(engine: Engine, scope: Tenant) -> None:
-    role = engine.parts.database.worker
+    role = engine.database.worker
     document = SourceDocument(source="note", data=b"Churn is falling.")
     with pytest.raises(ZeroDivisionError), role.transaction(scope.id, [EVERYONE]) as connection:  # noqa: PT012
         scope.jobs.enqueue(document, connection=connection)
@@ -83,7 +83,7 @@ def test_tenant__has_maintenance_from_its_first_job_on(engine: Engine, scope: Te
     with psycopg.connect(engine.settings.database.admin_url or "") as connection:
         connection.execute("UPDATE kosmos.jobs SET run_at = now() WHERE every_s IS NOT NULL")
         connection.execute("INSERT INTO kosmos.uploads VALUES (%s, gen_random_uuid(), 'x', '2020-01-01')", [scope.id])
-    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    queue = Queue.open(engine.database, engine.settings.worker)
     ours, theirs = multiprocessing.Pipe()
     KEPT.append(ours)
     channel = SupervisorChannel(theirs, queue)
@@ -106,7 +106,7 @@ def test_months_of_the_log__without_an_administrator_are_asked_for_once(
             engine.tenant(name).jobs.enqueue(folder)
         with psycopg.connect(database.admin_url or "") as connection:
             connection.execute("UPDATE kosmos.jobs SET run_at = now()")
-        queue = Queue.open(engine.parts.database, engine.settings.worker)
+        queue = Queue.open(engine.database, engine.settings.worker)
         ours, theirs = multiprocessing.Pipe()
         KEPT.append(ours)
         worker, jobs = EngineJobRunner(engine), queue.claim(10, kinds=[kinds.AUDIT], worker="test")

@@ -51,7 +51,7 @@ def test_files_that_vanish_during_a_pass__are_no_failures(
     (folder / "page-0.md").write_text("# Page 0\n\nIt says something else now.\n")
     (folder / "page-12.md").write_text("# Page 12\n\nNew.\n")
     scope.jobs.enqueue(folder)
-    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    queue = Queue.open(engine.database, engine.settings.worker)
     ours, theirs = multiprocessing.Pipe()
     KEPT.append(ours)
     EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(theirs, queue))
@@ -139,11 +139,11 @@ def test_job_of_an_earlier_name__fails_and_the_next_pass_does_its_work(
     engine: Engine, scope: Tenant, work: Work, folder: Path
 ) -> None:
     scope.jobs.enqueue(folder)
-    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    queue = Queue.open(engine.database, engine.settings.worker)
     ours, theirs = multiprocessing.Pipe()
     KEPT.append(ours)
     EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(theirs, queue))
-    with engine.parts.database.worker.untenanted() as connection:
+    with engine.database.worker.untenanted() as connection:
         connection.execute(
             "UPDATE kosmos.jobs SET payload = jsonb_set(payload, '{entry,source}', to_jsonb(%s || key))"
             " WHERE kind = %s",
@@ -216,7 +216,7 @@ def test_pass__that_lost_its_lease_changes_nothing(engine: Engine, scope: Tenant
     (folder / "page-1.md").unlink()
     (folder / "page-13.md").write_text("New.")
     scope.jobs.enqueue(folder)
-    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    queue = Queue.open(engine.database, engine.settings.worker)
     (sync,) = queue.claim(1, kinds=[kinds.SYNC], worker="zombie")
     queue.cancel(scope._tenant, [sync.id])
     ours, theirs = multiprocessing.Pipe()
@@ -325,11 +325,11 @@ def test_stopped_pass_of_a_permission_feed__gives_its_job_back(
         {"kind": "json_lines", "name": "wiki", "path": str(tmp_path / "feed.jsonl")}
     )
     ours, theirs = multiprocessing.Pipe()
-    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    queue = Queue.open(engine.database, engine.settings.worker)
     channel = SupervisorChannel(theirs, queue)
     (job,) = queue.claim(1, kinds=[kinds.PERMISSIONS], worker="test")
     channel._revoked.add(job.token)  # as a message of the supervisor does
-    run_job(PermissionsHandler(engine.parts.database), job, channel)
+    run_job(PermissionsHandler(engine.database), job, channel)
     assert engine.tenant("acme", principals=("ann",)).documents() == []
     (info,) = scope.jobs.find(ids=[job_id])
     assert info.state == JobState.QUEUED

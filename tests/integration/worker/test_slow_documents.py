@@ -29,12 +29,12 @@ class Held:
     """Jobs of a process of which one does not end before `finish`."""
 
     def __init__(self, engine: Engine, scope: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.queue = Queue.open(engine.parts.database, engine.settings.worker)
+        self.queue = Queue.open(engine.database, engine.settings.worker)
         self.error: Exception | None = None
         self._scope = scope
         self._may_end = threading.Event()
-        self._process = engine.parts.ingest_pipeline.processor.process
-        monkeypatch.setattr(engine.parts.ingest_pipeline.processor, "process", self._process_late)
+        self._process = engine.ingest_pipeline.processor.process
+        monkeypatch.setattr(engine.ingest_pipeline.processor, "process", self._process_late)
         self.supervisor, child = multiprocessing.Pipe()
         self.runner = EngineJobRunner(engine)
         for name in ("slow", "a", "b"):

@@ -35,4 +35,4 @@ def counts(run: RunInfo) -> dict[str, int]:
 
 
 def assert_adds_up(engine: Engine, scope: Tenant) -> None:
-    assert set(count_orphans(engine.parts.database, scope._tenant).values()) == {0}
+    assert set(count_orphans(engine.database, scope._tenant).values()) == {0}

@@ -12,7 +12,6 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST, READ
 from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.console.rendering import render
 from kosmos_rag.apps.http.console.sessions import (
@@ -26,6 +25,7 @@ from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.apps.http.wings import load_http_wings
 from kosmos_rag.core.errors import KosmosError, NotAuthenticated, RequestError
 from kosmos_rag.core.version import __version__
+from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
 
 POLICY_HEADER = "content-security-policy"
 POLICY = (

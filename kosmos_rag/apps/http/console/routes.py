@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter, ValidationError
 
-from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST
 from kosmos_rag.apps.http.console.answers import AnswerPageEvents, QuestionContext, build_reply
 from kosmos_rag.apps.http.console.document_text import Marks
 from kosmos_rag.apps.http.console.inspector import inspect_result
@@ -47,6 +46,7 @@ from kosmos_rag.apps.http.toolkit.streaming import MEDIA_TYPE, EventStreamRespon
 from kosmos_rag.core.errors import NotAuthenticated, NotFound, RequestError
 from kosmos_rag.core.source_links import build_link
 from kosmos_rag.core.types import EVERYONE, DocumentLines, Turn
+from kosmos_rag.engine.api_keys import ADMIN, INGEST
 from kosmos_rag.engine.tenant import Tenant
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

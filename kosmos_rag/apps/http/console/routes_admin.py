@@ -13,7 +13,6 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.datastructures import FormData, UploadFile
 
-from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST
 from kosmos_rag.apps.http.console.charts import build_recall_rows, build_tuning_trend
 from kosmos_rag.apps.http.console.pages import PageRoute, get_service, redirect, render_page, wants_page
 from kosmos_rag.apps.http.console.remedies import describe_kind, remedy
@@ -23,7 +22,6 @@ from kosmos_rag.apps.http.routes.resources import Cursor
 from kosmos_rag.apps.http.schemas import JobPage
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.apps.http.toolkit.pagination import decode_cursor, encode_cursor
-from kosmos_rag.apps.http.toolkit.uploads import enqueue_upload
 from kosmos_rag.core.errors import ConfigError, KosmosError, RequestError
 from kosmos_rag.core.types import (
     EVERYONE,
@@ -36,8 +34,9 @@ from kosmos_rag.core.types import (
     SourceDocument,
     Stats,
 )
-from kosmos_rag.storage.queue import kinds
-from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
+from kosmos_rag.engine.api_keys import ADMIN, INGEST
+from kosmos_rag.engine.job_kinds import KERNEL, UPKEEP
+from kosmos_rag.engine.uploads import CHUNK_BYTES
 from kosmos_rag.wings import load_job_kinds
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -125,13 +124,12 @@ async def _enqueue(caller: Caller, fields: FormData) -> list[JobInfo]:
         raise RequestError(f"the form has no field {unknown[0][:60]!r}; use {', '.join(sorted(_UPLOAD_FIELDS))}")
     acl = tuple(reader for name in _field(fields, "readers").split(",") if (reader := name.strip())) or (EVERYONE,)
     tenant, uploads = caller.scope(_field(fields, "collection") or None), caller.service.uploads
-    database = caller.service.engine.parts.database
     ids = []
     for file in chosen:
         document = SourceDocument(source=file.filename or "", data=b"", acl=acl)
         stored = await uploads.store(tenant, _chunks(file))
         try:
-            ids.append(await uploads.run(enqueue_upload, database, tenant, document, stored))
+            ids.append(await uploads.run(tenant.uploads.enqueue, document, stored))
         except KosmosError:
             await uploads.discard(tenant, stored.id)
             raise
@@ -148,12 +146,12 @@ async def delete_document(document_id: uuid.UUID, caller: ConsoleWriter) -> Resp
 @router.post("/documents/sample")
 async def add_sample(caller: ConsoleWriter) -> Response:
     """Enqueue the sample documents, for a tenant without any."""
-    database, tenant, uploads = caller.service.engine.parts.database, caller.scope(None), caller.service.uploads
+    tenant, uploads = caller.scope(None), caller.service.uploads
     with uploads.reserve(caller.identity.tenant):
         for file in files(__package__).joinpath("samples").iterdir():
             stored = await uploads.store(tenant, _only(file.read_bytes()))
             document = SourceDocument(source=file.name, data=b"", acl=(EVERYONE,))
-            await uploads.run(enqueue_upload, database, tenant, document, stored)
+            await uploads.run(tenant.uploads.enqueue, document, stored)
     return redirect("/jobs")
 
 
@@ -184,7 +182,7 @@ async def jobs(
     if cursor is None and state in {None, JobState.DEAD}:
         failed = await caller.run(find, states=[JobState.DEAD], limit=_JOBS_PER_PAGE)
     states = [status for status in JobState if status is not JobState.DEAD] if state is None else [state]
-    of_kernel = [kind for kind in kinds.KERNEL if kind not in kinds.UPKEEP]
+    of_kernel = [kind for kind in KERNEL if kind not in UPKEEP]
     documents = [*of_kernel, *(kind.name for kind in load_job_kinds())]
     shown_kinds = None if upkeep or state is JobState.DEAD else documents
     (before,) = (None,) if cursor is None else decode_cursor(cursor, uuid.UUID)

@@ -1,7 +1,7 @@
 """What the caller of a route sees of files and vector stores."""
 
-from kosmos_rag.apps.auth.api_keys import ADMIN
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
+from kosmos_rag.engine.api_keys import ADMIN
 from kosmos_rag.engine.files import TenantFiles, TenantVectorStores
 
 

@@ -14,11 +14,11 @@ from kosmos_rag.apps.http.openai.schemas import Cursor, Order, parse_id
 from kosmos_rag.apps.http.openai.shapes import Deleted, FileObject, Listing, build_list
 from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader, Writer
 from kosmos_rag.apps.http.toolkit.multipart import FileForm
-from kosmos_rag.apps.http.toolkit.uploads import StoredUpload
 from kosmos_rag.core.errors import KosmosError, RequestError
 from kosmos_rag.core.types import AuditKind, AuditOutcome
 from kosmos_rag.core.types.files import file_name
 from kosmos_rag.engine.files import TenantFiles
+from kosmos_rag.engine.uploads import StoredUpload
 
 router = APIRouter(prefix="/openai/v1", tags=["openai: files"])
 

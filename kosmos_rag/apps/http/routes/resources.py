@@ -11,7 +11,6 @@ from urllib.parse import quote
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 
-from kosmos_rag.apps.auth.api_keys import ADMIN
 from kosmos_rag.apps.http.schemas import (
     CollectionList,
     CollectionRequest,
@@ -25,7 +24,6 @@ from kosmos_rag.apps.http.schemas import (
 from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller, Reader, Writer
 from kosmos_rag.apps.http.toolkit.multipart import FileForm
 from kosmos_rag.apps.http.toolkit.pagination import decode_cursor, encode_cursor
-from kosmos_rag.apps.http.toolkit.uploads import StoredUpload, enqueue_once
 from kosmos_rag.core.config.presets import list_shipped
 from kosmos_rag.core.errors import KosmosError, NotFound, RequestError
 from kosmos_rag.core.types import (
@@ -41,9 +39,10 @@ from kosmos_rag.core.types import (
     SourceDocument,
     Stats,
 )
+from kosmos_rag.engine.api_keys import ADMIN
+from kosmos_rag.engine.job_kinds import OPERATORS_ONLY, SYNC
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.storage.documents import find_position
-from kosmos_rag.storage.queue import kinds
+from kosmos_rag.engine.uploads import StoredUpload
 
 router = APIRouter()
 
@@ -188,14 +187,8 @@ def _form(request: Request) -> FileForm | None:
 def _enqueue_upload(caller: Caller, fields: _UploadFields, stored: StoredUpload, key: str | None) -> JobInfo:
     collection = caller.collection(fields.collection) or DEFAULT_COLLECTION
     tenant = caller.tenant(collection)
-    job_id = enqueue_once(
-        caller.service.engine.parts.database,
-        tenant,
-        fields.document(),
-        stored,
-        collection=collection,
-        subject=caller.identity.subject,
-        key=key,
+    job_id = tenant.uploads.enqueue_once(
+        fields.document(), stored, collection=collection, subject=caller.identity.subject, key=key
     )
     rows = tenant.jobs.find(ids=[job_id])
     if not rows:
@@ -253,7 +246,7 @@ async def list_page(
     tenant = caller.scope(collection)
     rows = await caller.run(tenant.documents, filter=filter, sort=sort, after=after, limit=limit + 1)
     page = rows[:limit]
-    next_cursor = encode_cursor(sort, *map(str, find_position(page[-1], sort))) if len(rows) > limit else None
+    next_cursor = encode_cursor(sort, *map(str, page[-1].position(sort))) if len(rows) > limit else None
     return DocumentPage(documents=page, next=next_cursor)
 
 
@@ -358,7 +351,7 @@ async def cancel(job_id: uuid.UUID, caller: Writer) -> JobsChanged:
 
     Only administrators cancel maintenance and permission feeds.
     """
-    if (await job(job_id, caller)).kind in kinds.OPERATORS_ONLY:
+    if (await job(job_id, caller)).kind in OPERATORS_ONLY:
         caller.identity.require(ADMIN)
     return JobsChanged(jobs=await caller.run(caller.tenant().jobs.cancel, [job_id]))
 
@@ -434,7 +427,7 @@ async def stats(caller: Reader) -> Stats:
         total_documents=documents,
         total_chunks=sum(departments.values()),
         departments=departments,
-        embedding_dimension=caller.service.engine.parts.embedder.dimensions,
+        embedding_dimension=caller.tenant().dimensions,
     )
 
 
@@ -449,7 +442,7 @@ async def reload(caller: Administrator) -> JobsChanged:
 
 def _enqueue_recurring(caller: Caller) -> list[uuid.UUID]:
     scheduled = caller.tenant().jobs.find(states=[JobState.SCHEDULED], limit=_MAX_RELOADED)
-    recurring = [info for info in scheduled if info.kind == kinds.SYNC and info.every_s is not None]
+    recurring = [info for info in scheduled if info.kind == SYNC and info.every_s is not None]
     tenants: dict[str, Tenant] = {info.collection: caller.tenant(info.collection) for info in recurring}
     return [
         tenants[info.collection].jobs.enqueue(info.payload["spec"], prune=info.payload["prune"]) for info in recurring

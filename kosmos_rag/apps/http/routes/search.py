@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter, Request, Response
 
-from kosmos_rag.apps.auth.api_keys import ADMIN
 from kosmos_rag.apps.http.schemas import (
     AnswerRequest,
     ContextRequest,
@@ -10,13 +9,14 @@ from kosmos_rag.apps.http.schemas import (
     FilteredRequest,
     SearchRequest,
 )
-from kosmos_rag.apps.http.toolkit.answers import start_answer
+from kosmos_rag.apps.http.toolkit.answers import stream_answer
 from kosmos_rag.apps.http.toolkit.bodies import to_turns
 from kosmos_rag.apps.http.toolkit.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader
 from kosmos_rag.apps.http.toolkit.streaming import MEDIA_TYPE, EventStreamResponse
 from kosmos_rag.core.types import Answer, Context, Feedback, SearchResult
 from kosmos_rag.core.types.serialize import to_json
+from kosmos_rag.engine.api_keys import ADMIN
 
 router = APIRouter(tags=["questions"])
 
@@ -47,7 +47,7 @@ def _check_scope(query: FilteredRequest, caller: Caller) -> None:
 async def search(query: SearchRequest, caller: Reader) -> Response:
     """Find the best passages for a question, or for several."""
     _check_scope(query, caller)
-    tenant = caller.scope(query.collection)
+    tenant = caller.scope(query.collection, read_your_writes=query.read_your_writes)
     cost = question_cost(SEARCH, query.question, k=query.k)
     result = await caller.run_at_cost(
         cost, tenant.search, query.question, query.k, query.filter, syntax=query.syntax, **query.options
@@ -59,7 +59,7 @@ async def search(query: SearchRequest, caller: Reader) -> Response:
 async def context(query: ContextRequest, caller: Reader) -> Response:
     """Collect numbered, cited evidence for a question within a budget of tokens."""
     _check_scope(query, caller)
-    tenant = caller.scope(query.collection)
+    tenant = caller.scope(query.collection, read_your_writes=query.read_your_writes)
     cost = question_cost(SEARCH, query.question, k=query.k, max_tokens=query.max_tokens)
     result = await caller.run_at_cost(
         cost,
@@ -87,7 +87,8 @@ async def answer(query: AnswerRequest, caller: Reader, request: Request) -> Resp
         "history": to_turns(query.history),
         "syntax": query.syntax,
     }
-    events = await start_answer(caller, query.collection, query.question, options)
+    scope = caller.scope(query.collection, read_your_writes=query.read_your_writes)
+    events = await stream_answer(caller, scope, query.question, options)
     if MEDIA_TYPE in request.headers.get("accept", ""):
         return EventStreamResponse(events, explain=query.explain)
     complete = await events.answer(request.receive)

@@ -9,11 +9,11 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import Scope
 
-from kosmos_rag.apps.auth.api_keys import ADMIN, INGEST, READ
 from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.core.errors import RequestError, TooManyRequests
 from kosmos_rag.core.types import is_text
+from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
 from kosmos_rag.engine.tenant import Tenant
 
 P = ParamSpec("P")
@@ -29,14 +29,18 @@ class Caller:
     identity: Identity
     service: Service
 
-    def tenant(self, collection: str | None = None) -> Tenant:
+    def tenant(self, collection: str | None = None, *, read_your_writes: bool = False) -> Tenant:
         """Open the tenant with the caller's principals.
 
         Raises RequestError on a malformed collection.
         """
         identity = self.identity
         return self.service.engine.sync_engine.tenant(
-            identity.tenant, principals=identity.principals, collection=collection, subject=identity.subject
+            identity.tenant,
+            principals=identity.principals,
+            collection=collection,
+            subject=identity.subject,
+            read_your_writes=read_your_writes,
         )
 
     def collection(self, name: str | None) -> str | None:
@@ -46,12 +50,12 @@ class Caller:
         """
         return self.identity.default_collection if name is None else name
 
-    def scope(self, collection: str | None) -> Tenant:
+    def scope(self, collection: str | None, *, read_your_writes: bool = False) -> Tenant:
         """Open the collection of a request.
 
         Without one, open the default collection of its key, or all. Raises RequestError on a malformed collection.
         """
-        return self.tenant(self.collection(collection))
+        return self.tenant(self.collection(collection), read_your_writes=read_your_writes)
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a call of the library in one slot of the tenant.

@@ -8,7 +8,7 @@ import logging
 
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.telemetry.health import ReadyState
-from kosmos_rag.storage.database import Database
+from kosmos_rag.engine.engine import Engine
 
 _TIMEOUT_S = 5.0
 
@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 class Readiness:
     """Checks the database outside the concurrency limit: a busy service is ready."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._check: asyncio.Task[ReadyState] | None = None
         self.was_ready = True
         """Whether the last completed check found the database ready; true before the first one."""
@@ -46,7 +46,7 @@ class Readiness:
 
     def _check_database(self) -> ReadyState:
         try:
-            state = self._database.app.inspect()
+            state = self._engine.inspect()
         except KosmosError as error:
             logger.warning("not ready: %s", error, extra={"action": "not_ready"})
             return ReadyState(ready=False)

@@ -59,17 +59,18 @@ def create_service(engine: AsyncEngine, *, audience: str | None = None) -> Servi
     """
     settings = engine.settings
     metrics, limiter = ServiceMetrics(settings.observability), ConcurrencyLimiter(engine, settings)
-    engine.parts.telemetry.attach(metrics.observer)
+    engine.sync_engine.observe(metrics.observer)
     streams = Streams(settings.service)
     metrics.register_gauges(calls=lambda: limiter.in_flight, streams=lambda: streams.in_flight)
+    keys = KeyVerifier(engine.sync_engine.open_key_reader, settings.service)
     return Service(
         settings=settings,
         engine=engine,
         limiter=limiter,
         streams=streams,
-        uploads=Uploads(engine.parts.database, settings.service),
-        authenticator=Authenticator(settings, KeyVerifier(engine.parts.database, settings.service), audience=audience),
+        uploads=Uploads(settings.service),
+        authenticator=Authenticator(settings, keys, audience=audience),
         rate_limiter=RateLimiter(settings.service),
         metrics=metrics,
-        readiness=Readiness(engine.parts.database),
+        readiness=Readiness(engine.sync_engine),
     )

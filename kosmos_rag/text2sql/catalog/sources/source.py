@@ -15,7 +15,8 @@ from kosmos_rag.text2sql.catalog.sources.database import SampleRules, from_datab
 from kosmos_rag.text2sql.catalog.sources.dbt import from_dbt
 from kosmos_rag.text2sql.catalog.sources.models import from_models
 from kosmos_rag.text2sql.catalog.sources.schema_json import from_json
-from kosmos_rag.text2sql.recipes import Recipe, read_recipes
+from kosmos_rag.text2sql.recipes import read_recipes
+from kosmos_rag.text2sql.records import Recipe
 
 SourceKind = Literal["json", "database", "models", "dbt"]
 _LISTS = ("namespaces", "samples", "not_sampled")

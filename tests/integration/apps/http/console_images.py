@@ -56,8 +56,8 @@ def _add_jobs(running: Running) -> None:
     files = [("files", (name, b"A text.")) for name in ("contract.pdf", "travel-policy.md")]
     own = {"sec-fetch-site": "same-origin", "accept": "application/json"}
     httpx.post(f"{running.url}/documents", files=files, headers=own, trust_env=False).raise_for_status()
-    parts = running.service.engine.parts
-    queue = Queue.open(parts.database, parts.settings.worker)
+    engine = running.service.engine.sync_engine
+    queue = Queue.open(engine.database, engine.settings.worker)
     for job in queue.claim(2, kinds=[kinds.DOCUMENT], worker="sample"):
         source = job.payload["document"]["source"]
         if source.endswith(".pdf"):

@@ -26,7 +26,7 @@ def store_history(engine: Engine, name: str, *, reason: str = "recall@10 is 0.90
         name: the tenant.
         reason: reason of the runs of live recall.
     """
-    database, canary = engine.parts.database, tenant(TENANTS[0])
+    database, canary = engine.database, tenant(TENANTS[0])
     with database.worker.transaction(canary.id, ["everyone"]) as connection:
         create_tenant(connection, canary, now=datetime.now(UTC))
     stores = {

@@ -19,11 +19,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from kosmos_rag import AsyncEngine, Engine, Settings, Tenant
-from kosmos_rag.apps.auth.api_keys import ApiKeys
 from kosmos_rag.apps.http.app import create_app
 from kosmos_rag.apps.http.toolkit.server import Server
 from kosmos_rag.apps.http.toolkit.service import Service, create_service
-from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import changed
 
 ISSUER, AUDIENCE = "https://issuer.test", "kosmos"
@@ -97,8 +95,8 @@ class Running:
         self, name: str, *scopes: str, tenant_name: str | None = None, principals: tuple[str, ...] = (), **options: Any
     ) -> str:
         """Make a key, of the tenant where none is named."""
-        keys, owner = ApiKeys(self.service.engine.parts.database), tenant(tenant_name or self.tenant_name)
-        return keys.create(owner, name, scopes=scopes, principals=principals, **options)
+        keys = self.service.engine.sync_engine.tenant(tenant_name or self.tenant_name).api_keys
+        return keys.create(name, scopes=scopes, principals=principals, **options)
 
 
 def listen() -> socket.socket:

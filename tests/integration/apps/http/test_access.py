@@ -17,10 +17,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.auth.api_keys import ApiKeys
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.tenants import tenant
 from tests.integration.apps.http.serving import (
     ISSUER,
     Running,
@@ -314,7 +312,8 @@ def test_scopes__are_asked_for(running: Running) -> None:
 
 
 def test_key__is_good_until_it_is_revoked(running: Running) -> None:
-    keys, acme = ApiKeys(running.service.engine.parts.database), tenant("acme")
+    engine = running.service.engine.sync_engine
+    keys = engine.tenant("acme").api_keys
     made = running.key("pipeline", "read", "ingest", principals=("department:hr",))
     running.service.engine.sync_engine.tenant("acme").ingest(
         [SourceDocument(source="hr", data=b"For HR.", acl=("department:hr",))]
@@ -323,13 +322,13 @@ def test_key__is_good_until_it_is_revoked(running: Running) -> None:
         assert len(client.get("/v1/documents").json()["documents"]) == 1
         assert client.get("/v1/jobs").status_code == 200
         assert client.post("/api/rag/reload").status_code == 403
-        (info,) = keys.infos(acme)
+        (info,) = keys.infos()
         assert (info.name, info.scopes, info.revoked_at) == ("pipeline", ("read", "ingest"), None)
         assert made.split(".")[3] not in repr(info)
-        assert keys.revoke(acme, info.id)
+        assert keys.revoke(info.id)
         eventually(lambda: client.get("/v1/documents").status_code == 401)
-        assert not keys.revoke(acme, info.id)
-        assert not keys.revoke(tenant("globex"), info.id)
+        assert not keys.revoke(info.id)
+        assert not engine.tenant("globex").api_keys.revoke(info.id)
 
 
 @pytest.mark.parametrize(
@@ -348,32 +347,33 @@ def test_key__changed_is_refused(running: Running, change: Callable[[str], str])
 
 
 def test_key__rotated_has_a_successor_of_the_same_kind_and_some_time_left(running: Running) -> None:
-    keys, acme = ApiKeys(running.service.engine.parts.database), tenant("acme")
+    engine = running.service.engine.sync_engine
+    keys = engine.tenant("acme").api_keys
     in_a_day, an_hour = datetime.now(UTC) + timedelta(days=1), timedelta(hours=1)
-    made = keys.create(acme, "ci", scopes=["ingest"], principals=["department:hr"], expires_at=in_a_day)
-    (first,) = keys.infos(acme)
-    successor = keys.rotate(acme, first.id, overlap=an_hour)
+    made = keys.create("ci", scopes=["ingest"], principals=["department:hr"], expires_at=in_a_day)
+    (first,) = keys.infos()
+    successor = keys.rotate(first.id, overlap=an_hour)
     assert successor is not None
-    assert keys.rotate(acme, first.id, overlap=an_hour) is None  # it ends sooner already
-    assert keys.rotate(tenant("globex"), first.id) is None
-    second = keys.infos(acme)[1]
+    assert keys.rotate(first.id, overlap=an_hour) is None  # it ends sooner already
+    assert engine.tenant("globex").api_keys.rotate(first.id) is None
+    second = keys.infos()[1]
     assert (second.name, second.scopes, second.principals) == (first.name, first.scopes, first.principals)
     assert first.expires_at is not None
     assert second.expires_at == second.created_at + (first.expires_at - first.created_at)
     with running.client(made) as old, running.client(successor) as new:
         assert old.get("/v1/jobs").status_code == new.get("/v1/jobs").status_code == 200
-        assert keys.rotate(acme, second.id, overlap=timedelta(milliseconds=1))
+        assert keys.rotate(second.id, overlap=timedelta(milliseconds=1))
         eventually(lambda: new.get("/v1/jobs").status_code == 401)
-        assert keys.rotate(acme, second.id) is None
-        assert keys.revoke(acme, first.id)  # before its time
+        assert keys.rotate(second.id) is None
+        assert keys.revoke(first.id)  # before its time
         eventually(lambda: old.get("/v1/jobs").status_code == 401)
-    assert len(keys.infos(acme)) == 3
+    assert len(keys.infos()) == 3
 
 
 def test_key__expires(running: Running) -> None:
-    keys = ApiKeys(running.service.engine.parts.database)
+    keys = running.service.engine.sync_engine.tenant("acme").api_keys
     in_a_day = datetime.now(UTC) + timedelta(days=1)
-    made = keys.create(tenant("acme"), "short", scopes=["read"], expires_at=in_a_day)
+    made = keys.create("short", scopes=["read"], expires_at=in_a_day)
     with running.client(made) as client:
         assert client.get("/v1/documents").status_code == 200
         with psycopg.connect(running.service.settings.database.admin_url or "") as connection:

@@ -188,16 +188,16 @@ def test_schema__is_grounded_for_its_readers(served: Running, connect: Callable[
     question = "What is the success count for the forest fire program"
     known, response = grounding.ask(question), connect().ground_schema(question)
     assert (response.prompt, response.join_hints, response.database) == (known.prompt, known.join_hints, known.database)
-    assert [ref["name"] for ref in response.schema_refs] == [ref.name for ref in known.schema_refs]
-    assert response.docs[0]["scores"] is None
-    assert connect(scope="admin").ground_schema(question, explain=True).docs[0]["scores"]["fused"] > 0
+    assert [ref.name for ref in response.schema_refs] == [ref.name for ref in known.schema_refs]
+    assert response.docs[0].scores is None
+    assert connect(scope="admin").ground_schema(question, explain=True).docs[0].scores["fused"] > 0
     with pytest.raises(errors.NotPermitted):
         connect().ground_schema(question, explain=True)
     assert connect(tenant="globex").ground_schema(question).tables == ()
     with pytest.raises(errors.RequestError, match="no database 'shop'"):
         connect().ground_schema(question, database="shop")
-    assert [found["kind"] for found in response.ambiguities].count("variant") == 1
-    assert [recipe["slug"] for recipe in response.recipes] == [recipe.slug for recipe in known.recipes]
+    assert [found.kind for found in response.ambiguities].count("variant") == 1
+    assert [recipe.slug for recipe in response.recipes] == [recipe.slug for recipe in known.recipes]
     assert connect(tenant="globex").ground_schema(question).warnings == (NO_SCHEMA,)
     with pytest.raises(errors.NotFound, match="not enabled"):
         connect().query_schema("SELECT name FROM programs", database="programs")

@@ -278,7 +278,7 @@ def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Run
 @pytest.mark.own_database
 def test_jobs__start_with_the_failed_ones_and_hide_upkeep(served: Running) -> None:
     engine = served.service.engine.sync_engine
-    queue = Queue.open(engine.parts.database, engine.parts.settings.worker)
+    queue = Queue.open(engine.database, engine.settings.worker)
     with _visitor(served, "admin") as client:
         client.post("/documents", files=[("files", ("first.pdf", b"First.")), ("files", ("second.md", b"Second."))])
         jobs = {job.source: job.id for job in served.tenant().jobs.find()}
@@ -290,7 +290,7 @@ def test_jobs__start_with_the_failed_ones_and_hide_upkeep(served: Running) -> No
             retry=False,
         )
         owner = tenant(served.tenant_name)
-        with engine.parts.database.worker.transaction(owner.id, ()) as connection:
+        with engine.database.worker.transaction(owner.id, ()) as connection:
             enqueue_periodic(connection, owner, "default", {kinds.MAINTAIN: timedelta(hours=1)})
         page = client.get("/jobs").text
         failed, _, others = page.partition('id="others"')
@@ -392,7 +392,7 @@ def test_documents__are_sorted_by_the_heads_of_their_columns(served: Running) ->
 
 def test_evaluations__are_listed_and_compared_question_by_question(served: Running) -> None:
     engine = served.service.engine.sync_engine
-    store = Evaluations(engine.parts.database, tenant(served.tenant_name))
+    store = Evaluations(engine.database, tenant(served.tenant_name))
     texts = {QUESTION: "leave.md", "Who <b>plays</b> the moon?": "moon.md"}
     questions = (Question(id=text, text=text, documents={source: 1}) for text, source in texts.items())
     with _visitor(served, "admin") as client:

@@ -352,14 +352,14 @@ def test_live_parts__say_that_they_are_old_when_the_service_is_away(browser: "Br
 
 def _work(served: Running) -> None:
     """Do what is in the queue, as a worker does."""
-    parts = served.service.engine.parts
+    engine = served.service.engine.sync_engine
     ours, theirs = multiprocessing.Pipe()
     _KEPT.append(ours)  # the channel takes the end of its pipe for the end of its supervisor, and exits
-    queue = Queue.open(parts.database, parts.settings.worker)
-    work = EngineJobRunner(served.service.engine.sync_engine)
+    queue = Queue.open(engine.database, engine.settings.worker)
+    work = EngineJobRunner(engine)
     while queue.count_unfinished([kinds.DOCUMENT]):
         work.run(queue.claim(8, kinds=[kinds.DOCUMENT], worker="test"), SupervisorChannel(theirs, queue))
-    SyncRuns(parts.database.worker).finish_completed()
+    SyncRuns(engine.database.worker).finish_completed()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -31,6 +31,6 @@ def test_rows__come_over_http_as_from_the_library(
         answer = client.ask_schema("colours of the goods")
         assert answer.result is not None
         assert (answer.database, answer.result.rows) == ("shop", (("red",),))
-        assert answer.citations[0] == {"id": "schema_model:shop.goods", "table": "goods", "column": None}
+        assert answer.citations[0].to_dict() == {"id": "schema_model:shop.goods", "table": "goods", "column": None}
         with Client(running.url, signer.token(tenant="globex")) as other, pytest.raises(errors.NotFound):
             other.query_schema("SELECT colour FROM goods", database="shop")

@@ -39,6 +39,6 @@ def test_experiment__is_told_of_each_answer_and_feedback_finds_its_side(
             )
             assert {one.experiment for one in result} == {ExperimentAssignment(experiment="words", arm=Arm.TREATMENT)}
             client.feedback("up", retrieval_id=found.id)
-        assert engine.parts.background.drain(60)
+        assert engine.background.drain(60)
         first, second = acme.experiments.status("words").arms
         assert (first.served, second.served, second.up) == (0, 4, 1)

@@ -12,9 +12,8 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.auth import key_verifier
-from kosmos_rag.apps.auth.api_keys import ApiKeys, ParsedKey, StoredKey
+from kosmos_rag.engine.api_keys import KeyReader, ParsedKey, StoredKey
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.pool import ConnectionPool
 from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
 from tests.integration.variants import changed
 from tests.rate_clock import stop_rate_clock
@@ -80,13 +79,13 @@ def test_key__is_verified_while_all_slots_are_taken(narrow: Running) -> None:
 def lookups(monkeypatch: pytest.MonkeyPatch) -> list[uuid.UUID]:
     """Record the ids of the keys that are read from the database."""
     read: list[uuid.UUID] = []
-    find = ApiKeys.find
+    find = KeyReader.find
 
-    def recorded(key: ParsedKey, pool: ConnectionPool) -> StoredKey | None:
+    def recorded(reader: KeyReader, key: ParsedKey) -> StoredKey | None:
         read.append(key.id)
-        return find(key, pool)
+        return find(reader, key)
 
-    monkeypatch.setattr(ApiKeys, "find", staticmethod(recorded))
+    monkeypatch.setattr(KeyReader, "find", recorded)
     return read
 
 

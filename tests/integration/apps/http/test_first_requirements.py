@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.auth.api_keys import ApiKeys
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.tenants import tenant
 from tests.integration.apps.http.serving import Running, Signer, events_of, serving, with_tokens
 
 QUERY = "How many days of annual leave do employees get?"
@@ -103,7 +101,7 @@ def test_stats__count_all_departments_where_they_are_preferred(corporate: Runnin
         "total_documents": 16,
         "total_chunks": 16,
         "departments": {"finance": 3, "general": 4, "hr": 3, "it": 3, "security": 3},
-        "embedding_dimension": corporate.service.engine.parts.embedder.dimensions,
+        "embedding_dimension": corporate.service.engine.sync_engine.embedder.dimensions,
     }
 
 
@@ -135,10 +133,10 @@ def test_chat__of_a_key_asks_its_default_collection(corporate: Running) -> None:
     engine.tenant("acme").ingest(_policies())
     policy = SourceDocument(source="handbook.txt", data=b"By the handbook employees get 30 days of annual leave.")
     engine.tenant("acme", collection="handbook").ingest(policy)
-    owner, keys = tenant("acme"), ApiKeys(engine.parts.database)
+    keys = engine.tenant("acme").api_keys
     key = corporate.key("bot", "read", default_collection="handbook")
-    assert [info.default_collection for info in keys.infos(owner)] == ["handbook"]
-    rotated = keys.rotate(owner, keys.infos(owner)[0].id, overlap=timedelta(hours=1))
+    assert [info.default_collection for info in keys.infos()] == ["handbook"]
+    rotated = keys.rotate(keys.infos()[0].id, overlap=timedelta(hours=1))
     for credentials in (key, rotated):
         assert _sources(corporate, CHAT, credentials=credentials) == ["handbook.txt"]
     named = _sources(corporate, CHAT | {"collection": "default"}, credentials=key)

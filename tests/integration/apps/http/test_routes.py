@@ -322,7 +322,7 @@ def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
             "total_documents": 2,
             "total_chunks": 2,
             "departments": {"general": 1, "hr": 1},
-            "embedding_dimension": running.service.engine.parts.embedder.dimensions,
+            "embedding_dimension": running.service.engine.sync_engine.embedder.dimensions,
         }
 
 

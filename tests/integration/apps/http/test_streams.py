@@ -90,7 +90,7 @@ def test_model__is_let_go_when_the_client_of_a_whole_answer_is_gone(writing: Run
 
 def test_streams__hold_no_turn_and_no_connection(writing: Running, chat: ChatServer) -> None:
     chat.replies = [trickles]
-    pool = writing.service.engine.parts.database.app._pool
+    pool = writing.service.engine.sync_engine.database.app._pool
     with writing.client() as client:
         opened = [_first_event(client) for _ in range(20)]
         assert writing.service.streams.in_flight == 20

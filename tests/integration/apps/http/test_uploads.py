@@ -79,7 +79,7 @@ def test_uploads__at_once_take_little_memory_and_no_slots(settings: Settings, si
         assert _rows(running) == (1 + UPLOADS) * UPLOAD_MB * MB // CHUNK_BYTES
         tenant = engine.tenant("acme")
         job = tenant.jobs.find(limit=1)[0]
-        with engine.parts.database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+        with engine.database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             data = read_upload(connection, tenant.id, job.payload["upload"])
         assert hashlib.sha256(data).digest() == hashlib.sha256(b"".join(_body(UPLOAD_MB))).digest()
 
@@ -163,7 +163,7 @@ def test_upload__as_a_form_is_that_of_its_file(narrow: Running) -> None:
         "source": "hr/leave", "title": "Leave", "metadata": {"year": 2026}, "language": None,
         "acl": ["department:hr", "role:auditor"],
     }  # fmt: skip
-    with narrow.service.engine.parts.database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+    with narrow.service.engine.sync_engine.database.worker.transaction(tenant.id, [EVERYONE]) as connection:
         assert read_upload(connection, tenant.id, payload["upload"]) == file["file"][1]
 
 

@@ -13,9 +13,7 @@ import pytest
 from mcp import MCPError
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.auth.api_keys import ApiKeys
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.tenants import tenant
 from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from tests.integration.apps.http.serving import Signer, with_tokens
@@ -158,9 +156,9 @@ def test_arguments__that_are_wrong_make_an_error_of_one_line(running: Running) -
 
 
 def test_credentials__that_are_none_get_a_401_and_no_tool(running: Running) -> None:
-    keys, owner = ApiKeys(running.engine.parts.database), tenant(running.tenant_name)
-    revoked = keys.create(owner, "old", scopes=["read"])
-    keys.revoke(owner, keys.infos(owner)[0].id)
+    keys = running.engine.tenant(running.tenant_name).api_keys
+    revoked = keys.create("old", scopes=["read"])
+    keys.revoke(keys.infos()[0].id)
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     accept = {"accept": "application/json, text/event-stream"}
     answers = set()
@@ -188,11 +186,11 @@ def test_credentials__that_are_none_get_a_401_and_no_tool(running: Running) -> N
 
 
 def test_keys__are_taken_with_their_principals_and_scopes(running: Running) -> None:
-    keys, owner = ApiKeys(running.engine.parts.database), tenant(running.tenant_name)
-    reader = keys.create(owner, "agent", scopes=["read"], principals=["department:hr"])
+    keys = running.engine.tenant(running.tenant_name).api_keys
+    reader = keys.create("agent", scopes=["read"], principals=["department:hr"])
     found = data_of(running.call("search", {"question": QUESTION}, credentials=reader))
     assert {hit["source"] for hit in found["hits"]} == {"leave.md", "secret.md"}
-    writer = keys.create(owner, "writer", scopes=["ingest"])
+    writer = keys.create("writer", scopes=["ingest"])
     headers = {"accept": "application/json, text/event-stream", "authorization": f"Bearer {writer}"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     refused = httpx.post(running.url, json=body, headers=headers, trust_env=False)
@@ -265,7 +263,7 @@ def test_health__needs_no_credentials_and_goes_with_the_database(running: Runnin
 def test_database__that_fails_is_told_in_the_log_and_not_to_the_agent(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
-    key = ApiKeys(running.engine.parts.database).create(tenant("acme"), "agent", scopes=["read"])
+    key = running.engine.tenant("acme").api_keys.create("agent", scopes=["read"])
     with psycopg.connect(running.engine.settings.database.admin_url or "", autocommit=True) as connection:
         for table in ("api_keys", "chunks"):
             connection.execute(f"REVOKE SELECT ON kosmos.{table} FROM kosmos_app, kosmos_worker")

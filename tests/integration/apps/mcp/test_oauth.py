@@ -15,12 +15,10 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from mcp_types import CallToolResult
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.apps.auth.api_keys import ApiKeys
 from kosmos_rag.apps.mcp.oauth import ProtectedResource
 from kosmos_rag.core.config import McpSettings
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.tenants import tenant
 from tests.integration.apps.http.serving import Signer, listen, with_tokens
 from tests.integration.apps.mcp.authorization_server import AuthorizationServer, authorizing, callback
 from tests.integration.apps.mcp.conftest import fill
@@ -174,8 +172,7 @@ def test_metadata__are_at_the_path_of_the_resource_and_at_the_root(
 
 
 def test_keys__still_work_where_agents_log_in(protected: Running) -> None:
-    keys = ApiKeys(protected.engine.parts.database)
-    reader = keys.create(tenant("acme"), "agent", scopes=["read"])
+    reader = protected.engine.tenant("acme").api_keys.create("agent", scopes=["read"])
     assert data_of(protected.call("search", QUESTION, credentials=reader))["hits"]
 
 

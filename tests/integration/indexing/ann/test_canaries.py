@@ -112,7 +112,7 @@ def test_permission__a_leak_pages(settings: Settings, database: DatabaseSettings
     assert expression.strip() == "sum(increase(kosmos_permission_leaks_total[30m])) > 0"
     with Engine(_by_words(settings, {"monitor.isolation_interval_s": 0.001}), embedder=WORLD) as engine:
         queue = engine.tenant("acme").jobs._queue
-        worker = WorkerMetrics(queue, engine.parts.database, ClusterWatch(engine.parts.database))
+        worker = WorkerMetrics(queue, engine.database, ClusterWatch(engine.database))
         leaks = partial(worker.registry.get_sample_value, "kosmos_permission_leaks_total")
         for leaking in (False, True):
             if leaking:

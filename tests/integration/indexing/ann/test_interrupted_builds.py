@@ -134,7 +134,7 @@ def test_build__on_a_server_that_crashes_is_cleared_away_by_the_next(settings: S
     own = settings.model_copy(update={"database": embedded})
     with opened(own) as engine:
         publish_world(engine, "acme", range(1_200))
-        admin = engine.parts.database.admin_conninfo
+        admin = engine.database.admin_conninfo
         with ThreadPoolExecutor(1) as pool, _builds_wait(admin):
             build = pool.submit(engine.tenant("acme").indexes.build)
             _building(admin)

@@ -62,7 +62,7 @@ def ask(engine: Engine, count: int = ASKED, question: Callable[[int], str] = que
     """Ask questions, and wait until their samples are written."""
     for number in range(count):
         engine.tenant("acme", **scope).search(question(number), FULL)
-    assert engine.parts.background.drain(60)
+    assert engine.background.drain(60)
 
 
 def search_less(database: DatabaseSettings, probes: int = 1) -> None:
@@ -106,7 +106,7 @@ def test_samples__leave_out_what_callers_wrote_into_filters_and_phrases(
 def test_samples__of_a_tenant_that_is_scanned_are_none(engine: Engine, database: DatabaseSettings) -> None:
     ask(engine)
     assert rows(database, "SELECT 1 FROM kosmos.monitor_samples") == []
-    assert engine.parts.background._thread is None
+    assert engine.background._thread is None
 
 
 def test_samples__carry_the_text_only_where_a_setting_says_so(settings: Settings, database: DatabaseSettings) -> None:
@@ -137,7 +137,7 @@ def test_samples__that_find_the_buffer_full_or_cannot_be_written_are_dropped_and
 ) -> None:
     listener = Listener()
     indexed.observe(listener)
-    queue, begun, goes_on = indexed.parts.background, threading.Event(), threading.Event()
+    queue, begun, goes_on = indexed.background, threading.Event(), threading.Event()
     assert queue.submit(lambda: (begun.set(), goes_on.wait(60), None)[2])
     assert begun.wait(60)
     assert all(queue.submit(lambda: None) for _ in range(CAPACITY - 10))
@@ -153,7 +153,7 @@ def test_samples__that_find_the_buffer_full_or_cannot_be_written_are_dropped_and
 
 def test_samples__are_written_and_read_by_no_other_tenant(indexed: Engine, database: DatabaseSettings) -> None:
     ask(indexed, 3)
-    app, worker = indexed.parts.database.app, indexed.parts.database.worker
+    app, worker = indexed.database.app, indexed.database.worker
     with worker.transaction(tenant("other").id, [EVERYONE]) as connection:
         assert connection.execute("SELECT count(*) FROM kosmos.monitor_samples").fetchone() == (0,)
     with (
@@ -319,7 +319,7 @@ def test_run_due__waits_for_its_time_and_its_share(
 
 
 def test_live_recall__pauses_as_long_as_it_works_and_counts_what_takes_too_long(indexed: Engine) -> None:
-    owner, app = tenant("acme"), indexed.parts.database.app
+    owner, app = tenant("acme"), indexed.database.app
     sample = Sample(id=owner.id, collection=None, principals=("half",), vector=WORLD.embed_query(QUESTIONS[0]))
     pauses: list[float] = []
     monitor = indexed.settings.monitor

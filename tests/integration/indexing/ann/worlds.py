@@ -96,7 +96,7 @@ def load(
 
     Readers and metadata of a document are given by the number of its first chunk, which its source carries as well.
     """
-    owner, embedder = tenant(name), engine.parts.embedder
+    owner, embedder = tenant(name), engine.embedder
     space = describe_space(owner.id, embedder, normalized=True)
     now = datetime.now(UTC)
     documents = []
@@ -105,11 +105,11 @@ def load(
         key = document_id(owner.id, collection, source)
         document = _document(key, source, [text(number) for number in numbers], acl(numbers[0]), metadata(numbers[0]))
         documents.append(replace(document, vectors={space.id: embedder.embed(document.embedded)}))
-    with engine.parts.database.worker.transaction(owner.id, [EVERYONE]) as connection:
+    with engine.database.worker.transaction(owner.id, [EVERYONE]) as connection:
         ensure_tenant(connection, owner, collection, space, now=now)
     step = _BATCH_CHUNKS // a_document
     for at in range(0, len(documents), step):
-        with engine.parts.database.worker.transaction(owner.id, [EVERYONE]) as connection:
+        with engine.database.worker.transaction(owner.id, [EVERYONE]) as connection:
             batch = documents[at : at + step]
             publish(connection, owner.id, batch, collection=collection, now=now)
 

@@ -145,8 +145,8 @@ def test_close_terms__are_scored_in_memory(engines: tuple[Engine, Engine], tenan
     engines[0].tenant(tenant_name).ingest([_document(dice, "prose", f"p{number}") for number in range(40)])
     cached, plain = (engine.tenant(tenant_name, principals=READERS[3]) for engine in engines)
     _load(cached, None)
-    cached.search("marginn of the charn")
-    found, expected = cached.search("marginn of the charn"), plain.search("marginn of the charn")
+    cached.search("marginn of the churn")
+    found, expected = cached.search("marginn of the churn"), plain.search("marginn of the churn")
     assert found.warnings == expected.warnings != ()
     assert _result(found) == _result(expected)
     assert _plans(found) == {IN_MEMORY}

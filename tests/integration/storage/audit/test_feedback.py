@@ -107,7 +107,7 @@ def test_rated_questions__are_labelled_by_reason_log_and_majority(
     for scope, rating in ((acme, "up"), (bob, "down")):
         scope.feedback(rating, question="a tie", reason=None if rating == "up" else "not_covered")
     audited.tenant(f"{tenant_name}-other", subject="ada").feedback("up", question="of another tenant")
-    database, owner = audited.parts.database, tenant(tenant_name)
+    database, owner = audited.database, tenant(tenant_name)
     rated = read_rated_questions(database, owner, limit=10)
     assert {one.text: one.answerable for one in rated} == {
         "What is churn?": True,

@@ -35,16 +35,16 @@ def _move(admin: Admin, to: datetime) -> None:
 
 
 def _rotate(engine: Engine, now: datetime, keep_months: int = 2) -> list[str]:
-    return PartitionRotation(engine.parts.database, keep_months=keep_months).rotate(ACME, now=now)
+    return PartitionRotation(engine.database, keep_months=keep_months).rotate(ACME, now=now)
 
 
 def _seal(engine: Engine) -> int:
     """Seal, and leave the months alone, which go by today's date."""
-    return len(seal_events(engine.parts.database.worker, ACME))
+    return len(seal_events(engine.database.worker, ACME))
 
 
 def _checked(engine: Engine) -> AuditReport:
-    return verify_seals(engine.parts.database.worker, ACME)
+    return verify_seals(engine.database.worker, ACME)
 
 
 def test_months__are_counted_over_years() -> None:
@@ -216,7 +216,7 @@ def test_month_that_began_in_the_default__is_tried_once(
 ) -> None:
     acme.search("churn of accounts")
     _move(admin, datetime(2026, 6, 3, tzinfo=UTC))
-    months = PartitionRotation(audited.parts.database, keep_months=100)
+    months = PartitionRotation(audited.database, keep_months=100)
     for _ in range(3):
         months.rotate(ACME, now=datetime(2026, 5, 10, tzinfo=UTC))
     assert [record.message for record in caplog.records if "2026-06" in record.message] == [caplog.records[0].message]

@@ -202,7 +202,7 @@ def test_committed__waits_for_the_disk(settings: Settings, admin: Admin, databas
     with psycopg.connect(database.url) as connection:
         assert connection.execute("SHOW synchronous_commit").fetchone() == ("off",)
     with opened(settings, {}) as engine:
-        app, acme = engine.parts.database.app, engine.tenant("acme").id
+        app, acme = engine.database.app, engine.tenant("acme").id
         with app.transaction(acme, ["everyone"], append_only=True) as connection:
             assert connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
         with app.transaction(acme, ["everyone"]) as connection:

@@ -115,7 +115,7 @@ def test_seal__made_anew_over_changed_records_breaks_the_chain(sealed: Tenant, a
 
 def test_seal__waits_for_records_on_their_way(acme: Tenant, audited: Engine) -> None:
     acme.search("churn")
-    app = audited.parts.database.app
+    app = audited.database.app
     written, may_commit = threading.Event(), threading.Event()
 
     def slow() -> None:

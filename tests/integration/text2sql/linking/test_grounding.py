@@ -14,7 +14,8 @@ from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, Tabl
 from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import NO_SCHEMA
-from kosmos_rag.text2sql.recipes import Recipe, read_recipes, template_recipes
+from kosmos_rag.text2sql.recipes import read_recipes, template_recipes
+from kosmos_rag.text2sql.records import Recipe
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "schema"
 

@@ -59,7 +59,7 @@ _KEPT: list[object] = []
 def work(engine: Engine) -> Iterator[Callable[[], None]]:
     """Do what is in the queue about schemas, as a worker's process does."""
     ours, theirs = multiprocessing.Pipe()
-    jobs = Queue.open(engine.parts.database, engine.settings.worker)
+    jobs = Queue.open(engine.database, engine.settings.worker)
     channel = SupervisorChannel(theirs, jobs)
     working = EngineJobRunner(engine, JOB_KINDS)
 

@@ -110,7 +110,7 @@ def test_a_question__is_answered_with_rows_and_the_evidence(
                 "schema_model:shop.teams", "schema_column:shop.teams.name", "schema_column:shop.teams.id",
             ]  # fmt: skip
             first, repair = (request[2]["messages"][-1]["content"] for request in server.requests)
-            assert answer.grounding.prompt in first
+            assert answer.prompt in first
             assert "What is the name of the first team?" in first
             assert "SELECT title FROM teams WHERE id = 1" in repair
             assert str(answer.attempts[0].error) in repair

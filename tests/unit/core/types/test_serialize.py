@@ -7,7 +7,6 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from kosmos_rag.apps.client import Grounding
 from kosmos_rag.apps.http.examples import EXAMPLES
 from kosmos_rag.core import types
 from kosmos_rag.core.types import (
@@ -68,11 +67,7 @@ ANSWER = {
     *("question", "search_query", "text", "mode", "refused", "verified", "confidence", "sentences", "report"),
     *("context", "warnings", "closest"),
 }
-RECORDS = {
-    name: kind
-    for name in EXAMPLES
-    if isinstance(kind := getattr(types, name, Grounding if name == "GroundingView" else None), type)
-}
+RECORDS = {name: kind for name in EXAMPLES if isinstance(kind := getattr(types, name, None), type)}
 
 
 def _with_unknown(values: Any) -> Any:

@@ -122,9 +122,13 @@ def test_page_that_cannot_be_read__makes_the_pass_incomplete(site: Site) -> None
         names, listing = site.run()
         assert [failure.code for failure in listing.failures] == ["unavailable"]
         assert listing.refusal_to_prune(["x"]) is not None
-    site.put("/guide/a", "<p>back</p>")
-    assert "/guide/a" in site.run()[0]
     assert names == ["/", "/guide/b?x=1"]
+    site.put("/", "busy", status=503)
+    for _ in range(3):
+        assert site.run()[0] == []
+    site.put("/", '<a href="/guide/a">A</a> <a href="/guide/b?x=1">B</a>')
+    site.remove("/guide/a")
+    assert "/guide/a" in site.run()[0]  # missing for the first time
 
 
 def test_robots__are_followed(site: Site) -> None:

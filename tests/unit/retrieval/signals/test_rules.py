@@ -6,7 +6,8 @@ import pytest
 
 from kosmos_rag.core.types import Passage
 from kosmos_rag.retrieval.signals.base import ScoreSignal, SelectionSignal
-from kosmos_rag.retrieval.signals.registry import SIGNALS, build_signals
+from kosmos_rag.retrieval.signals.registry import build_signals
+from kosmos_rag.retrieval.signals.rules import RULES
 from tests.unit.retrieval.signals.passages import asked, passage
 
 SQL = "```sql\nselect 1\n```"
@@ -29,11 +30,10 @@ def _chosen(name: str, given: list[Passage], question: str = "", **parameters: A
 
 
 def test_signals__are_those_that_the_presets_need() -> None:
-    assert set(SIGNALS) == {
+    assert set(RULES) == {
         "contains_sql", "department_match", "diversity", "exact_phrase", "header_match", "intro_penalty",
-        "keyword_gate", "minimum_score", "one_per_source", "recency", "role_preference", "schema_entities",
-        "schema_exact", "schema_lexical", "schema_penalty", "schema_recipe", "schema_status", "schema_targets",
-        "source_bonus", "sql_keywords", "word_overlap",
+        "keyword_gate", "minimum_score", "one_per_source", "recency", "role_preference", "source_bonus",
+        "sql_keywords", "word_overlap",
     }  # fmt: skip
 
 

@@ -4,8 +4,9 @@ from datetime import date
 
 import pytest
 
-from kosmos_rag.text2sql.linking.entities import Entities, find_entities
+from kosmos_rag.text2sql.linking.entities import find_entities
 from kosmos_rag.text2sql.linking.known_values import KnownValues, normalize_value
+from kosmos_rag.text2sql.records import Entities
 
 TODAY = date(2026, 5, 20)
 

@@ -16,11 +16,12 @@ import psycopg
 from psycopg.rows import dict_row, kwargs_row
 
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.types import EVERYONE, are_names, is_text
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, create_tenant, validate_name
+from kosmos_rag.storage.tenants import TenantRef, create_tenant
 from kosmos_rag.storage.tenants import tenant as tenant_ref
 
 _PREFIX = "kosmos."
@@ -78,14 +79,14 @@ class ParsedKey:
 
 
 class ApiKeys:
-    """The keys of all tenants of a database. Thread-safe."""
+    """The keys of one tenant. Thread-safe."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, owner: TenantRef) -> None:
         self._database = database
+        self._owner = owner
 
     def create(
         self,
-        owner: TenantRef,
         name: str,
         *,
         scopes: Sequence[str],
@@ -96,7 +97,6 @@ class ApiKeys:
         """Create a key and return it; the secret cannot be read again.
 
         Args:
-            owner: the tenant of the key.
             name: label of the key, at most 200 characters.
             scopes: any of `read`, `ingest`, `admin`.
             principals: principals of the holder in addition to `everyone`.
@@ -111,11 +111,11 @@ class ApiKeys:
         if default_collection is not None:
             validate_name("collection", default_collection)
         now = datetime.now(UTC)
-        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            create_tenant(connection, owner, now=now)
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            create_tenant(connection, self._owner, now=now)
             return _insert_key(
                 connection,
-                owner,
+                self._owner,
                 name,
                 scopes,
                 principals,
@@ -124,57 +124,56 @@ class ApiKeys:
                 collection=default_collection,
             )
 
-    def rotate(self, owner: TenantRef, key_id: uuid.UUID, *, overlap: timedelta = timedelta(0)) -> str | None:
+    def rotate(self, key_id: uuid.UUID, *, overlap: timedelta = timedelta(0)) -> str | None:
         """Replace a key by one with the same properties and lifetime.
 
         Returns None, and changes nothing, where the old key is not valid, or ends before the overlap does.
         Raises ConfigError, DatabaseError.
 
         Args:
-            owner: the tenant of the key.
             key_id: id of the key to replace.
             overlap: how long the old key stays valid.
         """
         now = datetime.now(UTC)
-        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            row = _end_key(connection, owner, key_id, now=now, ends_at=now + overlap)
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            row = _end_key(connection, self._owner, key_id, now=now, ends_at=now + overlap)
             if row is None:
                 return None
             name, scopes, principals, created_at, expires_at, collection = row
             new_expires_at = None if expires_at is None else now + (expires_at - created_at)
             return _insert_key(
-                connection, owner, name, scopes, principals, now=now, expires_at=new_expires_at, collection=collection
+                connection,
+                self._owner,
+                name,
+                scopes,
+                principals,
+                now=now,
+                expires_at=new_expires_at,
+                collection=collection,
             )
 
-    def infos(self, owner: TenantRef) -> list[ApiKeyInfo]:
+    def infos(self) -> list[ApiKeyInfo]:
         """Return a tenant's keys, the oldest first. Raises ConfigError, DatabaseError."""
         with (
-            self._database.worker.transaction(owner.id, [EVERYONE]) as connection,
+            self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection,
             connection.cursor(row_factory=kwargs_row(_key_info)) as cursor,
         ):
-            return cursor.execute(statement("list_api_keys"), {"tenant_id": owner.id}).fetchall()
+            return cursor.execute(statement("list_api_keys"), {"tenant_id": self._owner.id}).fetchall()
 
-    def revoke(self, owner: TenantRef, key_id: uuid.UUID) -> bool:
+    def revoke(self, key_id: uuid.UUID) -> bool:
         """Revoke a key. Returns whether it was valid. Raises ConfigError, DatabaseError."""
         now = datetime.now(UTC)
-        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            return _end_key(connection, owner, key_id, now=now, ends_at=now) is not None
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            return _end_key(connection, self._owner, key_id, now=now, ends_at=now) is not None
 
-    @staticmethod
-    def is_api_key(credentials: str) -> bool:
-        """Whether credentials have the prefix of a key."""
-        return credentials.startswith(_PREFIX)
 
-    @staticmethod
-    def parse(credentials: str) -> ParsedKey | None:
-        """Parse a key; None where it is malformed."""
-        match = _PATTERN.fullmatch(credentials)
-        if match is None:
-            return None
-        return ParsedKey(tenant=tenant_ref(match[1]), id=uuid.UUID(match[2]), secret_sha256=_hash(match[3]))
+class KeyReader:
+    """Reads the keys of all tenants on connections of its own. Thread-safe."""
 
-    @staticmethod
-    def find(key: ParsedKey, pool: ConnectionPool) -> StoredKey | None:
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+
+    def find(self, key: ParsedKey) -> StoredKey | None:
         """Return the stored key with this id.
 
         Returns None where it is unknown, revoked or expired.
@@ -183,7 +182,7 @@ class ApiKeys:
         """
         values = {"tenant_id": key.tenant.id, "id": key.id, "now": datetime.now(UTC)}
         with (
-            pool.transaction(key.tenant.id, [EVERYONE]) as connection,
+            self._pool.transaction(key.tenant.id, [EVERYONE]) as connection,
             connection.cursor(row_factory=dict_row) as cursor,
         ):
             row = cursor.execute(statement("valid_api_key"), values).fetchone()
@@ -197,6 +196,23 @@ class ApiKeys:
             default_collection=row["default_collection"],
         )
         return StoredKey(key=api_key, secret_sha256=row["secret_sha256"])
+
+    def close(self) -> None:
+        """Close the connections. Lookups that run fail."""
+        self._pool.close()
+
+
+def is_api_key(credentials: str) -> bool:
+    """Whether credentials have the prefix of a key."""
+    return credentials.startswith(_PREFIX)
+
+
+def parse_key(credentials: str) -> ParsedKey | None:
+    """Parse a key; None where it is malformed."""
+    match = _PATTERN.fullmatch(credentials)
+    if match is None:
+        return None
+    return ParsedKey(tenant=tenant_ref(match[1]), id=uuid.UUID(match[2]), secret_sha256=_hash(match[3]))
 
 
 def _key_info(*, scopes: list[str], principals: list[str], **columns: Any) -> ApiKeyInfo:

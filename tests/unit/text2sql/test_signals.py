@@ -8,14 +8,23 @@ import pytest
 from kosmos_rag import Settings
 from kosmos_rag.core.config.presets import load
 from kosmos_rag.core.types import Passage
+from kosmos_rag.engine.signals import SelectionSignal
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
-from kosmos_rag.retrieval.signals.base import SelectionSignal
-from kosmos_rag.retrieval.signals.registry import build_signals
+from kosmos_rag.retrieval.signals.registry import build_signals, load_signal_classes
+from kosmos_rag.text2sql.signals import SCHEMA_RULES
 from tests.unit.retrieval.signals.passages import asked, passage
 
 CLASSIC = build_signals(
     load("schema-classic", Settings.load(), validate=build_signal_rules).values["rag"]["signals"], "rag.signals"
 )
+
+
+def test_signals__are_mounted_in_the_ranking() -> None:
+    assert SCHEMA_RULES.keys() <= load_signal_classes().keys()
+    assert set(SCHEMA_RULES) == {
+        "schema_entities", "schema_exact", "schema_lexical", "schema_penalty", "schema_recipe", "schema_status",
+        "schema_targets",
+    }  # fmt: skip
 
 
 def _column(table: str, model: str, column: str, *, cosine: float = 0.5, **said: Any) -> Passage:

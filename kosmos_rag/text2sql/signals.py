@@ -2,8 +2,7 @@
 
 Such documents describe models, columns and query recipes.
 
-`text2sql` ingests such documents; these rules read only their metadata. They are part of retrieval because presets name
-them like any other signal, and retrieval does not import text2sql.
+These rules read only the metadata of the documents. Presets name them like any other signal.
 """
 
 import re
@@ -14,8 +13,7 @@ from functools import lru_cache
 from pydantic import Field
 
 from kosmos_rag.core.types import Passage
-from kosmos_rag.retrieval.signals.base import Number, QueryContext, ScoreSignal, SelectionSignal
-from kosmos_rag.retrieval.signals.words import word_prefixes
+from kosmos_rag.engine.signals import Number, QueryContext, ScoreSignal, SelectionSignal, word_prefixes
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 

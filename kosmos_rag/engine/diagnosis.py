@@ -18,10 +18,12 @@ from kosmos_rag.models.download import require_local_models
 from kosmos_rag.models.embedding.server import ServerEmbedder
 from kosmos_rag.models.hub import find_local, resolve
 from kosmos_rag.models.onnx import choose_backend
+from kosmos_rag.models.packaged import MINILM_INT8
 from kosmos_rag.models.reranking.server import ServerReranker
 from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.replicas import ReplicaPool
 from kosmos_rag.storage.tenants import tenant as tenant_ref
 
 _MIN_FREE_BYTES = 1024**3
@@ -70,6 +72,7 @@ def _database(settings: Settings, tenant: str | None) -> Iterator[Check]:
     try:
         yield from _check_pool("role that reads", lambda: database.app)
         yield from _check_pool("role that writes", lambda: database.worker)
+        yield from (_check_replica(replica, settings) for replica in database.measure_replicas())
         if tenant is not None:
             yield _run_check("near-duplicates", lambda: _near_duplicates(database.worker, tenant))
     finally:
@@ -96,6 +99,18 @@ def _check_pool(name: str, open_pool: Callable[[], ConnectionPool]) -> Iterator[
         yield Check(name=f"node {node.id}", ok=node.available, detail=reached if node.available else remedy)
 
 
+def _check_replica(replica: ReplicaPool, settings: Settings) -> Check:
+    name, most = f"replica {replica.address}", settings.database.replica_max_lag_s
+    if replica.lag_s is None:
+        return Check(name=name, ok=False, detail="it cannot be reached, or is no replica of the server of database.url")
+    behind = f"{replica.lag_s:.1f} s behind the primary"
+    return Check(
+        name=name,
+        ok=replica.lag_s <= most,
+        detail=behind if replica.lag_s <= most else f"{behind}; searches leave it above database.replica_max_lag_s",
+    )
+
+
 def _near_duplicates(worker: ConnectionPool, name: str) -> str:
     from kosmos_rag.engine.near_duplicates import find_near_duplicates
 
@@ -111,7 +126,8 @@ def _model(configured: ConfiguredModel, settings: Settings) -> str:
     Raises ModelUnavailable: ingestion would fail, or questions be answered without reranking.
     """
     name, remedy = configured.name, configured.remedy
-    require_local_models()
+    if name != MINILM_INT8:
+        require_local_models()
     try:
         location = find_local(name, settings.models)
         if location is None:
@@ -149,11 +165,15 @@ def _reranking_server(settings: RerankingSettings) -> str:
 
 
 def _backend(settings: Settings) -> str:
-    if not any(list_configured_models(settings.rag)):
+    names = {model.name for model in list_configured_models(settings.rag)}
+    if not names:
         return "none: all models are behind servers"
-    packages, backend = ["sentence-transformers", "torch"], choose_backend(settings.models)
-    if backend == "onnx":
-        packages += ["optimum-onnx", "onnxruntime"]
+    if names == {MINILM_INT8}:
+        packages, backend = ["onnxruntime", "tokenizers"], "onnx"
+    else:
+        packages, backend = ["sentence-transformers", "torch"], choose_backend(settings.models)
+        if backend == "onnx":
+            packages += ["optimum-onnx", "onnxruntime"]
     versions = []
     for package in packages:
         try:

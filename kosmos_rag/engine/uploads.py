@@ -1,0 +1,160 @@
+"""Uploads of one tenant: bytes in the database, and the jobs that ingest them."""
+
+import hashlib
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import EVERYONE, SourceDocument
+from kosmos_rag.engine.jobs import TenantJobs
+from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.queue.uploads import CHUNK_BYTES, delete_uploads, require_complete, store_chunk
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import TenantRef, create_tenant
+
+__all__ = ["CHUNK_BYTES", "StoredUpload", "TenantUploads", "UploadWriter"]
+
+_KEY_LIFETIME = timedelta(days=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredUpload:
+    """An upload in the database, before its job."""
+
+    id: uuid.UUID
+    sha256: str
+    size: int
+    """Number of bytes."""
+
+
+class UploadWriter:
+    """Writes the chunks of one upload.
+
+    Each chunk has a transaction of its own: a slow client holds none open.
+    """
+
+    def __init__(self, database: Database, owner: TenantRef) -> None:
+        self._database = database
+        self._owner = owner
+        self._sha256 = hashlib.sha256()
+        self.id = uuid.uuid4()
+        self.chunks = self.size = 0
+
+    def write(self, data: bytes) -> None:
+        """Write the next chunk. Raises DatabaseError."""
+        self._sha256.update(data)
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            if not self.chunks:
+                create_tenant(connection, self._owner, now=datetime.now(UTC))
+            store_chunk(connection, self._owner.id, self.id, self.chunks, data)
+        self.chunks += 1
+        self.size += len(data)
+
+    def finish(self) -> StoredUpload:
+        """Return the upload after its last chunk."""
+        return StoredUpload(id=self.id, sha256=self._sha256.hexdigest(), size=self.size)
+
+
+class TenantUploads:
+    """The uploads of one tenant. Thread-safe."""
+
+    def __init__(self, database: Database, owner: TenantRef, open_jobs: Callable[[], TenantJobs]) -> None:
+        """Bind a tenant.
+
+        Args:
+            database: Connections.
+            owner: The tenant.
+            open_jobs: Returns its jobs, for the collection of the documents.
+        """
+        self._database = database
+        self._owner = owner
+        self._open_jobs = open_jobs
+
+    def open(self) -> UploadWriter:
+        """Begin an upload; nothing is written yet."""
+        return UploadWriter(self._database, self._owner)
+
+    def delete(self, upload_id: uuid.UUID) -> None:
+        """Delete an upload without a job. Raises ConfigError, DatabaseError."""
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            delete_uploads(connection, self._owner.id, [upload_id])
+
+    def enqueue(self, document: SourceDocument, upload: StoredUpload) -> uuid.UUID:
+        """Enqueue a document whose bytes are stored. Returns the job's id.
+
+        Raises SourceError, RequestError, ConfigError, DatabaseError.
+
+        Args:
+            document: The document without its bytes.
+            upload: The stored bytes.
+        """
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            return self._enqueue(connection, document, upload)
+
+    def _enqueue(self, connection: psycopg.Connection, document: SourceDocument, upload: StoredUpload) -> uuid.UUID:
+        require_complete(connection, self._owner.id, upload.id, upload.size)
+        return self._open_jobs().enqueue_upload(document, upload.id, connection)
+
+    def enqueue_once(
+        self, document: SourceDocument, upload: StoredUpload, *, collection: str, subject: str, key: str | None
+    ) -> uuid.UUID:
+        """Enqueue an uploaded document.
+
+        Return the job that an earlier call with the key created.
+
+        Key and job are written in one transaction. Where there is an earlier job, the upload is deleted.
+
+        Args:
+            document: The document to ingest, without its bytes.
+            upload: Its bytes.
+            collection: Name of the collection, part of the request's digest.
+            subject: Who uploads; keys are separate for each subject.
+            key: The idempotency key; None to enqueue always.
+
+        Raises:
+            RequestError: The key was used with another document, or an erasure removed bytes of the upload.
+            KosmosError: SourceError, ConfigError or DatabaseError.
+        """
+        if key is None:
+            return self.enqueue(document, upload)
+        now = datetime.now(UTC)
+        values = {
+            "tenant_id": self._owner.id,
+            # Separate keys for each subject: nobody learns of another's job by guessing keys.
+            "key": hashlib.sha256(json.dumps([subject, key]).encode()).hexdigest(),
+            "request_sha256": _digest(document, upload, collection),
+            "now": now,
+            "before": now - _KEY_LIFETIME,
+        }
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            create_tenant(connection, self._owner, now=now)
+            connection.execute(statement("delete_expired_idempotency_keys"), values)
+            if connection.execute(statement("claim_idempotency_key"), values).fetchone() is None:
+                claimed = connection.execute(statement("idempotency_key"), values).fetchone()
+                assert claimed is not None, "a claim fails only where the key exists"
+                if claimed[0] != values["request_sha256"]:
+                    raise RequestError("this Idempotency-Key was used with another document; use a new one")
+                delete_uploads(connection, self._owner.id, [upload.id])
+                existing_job: uuid.UUID = claimed[1]
+                return existing_job
+            job_id = self._enqueue(connection, document, upload)
+            connection.execute(statement("set_idempotency_key_job"), {**values, "job_id": job_id})
+            return job_id
+
+
+def _digest(document: SourceDocument, upload: StoredUpload, collection: str) -> str:
+    fields = [
+        collection,
+        document.source,
+        document.title,
+        dict(document.metadata),
+        sorted(document.acl),
+        document.language,
+        upload.sha256,
+    ]
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,166 @@
+"""Read from replicas of the primary server that are not too far behind.
+
+How far is measured by positions in the write-ahead log. A replica that has lost its connection to the primary does not
+notice by its own clock that it is behind.
+"""
+
+import logging
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import DatabaseError, NodeUnavailable, first_line
+from kosmos_rag.storage.breaker_pool import BreakerPool
+from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.sql import statement
+
+log = logging.getLogger(__name__)
+
+_INTERVAL_S = 1.0
+"""Seconds between two measurements."""
+_SAMPLES = 600
+"""Positions of the primary that are kept; a lag beyond them is shown as at least their span."""
+
+
+class ReplicaPool(BreakerPool):
+    """Pool connections to one replica."""
+
+    def __init__(self, conninfo: str, *, role: str, settings: DatabaseSettings) -> None:
+        parts = conninfo_to_dict(conninfo)
+        self.address = f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}"
+        super().__init__(
+            conninfo,
+            role=role,
+            settings=settings,
+            name=f"the replica {self.address}",
+            consequence="searches go to other servers",
+        )
+        self.lag_s: float | None = None
+        """Seconds that it is behind the primary at most; None while it is unknown, and its searches are refused."""
+
+    @contextmanager
+    def checkout(self) -> Iterator[psycopg.Connection]:
+        """Check out a connection, outside transactions. Raises NodeUnavailable."""
+        try:
+            with super().checkout() as connection:
+                yield connection
+        except psycopg.errors.SerializationFailure as error:
+            # Changes of the primary waited for this snapshot for as long as they may.
+            raise NodeUnavailable(f"the replica {self.address} has cancelled a search: {first_line(error)}") from error
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Position:
+    """A position in the write-ahead log."""
+
+    at: float
+    """When it was read, by `time.monotonic`."""
+    lsn: int
+
+
+class Replicas:
+    """Choose a server for each reader. Thread-safe.
+
+    A thread measures the replicas while the pools are open, from the first search on.
+    """
+
+    def __init__(self, primary: ConnectionPool, conninfo: str, urls: Sequence[str], settings: DatabaseSettings) -> None:
+        """Create the pools, without a connection.
+
+        Args:
+            primary: Its pool, which reads where no replica can.
+            conninfo: Of the primary.
+            urls: Of the replicas, as the role of the primary's pool.
+            settings: Limits of the connections to each server.
+        """
+        self._primary = primary
+        single = settings.model_copy(update={"pool_size": 1})
+        self._watched = BreakerPool(
+            conninfo, role=primary.role, settings=single, name="the primary", consequence="replicas answer searches"
+        )
+        self.pools = tuple(ReplicaPool(url, role=primary.role, settings=settings) for url in urls)
+        self._max_lag_s = settings.replica_max_lag_s
+        self._positions: deque[_Position] = deque(maxlen=_SAMPLES)
+        self._system: int | None = None
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_closed = threading.Event()
+
+    def pick(self, reader: str) -> ConnectionPool:
+        """Return the pool of a server for a reader.
+
+        A reader stays on one replica while it can be used, so that its searches do not go back in time.
+        """
+        if self._thread is None:
+            self._start()
+        usable = [pool for pool in self.pools if self._is_usable(pool)]
+        if not usable:
+            return self._primary
+        return max(usable, key=lambda pool: zlib.crc32(f"{reader} {pool.address}".encode()))
+
+    def _is_usable(self, pool: ReplicaPool) -> bool:
+        return not pool.is_down and pool.lag_s is not None and pool.lag_s <= self._max_lag_s
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self.measure()
+                self._thread = threading.Thread(target=self._watch, name="kosmos-rag-replicas", daemon=True)
+                self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._is_closed.wait(_INTERVAL_S):
+            self.measure()
+
+    def measure(self) -> None:
+        """Read the positions of all servers, the primary's first.
+
+        While the primary is down, the last position that it had counts.
+        """
+        try:
+            in_recovery, lsn, system = self._read(self._watched)
+            if in_recovery:
+                log.warning("the server of database.url is a replica itself; replicas are not used")
+                self._positions.clear()
+            else:
+                self._positions.append(_Position(at=time.monotonic(), lsn=lsn))
+                self._system = system
+        except DatabaseError:
+            pass  # its breaker has logged that
+        for pool in self.pools:
+            pool.lag_s = self._measure(pool)
+
+    def _measure(self, pool: ReplicaPool) -> float | None:
+        if not self._positions:
+            return None
+        try:
+            in_recovery, lsn, system = self._read(pool)
+        except DatabaseError:
+            return None
+        if not in_recovery or system != self._system:
+            log.error("%s is no replica of the server of database.url; it is not used", pool.address)
+            return None
+        newest = self._positions[-1]
+        reached = next((position for position in reversed(self._positions) if position.lsn <= lsn), self._positions[0])
+        return newest.at - reached.at
+
+    @staticmethod
+    def _read(pool: BreakerPool) -> tuple[bool, int, int]:
+        with pool.untenanted() as connection:
+            row = connection.execute(statement("wal_position")).fetchone()
+        assert row is not None
+        return bool(row[0]), int(row[1]), int(row[2])
+
+    def close(self) -> None:
+        """Close all pools but that of the primary that was given."""
+        self._is_closed.set()
+        for pool in (self._watched, *self.pools):
+            pool.close()

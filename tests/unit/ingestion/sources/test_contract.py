@@ -1,0 +1,211 @@
+"""The contract of sources, run for each kind of the package."""
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kosmos_rag.core.config import IngestionSettings
+from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
+from kosmos_rag.ingestion.sources.listing import Source
+from kosmos_rag.ingestion.sources.registry import KINDS, create_source
+from kosmos_rag.ingestion.sources.testing import SourceContract, Workspace
+from tests.unit.ingestion.sources.test_git import Work
+from tests.unit.ingestion.sources.web_server import Handler, Server
+
+
+class FolderWorkspace(Workspace):
+    """Files of a folder."""
+
+    kind = "folder"
+
+    def __init__(self, folder: Path, settings: IngestionSettings) -> None:
+        self.folder, self.settings = folder, settings
+        self.path = folder / "kb"
+        self.path.mkdir()
+
+    def put(self, name: str, text: str) -> None:
+        (self.path / name).write_text(text)
+
+    def remove(self, name: str) -> None:
+        (self.path / name).unlink()
+
+    def spec(self) -> dict[str, object]:
+        return {"path": str(self.path)}
+
+    def open(self, **options: object) -> Source:
+        return create_source({"kind": self.kind, **self.spec(), **options}, self.settings)
+
+    def disconnect(self) -> bool:
+        shutil.rmtree(self.path)
+        return True
+
+
+class GitWorkspace(FolderWorkspace):
+    """Commits of a repository."""
+
+    kind = "git"
+
+    def __init__(self, folder: Path, settings: IngestionSettings) -> None:
+        self.folder, self.settings, self.path = folder, settings, folder / "kb"
+        self.work = Work(self.path)
+
+    def put(self, name: str, text: str) -> None:
+        self.work.commit({name: text})
+
+    def remove(self, name: str) -> None:
+        super().remove(name)
+        self.work.git("add", "--all")
+        self.work.git("commit", "--quiet", "--allow-empty", "--message", "remove")
+
+    def spec(self) -> dict[str, object]:
+        return {"name": "kb", "url": str(self.path)}
+
+
+class RcloneWorkspace(FolderWorkspace):
+    """Files behind an alias of rclone."""
+
+    kind = "rclone"
+
+    def spec(self) -> dict[str, object]:
+        (self.folder / "rclone.conf").write_text(f"[drive]\ntype = alias\nremote = {self.path}\n")
+        return {"name": "kb", "remote": "drive:", "acl": ["everyone"]}
+
+
+class JsonLinesWorkspace(FolderWorkspace):
+    """Lines of a file."""
+
+    kind = "json_lines"
+
+    def __init__(self, folder: Path, settings: IngestionSettings) -> None:
+        super().__init__(folder, settings)
+        self.rows: dict[str, str] = {}
+
+    def put(self, name: str, text: str) -> None:
+        self._write({**self.rows, name: text})
+
+    def remove(self, name: str) -> None:
+        self._write({key: text for key, text in self.rows.items() if key != name})
+
+    def _write(self, rows: dict[str, str]) -> None:
+        self.rows = rows
+        lines = (json.dumps({"id": key, "text": text}) for key, text in rows.items())
+        (self.path / "faq.jsonl").write_text("\n".join(lines) + "\n")
+
+    def spec(self) -> dict[str, object]:
+        return {"path": str(self.path / "faq.jsonl")}
+
+
+class SqlWorkspace(FolderWorkspace):
+    """Rows of a table."""
+
+    kind = "sql"
+
+    def __init__(self, folder: Path, settings: IngestionSettings) -> None:
+        super().__init__(folder, settings)
+        self._execute("CREATE TABLE article (id TEXT PRIMARY KEY, text TEXT)")
+
+    def put(self, name: str, text: str) -> None:
+        self._execute("INSERT OR REPLACE INTO article VALUES (?, ?)", name, text)
+
+    def remove(self, name: str) -> None:
+        self._execute("DELETE FROM article WHERE id = ?", name)
+
+    def _execute(self, statement: str, *values: str) -> None:
+        with sqlite3.connect(self.path / "kb.sqlite") as connection:
+            connection.execute(statement, values)
+        connection.close()
+
+    def spec(self) -> dict[str, object]:
+        return {"name": "kb", "url_env": "KB_URL", "query": "SELECT * FROM article"}
+
+
+class SiteWorkspace(FolderWorkspace):
+    """Pages of a site with a list of them."""
+
+    kind = "site"
+    gone_passes = 2
+
+    def __init__(self, folder: Path, settings: IngestionSettings, server: Server) -> None:
+        super().__init__(folder, settings)
+        self.server = server
+        self.down = False
+
+    def put(self, name: str, text: str) -> None:
+        self.server.replies[f"/{name}"] = lambda handler: self._reply(handler, text.encode(), "text/markdown")
+        self._list()
+
+    def remove(self, name: str) -> None:
+        del self.server.replies[f"/{name}"]
+        self._list()
+
+    def _list(self) -> None:
+        names = [name for name in self.server.replies if name != "/"]
+        html = "".join(f'<a href="{name}">x</a>' for name in names)
+        page = f'<meta name="robots" content="noindex">{html}'.encode()
+        self.server.replies["/"] = lambda handler: self._reply(handler, page, "text/html")
+
+    def _reply(self, handler: Handler, body: bytes, media_type: str) -> None:
+        handler.send(503 if self.down else 200, body, Content_Type=media_type)
+
+    def spec(self) -> dict[str, object]:
+        return {"url": self.server.url(), "delay_s": 0}
+
+    def disconnect(self) -> bool:
+        self.down = True
+        return True
+
+
+WORKSPACES = {
+    kind.kind: kind for kind in (FolderWorkspace, GitWorkspace, RcloneWorkspace, JsonLinesWorkspace, SqlWorkspace)
+}
+COVERED_ELSEWHERE = {"s3": "test_s3.py, with a server of its own", "urls": "a list, which lists no removal"}
+
+
+@pytest.mark.parametrize("kind", [*WORKSPACES, "site"])
+class TestKinds(SourceContract):
+    """Each kind keeps the contract."""
+
+    @pytest.fixture
+    def workspace(
+        self, kind: str, tmp_path: Path, ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
+    ) -> Iterator[Workspace]:
+        if kind in ("git", "rclone") and shutil.which(kind) is None:
+            pytest.skip(f"{kind} is not installed")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        monkeypatch.setenv("RCLONE_CONFIG", str(tmp_path / "rclone.conf"))
+        monkeypatch.setenv("KB_URL", f"sqlite:///{tmp_path}/kb/kb.sqlite")
+        if kind == "site":
+            with Server.run() as server:
+                yield SiteWorkspace(tmp_path, ingestion, server)
+        else:
+            yield WORKSPACES[kind](tmp_path, ingestion)
+
+
+def test_every_kind__is_under_the_contract_or_says_why_not() -> None:
+    assert {*WORKSPACES, "site", *COVERED_ELSEWHERE} == KINDS.keys()
+
+
+def test_source_modules__add_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "acme_sources.py").write_text(
+        "from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec\n"
+        "SOURCES = {'acme': (FolderSpec, FolderSource)}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = IngestionSettings(source_modules=("acme_sources",))
+    spec = FolderSpec(path=tmp_path).model_dump(mode="json", exclude={"kind"})
+    with pytest.raises(RequestError, match="kind is"):
+        create_source({"kind": "acme", **spec}, settings)
+    with pytest.raises(RequestError, match="must be one of acme, folder, git"):
+        create_source({"kind": "other"}, settings)
+    assert isinstance(create_source({"kind": "folder", "path": str(tmp_path)}, settings), FolderSource)
+
+
+@pytest.mark.parametrize("module", ["no_such_module", "json"])
+def test_source_modules__that_have_no_sources_are_named(module: str) -> None:
+    with pytest.raises(ConfigError, match=f"names {module}, which has no SOURCES"):
+        create_source({"kind": "acme"}, IngestionSettings(source_modules=(module,)))
