@@ -43,6 +43,8 @@ BEGIN
                               'collection', s.collection, 'chunks_unfiltered', s.chunks,
                               'next_sequence', s.next_sequence, 'preset', p.name,
                               'chunks', r.chunks, 'length', r.length, 'state', r.state,
+                              'known_items', CASE WHEN s.known_items ->> 'space_id' = t.live_space_id::text
+                                                  THEN s.known_items -> 'languages' END,
                               'overlay',
                               CASE WHEN of_collection IS NULL AND p.content IS NOT NULL
                                    THEN json_build_object(
