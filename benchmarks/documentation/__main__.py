@@ -6,7 +6,8 @@ Each tree is a tenant. A chunk is correct if it has the line that answers the qu
 questions with a correct chunk among the first k, MRR that of ten. `in context` and `in answer` use the default
 settings: the line is in the context, and a sentence of the answer has most of the line's words. Intervals are 95 %
 bootstrap intervals of the difference of MRR to the default, paired by question; p is by randomisation, corrected by
-Holm's method within a tree.
+Holm's method within a tree. The command fails if the default is significantly worse than the better retriever alone for
+one kind of question.
 """
 
 import re
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.better_retriever import compare_with_better, exit_if_worse
 from benchmarks.command import MODEL, command, parse, temporary_folder, write_results
 from benchmarks.documentation.trees import Question, Tree, load_trees, quick_tree
 from benchmarks.quick import embedder
@@ -35,10 +37,11 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "dense alone": {"rag.retrieval.semantic_weight": 1.0, "rag.retrieval.keyword_weight": 0.0},
     "lexical alone": {"rag.retrieval.semantic_weight": 0.0, "rag.retrieval.keyword_weight": 1.0},
-    "rrf": {"rag.retrieval.fusion": "rrf"},
-    "score, prf 0.2": {"rag.retrieval.fusion": "score", "rag.retrieval.prf_weight": 0.2},
+    "fixed weights": {"rag.retrieval.weighting": "fixed"},
+    "score": {"rag.retrieval.fusion": "score"},
 }
 """Changes of settings, by row."""
+RETRIEVERS = ("dense alone", "lexical alone")
 _WORD = re.compile(r"\w+")
 
 
@@ -178,6 +181,12 @@ def measure(tree: Tree, configuration: dict[str, Any], model: Embedder) -> dict[
         "questions": {kind: len(questions) for kind, questions in _by_kind(tree.questions).items()},
         "rows": {name: {kind: row.summarize() for kind, row in kinds.items()} for name, kinds in rows.items()},
         "compared with the default": _compare(rows),
+        "compared with the better retriever": {
+            kind: compare_with_better(
+                rows["default"][kind].reciprocal, {name: rows[name][kind].reciprocal for name in RETRIEVERS}
+            )
+            for kind in ANSWERABLE
+        },
         "answers": answers,
     }
 
@@ -210,6 +219,14 @@ def main() -> None:
         results.append(measure(tree, changes, model))
         _print(results[-1])
     write_results(arguments.json, {"settings": arguments.set or [], "results": results})
+    if not arguments.quick:
+        exit_if_worse(
+            {
+                f"{result['tree']}, {kind}": compared
+                for result in results
+                for kind, compared in result["compared with the better retriever"].items()
+            }
+        )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ from kosmos_rag.storage.provision import APP, WORKER, provision
 
 BACKENDS = ("torch", "onnx")
 WAYS: dict[str, dict[str, Any]] = {
-    "RRF": {"rag.retrieval.fusion": "rrf"},
     "score fusion": {"rag.retrieval.fusion": "score"},
     "vectors alone": {"rag.retrieval.keyword_weight": 0.0},
     "words alone": {"rag.retrieval.semantic_weight": 0.0},

@@ -394,4 +394,4 @@ def audit_policy(settings: Settings, presets: Iterable[Mapping[str, Any]]) -> Au
 
 
 def _redact(stats: RetrieverStats) -> RetrieverStats:
-    return replace(stats, plan="hidden", read={})
+    return replace(stats, plan="hidden", read={}, known_items=None)

@@ -52,6 +52,7 @@ from kosmos_rag.engine.query import QueryRequest, audit_policy
 from kosmos_rag.engine.sessions import TenantSessions
 from kosmos_rag.engine.spaces import TenantSpaces
 from kosmos_rag.engine.uploads import TenantUploads
+from kosmos_rag.indexing.known_items import MIN_CHUNKS
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.permissions import PermissionSync
 from kosmos_rag.ingestion.pipeline import Progress
@@ -271,7 +272,7 @@ class Tenant:
             on_progress: Called after each document.
         """
         several = [items] if isinstance(items, str | Path | SourceDocument) else items
-        return self._parts.ingest_pipeline.ingest(
+        report = self._parts.ingest_pipeline.ingest(
             self._tenant,
             self._write_collection,
             [Path(item) if isinstance(item, str) else item for item in several],
@@ -279,6 +280,10 @@ class Tenant:
             root=root,
             on_progress=on_progress,
         )
+        # Maintenance does so too; after a first load, the weights of the fusion are right without it.
+        if report.chunks >= MIN_CHUNKS:
+            self._parts.indexes.measure_known_items(self._tenant)
+        return report
 
     def sync_permissions(self, feed: Mapping[str, Any]) -> PermissionReport:
         """Update who may read documents from a permission feed.

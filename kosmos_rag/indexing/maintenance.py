@@ -19,6 +19,7 @@ from kosmos_rag.core.types import IndexEvent, IndexInfo, Space
 from kosmos_rag.indexing.ann_maintenance import VectorIndexMaintenance
 from kosmos_rag.indexing.catalog import IndexRecord
 from kosmos_rag.indexing.history import list_events
+from kosmos_rag.indexing.known_items import KnownItemsMaintenance
 from kosmos_rag.indexing.recall import sample_queries
 from kosmos_rag.indexing.segment_maintenance import SegmentMaintenance
 from kosmos_rag.indexing.status import index_status
@@ -40,6 +41,7 @@ class IndexMaintenance:
         self._settings = settings.indexes
         self._segments = SegmentMaintenance(database, settings.indexes)
         self._vectors = VectorIndexMaintenance(database, embedders, settings.indexes)
+        self._known_items = KnownItemsMaintenance(database, embedders, settings.rag.retrieval)
 
     def status(self, tenant: TenantRef) -> list[IndexInfo]:
         """Return the indexes of a tenant, and the due maintenance of each.
@@ -47,12 +49,14 @@ class IndexMaintenance:
         Raises DatabaseError.
         """
         with maintenance_transaction(self._database, tenant) as connection:
-            return index_status(connection, tenant, self._settings)
+            status = index_status(connection, tenant, self._settings)
+            space = find_live_space(connection, tenant.id)
+            return status if space is None else [*status, *self._known_items.status(connection, tenant, space.id)]
 
     def build(self, tenant: TenantRef, progress: Progress) -> list[IndexInfo]:
         """Do all due maintenance of segments and vector index.
 
-        Segments are packed and merged, the vector index is built or rebuilt.
+        Segments are packed and merged, the vector index is built or rebuilt, and the retrievers are measured.
 
         Raises IndexLocked while other maintenance of the tenant runs, ConfigError without `database.admin_url` if a
         vector index is due, EmbeddingSpaceMismatch and ModelUnavailable if it cannot be measured, DatabaseError.
@@ -63,7 +67,16 @@ class IndexMaintenance:
             self._segments.merge(tenant, progress, everything=False)
             if (space := self._live_space(tenant)) is not None:
                 self._vectors.build(tenant, space, progress)
+                self._known_items.measure(tenant, space, progress)
         return self.status(tenant)
+
+    def measure_known_items(self, tenant: TenantRef) -> None:
+        """Measure how well each retriever finds known items, in the collections that are due.
+
+        Raises DatabaseError.
+        """
+        if (space := self._live_space(tenant)) is not None:
+            self._known_items.measure(tenant, space, lambda _: None)
 
     def sample_queries(self, tenant: TenantRef) -> list[str]:
         """Return queries made of words of random chunks; empty without chunks.
@@ -81,6 +94,7 @@ class IndexMaintenance:
             self._segments.merge(tenant, progress, everything=True)
             if (space := self._live_space(tenant)) is not None:
                 self._vectors.build(tenant, space, progress, reason="requested")
+                self._known_items.measure(tenant, space, progress, everything=True)
         return self.status(tenant)
 
     def tune(self, tenant: TenantRef, progress: Progress) -> list[IndexInfo]:

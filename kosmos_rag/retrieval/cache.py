@@ -92,7 +92,13 @@ def result_key(
         index and (index.id, index.probes, index.ef_search),
         explain,
         tuple(
-            (stats.collection, stats.state, repr(stats.overlay), stats.segments if explain else ())
+            (
+                stats.collection,
+                stats.state,
+                repr(stats.overlay),
+                tuple(sorted(stats.known_items.items())),
+                stats.segments if explain else (),
+            )
             for stats in snapshot.collections
         ),
     )

@@ -17,13 +17,6 @@ Lists: TypeAlias = Mapping[str, Sequence[Candidate]]
 _SPREAD = 3
 """Standard deviations below and above the mean that are scaled to 0 and 1."""
 
-_MIN_SHARE, _EVEN_SHARE, _MAX_SHARE = 0.15, 0.5, 0.9
-_SHARE_BY_COVERAGE, _SHARE_BY_TERM = 0.6, 0.12
-_COVERED = 0.75
-"""Smallest coverage of a query whose identifier the best candidate has."""
-_NAME_SHARE = 0.97
-"""Share of the lexical retriever for such a query: a similar passage may only order those whose words are equal."""
-
 DENSE, LEXICAL = "dense", "lexical"
 PHRASE = "phrase"
 """Contribution of passages that contain the quoted phrases, where other passages do not."""
@@ -92,40 +85,6 @@ class FusedCandidate(NamedTuple):
     by_list: Mapping[str, Candidate]
     score_contributions: Mapping[str, float]
     """Contribution of each list to the score."""
-
-
-def adapt_weights(
-    lists: Mapping[str, CandidateList], weights: Mapping[str, float], *, has_identifier: bool = False
-) -> dict[str, float]:
-    """Return weights that follow how well the lexical retriever covers the query.
-
-    The lexical share is the larger of 0.6 times the coverage, and 0.12 for each matched term up to 0.5; it is between
-    0.15 and 0.9. The dense share is the rest. An exact name has a coverage above 1. A long query has one below 1 and
-    matches many terms. A paraphrase has one below 0.5 and matches two (docs/decisions/0025). The share is 0.97 for
-    a coverage of 0.75 or more, where the query names an identifier or has one term. Where all candidates of the lexical
-    retriever have one score, its weight is also multiplied by twice the coverage, at most by 2.
-
-    Args:
-        lists: Candidates of each retriever for each wording.
-        weights: Weight of each list, before.
-        has_identifier: Whether the query names an identifier.
-    """
-    if DENSE not in lists or LEXICAL not in lists:
-        return dict(weights)
-    stats = lists[LEXICAL].explain
-    coverage = stats.coverage or 0.0
-    by_terms = min(_EVEN_SHARE, _SHARE_BY_TERM * coverage * (stats.terms or 0))
-    share = min(_MAX_SHARE, max(_MIN_SHARE, _SHARE_BY_COVERAGE * coverage, by_terms))
-    if coverage >= _COVERED and (has_identifier or stats.terms == 1):
-        share = _NAME_SHARE
-    adapted = {
-        name: 2 * weight * (share if name.startswith(LEXICAL) else 1 - share) for name, weight in weights.items()
-    }
-    candidates = lists[LEXICAL].candidates
-    if candidates and candidates[0].score == candidates[-1].score:
-        # Equal scores are fused as 0.5, but the only chunk with a code is as certain as the code is covered.
-        adapted[LEXICAL] *= 2 * min(1.0, coverage)
-    return adapted
 
 
 def reciprocal_rank_fusion(

@@ -39,7 +39,6 @@ from kosmos_rag.retrieval.fusion import (
     PHRASE,
     CandidateList,
     Ranking,
-    adapt_weights,
     backfill_phrase_results,
     reciprocal_rank_fusion,
     score_fusion,
@@ -54,6 +53,7 @@ from kosmos_rag.retrieval.signals.apply import SignalResult, Signals, build_sign
 from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Routing, Snapshot
 from kosmos_rag.retrieval.views.base import SearchView, ViewRequest, ViewSession, ViewUnavailable
+from kosmos_rag.retrieval.weights import adapt_weights, find_known_items, words_decide
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -368,15 +368,25 @@ class SearchPipeline:
             LEXICAL: retrieval.keyword_weight if options.keyword_weight is None else options.keyword_weight,
         }
         weights = {name: by_retriever[name.partition(" ")[0]] for name in lists}
-        if retrieval.fusion == "adaptive":
-            has_identifier = IDENTIFIER_FORMS.search(query.parsed.text) is not None
-            weights = adapt_weights(lists, weights, has_identifier=has_identifier)
-            lists = {
-                name: replace(
-                    entry, explain=replace(entry.explain, weight=round(weights[name], 4), has_identifier=has_identifier)
-                )
-                for name, entry in lists.items()
-            }
+        has_identifier = IDENTIFIER_FORMS.search(query.parsed.text) is not None
+        decided, known = False, None
+        if retrieval.weighting == "collection":
+            known = find_known_items([stats.known_items for stats in snapshot.collections], query.parsed.text)
+        if retrieval.weighting != "fixed":
+            decided = words_decide(lists, has_identifier=has_identifier)
+            weights = adapt_weights(lists, weights, has_identifier=has_identifier, known_items=known)
+        lists = {
+            name: replace(
+                entry,
+                explain=replace(
+                    entry.explain,
+                    weight=round(weights[name], 4),
+                    by_words=decided,
+                    known_items=None if decided else known,
+                ),
+            )
+            for name, entry in lists.items()
+        }
         candidates = {name: entry.candidates for name, entry in lists.items()}
         every = bool(query.parsed.operators.phrases or retrieval.prf_weight)
         fused = fuse(candidates, weights=weights, limit=None if every else limit)

@@ -5,13 +5,13 @@ Statistics, terms, indexes and routing are read in one snapshot.
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.text.accents import accented_words, fold_accents
 from kosmos_rag.core.text.analysis import query_text, split_bigrams
-from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
+from kosmos_rag.core.types import EVERYONE, ExperimentMode, KnownItems, RunningExperiment
 from kosmos_rag.retrieval.close_terms import CloseTermCache, TermRow, WordMatches, replace_absent_words
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.storage.pool import ConnectionPool
@@ -78,6 +78,8 @@ class CollectionStats:
     """Name of the preset of the collection; None without one."""
     overlay: PresetOverlay | None = None
     """What the preset sets for its hits; None without one, and where the query names the collection."""
+    known_items: Mapping[str, KnownItems] = field(default_factory=dict)
+    """How well the retrievers find questions made of its texts, by language; empty where that was not measured."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -304,6 +306,7 @@ def _collection_stats(
         ),
         preset=row["preset"],
         overlay=None if overlay is None else PresetOverlay(**overlay),
+        known_items={language: KnownItems(**figures) for language, figures in (row["known_items"] or {}).items()},
     )
 
 

@@ -125,6 +125,11 @@ def _row(info: "IndexInfo") -> list[str]:
     search_setting = next(
         (f"{name} {info.settings[name]}" for name in ("probes", "ef_search") if name in info.settings), ""
     )
+    if info.kind == "known items":
+        search_setting = "; ".join(
+            f"{language}: {found['dense']:.2f} by vectors, {found['lexical']:.2f} by words"
+            for language, found in info.health.items()
+        )
     return [
         info.kind,
         info.collection or "vectors",

@@ -226,9 +226,14 @@ class RetrievalSettings(Section):
     keyword_weight: Weight = Field(
         default=0.5, description="Weight of the lexical retriever in the fusion, relative to the dense one."
     )
-    fusion: Literal["rrf", "score", "adaptive"] = Field(
-        default="adaptive",
-        description="rrf adds reciprocal ranks; score adds standardised scores; adaptive weighs them by the query.",
+    fusion: Literal["rrf", "score"] = Field(
+        default="rrf",
+        description="rrf adds reciprocal ranks; score adds standardised scores.",
+    )
+    weighting: Literal["fixed", "question", "collection"] = Field(
+        default="collection",
+        description="fixed keeps the weights as they are set; question moves them by how much of it documents have; "
+        "collection also by how well each retriever finds known items.",
     )
     prf_weight: Weight = Field(
         default=0.0,
@@ -260,7 +265,7 @@ class RetrievalSettings(Section):
         description="Rank superseded or invalid documents lower, and new ones higher if the question asks for them.",
     )
     rrf_k: Count = Field(
-        default=15,
+        default=5,
         description="Constant of reciprocal rank fusion; larger flattens the lead of the first ranks.",
     )
     candidates: Count = Field(

@@ -56,6 +56,17 @@ _MAX_IDENTIFIER = 100
 """Characters. Longer tokens are encoded data."""
 
 
+def unspaced_runs(text: str) -> list[str]:
+    """Return the runs of letters of scripts without spaces."""
+    return _UNSPACED.findall(text)
+
+
+def is_unspaced(text: str) -> bool:
+    """Return whether most letters of a text are of scripts without spaces."""
+    letters = sum(map(str.isalpha, text))
+    return not text.isascii() and 2 * sum(map(len, unspaced_runs(text))) > letters
+
+
 def split_bigrams(text: str) -> str:
     """Replace scripts without spaces by overlapping bigrams, and compose letters.
 

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
+from kosmos_rag.core.text.analysis import is_unspaced
+
 _FUNCTION_WORDS = {
     language: frozenset(words.split())
     for line in (Path(__file__).parent / "function_words.txt").read_text(encoding="utf-8").splitlines()
@@ -18,6 +20,9 @@ _FUNCTION_WORDS = {
 LANGUAGES = frozenset(_FUNCTION_WORDS)
 """Text search configurations that are distinguished."""
 _ALL_WORDS = frozenset[str]().union(*_FUNCTION_WORDS.values())
+
+UNSPACED = "unspaced"
+"""In place of a language: scripts without spaces, whose texts are analysed alike."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _MIN_WORDS = 20
@@ -62,3 +67,20 @@ def choose_chunk_language(text: str, language: str, available: Collection[str]) 
         if name != best
     )
     return best if is_clear else language
+
+
+def guess_language(question: str, languages: Collection[str]) -> str | None:
+    """Return which of some languages a question is in; None where its function words do not tell.
+
+    Args:
+        question: The question, which may be too short for `choose_chunk_language`.
+        languages: Text search configurations, and UNSPACED.
+    """
+    if is_unspaced(question):
+        return UNSPACED if UNSPACED in languages else None
+    words = set(_WORD.findall(question.lower()))
+    counts = {name: len(words & _FUNCTION_WORDS[name]) for name in languages if name in _FUNCTION_WORDS}
+    best = max(counts, key=lambda name: counts[name], default=None)
+    if best is None or not counts[best] or sum(count == counts[best] for count in counts.values()) > 1:
+        return None
+    return best

@@ -68,7 +68,9 @@ def _stats(stats: "RetrieverStats") -> str:
     weight = "" if stats.weight is None else f"; weight {stats.weight:.2f}"
     if stats.weight is not None and stats.coverage is not None:
         weight += f" for a coverage of {stats.coverage:.2f} of {stats.terms} terms"
-        weight += " with an identifier" if stats.has_identifier else ""
+        weight += ": words decide" if stats.by_words else ""
+    if (known := stats.known_items) is not None and stats.coverage is not None:
+        weight += f", {known.questions} known items found {known.dense:.2f} by vectors and {known.lexical:.2f} by words"
     summary = f"{stats.returned} of {stats.requested} candidates by {stats.plan}"
     return f"{summary}{f' ({read})' if read else ''}{reason}{weight}"
 

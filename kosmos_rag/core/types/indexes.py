@@ -60,6 +60,17 @@ class IndexInfo(Serializable):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class KnownItems(Serializable):
+    """How well the retrievers find questions made of the texts of collections."""
+
+    questions: int
+    dense: float
+    """Mean reciprocal rank of the dense retriever, 0 to 1."""
+    lexical: float
+    """Mean reciprocal rank of the lexical retriever, 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WarmUpReport(Serializable):
     """Times of the searches that read a tenant's indexes into memory."""
 

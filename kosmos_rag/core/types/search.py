@@ -16,6 +16,7 @@ from pydantic_core import CoreSchema
 from kosmos_rag.core.types.documents import Note, hash_text
 from kosmos_rag.core.types.experiments import ExperimentAssignment
 from kosmos_rag.core.types.explain import explanation
+from kosmos_rag.core.types.indexes import KnownItems
 from kosmos_rag.core.types.notebook import context_html, search_result_html
 from kosmos_rag.core.types.serialize import (
     Located,
@@ -243,9 +244,12 @@ class RetrieverStats(Serializable):
     terms: int | None = None
     """Of a lexical retriever: number of query terms after analysis."""
     weight: float | None = None
-    """Weight of the list in an adaptive fusion; None in others."""
-    has_identifier: bool | None = None
-    """Whether the query has an identifier, by its form, in an adaptive fusion; None in others."""
+    """Weight of the list in the fusion; None for a list that was not fused."""
+    by_words: bool = False
+    """Whether words decided: the question names an identifier or is one term, and the best candidate covers it."""
+    known_items: KnownItems | None = None
+    """How well the retrievers find known items of the collections, if the weight follows it; None for a reader who may
+    not read all documents."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -70,7 +70,7 @@ def default_stages(settings: Settings) -> list[Stage]:
             "rag.retrieval.semantic_weight": weight,
             "rag.retrieval.keyword_weight": round(1 - weight, 2),
         }
-        for fusion in ("rrf", "score", "adaptive")
+        for fusion in ("rrf", "score")
         for weight in _WEIGHTS
     ]
     stages = [

@@ -124,6 +124,29 @@ SELECT c.text
  ORDER BY c.id
  LIMIT 1
 
+-- name: chunk_of_collection_after
+SELECT c.id, c.text, (SELECT d.language FROM kosmos.documents d WHERE d.tenant_id = c.tenant_id AND d.id = c.document_id)
+  FROM kosmos.chunks c
+ WHERE c.tenant_id = %(tenant_id)s AND c.collection = %(collection)s AND c.id >= %(id)s
+ ORDER BY c.id
+ LIMIT 1
+
+-- name: known_items_of_tenant
+-- Collections whose preset keeps the weights as they are set are not measured.
+SELECT s.collection, s.chunks, s.known_items
+  FROM kosmos.collection_statistics s
+ WHERE s.tenant_id = %(tenant_id)s
+   AND NOT EXISTS (SELECT
+                     FROM kosmos.collection_presets p
+                    WHERE p.tenant_id = %(tenant_id)s AND p.collection = s.collection
+                      AND p.content::jsonb -> 'rag' -> 'retrieval' ->> 'weighting' <> 'collection')
+ ORDER BY s.collection
+
+-- name: store_known_items
+UPDATE kosmos.collection_statistics s
+   SET known_items = %(content)s
+ WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s
+
 -- name: physical_indexes
 -- Vector indexes of the tenant in the server's catalogue, whether or not `indexes` lists them. On a distributed server
 -- the table is the tenant's shard, and the names of its indexes end like its own.

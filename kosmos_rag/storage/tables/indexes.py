@@ -26,6 +26,7 @@ collection_statistics = Table(
     column("next_lexeme_id", Integer),
     column("next_sequence", Integer),
     column("epoch", BigInteger),  # number of the last change; caches are keyed by `state` of acl_statistics
+    column("known_items", JSONB, null=True),  # how well each retriever finds questions made of the texts
     PrimaryKeyConstraint("tenant_id", "collection"),
     CheckConstraint("chunks >= 0"),
     CheckConstraint("length >= 0"),

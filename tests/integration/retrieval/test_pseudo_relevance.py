@@ -16,7 +16,7 @@ from tests.integration.variants import opened
 RRF = {"rag.retrieval.fusion": "rrf"}
 WEIGHT = {**RRF, "rag.retrieval.prf_weight": 0.4}
 ALL = 1000
-K = 15
+K = 5
 """Of reciprocal rank fusion, by default."""
 
 

@@ -126,7 +126,8 @@ def test_answer__refuses_what_no_passage_is_relevant_to(settings: Settings, tena
 def test_rerank__weighs_relevance_and_fused_score(settings: Settings, tenant_name: str) -> None:
     reranker = Reranker(lambda passages: [1 - score for score in _by_number(passages)])
     found = _reranked(settings, tenant_name, reranker, weight=0.02, threshold=0.5)
-    best = max(hit.fused_score for hit in found.hits)
+    with opened(settings, {}) as plain:
+        best = max(hit.fused_score for hit in plain.tenant(tenant_name).search("words").hits)
     relevance = [hit.rerank_score or 0.0 for hit in found.hits]
     assert relevance != sorted(relevance, reverse=True)
     assert min(relevance) >= 0.5

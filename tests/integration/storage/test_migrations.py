@@ -40,6 +40,7 @@ def test_head_is_the_revision_that_the_code_expects() -> None:
 PUBLISHED = {
     "0100_baseline.py": "cbd636cbe11928812bd05b6577be9f9665b7ea1c7e4a22045684815e5fc43e33",
     "0101_states.py": "3134f1c0214cd69a1e2890862a50cd7c70a4256c3f0428a5825f97237d3618ce",
+    "0102_known_items.py": "4550a603677ca312a1f2be893d790a6b1611fbb70e7a938d4eef94489c53b828",
 }
 
 

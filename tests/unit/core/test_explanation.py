@@ -53,7 +53,7 @@ FOUND = SearchResult(
 )  # fmt: skip
 
 
-def test_explain__gives_the_weights_of_an_adaptive_fusion() -> None:
+def test_explain__gives_the_weights() -> None:
     weighted = {
         "dense": replace(FOUND.retrievers["dense"], weight=0.1),
         "lexical": replace(FOUND.retrievers["lexical"], weight=0.9, coverage=1.512, terms=2),
@@ -61,6 +61,9 @@ def test_explain__gives_the_weights_of_an_adaptive_fusion() -> None:
     lines = replace(FOUND, retrievers=weighted).explain().splitlines()
     assert lines[1].endswith("rows about 1,234); weight 0.10")
     assert lines[2].endswith("chunks in reach: 1; weight 0.90 for a coverage of 1.51 of 2 terms")
+    by_words = {**weighted, "lexical": replace(weighted["lexical"], by_words=True)}
+    lines = replace(FOUND, retrievers=by_words).explain().splitlines()
+    assert lines[2].endswith("for a coverage of 1.51 of 2 terms: words decide")
 
 
 def test_explain__writes_out_every_rank_score_share_and_plan() -> None:

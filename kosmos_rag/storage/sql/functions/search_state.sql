@@ -17,7 +17,8 @@ BEGIN
     -- may answer. Chunks, length and state of a collection are those of chunks that this reader may read, and NULL where
     -- he may read none. The state is a hash of the access control lists that he may read, each with the identity of its
     -- last change: no other history of the database repeats it, and readers with equal states may read the same chunks.
-    -- The overlay is what the preset of a collection sets for its hits, where the question names no collection.
+    -- The overlay is what the preset of a collection sets for its hits, where the question names no collection. Known items
+    -- are how well the retrievers find questions made of the texts of a collection, with the live model.
     SELECT json_build_object(
                'space_id', t.live_space_id,
                'enforced', EXISTS (SELECT
@@ -42,6 +43,8 @@ BEGIN
                               'collection', s.collection, 'chunks_unfiltered', s.chunks,
                               'next_sequence', s.next_sequence, 'preset', p.name,
                               'chunks', r.chunks, 'length', r.length, 'state', r.state,
+                              'known_items', CASE WHEN s.known_items ->> 'space_id' = t.live_space_id::text
+                                                  THEN s.known_items -> 'languages' END,
                               'overlay',
                               CASE WHEN of_collection IS NULL AND p.content IS NOT NULL
                                    THEN json_build_object(

@@ -91,7 +91,7 @@ def message_of(text: str | None = None, **arguments: Any) -> str:
             "rag: {chunking: {separators: ['a', 5]}}",
             'rag.chunking.separators is ["a", 5] (file rag-config.yaml): it',
         ),
-        ("rag: {retrieval: {rrf_k: 1e3}}", "it must be a valid integer and not text, the default is 15"),
+        ("rag: {retrieval: {rrf_k: 1e3}}", "it must be a valid integer and not text, the default is 5"),
         ("rag: {retrieval: {keyword_weight: 1e-3}}", "it must be a valid number and not text"),
         (
             "rag: {context: {citation_format: [{index}]}}",

@@ -13,12 +13,8 @@ from hypothesis import strategies as st
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.types import Candidate
 from kosmos_rag.retrieval.fusion import (
-    CandidateList,
     FusedCandidate,
     Lists,
-    QueryWeights,
-    adapt_weights,
-    rank_candidates,
     reciprocal_rank_fusion,
     score_fusion,
 )
@@ -231,58 +227,3 @@ def test_fuse__does_not_depend_on_the_order_of_the_lists(
 ) -> None:
     names = data.draw(st.permutations(sorted(lists)))
     assert fusion({name: lists[name] for name in names}, weights) == fusion(lists, weights)
-
-
-def _lists_of_coverage(coverage: float, *, terms: int = 1, alone: bool = False) -> dict[str, CandidateList]:
-    found = [(A, coverage)] if alone else [(A, coverage), (B, coverage - 0.1)]
-    dense = rank_candidates(found, limit=2, plan="exact scan", read={}, reason=None)
-    weights = QueryWeights(terms=terms, total=1.0)
-    lexical = rank_candidates(found, limit=2, plan="segments", read={}, reason=None, weights=weights)
-    return {"dense": dense, "dense 2": dense, "lexical": lexical, "lexical 2": lexical}
-
-
-@pytest.mark.parametrize(
-    ("coverage", "terms", "share"),
-    [
-        (0.0, 5, 0.15),  # no chunk contains a term
-        (0.3, 6, 0.216),  # a paraphrase: two matched terms
-        (0.5, 20, 0.5),  # a long query: ten
-        (1.3, 4, 0.78),  # words of the text
-        (2.4, 3, 0.9),  # an exact name
-    ],
-)
-def test_adapt_weights__follows_coverage_and_matched_terms(coverage: float, terms: int, share: float) -> None:
-    weights = {"dense": 0.5, "dense 2": 0.5, "lexical": 0.5, "lexical 2": 0.5}
-    adapted = adapt_weights(_lists_of_coverage(coverage, terms=terms), weights)
-    assert adapted == pytest.approx({"dense": 1 - share, "dense 2": 1 - share, "lexical": share, "lexical 2": share})
-
-
-@pytest.mark.parametrize(
-    ("coverage", "terms", "named", "share"),
-    [(0.8, 4, True, 0.97), (0.8, 1, False, 0.97), (0.7, 4, True, 0.42), (0.7, 1, False, 0.42), (0.8, 4, False, 0.48)],
-)
-def test_adapt_weights__of_a_covered_identifier_are_those_of_an_exact_name(
-    coverage: float, terms: int, named: bool, share: float
-) -> None:
-    adapted = adapt_weights(
-        _lists_of_coverage(coverage, terms=terms), {"dense": 0.5, "lexical": 0.5}, has_identifier=named
-    )
-    assert adapted == pytest.approx({"dense": 1 - share, "lexical": share})
-
-
-def test_adapt_weights__keeps_the_ratio_of_the_settings() -> None:
-    adapted = adapt_weights(
-        _lists_of_coverage(1.0, terms=2), {"dense": 0.9, "dense 2": 0.9, "lexical": 0.3, "lexical 2": 0.3}
-    )
-    assert adapted["dense"] / adapted["lexical"] == pytest.approx(3 * 0.4 / 0.6)
-
-
-@pytest.mark.parametrize(("coverage", "share", "factor"), [(1.2, 0.72, 2.0), (0.2, 0.15, 0.4)])
-def test_adapt_weights__of_equal_scores_follow_the_coverage(coverage: float, share: float, factor: float) -> None:
-    adapted = adapt_weights(_lists_of_coverage(coverage, terms=2, alone=True), {"dense": 0.5, "lexical": 0.5})
-    assert adapted == pytest.approx({"dense": 1 - share, "lexical": share * factor})
-
-
-def test_adapt_weights__of_one_retriever_changes_nothing() -> None:
-    lists = {name: entry for name, entry in _lists_of_coverage(1.0).items() if name.startswith("dense")}
-    assert adapt_weights(lists, {"dense": 0.5, "dense 2": 0.5}) == {"dense": 0.5, "dense 2": 0.5}
