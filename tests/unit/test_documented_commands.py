@@ -25,7 +25,7 @@ IDENTIFIER = "01890a5d-ac96-774b-bcce-b302099a8057"
 SEPARATORS = {"|", "||", "&&", "&", ";", ">", ">>", "<", "2>"}
 
 
-def _commands(page: Path) -> Iterator[list[str]]:
+def list_commands(page: Path) -> Iterator[list[str]]:
     """Yield the arguments of each call of kosmos-rag in the blocks of a page."""
     for block in BLOCK.findall(page.read_text(encoding="utf-8")):
         for line in block.replace("\\\n", " ").splitlines():
@@ -62,7 +62,7 @@ def root() -> Any:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands__are_those_of_the_command_line(page: Path, root: Any) -> None:
     wrong = []
-    for arguments in _commands(page):
+    for arguments in list_commands(page):
         try:
             _parse(root, arguments)
         except Exception as error:  # noqa: BLE001
@@ -96,4 +96,4 @@ def test_other_commands__name_what_exists() -> None:
 
 
 def test_pages__have_commands() -> None:
-    assert sum(len(list(_commands(page))) for page in PAGES) > 100
+    assert sum(len(list(list_commands(page))) for page in PAGES) > 100

@@ -1,5 +1,6 @@
 """The Helm chart against its values and the code. Helm is asked where it is installed; the rest needs none of it."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from kosmos_rag import Settings
 from kosmos_rag.apps.cli.app import app
@@ -97,7 +99,16 @@ def _rendered(name: str) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(text) if document]
 
 
-OBJECTS = {(item["kind"], name): item for name in TEMPLATES if name.endswith(".yaml") for item in _rendered(name)}
+FILES_TEMPLATES = {"dashboards.yaml", "prometheusrule.yaml"}
+"""Of files outside the templates: only Helm fills them in."""
+OBJECTS = {
+    (item["kind"], name): item
+    for name in TEMPLATES
+    if name.endswith(".yaml") and name not in FILES_TEMPLATES
+    for item in _rendered(name)
+    if item["kind"] != "CronJob"
+}
+CRON_JOBS = {item["metadata"]["labels"]["app.kubernetes.io/component"]: item for item in _rendered("backup.yaml")}
 PODS = {
     name.removesuffix(".yaml"): item["spec"]["template"]["spec"]
     for (kind, name), item in OBJECTS.items()
@@ -114,10 +125,14 @@ def test_chart__has_what_a_deployment_is_made_of() -> None:
         ("PodDisruptionBudget", "api.yaml"),
         ("HorizontalPodAutoscaler", "api.yaml"),
         ("Deployment", "worker.yaml"),
+        ("PodDisruptionBudget", "worker.yaml"),
+        ("ScaledObject", "worker.yaml"),
+        ("Ingress", "ingress.yaml"),
         ("ServiceMonitor", "monitoring.yaml"),
         ("PodMonitor", "monitoring.yaml"),
         ("NetworkPolicy", "networkpolicy.yaml"),
     }
+    assert set(CRON_JOBS) == {"backup", "restore-drill"}
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["appVersion"] == __version__
 
@@ -227,12 +242,70 @@ def test_selectors__choose_the_pods_of_their_own() -> None:
             assert labels.items() >= item["spec"]["selector"]["matchLabels"].items(), name
 
 
+def test_cron_jobs__back_up_and_restore_with_commands_that_exist() -> None:
+    commands = {command.name for command in app.registered_commands}
+    for component, item in CRON_JOBS.items():
+        pod = item["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        (script,) = container["args"]
+        assert set(re.findall(r"kosmos-rag (\w+)", script)) <= commands
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        names = {variable["name"] for variable in container["env"]}
+        assert names <= VARIABLES
+        assert ("KOSMOS_DATABASE__ADMIN_URL" in names) == (component == "backup"), (
+            "the drill reaches no database of yours"
+        )
+    assert "kosmos-rag restore" in yaml.safe_dump(CRON_JOBS["restore-drill"])
+
+
+def test_scaled_object__asks_for_a_metric_that_there_is() -> None:
+    (trigger,) = OBJECTS["ScaledObject", "worker.yaml"]["spec"]["triggers"]
+    (metric,) = re.findall(r"\b(kosmos_\w+)\{", trigger["metadata"]["query"])
+    assert f"| `{metric}` |" in (CHART.parents[2] / "docs" / "metrics.md").read_text()
+
+
+def test_schema__allows_the_values_and_refuses_misspelt_ones() -> None:
+    validator = Draft202012Validator(json.loads((CHART / "values.schema.json").read_text()))
+    validator.validate(VALUES)
+    for wrong in ({"woker": {"replicas": 9}}, {"worker": {"replicas": "9"}}, {"secretEnv": [{"name": "A"}]}):
+        assert not validator.is_valid(wrong), wrong
+    assert validator.is_valid({"config": {"rag": {"answer": {"mode": "generative"}}}, "worker": {"resources": {}}})
+
+
+def test_files__are_those_of_the_deployment() -> None:
+    deploy = CHART.parents[1]
+    assert (CHART / "files" / "rules.yml").resolve() == deploy / "prometheus" / "rules.yml"
+    dashboards = sorted(path.resolve() for path in (CHART / "files" / "dashboards").iterdir())
+    assert dashboards == sorted((deploy / "grafana" / "dashboards").glob("*.json"))
+
+
 def test_chart__passes_helm_lint() -> None:
+    """All that is optional is on in the second run."""
     if (helm := shutil.which("helm")) is None:
         pytest.skip("helm is not installed: the templates were filled in by this test alone")
-    done = subprocess.run([helm, "lint", "--strict", str(CHART)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    done = subprocess.run([helm, "template", "kosmos", str(CHART)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    kinds = {item["kind"] for item in yaml.safe_load_all(done.stdout) if item}
-    assert kinds >= {"ConfigMap", "Job", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"}
+
+    def run(*words: str) -> tuple[int, str]:
+        done = subprocess.run([helm, *words], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout if words[0] == "template" and done.returncode == 0 else done.stderr
+
+    status, output = run("lint", "--strict", str(CHART))
+    assert status == 0, output
+    status, output = run("template", "kosmos", str(CHART))
+    assert status == 0, output
+    kinds = {item["kind"] for item in yaml.safe_load_all(output) if item}
+    assert kinds == {"ConfigMap", "Job", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"}
+    switches = ("monitoring", "dashboards", "ingress", "backup", "api.autoscaling", "worker.autoscaling")
+    options = [word for switch in switches for word in ("--set", f"{switch}.enabled=true")]
+    status, output = run("template", "kosmos", str(CHART), *options)
+    assert status == 0, output
+    items = [item for item in yaml.safe_load_all(output) if item]
+    kinds |= {"CronJob", "HorizontalPodAutoscaler", "Ingress", "PodMonitor", "PrometheusRule", "ScaledObject"}
+    assert {item["kind"] for item in items} == kinds | {"ServiceMonitor"}
+    (rule,) = (item for item in items if item["kind"] == "PrometheusRule")
+    assert rule["spec"] == yaml.safe_load((CHART.parents[1] / "prometheus" / "rules.yml").read_text())
+    dashboards = [item for item in items if "grafana_dashboard" in item["metadata"]["labels"]]
+    assert [json.loads(text)["title"] for item in dashboards for text in item["data"].values()]
+    status, output = run("template", "kosmos", str(CHART), "--set", "woker.replicas=9")
+    assert status == 1
+    assert "woker" in output
