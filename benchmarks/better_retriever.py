@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
 from kosmos_rag.evaluation.significance import bootstrap_interval
 
 MARGIN = 0.005
