@@ -139,9 +139,9 @@ def replace_absent_words(
         return list(rows), ()
     matches = cache.find(state, words)
     if missing := [word for word in words if word not in matches]:
-        found = match(missing)
-        cache.put(state, found)
-        matches |= found
+        looked_up = match(missing)
+        cache.put(state, looked_up)
+        matches |= looked_up
     lexemes = [entry for word in words for entry in matches[word].lexemes]
     close = [term for word in words for term in matches[word].close]
     if len(words) > 1 and all(row[2] is None for row in rows):

@@ -33,7 +33,7 @@ class _Hit:
 
 
 def parse_passage_rows(rows: Iterable[dict[str, Any]]) -> dict[int, PassageRow]:
-    """Return the rows of passages by the number of their chunk id, with their values as a passage has them."""
+    """Convert rows to the values of passages, by the number of their chunk id."""
     parsed = {}
     for row in rows:
         parent = row.pop("parent_start"), row.pop("parent_end")

@@ -500,7 +500,10 @@ class SearchPipeline:
 
 
 def _search_others(session: ViewSession, wordings: Sequence[RetrieverQuery]) -> dict[str, CandidateList]:
-    """Return the candidates of other wordings of a query: `dense 2`, `lexical 2`, `dense 3`, and so on."""
+    """Return the candidates of other wordings.
+
+    The names are `dense 2`, `lexical 2`, `dense 3`, and so on.
+    """
     lists: dict[str, CandidateList] = {}
     for number, wording in enumerate(wordings, start=2):
         # Terms differ from wording to wording; the rest of the snapshot is the same.

@@ -40,8 +40,8 @@ class VectorBlock:
 
     def find(self, chunk_ids: Sequence[UUID]) -> dict[UUID, NDArray[np.float32]]:
         """Return the vectors of those chunks that have one."""
-        wanted = {chunk_id.int for chunk_id in chunk_ids}
-        return {chunk_id: self.vectors[row] for row, chunk_id in enumerate(self.chunk_ids) if chunk_id.int in wanted}
+        numbers = {chunk_id.int for chunk_id in chunk_ids}
+        return {chunk_id: self.vectors[row] for row, chunk_id in enumerate(self.chunk_ids) if chunk_id.int in numbers}
 
     def nearest(self, vector: NDArray[np.floating], count: int) -> list[tuple[UUID, float]]:
         """Return the chunks with the largest inner products, with these.

@@ -16,7 +16,9 @@ from kosmos_rag.retrieval.views.database import DatabaseView
 def create_views(
     settings: Settings, telemetry: Telemetry, postings: PostingsCache, close_terms: CloseTermCache
 ) -> tuple[SearchView, ...]:
-    """Return the views of a process, in the order in which a search asks them. The last one can answer every search.
+    """Return the views of a process, in the order in which a search asks them.
+
+    The last one can answer every search.
 
     Args:
         settings: Of the process.

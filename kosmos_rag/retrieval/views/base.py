@@ -35,7 +35,9 @@ class ViewRequest:
 
 
 class ViewSession(Protocol):
-    """Reads what one search needs. All that it returns is of one state of the tenant.
+    """Reads what one search needs.
+
+    All that it returns is of one state of the tenant.
 
     Every method may raise ViewUnavailable and DatabaseError. Sessions of two views return equal results at the same
     state, scores included; only the plans and what was read to find the candidates differ.
@@ -73,7 +75,7 @@ class SearchView(Protocol):
     """One way to read what searches need. Thread-safe."""
 
     def can_answer(self, request: ViewRequest) -> bool:
-        """Return whether the view can answer a search. Reads nothing."""
+        """Return whether the view can answer a search; reads nothing."""
         ...
 
     def open(

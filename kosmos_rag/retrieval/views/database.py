@@ -145,7 +145,7 @@ class DatabaseView:
 
     @contextmanager
     def open(self, request: ViewRequest, pool: ConnectionPool, timer: StageTimer) -> Iterator[DatabaseSession]:
-        """Open the session of a search: a transaction of its reader."""
+        """Open a transaction of the reader. Args: see `SearchView`."""
         query = request.query
         with pool.transaction(query.tenant.id, query.principals) as connection:
             yield DatabaseSession(
@@ -157,5 +157,5 @@ class DatabaseView:
             )
 
     def observe(self, _request: ViewRequest, _wording: RetrieverQuery, _snapshot: Snapshot) -> BackgroundTask | None:
-        """Return None."""
+        """Return None. Args: see `SearchView`."""
         return None

@@ -1,7 +1,8 @@
-"""The view of the memory of the process: a block is scored, and the server reads the state and new passages.
+"""The view of the memory of the process.
 
-It has no transaction. The state is read by one statement, and passages that are not in memory by another one, with the
-state that they are of. A result is of one state: where the two differ, the next view is asked.
+A block is scored, and the server reads the state and new passages. There is no transaction: the state is read by one
+statement, and passages that are not in memory by another one, with the state that they are of. Where the two differ, the
+next view is asked.
 """
 
 import logging
@@ -42,9 +43,9 @@ log = logging.getLogger(__name__)
 
 
 class MemorySession:
-    """Searches a block that has what readers of the same access control lists see at the state of the search.
+    """Searches the block of the state.
 
-    The candidates are those of exact scans, to the last bit.
+    It has what readers of the same access control lists see. The candidates are those of exact scans, to the last bit.
     """
 
     def __init__(
@@ -112,7 +113,10 @@ class MemorySession:
         return lists
 
     def compare_with_best(self, _snapshot: Snapshot, chunk_ids: Sequence[UUID]) -> CandidateList:
-        """Rank candidates by similarity to the mean of the first five, rounded as the server rounds it."""
+        """Rank candidates by similarity to the first five.
+
+        Their mean is rounded as the server rounds it.
+        """
         vectors = self._find_vectors(chunk_ids)
         best = [vectors[chunk_id] for chunk_id in chunk_ids[:BEST] if chunk_id in vectors]
         scored: list[tuple[UUID, float]] = []
@@ -220,19 +224,22 @@ class MemoryView:
             telemetry.gauge(CACHE_LOOKUPS, partial(getattr, self.blocks, name), "vectors", outcome)
 
     def can_answer(self, request: ViewRequest) -> bool:
-        """Return whether a block answered the last search of this reader, and has what this one needs."""
+        """Return whether the block of the reader's last search has what this one needs."""
         return _has_data(request) and self.blocks.is_warm(reader_key(request.wordings[0]))
 
     @contextmanager
     def open(self, request: ViewRequest, pool: ConnectionPool, timer: StageTimer) -> Iterator[MemorySession]:
-        """Open the session of a search: a connection outside transactions."""
+        """Open the session of a search. Args: see `SearchView`."""
         if not pool.sets_reader_in_statement:
             raise ViewUnavailable
         with pool.connection(request.query.tenant.id) as connection:
             yield MemorySession(connection, reader_key(request.wordings[0]), self.blocks, self._close_terms, timer)
 
     def observe(self, request: ViewRequest, wording: RetrieverQuery, snapshot: Snapshot) -> BackgroundTask | None:
-        """Count a search that a block could have answered; return the task that loads the block once it is due."""
+        """Count a search that a block could have answered.
+
+        Returns the task that loads the block, once it is due. Args: see `SearchView`.
+        """
         filtered, most = wording.scope["filtered"], self.blocks.most_rows(wording)
         # How many chunks pass a filter shows when they are loaded.
         fits = most > 0 if filtered else snapshot.chunks <= most
