@@ -113,7 +113,9 @@ def _ask(texts: Mapping[uuid.UUID, tuple[str, str]]) -> Iterator[KnownItem]:
 
 
 def make_question(text: str, dice: random.Random) -> str | None:
-    """Return half of the words of a sentence, in order; None for a text without one of four words.
+    """Return half of the words of a sentence, in order.
+
+    None for a text without one of four words.
 
     Args:
         text: The text of a chunk.
@@ -123,8 +125,8 @@ def make_question(text: str, dice: random.Random) -> str | None:
     if not candidates:
         return None
     words = dice.choice(candidates)[: _WORDS.stop - 1]
-    kept = sorted(dice.sample(range(len(words)), max(2, len(words) // 2)))
-    return " ".join(words[at] for at in kept)
+    positions = sorted(dice.sample(range(len(words)), max(2, len(words) // 2)))
+    return " ".join(words[at] for at in positions)
 
 
 def _words(sentence: str) -> list[str]:
@@ -149,7 +151,7 @@ def measure_items(
         items: The questions.
         vectors: Their embeddings by the model of the live space, each of shape (dimensions,).
     """
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    ranks_by_language: dict[str, list[tuple[float, float]]] = defaultdict(list)
     session = DatabaseSession(
         connection=connection,
         tenant_id=tenant.id,
@@ -161,14 +163,14 @@ def measure_items(
         wording = _wording(tenant, collection, item.question, vector)
         lists = session.candidates(wording, session.snapshot(wording))
         ranks = tuple(_reciprocal_rank(lists[name], item.chunk_id) for name in (DENSE, LEXICAL))
-        found[item.language].append((ranks[0], ranks[1]))
+        ranks_by_language[item.language].append((ranks[0], ranks[1]))
     return {
         language: {
             "questions": len(pairs),
             "dense": round(sum(dense for dense, _ in pairs) / len(pairs), 4),
             "lexical": round(sum(lexical for _, lexical in pairs) / len(pairs), 4),
         }
-        for language, pairs in sorted(found.items())
+        for language, pairs in sorted(ranks_by_language.items())
     }
 
 
@@ -179,7 +181,15 @@ def store_measurement(
     space_id: uuid.UUID,
     figures: Mapping[str, Mapping[str, float]],
 ) -> None:
-    """Store the figures of a collection, by language."""
+    """Store the figures of a collection, by language.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        tenant_id: the tenant.
+        measured: the collection and its number of chunks.
+        space_id: embedding space of the vectors.
+        figures: figures of both retrievers by language.
+    """
     content = {
         "space_id": str(space_id),
         "chunks": measured.chunks,

@@ -66,7 +66,10 @@ class Composition:
         self._add(clean(text), "\n")
 
     def add_table(self, table: Table) -> None:
-        """Add a table as a block, and the form above it as another; nothing where they have no text."""
+        """Add a table as a block, and the form above it as another.
+
+        Nothing where they have no text.
+        """
         for part in split_form(table):
             rendered = render(part, self._limits)
             if rendered.text:

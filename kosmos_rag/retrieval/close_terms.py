@@ -165,14 +165,16 @@ def match_words(connection: psycopg.Connection, query: RetrieverQuery, words: Se
     present = {entry.word for entry in analysed if entry.id is not None}
     absent = [entry for entry in analysed if entry.word not in present]
     lexemes = dict.fromkeys((entry.collection, entry.word, entry.lexeme) for entry in absent)
-    known = {
+    dictionary_words = {
         (entry.collection, entry.word)
         for entry in absent
         if any(is_word(entry.word, language) for language in entry.languages)
     }
-    unknown = [entry for entry in lexemes if entry[:2] not in known]
+    unknown = [entry for entry in lexemes if entry[:2] not in dictionary_words]
     edits = {word: " ".join(dict.fromkeys(_edits(word))) for _, word, _ in unknown}
-    variants = [entry for entry in _analyse(connection, query, edits) if (entry.collection, entry.word) not in known]
+    variants = [
+        entry for entry in _analyse(connection, query, edits) if (entry.collection, entry.word) not in dictionary_words
+    ]
     close = _close_terms(variants, _ONE_EDIT)
     compounds = [entry for entry in absent if (entry.collection, entry.word) not in _matched_words(close)]
     close += _part_terms(connection, query, compounds)

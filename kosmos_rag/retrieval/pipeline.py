@@ -369,12 +369,12 @@ class SearchPipeline:
         }
         weights = {name: by_retriever[name.partition(" ")[0]] for name in lists}
         has_identifier = IDENTIFIER_FORMS.search(query.parsed.text) is not None
-        decided, known = False, None
+        decided, known_items = False, None
         if retrieval.weighting == "collection":
-            known = find_known_items([stats.known_items for stats in snapshot.collections], query.parsed.text)
+            known_items = find_known_items([stats.known_items for stats in snapshot.collections], query.parsed.text)
         if retrieval.weighting != "fixed":
             decided = words_decide(lists, has_identifier=has_identifier)
-            weights = adapt_weights(lists, weights, has_identifier=has_identifier, known_items=known)
+            weights = adapt_weights(lists, weights, has_identifier=has_identifier, known_items=known_items)
         lists = {
             name: replace(
                 entry,
@@ -382,7 +382,7 @@ class SearchPipeline:
                     entry.explain,
                     weight=round(weights[name], 4),
                     by_words=decided,
-                    known_items=None if decided else known,
+                    known_items=None if decided else known_items,
                 ),
             )
             for name, entry in lists.items()

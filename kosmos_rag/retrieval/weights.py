@@ -1,4 +1,6 @@
-"""Weights of the retrievers in the fusion: those of the settings, moved by the question and by its collection.
+"""Weights of the retrievers in the fusion.
+
+Those of the settings, moved by the question and by its collection.
 
 *The question.* Its coverage is the BM25 score of its best candidate, divided by the sum of the idf of its terms. The
 odds of the lexical retriever are multiplied by coverage · √terms / 1.25. A paraphrase has hardly a word of its answer,
@@ -6,7 +8,7 @@ and its factor is below 1; a question in the words of the documents has 2. Words
 identifier or is one term, and the best candidate covers it (docs/decisions/0056-fusion-by-ranks.md).
 
 *The collection.* Maintenance asks both retrievers for known items. Their questions have words of the text, so words
-miss fewer of them even where both retrievers are equally good for readers: a quarter. Where they miss less than a
+miss fewer of them even where both retrievers are equally useful to readers: a quarter. Where they miss less than a
 quarter, the odds grow by the ratio; where they miss more than vectors do, the odds fall
 (docs/decisions/0057-known-items.md).
 """
@@ -30,7 +32,7 @@ WORDS_ADVANTAGE = 4.0
 
 
 def words_decide(lists: Mapping[str, CandidateList], *, has_identifier: bool) -> bool:
-    """Return whether the best lexical candidate covers a question that names an identifier or is one term.
+    """Return whether words decide: the best lexical candidate covers an identifier or a single term.
 
     Args:
         lists: Candidates of each retriever.
@@ -90,13 +92,13 @@ def odds_factor(known_items: KnownItems | None) -> float:
 
 
 def find_known_items(collections: Iterable[Mapping[str, KnownItems]], question: str) -> KnownItems | None:
-    """Return what collections have about the language of a question, or about all languages if it is not clear.
+    """Return the figures of the language of a question, else those of all languages.
 
     Args:
         collections: Known items of each collection, by language.
         question: The question.
     """
-    items = [(language, of_language) for known in collections for language, of_language in known.items()]
+    items = [(language, of_language) for figures in collections for language, of_language in figures.items()]
     language = guess_language(question, {name for name, _ in items})
     of_question = [entry for name, entry in items if language in (None, name)]
     questions = sum(entry.questions for entry in of_question)

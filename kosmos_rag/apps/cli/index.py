@@ -127,8 +127,8 @@ def _row(info: "IndexInfo") -> list[str]:
     )
     if info.kind == "known items":
         search_setting = "; ".join(
-            f"{language}: {found['dense']:.2f} by vectors, {found['lexical']:.2f} by words"
-            for language, found in info.health.items()
+            f"{language}: {health['dense']:.2f} by vectors, {health['lexical']:.2f} by words"
+            for language, health in info.health.items()
         )
     return [
         info.kind,

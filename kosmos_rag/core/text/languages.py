@@ -22,7 +22,7 @@ LANGUAGES = frozenset(_FUNCTION_WORDS)
 _ALL_WORDS = frozenset[str]().union(*_FUNCTION_WORDS.values())
 
 UNSPACED = "unspaced"
-"""In place of a language: scripts without spaces, whose texts are analysed alike."""
+"""Instead of a language: scripts without spaces, whose texts are analysed alike."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _MIN_WORDS = 20
@@ -70,7 +70,7 @@ def choose_chunk_language(text: str, language: str, available: Collection[str]) 
 
 
 def guess_language(question: str, languages: Collection[str]) -> str | None:
-    """Return which of some languages a question is in; None where its function words do not tell.
+    """Return the language of a question; None where its function words do not show it.
 
     Args:
         question: The question, which may be too short for `choose_chunk_language`.

@@ -69,8 +69,8 @@ def _stats(stats: "RetrieverStats") -> str:
     if stats.weight is not None and stats.coverage is not None:
         weight += f" for a coverage of {stats.coverage:.2f} of {stats.terms} terms"
         weight += ": words decide" if stats.by_words else ""
-    if (known := stats.known_items) is not None and stats.coverage is not None:
-        weight += f", {known.questions} known items found {known.dense:.2f} by vectors and {known.lexical:.2f} by words"
+    if (items := stats.known_items) is not None and stats.coverage is not None:
+        weight += f", {items.questions} known items found {items.dense:.2f} by vectors and {items.lexical:.2f} by words"
     summary = f"{stats.returned} of {stats.requested} candidates by {stats.plan}"
     return f"{summary}{f' ({read})' if read else ''}{reason}{weight}"
 

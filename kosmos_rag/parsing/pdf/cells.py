@@ -107,8 +107,8 @@ def _join_currencies(lines: Sequence[Sequence[Run]], columns: list[tuple[float, 
     is_currency = False
     for column in columns:
         left, right = column
-        own = (run for line in lines for run in line if left <= (run.left + run.right) / 2 <= right)
-        texts = [run.text.strip() for run in own if run.right - run.left <= 2 * (right - left)]
+        column_runs = (run for line in lines for run in line if left <= (run.left + run.right) / 2 <= right)
+        texts = [run.text.strip() for run in column_runs if run.right - run.left <= 2 * (right - left)]
         if joined and is_currency:
             joined[-1] = (joined[-1][0], column[1])
         else:
@@ -161,7 +161,7 @@ def _place(line: Sequence[Run], columns: Columns) -> Row:
 
 
 def _divide(run: Run, columns: Columns) -> list[Run]:
-    """Return the words of a run that is as wide as columns, at the gaps between them; nothing if it has no words there.
+    """Return the words of a run over several columns, split at the gaps between these.
 
     Names of narrow columns may be drawn as one text. Where its letters are is estimated.
     """
@@ -246,7 +246,7 @@ def is_value(text: str) -> bool:
 
 
 def is_blank_value(text: str) -> bool:
-    """Return whether a text stands for a number that is missing."""
+    """Return whether a text means that a number is missing."""
     return _BLANK_NUMBER.fullmatch(text.strip()) is not None
 
 
@@ -263,6 +263,11 @@ def spread_header(rows: Sequence[Row], columns: Columns, horizontal: Sequence[Bo
     """Find the columns that cells of an upper header row cover.
 
     By the line below them, else by their middle.
+
+    Args:
+        rows: the rows of the header and of the table, top first; the first one is changed.
+        columns: left and right of each column.
+        horizontal: ruled lines across the page.
     """
     if len(rows) < 3 or not 0 < len(rows[0].cells) < len(columns):
         return
@@ -304,6 +309,11 @@ def build_table(rows: Sequence[Row], columns: int, header_rows: int | None = Non
     """Return a table of rows without blank ones.
 
     None if they are no table.
+
+    Args:
+        rows: the rows, top first.
+        columns: number of columns.
+        header_rows: number of rows with names; None to count those in bold letters.
     """
     filled = [row for row in rows if any(row.cells.values())]
     if len(filled) < 2 or columns < 2:
@@ -321,7 +331,9 @@ def cell_text(runs: Sequence[Run]) -> str:
 
 
 def count_bold_rows(rows: Sequence[Row]) -> int | None:
-    """Return the number of leading rows in bold letters; a bold title within the table is none of them.
+    """Return the number of leading rows in bold letters.
+
+    A bold title within the table is none of them.
 
     None if the letters are no evidence.
     """

@@ -1,4 +1,4 @@
-"""Read the values of form fields and the texts of annotations of a PDF page with PDFium."""
+"""Read the values of form fields and the texts of annotations of a page."""
 
 import ctypes
 from collections.abc import Iterator

@@ -90,7 +90,10 @@ def read_graphics(page: Any) -> Graphics:
 
 
 def sort_rules(pieces: Iterable[Box]) -> Rules:
-    """Return the ruled lines that pieces make: dashes, the sides of cells, and the two edges of a thin rectangle."""
+    """Return the ruled lines that pieces make.
+
+    Dashes, the sides of cells, and the two edges of a thin rectangle.
+    """
     across: list[Box] = []
     down: list[Box] = []
     for piece in pieces:
@@ -218,7 +221,10 @@ class _GraphicsReader:
     def _read_parts(
         self, shape: Any, matrix: "_Matrix"
     ) -> Iterator[tuple[tuple[float, float] | None, tuple[float, float]]]:
-        """Yield start and end of each part of a path; the start of a curve is None."""
+        """Yield start and end of each part of a path.
+
+        The start of a curve is None.
+        """
         raw = self._raw
         x, y = ctypes.c_float(), ctypes.c_float()
         before = origin = (0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Headings of a PDF, by the size and weight of their letters, their numbers and the space around them."""
+"""Headings of a PDF, by the letters, numbers and space of their lines."""
 
 import re
 from collections import Counter
@@ -98,7 +98,10 @@ class _TextStyles:
 
 
 def _candidates(flow: Sequence[Paragraph], styles: _TextStyles) -> Iterator[tuple[Paragraph, str]]:
-    """Yield paragraphs that are headings, with their titles; many of one style in a row are a list."""
+    """Yield paragraphs that are headings, with their titles.
+
+    Many of one style in a row are a list.
+    """
     marked: list[tuple[Paragraph, str | None]] = []
     for paragraph, following in pairwise([*flow, None]):
         if paragraph is not None:
@@ -115,7 +118,10 @@ def _candidates(flow: Sequence[Paragraph], styles: _TextStyles) -> Iterator[tupl
 
 
 def _title(paragraph: Paragraph) -> str | None:
-    """Return the text of a paragraph in one line; None if it is too long, a date, a sentence, or no words."""
+    """Return the text of a paragraph in one line.
+
+    None if it is too long, a date, a sentence, or no words.
+    """
     if paragraph.verbatim is not None or not paragraph.lines or len(paragraph.lines) > _MAX_LINES:
         return None
     title = " ".join(paragraph.text.split())

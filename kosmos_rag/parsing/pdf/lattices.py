@@ -65,8 +65,8 @@ def find_lattices(rules: Rules) -> list[Lattice]:
     lattices = (
         ([horizontal[at] for at in across], [rules.vertical[at] for at in down]) for across, down in groups.values()
     )
-    found = [Lattice(across, down, unite([*across, *down])) for across, down in lattices]
-    return sorted(found, key=lambda lattice: lattice.box.width * lattice.box.height)
+    united = [Lattice(across, down, unite([*across, *down])) for across, down in lattices]
+    return sorted(united, key=lambda lattice: lattice.box.width * lattice.box.height)
 
 
 class Grid:
@@ -156,10 +156,10 @@ class Grid:
     def _build_rows(self, texts: dict[_Face, list[Run]]) -> Iterator[Row]:
         for index in range(len(self._ys) - 1):
             faces = sorted((face for face in self.faces if face.top <= index < face.bottom), key=lambda face: face.left)
-            own = {face.left: texts.get(face, []) for face in faces if face.bottom == face.top + 1}
-            others = {face.left: texts.get(face, []) for face in faces if face.left not in own}
+            first_texts = {face.left: texts.get(face, []) for face in faces if face.bottom == face.top + 1}
+            others = {face.left: texts.get(face, []) for face in faces if face.left not in first_texts}
             spans = {face.left: face.right - face.left for face in faces if face.right > face.left + 1}
-            for row in self._split(index, own):
+            for row in self._split(index, first_texts):
                 row.cells.update({column: runs for column, runs in others.items() if runs})
                 row.spans = spans
                 yield row
@@ -178,7 +178,10 @@ class Grid:
         return [row]
 
     def _are_rows(self, cells: dict[int, list[Run]], lines: Sequence[Sequence[Run]]) -> bool:
-        """Return whether lines between two ruled lines are rows: two columns have many, or numbers on each."""
+        """Return whether lines between two ruled lines are rows.
+
+        Two columns have many, or numbers on each.
+        """
         columns = sorted((group_lines(runs) for runs in cells.values() if runs), key=len, reverse=True)
         if len(columns) < 2 or len(columns[1]) < 2:
             return False

@@ -114,7 +114,10 @@ def _is_near(before: Run, run: Run) -> bool:
 
 
 def join_rows(lines: Sequence[Line]) -> list[Line]:
-    """Join lines of one row whose ends meet, wherever they are in the file: words that are drawn last, and marks."""
+    """Join lines of one row whose ends meet, wherever they are in the file.
+
+    Words that are drawn last, and marks.
+    """
     starts: dict[int, list[int]] = defaultdict(list)
     """Lines by where they begin, in points."""
     for index, line in enumerate(lines):
@@ -127,9 +130,9 @@ def join_rows(lines: Sequence[Line]) -> list[Line]:
         if candidates:
             following[index] = min(candidates, key=lambda at: lines[at].left)
     joined = []
-    taken = set(following.values())
+    followers = set(following.values())
     for index, line in enumerate(lines):
-        if index not in taken:
+        if index not in followers:
             runs = list(line.runs)
             at = index
             while (at := following.get(at, -1)) >= 0:
@@ -139,7 +142,7 @@ def join_rows(lines: Sequence[Line]) -> list[Line]:
 
 
 def _meets(line: Line, other: Line) -> bool:
-    """Return whether another line goes on where a line ends."""
+    """Return whether another line continues where a line ends."""
     if line.divided or not other.runs:
         return False
     before, run = line.runs[-1], other.runs[0]
@@ -149,7 +152,10 @@ def _meets(line: Line, other: Line) -> bool:
 
 
 def merge_scripts(runs: Sequence[Run]) -> Iterator[Run]:
-    """Yield the runs of a line; superscripts, and letters of another size, belong to the run before them."""
+    """Yield the runs of a line.
+
+    Superscripts, and letters of another size, belong to the run before them.
+    """
     pending: list[Run] = []
     for run in runs:
         if pending:

@@ -1,4 +1,7 @@
-"""Read one page of a PDF with PDFium: runs of characters with their positions, graphics, forms and annotations."""
+"""Read one page of a PDF with PDFium.
+
+Runs of characters with their positions, graphics, forms and annotations.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -119,14 +122,14 @@ def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
 
 
 def _is_on_page(turn: int, runs: Sequence[Run], area: Box) -> bool:
-    """Return whether a line is on the page, not outside of it with the marks of printers."""
+    """Return whether a line is on the page and not in its margin for printers."""
     run = runs[0]
     ends = (turn_back(x, run.baseline, turn) for x in (run.left, run.right))
     return unite(Box(x, y, x + run.size, y + run.size) for x, y in ends).overlaps(area)
 
 
 def _lay(run: Run, own_turn: int, turn: int) -> Run:
-    """Return a run in the coordinates of text in another direction, with its middle where it was."""
+    """Return a run in the coordinates of another direction, around the same middle."""
     corners = [(run.left, run.baseline), (run.right, run.baseline + run.size)]
     box = turn_box(unite(Box(x, y, x, y) for x, y in (turn_back(*corner, own_turn) for corner in corners)), turn)
     middle = (box.bottom + box.top) / 2

@@ -1,4 +1,4 @@
-"""The lines, tables and paragraphs of the pages of a PDF, and how its text is set."""
+"""Lines, tables and paragraphs of the pages of a PDF, and its typography."""
 
 import math
 from collections import Counter

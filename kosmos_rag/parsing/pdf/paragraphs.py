@@ -246,7 +246,10 @@ class _PageBuilder:
         return self._jumped and not first_line and self._last_is_full()
 
     def _reaches_edge(self, last: Line) -> bool:
-        """Return whether a line leaves no space for another word; the last one may be on the page before."""
+        """Return whether a line leaves no space for another word.
+
+        The last one may be on the page before.
+        """
         if self._before is not None and last is self._before.line:
             return self._before.reaches_edge
         return last.right > self._right_edge(last) - _RAGGED * last.size

@@ -49,16 +49,16 @@ def _drop_copies(lines: Iterable[Line]) -> Iterator[Line]:
     """Yield lines once: letters that are drawn twice, a little apart, look bold."""
     places: dict[str, list[Line]] = defaultdict(list)
     bold: set[int] = set()
-    kept = []
+    remaining = []
     for line in lines:
         copies = places[line.text]
         copy = next((other for other in copies if _is_copy(line, other)), None)
         if copy is None:
             copies.append(line)
-            kept.append(line)
+            remaining.append(line)
         else:
             bold.add(id(copy))
-    for line in kept:
+    for line in remaining:
         yield line._replace(bold=True) if id(line) in bold else line
 
 
@@ -108,7 +108,7 @@ def _take_figures(items: list[Item], content: PageContent) -> list[Item]:
 
 
 def _find_figures(content: PageContent) -> list[Box]:
-    """Return the areas of curves and slanted lines that are near each other, with the lines and boxes around them."""
+    """Return the areas of curves and slanted lines with the lines and boxes around them."""
     clusters: list[tuple[Box, int]] = []
     for shape in content.drawings:
         box, count = shape, 1
@@ -128,7 +128,7 @@ def _find_figures(content: PageContent) -> list[Box]:
 
 
 def _grow(figure: Box, shapes: Sequence[Box]) -> Box:
-    """Return the area of a figure with the axes, grids and frames around it that are not much larger."""
+    """Return the area of a figure with the axes, grids and frames around it."""
     drawing = figure
     while True:
         near = figure.inflate(_NEAR_SHAPES)

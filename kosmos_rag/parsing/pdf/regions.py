@@ -22,7 +22,7 @@ _LEVEL = 0.6
 _PROSE_LETTERS = 18
 """Letters of a line of prose at least; the words of cells are shorter."""
 _PROSE_LINES = 3
-"""Lines of prose at least, where it is told from cells."""
+"""Least number of lines of prose that is distinguished from cells."""
 _FULL = 0.75
 """Share of the width of its column that a full line of prose has."""
 
@@ -173,24 +173,24 @@ class Divider:
         return any(is_prose) and is_written_by_column(left, right)
 
     def _count_rules(self, gap: tuple[int, int], left: Sequence[Item], right: Sequence[Item]) -> tuple[int, bool]:
-        """Return how many ruled lines cross a strip between rows, and whether each side has lines of its own."""
+        """Return how many ruled lines cross a strip, and whether each side has lines."""
         top = max(item.level for item in (*left, *right))
         bottom = min(item.level for item in (*left, *right))
         edges = [unite(item.box for item in side) for side in (left, right)]
         crossing = 0
-        own = [0, 0]
+        side_lines = [0, 0]
         for rule in self._rules.horizontal:
             if bottom < rule.bottom < top:
                 if rule.left < gap[0] and rule.right > gap[1]:
                     crossing += rule.left < edges[0].right - NEAR and rule.right > edges[1].left + NEAR
                 else:
                     for side, edge in enumerate(edges):
-                        own[side] += rule.left <= edge.left + NEAR and edge.right - NEAR <= rule.right
-        return crossing, all(own)
+                        side_lines[side] += rule.left <= edge.left + NEAR and edge.right - NEAR <= rule.right
+        return crossing, all(side_lines)
 
 
 def _are_level(columns: Sequence[Sequence[Item]], at: int) -> bool:
-    """Return whether most lines on the side of a strip that has fewer have a line of another column on their level."""
+    """Return whether most lines of the shorter side have a line opposite them."""
     side = min(at, at + 1, key=lambda each: len(columns[each]))
     levels = {round(item.level) for item in columns[side]}
     others = {
@@ -250,7 +250,10 @@ def _make_rows(items: Sequence[Item]) -> list[Row]:
 
 
 def _bits(item: Item) -> int:
-    """Return the points that an item takes; text may be near to the edges of a table or figure."""
+    """Return the points that an item takes.
+
+    Text may be near to the edges of a table or figure.
+    """
     margin = 0 if item.line else _MARGIN
     left = max(0, int(item.box.left) + margin)
     return (1 << max(left + 1, int(item.box.right) + 1 - margin)) - (1 << left)
@@ -258,15 +261,17 @@ def _bits(item: Item) -> int:
 
 def _find_strips(rows: Sequence[Row]) -> Iterator[_Strip]:
     """Yield the white strips between items of one row, as long as they run."""
-    known: list[_Strip] = []
+    earlier: list[_Strip] = []
     for index, row in enumerate(rows):
         for left, right in _seeds(rows, index):
-            if any(strip.first <= index <= strip.last and strip.left < right and left < strip.right for strip in known):
+            if any(
+                strip.first <= index <= strip.last and strip.left < right and left < strip.right for strip in earlier
+            ):
                 continue
             width = _width(row)
             if right - left >= width:
                 strip = _grow(rows, index, (left, right), width)
-                known.append(strip)
+                earlier.append(strip)
                 if strip.support > 1:
                     yield strip
 
@@ -276,7 +281,7 @@ def _width(row: Row) -> int:
 
 
 def _seeds(rows: Sequence[Row], index: int) -> Iterator[tuple[int, int]]:
-    """Yield left and right of the gaps of a row, and of that to the next row where they overlap in height."""
+    """Yield left and right of the gaps of a row and of overlapping rows."""
     items = list(rows[index].items)
     if index + 1 < len(rows):
         following = rows[index + 1]

@@ -1,4 +1,4 @@
-"""Find the lines that stand at the top and bottom of many pages: headers, footers, page numbers."""
+"""Find headers, footers and page numbers: lines at the edges of many pages."""
 
 import re
 from collections import Counter
@@ -71,7 +71,7 @@ def _outer_lines(page: PageLines, metrics: Metrics) -> list[Line]:
 
 
 def _count_apart(outer: Sequence[Line], inner: Sequence[Line], metrics: Metrics) -> int:
-    """Return how many lines, from the edge of the page on, have white space or other letters after them."""
+    """Return how many lines at the edge of the page are set apart from the others."""
     lines = [*outer, *inner[:1]]
     for count in range(len(outer), 0, -1):
         if count == len(lines):
@@ -88,7 +88,7 @@ def _key(line: Line) -> tuple[str, int]:
 
 
 def _page_offsets(line: Line, index: int) -> Iterator[tuple[int, int]]:
-    """Yield the place of a line, with each number that may be that of the page, less the index of the page."""
+    """Yield the place of a line with each number that may be the page number."""
     for match in (_NUMBER_FIRST.match(line.text), _NUMBER_LAST.search(line.text)):
         if match is not None:
             yield int(match[1]) - index, round(line.baseline / 3)

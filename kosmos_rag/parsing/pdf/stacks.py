@@ -140,8 +140,8 @@ class TableFinder:
         ]
 
     def _join(self, sections: Sequence[_Section | Region]) -> Iterator[Region | _Section]:
-        """Yield tables, made of as many sections as have the same columns, and what is between them."""
-        used: set[int] = set()
+        """Yield tables of sections with the same columns, and what is between them."""
+        consumed: set[int] = set()
         """Stacks of which some rows are a table."""
         index = 0
         waiting: list[_Section | Region] = []
@@ -163,10 +163,10 @@ class TableFinder:
                 waiting += group
             else:
                 del waiting[len(waiting) - len(heads) :]
-                used.update(id(each.stack) for each in group if each.stack)
+                consumed.update(id(each.stack) for each in group if each.stack)
                 waiting.append(Region(table=table))
             index = end
-        yield from _read_stacks(waiting, used)
+        yield from _read_stacks(waiting, consumed)
 
     def _find_end(self, sections: Sequence[_Section | Region], start: int) -> tuple[int, Columns]:
         """Return the index after the last section that continues a table, and its columns."""
@@ -193,10 +193,13 @@ class TableFinder:
         return end, columns
 
     def _take_heads(self, waiting: Sequence[_Section | Region], group: Sequence[_Section]) -> list[Row]:
-        """Return the lines above a table that have a ruled line above them: names over several columns."""
+        """Return the lines above a table that have a ruled line above them.
+
+        Names over several columns.
+        """
         box = unite(section.box for section in group)
         heads: list[Row] = []
-        taken: list[Row] = []
+        claimed: list[Row] = []
         for section in reversed(waiting):
             if not isinstance(section, _Section) or section.stack or len(heads) > 2:
                 break
@@ -206,11 +209,11 @@ class TableFinder:
                 break
             heads = [row, *heads]
             if self._has_head_rule(row, box):
-                taken = heads
-        return taken
+                claimed = heads
+        return claimed
 
     def _has_head_rule(self, row: Row, box: Box) -> bool:
-        """Return whether a ruled line above a row runs over it, to the right edge of a table."""
+        """Return whether a ruled line above a row runs to the right edge of the table."""
         size = row.items[0].size
         return any(
             row.level < rule.bottom < row.level + 2 * size
@@ -219,13 +222,16 @@ class TableFinder:
             for rule in self._rules
         )
 
-    def _build(self, sections: Sequence[_Section], known: Columns, heads: int) -> FoundTable | None:
-        """Return the table of sections, the first of which are names; text between them is rows of one cell."""
+    def _build(self, sections: Sequence[_Section], table_columns: Columns, heads: int) -> FoundTable | None:
+        """Return the table of sections, the first of which are names.
+
+        Text between them is rows of one cell.
+        """
         parts = [(section.lines, section.stack is not None) for section in sections]
         box = unite(section.box for section in sections)
         columns = find_columns([line for lines, is_tabular in parts[heads:] if is_tabular for line in lines])
-        if len(columns) < len(known):
-            columns = _widen(known, [run for lines, _ in parts for line in lines for run in line])
+        if len(columns) < len(table_columns):
+            columns = _widen(table_columns, [run for lines, _ in parts for line in lines for run in line])
         if len(columns) < 2:
             return None
         rows: list[cells.Row] = []
@@ -263,7 +269,10 @@ class TableFinder:
 
 
 def _join_groups(groups: Sequence[Sequence[cells.Row]]) -> list[cells.Row]:
-    """Join the lines of each row: those between two ruled lines that are near, where most rows are ruled."""
+    """Join the lines of each row.
+
+    Those between two ruled lines that are near, where most rows are ruled.
+    """
     if len(groups) < _LEAST_ROWS or max(map(len, groups[1:])) > 3:
         return [row for group in groups for row in cells.join_continued(group)]
     joined = cells.join_continued(groups[0])
@@ -278,7 +287,7 @@ def _join_groups(groups: Sequence[Sequence[cells.Row]]) -> list[cells.Row]:
 
 
 def _join_names(rows: Sequence[cells.Row], *, alone: bool) -> list[cells.Row]:
-    """Join the lines of names of columns, which have one to several lines above the first row with a number.
+    """Join the lines of the names of columns above the first row with a number.
 
     Args:
         rows: the first rows of a table.
@@ -296,7 +305,7 @@ def _join_names(rows: Sequence[cells.Row], *, alone: bool) -> list[cells.Row]:
 
 
 def _continue_downwards(above: cells.Row, row: cells.Row) -> bool:
-    """Return whether each cell of a row goes on in the cell below it."""
+    """Return whether each cell of a row continues in the cell below it."""
     return all(
         column in row.cells
         and min(run.baseline for run in runs) - max(run.baseline for run in row.cells[column])
@@ -310,23 +319,26 @@ def _size(row: cells.Row) -> float:
 
 
 def _is_tight(above: Row, row: Row) -> bool:
-    """Return whether a row is as near to the row above it as the lines of a cell."""
+    """Return whether a row is as near to the row above as lines of one cell."""
     return above.items[-1].level - row.items[0].level <= cells.LEADING * row.items[0].size
 
 
 def _are_aligned(lines: Sequence[Sequence[Run]], others: Sequence[Sequence[Run]]) -> bool:
-    """Return whether all cells of a row begin where cells of a row above begin, which are many."""
+    """Return whether all cells of a row begin where those of a row above begin."""
     lefts = [run.left for run in lines[-1]]
     return len(lefts) >= _ALIGNED_CELLS and all(any(abs(run.left - left) < NEAR for left in lefts) for run in others[0])
 
 
 def _find_common_columns(columns: Columns, lines: Sequence[Sequence[Run]], section: _Section) -> Columns | None:
-    """Return the columns of rows and of a section below them; None if they are not of one table."""
+    """Return the columns of rows and of a section below them.
+
+    None if they are not of one table.
+    """
     if _is_title_row(lines, section.lines) or _has_names(section.lines, lines[0]):
         return None
-    own = find_columns(section.lines)
-    if len(own) > len(columns):
-        return own if _keep_columns(lines, own) else None
+    row_cells = find_columns(section.lines)
+    if len(row_cells) > len(columns):
+        return row_cells if _keep_columns(lines, row_cells) else None
     return columns if len(columns) > 1 and _keep_columns(section.lines, columns) else None
 
 
@@ -351,13 +363,15 @@ def _keep_columns(lines: Sequence[Sequence[Run]], columns: Columns) -> bool:
 
 
 def _is_title_row(lines: Sequence[Sequence[Run]], following: Sequence[Sequence[Run]]) -> bool:
-    """Return whether one row stands above a table: it is left of the names below it, and has fewer cells."""
+    """Return whether one row is the title above a table, with fewer cells than its names."""
     first, below = lines[0], following[0]
     return len(lines) == 1 and len(first) < len(below) and first[0].right < below[0].left
 
 
 def _has_names(lines: Sequence[Sequence[Run]], names: Sequence[Run]) -> bool:
-    """Return whether the first row names columns: in letters of its own, or as words above numbers.
+    """Return whether the first row names columns.
+
+    In letters of its own, or as words above numbers.
 
     Args:
         lines: the rows.
@@ -395,7 +409,10 @@ def _is_numeric(rows: Sequence[cells.Row], column: int) -> bool:
 
 
 def _is_tabular(table: Table, *, has_rules: bool) -> bool:
-    """Return whether cells are a table: not prose, a list or a form, and with evidence of rows or columns."""
+    """Return whether cells are a table.
+
+    Not prose, a list or a form, and with evidence of rows or columns.
+    """
     if cells.fill_ratio(table) < _LEAST_FILLED or cells.is_prose(table):
         return False
     if len(table.rows) < _LEAST_ROWS:
@@ -414,7 +431,10 @@ def _is_tabular(table: Table, *, has_rules: bool) -> bool:
 
 
 def _is_pair(table: Table) -> bool:
-    """Return whether two rows are names and values: all cells are there, and only the second row has numbers."""
+    """Return whether two rows are names and values.
+
+    All cells are there, and only the second row has numbers.
+    """
     names, values = table.rows
     is_full = len(names) > 2 and all(names) and all(values)
     return is_full and any(map(is_value, values)) and not any(is_value(name) or name.endswith(":") for name in names)
@@ -431,21 +451,24 @@ def _is_column_of_values(texts: Sequence[str]) -> bool:
     return len(texts) > 1 and values >= _VALUES * len(texts)
 
 
-def _read_stacks(sections: Sequence[_Section | Region], used: set[int]) -> Iterator[Region | _Section]:
-    """Yield regions and text; the rows of a stack that is no table are read by rows, or by columns."""
-    seen: set[int] = set()
+def _read_stacks(sections: Sequence[_Section | Region], consumed: set[int]) -> Iterator[Region | _Section]:
+    """Yield regions and text.
+
+    The rows of a stack that is no table are read by rows, or by columns.
+    """
+    visited: set[int] = set()
     for section in sections:
         if isinstance(section, Region) or section.stack is None:
             yield section
-        elif id(section.stack) in used or not _is_by_column(section.stack):
+        elif id(section.stack) in consumed or not _is_by_column(section.stack):
             yield _Section(rows=section.rows, stack=None)
-        elif id(section.stack) not in seen:
-            seen.add(id(section.stack))
+        elif id(section.stack) not in visited:
+            visited.add(id(section.stack))
             yield from _read_columns(section.stack)
 
 
 def _is_by_column(stack: Stack) -> bool:
-    """Return whether the sides of each strip are written one after the other, and the left ones are no labels."""
+    """Return whether the sides of each strip are written one after the other, without labels."""
     items = [item for row in stack.rows for item in row.items]
     if not stack.strips:
         return False

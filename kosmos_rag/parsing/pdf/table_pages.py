@@ -14,6 +14,11 @@ def render_table(found_table: FoundTable, limits: OutputLimits, *, is_continued:
     """Return the paragraph of a table.
 
     The column names of a continued table are on the page before; they are context, not text.
+
+    Args:
+        found_table: the table and its place.
+        limits: limits of its text.
+        is_continued: whether it continues a table of the page before.
     """
     rendered = render(found_table.table, limits)
     if is_continued:

@@ -1,4 +1,7 @@
-"""Read the text layer of a PDF page with PDFium: lines of runs of characters with their positions."""
+"""Read the text layer of a PDF page with PDFium.
+
+Lines of runs of characters with their positions.
+"""
 
 import ctypes
 import math
@@ -286,7 +289,13 @@ def turn_box(box: Box, turn: int) -> Box:
 
 
 def turn_back(x: float, y: float, turn: int) -> tuple[float, float]:
-    """Return the point of the page of a point in the coordinates of text in a direction."""
+    """Return a point of turned text in the coordinates of the page.
+
+    Args:
+        x: its distance along the direction of the text.
+        y: its distance across it.
+        turn: direction of the text.
+    """
     if turn == DOWNWARD:
         return y, -x
     if turn == UPWARD:

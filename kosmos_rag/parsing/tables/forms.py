@@ -10,7 +10,7 @@ _LEAST_ROWS = 2
 
 
 def split_form(table: Table) -> Iterator[Table]:
-    """Yield the form on top of a table, if it has one, and the rest of the table.
+    """Yield the form on top of a table, if any, and its other rows.
 
     A row of a form has fewer cells than the table has columns, and a label before its value. One such row may be the
     upper row of a header; several are none.
@@ -36,7 +36,10 @@ def _width(table: Table, index: int) -> int:
 
 
 def _cells(table: Table, index: int, width: int) -> Sequence[str] | None:
-    """Return the cells of a row that fill its table; None if a cell is empty, or the row is shorter."""
+    """Return the cells of a row that fill its table.
+
+    None if a cell is empty, or the row is shorter.
+    """
     cells: list[str] = []
     column = 0
     row = table.rows[index]

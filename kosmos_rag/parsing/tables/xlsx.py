@@ -23,7 +23,7 @@ from kosmos_rag.parsing.tables.sheets import Remark
 from kosmos_rag.parsing.tables.table import collapse_whitespace
 from kosmos_rag.parsing.tables.xlsx_remarks import read_remarks
 
-_NOT_CALCULATED = "{} formulas have no stored value, and stand as formulas; open the file with Excel and save it"
+_NOT_CALCULATED = "{} formulas have no stored value and are kept as formulas; open the file with Excel and save it"
 _VISIBLE = "visible"
 _GENERAL = "General"
 _TRUE = ("1", "true")
@@ -96,7 +96,7 @@ class _SheetReader:
         self.cells = SheetCells()
         self.remarks: list[Remark] = []
         self.formulas = 0
-        """Cells whose formula stands in place of a value."""
+        """Cells whose formula is kept instead of a value."""
         self._sheet = sheet
         self._formats = formats
         self._limits = limits

@@ -1,8 +1,8 @@
 """The view of the memory of the process.
 
 A block is scored, and the server reads the state and new passages. There is no transaction: the state is read by one
-statement, and passages that are not in memory by another one, with the state that they are of. Where the two differ, the
-next view is asked.
+statement, and passages that are not in memory by another one, with the state that they are of. Where the two differ,
+the next view is asked.
 """
 
 import logging

@@ -118,7 +118,7 @@ def test_onnx__in_eight_bits_stays_close(folder: str, onnx_reranker: CrossEncode
 
 def test_onnx__that_is_not_installed_is_named(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optimum.onnxruntime", None)
-    with pytest.raises(ModelUnavailable, match=r"needs ONNX Runtime: pip install 'kosmos-rag\[onnx\]'"):
+    with pytest.raises(ModelUnavailable, match=r"needs optimum\.onnxruntime: pip install 'kosmos-rag\[onnx\]'"):
         _reranker(folder, **{"models.backend": "onnx"}).score(QUESTION, PASSAGES)
 
 
