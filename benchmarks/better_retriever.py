@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from kosmos_rag.evaluation.significance import bootstrap_interval
+from kosmos_rag.evaluation.offline.significance import bootstrap_interval
 
 MARGIN = 0.005
 """Difference below which the fusion fails where it is significant."""

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.apps.cli import main
-from kosmos_rag.apps.http import server
+from kosmos_rag.apps.http.toolkit import server
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 

@@ -39,7 +39,7 @@ from kosmos_rag.storage.tenants import TenantRef
 QUESTIONS = 128
 """Questions of a collection, at most one of a chunk."""
 MIN_CHUNKS = 100
-"""Chunks of a collection below which nothing is measured: so few questions decide nothing."""
+"""Chunks that everyone may read below which a collection is not measured: so few questions decide nothing."""
 _GROWTH = 2.0
 """Factor by which a collection grows or shrinks until it is measured again."""
 _DEPTH = 10
@@ -58,7 +58,7 @@ class CollectionMeasurement:
 
     collection: str
     chunks: int
-    """Chunks now."""
+    """Chunks that everyone may read now."""
     content: Mapping[str, Any] | None
     """What is stored: space, chunks, time, and the figures by language; None before the first measurement."""
 
@@ -95,7 +95,7 @@ class KnownItem:
 
 
 def sample_items(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str) -> list[KnownItem]:
-    """Make questions of chunks of a collection. The same chunks give the same questions."""
+    """Make questions of chunks that everyone may read. The same chunks give the same questions."""
     texts: dict[uuid.UUID, tuple[str, str]] = {}
     for number in range(QUESTIONS):
         # Ids of chunks are hashes, so the chunks after evenly spaced ids are random.

@@ -108,16 +108,16 @@ def test_search__within_a_source(ingested: dict[str, Any], kosmos: Run) -> None:
     assert {hit["title"] for hit in found["hits"]} == {"runbook"}
 
 
-def test_ask__shows_answer_and_ranked_sources(ingested: dict[str, Any], kosmos: Run) -> None:
+def test_ask__shows_answer_and_cited_sources(ingested: dict[str, Any], kosmos: Run) -> None:
     done = kosmos("ask", "how is churn calculated?")
     assert done.exit_code == 0
-    question, answer, _, sources = done.stdout.split("\n\n", 3)
+    question, answer, sources = done.stdout.split("\n\n", 2)
     assert question == "Question: how is churn calculated?"
     assert answer.startswith("Churn is the number of accounts whose subscription was canceled within the month")
     assert answer.endswith("[1]")
     assert sources.startswith("Sources\n[1] documents/churn.md | Churn Calculation | L")
-    assert "(score 0." in sources
-    assert "\n    " in sources
+    assert "(score " not in sources
+    assert "(score " in kosmos("ask", "how is churn calculated?", "--all").stdout
 
 
 def test_ask__refuses_what_no_document_says(ingested: dict[str, Any], kosmos: Run) -> None:

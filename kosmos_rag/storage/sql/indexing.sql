@@ -128,12 +128,18 @@ SELECT c.text
 SELECT c.id, c.text, (SELECT d.language FROM kosmos.documents d WHERE d.tenant_id = c.tenant_id AND d.id = c.document_id)
   FROM kosmos.chunks c
  WHERE c.tenant_id = %(tenant_id)s AND c.collection = %(collection)s AND c.id >= %(id)s
+   AND 'everyone' = ANY (c.acl)
  ORDER BY c.id
  LIMIT 1
 
 -- name: known_items_of_tenant
--- Collections whose preset keeps the weights as they are set are not measured.
-SELECT s.collection, s.chunks, s.known_items
+-- Collections whose preset keeps the weights as they are set are not measured. Only chunks that everyone may read count:
+-- weights apply to all readers, and must not change with what some of them cannot see.
+SELECT s.collection,
+       (SELECT coalesce(sum(a.chunks), 0)::bigint
+          FROM kosmos.acl_statistics a
+         WHERE a.tenant_id = %(tenant_id)s AND a.collection = s.collection AND 'everyone' = ANY (a.acl)) AS chunks,
+       s.known_items
   FROM kosmos.collection_statistics s
  WHERE s.tenant_id = %(tenant_id)s
    AND NOT EXISTS (SELECT

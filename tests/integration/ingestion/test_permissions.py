@@ -224,7 +224,7 @@ def test_malformed_feed__is_refused_by_line_and_field_and_nothing_is_changed(
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({}, "kind must be one of json_lines, sql"),
+        ({}, "kind must be one of json_lines, rclone, sql"),
         ({"kind": "json_lines", "path": "a"}, "permission feed of kind json_lines: name is missing"),
         ({"kind": "json_lines", "name": "a b", "path": "a"}, 'name is "a b"'),
         ({"kind": "json_lines", "name": "a", "path": "a", "prefix": ""}, "prefix is not a key of it"),
