@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
 from kosmos_rag.evaluation.offline.significance import bootstrap_interval
 
 MARGIN = 0.005

@@ -36,7 +36,7 @@ from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
-QUESTIONS = 128
+QUESTIONS = 256
 """Questions of a collection, at most one of a chunk."""
 MIN_CHUNKS = 100
 """Chunks that everyone may read below which a collection is not measured: so few questions decide nothing."""

@@ -3,7 +3,7 @@
 import math
 import statistics
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -92,7 +92,8 @@ def reciprocal_rank_fusion(
 ) -> list[FusedCandidate]:
     """Fuse by Σ weight / (k + rank), best first.
 
-    Ranks count from 1; a list without the chunk adds nothing. Equal scores are ordered by id.
+    Ranks count from 1, and candidates of one list with equal scores share the first of their ranks: the other list
+    orders them. A list without the chunk adds nothing. Equal sums are ordered by id.
     Source: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
     Methods" (SIGIR 2009); the weights are ours, and 1 in the paper.
 
@@ -108,8 +109,16 @@ def reciprocal_rank_fusion(
     if k < 0:
         raise ConfigError(f"k of the fusion is {k}; give a number, 0 or more")
     return _fuse(
-        lists, weights, lambda candidates, weight: [weight / (k + candidate.rank) for candidate in candidates], limit
+        lists, weights, lambda candidates, weight: [weight / (k + rank) for rank in _shared_ranks(candidates)], limit
     )
+
+
+def _shared_ranks(candidates: Sequence[Candidate]) -> Iterator[int]:
+    first: Candidate | None = None
+    for candidate in candidates:
+        if first is None or candidate.score != first.score:
+            first = candidate
+        yield first.rank
 
 
 def score_fusion(lists: Lists, *, weights: Mapping[str, float], limit: int | None = None) -> list[FusedCandidate]:

@@ -20,7 +20,8 @@ def fuse_results(results: Sequence[SearchResult], *, rrf_k: int) -> SearchResult
     """
     names = [str(number) for number in range(len(results))]
     lists = {
-        name: [Candidate(chunk_id=hit.chunk_id, score=hit.score, rank=hit.rank) for hit in result.hits]
+        # The rank as the score too: hits of equal relevance have ranks of their own.
+        name: [Candidate(chunk_id=hit.chunk_id, score=-hit.rank, rank=hit.rank) for hit in result.hits]
         for name, result in zip(names, results, strict=True)
     }
     requested = results[0].requested

@@ -66,6 +66,14 @@ def test_ranks__count_and_scores_do_not() -> None:
     assert _scores(_by_ranks({"a": near}, {"a": 1})) == _scores(_by_ranks({"a": far}, {"a": 1}))
 
 
+def test_ranks__of_equal_scores_are_shared_so_that_the_other_list_orders_them() -> None:
+    words = [Candidate(chunk_id=key, score=2.0, rank=rank) for rank, key in enumerate((A, B), start=1)]
+    words.append(Candidate(chunk_id=C, score=1.0, rank=3))
+    fused = _by_ranks({"dense": _leg(C, B, A), "lexical": words}, {"dense": 0.1, "lexical": 0.9})
+    assert [entry.chunk_id for entry in fused] == [B, A, C]
+    assert [entry.score_contributions["lexical"] for entry in fused] == pytest.approx([0.9 / 61, 0.9 / 61, 0.9 / 63])
+
+
 def test_scores__are_scaled_by_mean_and_deviation() -> None:
     """Mean 3 and deviation 1: 0 is at 0 and 1 is at 6."""
     fused = _by_scores({"dense": _scored({A: 4, B: 2}), "lexical": _scored({B: 40, C: 20})}, {"dense": 1, "lexical": 2})
@@ -180,8 +188,8 @@ def _oracle(lists: Lists, weights: Mapping[str, float], k: int | None) -> dict[u
     total = np.zeros(len(_IDS))
     for name, candidates in lists.items():
         at = np.array([candidate.chunk_id.int for candidate in candidates], dtype=int)
-        ranks = np.array([candidate.rank for candidate in candidates], dtype=float)
         scores = np.array([candidate.score for candidate in candidates], dtype=float)
+        ranks = 1 + (scores[None, :] > scores[:, None]).sum(axis=1)
         if k is not None:
             shares = 1 / (k + ranks)
         elif len(scores) and scores.std():
