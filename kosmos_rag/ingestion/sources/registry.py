@@ -45,7 +45,7 @@ def create_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Sourc
         ConfigError: An extra, a program, a module or an environment variable of the source is missing.
     """
     kind, kinds = spec.get("kind"), KINDS
-    if kind not in kinds and settings.source_modules:
+    if settings.source_modules and not (isinstance(kind, str) and kind in kinds):
         kinds = {**_load_kinds(settings.source_modules), **KINDS}
     if not isinstance(kind, str) or kind not in kinds:
         raise RequestError(one_line(f"source of kind {show(kind)}: kind must be one of {', '.join(kinds)}"))

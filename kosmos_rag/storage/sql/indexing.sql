@@ -125,7 +125,7 @@ SELECT c.text
  LIMIT 1
 
 -- name: chunk_of_collection_after
-SELECT c.id, c.text, (SELECT d.language FROM kosmos.documents d WHERE d.tenant_id = c.tenant_id AND d.id = c.document_id)
+SELECT c.id, c.text, (SELECT d.language FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s AND d.id = c.document_id)
   FROM kosmos.chunks c
  WHERE c.tenant_id = %(tenant_id)s AND c.collection = %(collection)s AND c.id >= %(id)s
    AND 'everyone' = ANY (c.acl)

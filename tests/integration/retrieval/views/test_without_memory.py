@@ -59,5 +59,6 @@ def test_modules__import_no_single_view() -> None:
     assert importers - {("retrieval/views/__init__.py", "memory")} == {
         ("retrieval/views/__init__.py", "database"),
         ("retrieval/blocks/loading.py", "database"),
-        ("evaluation/monitor/recall.py", "database"),
+        ("indexing/known_items.py", "database"),
+        ("indexing/live_recall.py", "database"),
     }

@@ -45,7 +45,7 @@ PRESETS = (
     "rag: {retrieval: {prf_weight: 0.2, fusion: score}}",
 )
 EXPERIMENTS: tuple[dict[str, Any], ...] = (
-    {"rag.retrieval.fusion": "rrf"},
+    {"rag.retrieval.fusion": "score"},
     {"rag.retrieval.prf_weight": 0.3},
     {"rag.retrieval.semantic_weight": 0.0},
 )
