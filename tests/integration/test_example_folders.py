@@ -113,8 +113,9 @@ def test_workflow__fails_below_the_targets(
         monkeypatch.setenv(name, value)
     words = HashingEmbedder(dimensions=384)
     monkeypatch.setattr("kosmos_rag.models.embedding.registry.SentenceTransformerEmbedder", lambda *_, **__: words)
+    # Vectors made of words do not find everything.
+    monkeypatch.setenv("KOSMOS_EVALUATION__TARGETS", '{"R@10": 1.0, "R@1": 1.0}')
     codes = {tuple(command[:2]): _exit_code(command) for command in commands}
-    # Vectors made of words are worse than the targets of the example's model.
     assert codes == {
         ("ingest", "examples/knowledge_base"): 0, ("eval", "run"): 0, ("eval", "gate"): 1, ("eval", "report"): 0,
     }  # fmt: skip
