@@ -28,7 +28,7 @@ TABLES = {
     "known_items": r"(?s)zh_Hans, 2 of 2 letters .*en, two words +\d+",
     "keyword": r"search_p95_ms +[\d.]+ +[\d.]+",
     "parsing": r"xlsx +1\.000",
-    "parsing_pages": r"real pages are left out|pages right",
+    "parsing_pages": r"(?m)real pages are left out|^right +[\d.]+$",
     "parsing_pdf": r"tables, held out +F1 [\d.]+",
     "peers": r"the default, torch +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d., ]+",
     "peers.ingest": r"\| kosmos_rag, the files by a worker +\| +[\d.]+ \|",
