@@ -6,7 +6,7 @@ A wing is one folder that can be removed. Each face has a list of its own: `apps
 
 from typing import TYPE_CHECKING
 
-from kosmos_rag.core.mounting import PRESETS, QUERY_HOOKS, SECTIONS, SIGNALS, import_present
+from kosmos_rag.core.mounting import METRICS, PRESETS, QUERY_HOOKS, SECTIONS, SIGNALS, import_present
 
 if TYPE_CHECKING:
     from kosmos_rag.engine.job_kinds import WingJobs
@@ -19,6 +19,9 @@ _SECTIONS = {
 _SIGNALS = {
     "text2sql": "kosmos_rag.text2sql.signals:SCHEMA_RULES",
 }
+_METRICS = {
+    "evaluation": "kosmos_rag.evaluation.metrics:METRICS",
+}
 _PRESETS = ("kosmos_rag.text2sql.presets",)
 _QUERY_HOOKS = {
     "evaluation": "kosmos_rag.evaluation.query_hooks:create_query_hooks",
@@ -28,9 +31,10 @@ _JOBS = ("kosmos_rag.evaluation.jobs", "kosmos_rag.text2sql.jobs")
 
 
 def register_wings() -> None:
-    """Register what the wings add to settings, ranking and queries; nothing is imported yet."""
+    """Register what the wings add to settings, ranking, metrics and queries; nothing is imported yet."""
     SECTIONS.update(_SECTIONS)
     SIGNALS.update(_SIGNALS)
+    METRICS.update(_METRICS)
     PRESETS.extend(_PRESETS)
     QUERY_HOOKS.update(_QUERY_HOOKS)
 

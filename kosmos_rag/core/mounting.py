@@ -16,6 +16,8 @@ QUERY_HOOKS: dict[str, str] = {}
 
 SIGNALS: dict[str, str] = {}
 """Signals of the ranking that wings add: `module:mapping` by wing."""
+METRICS: dict[str, str] = {}
+"""Metrics that wings add, by what exports them: `module:mapping` by wing."""
 PRESETS: list[str] = []
 """Packages of wings with presets."""
 

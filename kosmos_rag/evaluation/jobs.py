@@ -5,7 +5,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
-from kosmos_rag.core.telemetry.metrics import (
+from kosmos_rag.core.telemetry.metrics import Metric
+from kosmos_rag.engine.engine import Engine
+from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, MaintenanceTask, WingJobs
+from kosmos_rag.evaluation.experiments.experiments import Experiments
+from kosmos_rag.evaluation.metrics import (
     CANARY_MRR,
     CANARY_RECALL,
     CANARY_RUNS,
@@ -17,11 +21,7 @@ from kosmos_rag.core.telemetry.metrics import (
     RECALL_MONITOR_RECALL,
     RECALL_MONITOR_REPAIRS,
     RECALL_MONITOR_RUNS,
-    Metric,
 )
-from kosmos_rag.engine.engine import Engine
-from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, MaintenanceTask, WingJobs
-from kosmos_rag.evaluation.experiments.experiments import Experiments
 from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
 

@@ -33,8 +33,8 @@ from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.worker.channel import Progress, ToSupervisor
 from kosmos_rag.worker.cluster import ClusterWatch
+from kosmos_rag.worker.collectors import WorkerMetrics
 from kosmos_rag.worker.handlers import create_runner
-from kosmos_rag.worker.metrics import WorkerMetrics
 from kosmos_rag.worker.process import JobRunnerFactory, WorkerProcess
 
 log = logging.getLogger("kosmos_rag.worker")

@@ -22,7 +22,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.worker.cluster import ClusterWatch
-from kosmos_rag.worker.metrics import WorkerMetrics
+from kosmos_rag.worker.collectors import WorkerMetrics
 from kosmos_rag.worker.supervisor import Supervisor
 from tests.citus.load import SMALL_INDEXES, eventually, load, tenants_by_port
 from tests.integration.apps.http.serving import Signer, serving, with_tokens

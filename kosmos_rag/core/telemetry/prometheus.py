@@ -12,7 +12,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.core.telemetry import tracing
-from kosmos_rag.core.telemetry.metrics import ENGINE, INGESTION, TENANT_RETRIEVAL_SECONDS, TENANT_RETRIEVALS, Metric
+from kosmos_rag.core.telemetry.metrics import (
+    ENGINE,
+    INGESTION,
+    TENANT_RETRIEVAL_SECONDS,
+    TENANT_RETRIEVALS,
+    Metric,
+    load_wing_metrics,
+)
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -33,13 +40,15 @@ class PrometheusObserver:
     Histograms carry the current trace id as exemplar, visible in the OpenMetrics format.
     """
 
-    def __init__(self, metrics: Collection[Metric] = (*ENGINE, *INGESTION), *, top_tenants: int = 0) -> None:
+    def __init__(self, metrics: Collection[Metric] | None = None, *, top_tenants: int = 0) -> None:
         """Create the metrics.
 
         Args:
-            metrics: what is exported; others are ignored.
+            metrics: What is exported; others are ignored. None for those of an engine and of ingestion.
             top_tenants: how many tenants get time series of their own, those with most searches; 50 at most.
         """
+        if metrics is None:
+            metrics = (*ENGINE, *load_wing_metrics("engine"), *INGESTION)
         self.registry = CollectorRegistry()
         self._families: dict[str, Counter | Histogram] = {}
         self._tenants = _TopTenants(min(top_tenants, MAX_TENANTS))

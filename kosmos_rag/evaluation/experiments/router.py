@@ -13,12 +13,12 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import ConfigError, first_line
 from kosmos_rag.core.telemetry import tracing
-from kosmos_rag.core.telemetry.metrics import EXPERIMENT_QUESTIONS
 from kosmos_rag.core.types import EVALUATOR, Arm, ExperimentMode, RunningExperiment, SearchResult
 from kosmos_rag.engine.query_hooks import Assignment, HookContext, RoutedQuery, Treatment
 from kosmos_rag.evaluation.experiments import store
 from kosmos_rag.evaluation.experiments.rank_similarity import overlap, rank_biased_overlap
 from kosmos_rag.evaluation.experiments.store import Result
+from kosmos_rag.evaluation.metrics import EXPERIMENT_QUESTIONS
 
 _LOG = logging.getLogger(__name__)
 _ACTION = "experiment_failed"

@@ -16,8 +16,8 @@ from cachetools import LRUCache
 from pgvector import HalfVector
 
 from kosmos_rag.core.errors import DatabaseError
-from kosmos_rag.core.telemetry.metrics import RECALL_MONITOR_SAMPLES
 from kosmos_rag.engine.query_hooks import HookContext, IndexedQuery
+from kosmos_rag.evaluation.metrics import RECALL_MONITOR_SAMPLES
 from kosmos_rag.evaluation.settings import MonitorSettings
 from kosmos_rag.evaluation.sql import statement
 

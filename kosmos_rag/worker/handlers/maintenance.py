@@ -6,13 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from kosmos_rag.core.config import WorkerSettings
 from kosmos_rag.core.errors import ConfigError, IndexLocked
-from kosmos_rag.core.telemetry.metrics import (
-    AUDIT_LAG_SECONDS,
-    INDEX_DUE,
-    INDEX_RECALL,
-    INDEX_UNSEGMENTED_CHUNKS,
-    Metric,
-)
+from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import EVERYONE, IndexInfo, Job, Outcome
 from kosmos_rag.engine.audit import TenantAudit
 from kosmos_rag.engine.job_kinds import WingMaintenance
@@ -25,6 +19,7 @@ from kosmos_rag.storage.queue.uploads import delete_uploads, find_abandoned_uplo
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 from kosmos_rag.worker.channel import CounterBuffer, SupervisorChannel
+from kosmos_rag.worker.metrics import AUDIT_LAG_SECONDS, INDEX_DUE, INDEX_RECALL, INDEX_UNSEGMENTED_CHUNKS
 
 log = logging.getLogger("kosmos_rag.worker")
 

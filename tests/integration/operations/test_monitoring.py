@@ -17,22 +17,21 @@ from kosmos_rag import AsyncEngine, Engine, Settings, SourceDocument
 from kosmos_rag.apps.http.toolkit.service import create_service
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.telemetry.metrics import (
-    BY_NAME,
     CACHE_LOOKUPS,
     ENGINE,
     INGESTION,
-    METRICS,
     POOL_WAIT_SECONDS,
     REPLICA_LAG_SECONDS,
-    WORKER,
-    WORKER_ORPHANS,
+    load_wing_metrics,
 )
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.parsing.sandbox.isolation import Isolation
 from kosmos_rag.storage.placement import ClusterNode
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.worker.cluster import ClusterWatch
-from kosmos_rag.worker.metrics import DatabaseGauges, WorkerMetrics
+from kosmos_rag.worker.collectors import DatabaseGauges, WorkerMetrics
+from kosmos_rag.worker.metrics import WORKER, WORKER_ORPHANS
+from tests.metrics_page import BY_NAME, METRICS
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"
@@ -62,7 +61,7 @@ def exported(settings: Settings) -> dict[str, set[str]]:
         acme.ingest(SourceDocument(source="a", data=b"Churn is the share of customers who leave."))
         acme.answer("What is churn?")
         service.metrics.record_request("POST", "/v1/search", 200, 0.01)
-        for metric in ENGINE:
+        for metric in (*ENGINE, *load_wing_metrics("engine")):
             if metric.kind == "counter" and metric not in _READ:
                 engine.telemetry.record(metric, 1, *("x" for _ in metric.labels))
 
@@ -77,7 +76,7 @@ def exported(settings: Settings) -> dict[str, set[str]]:
         worker.record_claim(jobs := queue.claim(1, kinds=["document"], worker="test"))
         queue.release([job.token for job in jobs])
         assert worker.registry.get_sample_value("kosmos_jobs", {"kind": "document", "state": "dead"}) == 0
-        for metric in (*INGESTION, *WORKER):
+        for metric in (*INGESTION, *WORKER, *load_wing_metrics("worker")):
             if metric.kind == "counter":
                 worker.observer.record(metric, 1, *("x" for _ in metric.labels))
             elif metric.across_tenants:

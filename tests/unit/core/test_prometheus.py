@@ -3,20 +3,21 @@
 from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as open_metrics
 
+from kosmos_rag.apps.http.toolkit.metrics import HTTP_REQUESTS
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.metrics import (
     CACHE_LOOKUPS,
     ENGINE,
-    HTTP_REQUESTS,
     POOL_WAITING,
     RETRIEVAL_INCOMPLETE,
     RETRIEVAL_STAGE_SECONDS,
     TENANT_RETRIEVAL_SECONDS,
     TENANT_RETRIEVALS,
-    WORKER,
+    load_wing_metrics,
 )
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
+from kosmos_rag.worker.metrics import WORKER
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -84,7 +85,7 @@ def test_the_rest_of_the_tenants__never_falls() -> None:
 
 
 def test_counters_that_alerts_rise_by__are_zero_before_the_first() -> None:
-    get = PrometheusObserver(WORKER).registry.get_sample_value
+    get = PrometheusObserver((*WORKER, *load_wing_metrics("worker"))).registry.get_sample_value
     assert get("kosmos_recall_monitor_repairs_total", {"action": "skipped"}) == 0
     assert get("kosmos_worker_orphans_total", {"what": "chunks without a vector"}) == 0
 

@@ -1,4 +1,4 @@
-"""Metrics of the HTTP service.
+"""Metrics of the HTTP service and of MCP over HTTP, on `service.health_port`.
 
 The label `route` is the route's template: no id becomes a label.
 """
@@ -6,15 +6,30 @@ The label `route` is the route's template: no id becomes a label.
 from collections.abc import Callable
 
 from kosmos_rag.core.config import ObservabilitySettings
-from kosmos_rag.core.telemetry.metrics import (
-    ENGINE,
-    HTTP,
-    HTTP_CALLS_IN_FLIGHT,
-    HTTP_REQUEST_SECONDS,
-    HTTP_REQUESTS,
-    HTTP_STREAMS_IN_FLIGHT,
-)
+from kosmos_rag.core.telemetry.metrics import ENGINE, SECONDS, Metric, load_wing_metrics
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
+
+HTTP_REQUESTS = Metric(
+    "kosmos_http_requests",
+    "counter",
+    "HTTP requests, by method, route and status. A stream that failed counts with the status of its error.",
+    ("method", "route", "status"),
+)
+HTTP_REQUEST_SECONDS = Metric(
+    "kosmos_http_request_seconds",
+    "histogram",
+    "Time to the first byte of an HTTP response, by route.",
+    ("route",),
+    SECONDS,
+)
+HTTP_CALLS_IN_FLIGHT = Metric(
+    "kosmos_http_calls_in_flight", "gauge", "Engine calls of HTTP requests that run now; database.pool_size at most."
+)
+HTTP_STREAMS_IN_FLIGHT = Metric(
+    "kosmos_http_streams_in_flight", "gauge", "Answers that are streamed to HTTP clients now."
+)
+
+HTTP = (HTTP_REQUESTS, HTTP_REQUEST_SECONDS, HTTP_CALLS_IN_FLIGHT, HTTP_STREAMS_IN_FLIGHT)
 
 
 class ServiceMetrics:
@@ -24,7 +39,9 @@ class ServiceMetrics:
     """
 
     def __init__(self, settings: ObservabilitySettings) -> None:
-        self.observer = PrometheusObserver((*ENGINE, *HTTP), top_tenants=settings.top_tenants)
+        self.observer = PrometheusObserver(
+            (*ENGINE, *load_wing_metrics("engine"), *HTTP), top_tenants=settings.top_tenants
+        )
         self.registry = self.observer.registry
 
     def record_request(self, method: str, route: str, status: int, seconds: float) -> None:

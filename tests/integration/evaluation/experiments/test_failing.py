@@ -9,10 +9,10 @@ import pytest
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import StatementFailed
-from kosmos_rag.core.telemetry.metrics import EXPERIMENT_QUESTIONS
 from kosmos_rag.core.types import Arm, ExperimentAssignment, SearchResult
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.experiments.experiments import Experiments
+from kosmos_rag.evaluation.metrics import EXPERIMENT_QUESTIONS
 from tests.integration.evaluation.experiments.asking import (
     WORDS,
     BrokenEmbedder,

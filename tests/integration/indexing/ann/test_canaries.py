@@ -15,7 +15,7 @@ from kosmos_rag.evaluation.monitor.isolation_canary import SECRETS, TENANTS
 from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorState
 from kosmos_rag.worker.cluster import ClusterWatch
-from kosmos_rag.worker.metrics import WorkerMetrics
+from kosmos_rag.worker.collectors import WorkerMetrics
 from tests.integration.indexing.ann.monitoring import Mute, round_of
 from tests.integration.indexing.ann.worlds import WORLD
 from tests.integration.variants import changed

@@ -4,7 +4,8 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from kosmos_rag.core.telemetry.metrics import (
+from kosmos_rag.evaluation.jobs import gauges, run_counters
+from kosmos_rag.evaluation.metrics import (
     CANARY_MRR,
     CANARY_RECALL,
     RECALL_MONITOR_ALARMS,
@@ -12,7 +13,6 @@ from kosmos_rag.core.telemetry.metrics import (
     RECALL_MONITOR_INCOMPLETE,
     RECALL_MONITOR_RECALL,
 )
-from kosmos_rag.evaluation.jobs import gauges, run_counters
 from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
 
 

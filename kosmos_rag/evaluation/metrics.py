@@ -1,0 +1,104 @@
+"""Metrics of experiments, of the recall monitor and of its canaries."""
+
+from kosmos_rag.core.telemetry.metrics import Metric
+
+_STATES = (("ok",), ("alarm",), ("unknown",))
+
+RECALL_MONITOR_SAMPLES = Metric(
+    "kosmos_recall_monitor_samples",
+    "counter",
+    "Questions sampled for the recall monitor, by outcome: written, or dropped (the buffer was full or the write "
+    "failed).",
+    ("outcome",),
+)
+EXPERIMENT_QUESTIONS = Metric(
+    "kosmos_experiment_questions",
+    "counter",
+    "Questions in an experiment, by outcome: kept (result stored), dropped (the queue was full), failed (the treatment "
+    "or storing the result failed).",
+    ("outcome",),
+)
+
+RECALL_MONITOR_RUNS = Metric(
+    "kosmos_recall_monitor_runs",
+    "counter",
+    "Runs of the recall monitor on sampled questions, by result: ok, alarm, or unknown (too few samples).",
+    ("state",),
+    initial=_STATES,
+)
+RECALL_MONITOR_ALARMS = Metric(
+    "kosmos_recall_monitor_alarms_in_a_row",
+    "gauge",
+    "Consecutive runs of the recall monitor with an alarm, up to the latest; maximum over tenants.",
+    across_tenants="max",
+)
+RECALL_MONITOR_REPAIRS = Metric(
+    "kosmos_recall_monitor_repairs",
+    "counter",
+    "Repairs after low recall, by action: search_widened (a query reads more of the index), rebuilt, skipped (no "
+    "repair, see kosmos-rag index log), busy (other maintenance runs; the next run of the monitor tries again).",
+    ("action",),
+    initial=(("search_widened",), ("rebuilt",), ("skipped",), ("busy",)),
+)
+RECALL_MONITOR_RECALL = Metric(
+    "kosmos_recall_monitor_recall_at_10",
+    "gauge",
+    "Recall@10 of vector search on sampled live questions; minimum over tenants.",
+    across_tenants="min",
+)
+RECALL_MONITOR_INCOMPLETE = Metric(
+    "kosmos_recall_monitor_incomplete",
+    "gauge",
+    "Share of sampled live questions whose index returned too few chunks, so that all chunks were scanned; maximum "
+    "over tenants.",
+    across_tenants="max",
+)
+RECALL_MONITOR_DRIFT = Metric(
+    "kosmos_recall_monitor_drift",
+    "gauge",
+    "Score drift of live questions since the last index build or tuning, divided by the most that chance explains; "
+    "maximum over tenants.",
+    across_tenants="max",
+)
+CANARY_RECALL = Metric(
+    "kosmos_canary_recall_at_10",
+    "gauge",
+    "Recall@10 of canary questions (their answers are known); minimum over tenants that have some.",
+    across_tenants="min",
+)
+CANARY_MRR = Metric(
+    "kosmos_canary_mrr",
+    "gauge",
+    "Mean reciprocal rank at 10 of canary questions; minimum over tenants that have some.",
+    across_tenants="min",
+)
+CANARY_RUNS = Metric(
+    "kosmos_canary_runs",
+    "counter",
+    "Runs of the canary questions, by result: ok, alarm, or unknown (too few questions, or none could be asked).",
+    ("state",),
+    initial=_STATES,
+)
+PERMISSION_CHECKS = Metric(
+    "kosmos_permission_checks",
+    "counter",
+    "Runs of the isolation canary: two test tenants search for each other's documents. By result: ok, alarm, or "
+    "unknown (a tenant did not find its own document, or could not search).",
+    ("state",),
+    initial=_STATES,
+)
+PERMISSION_LEAKS = Metric(
+    "kosmos_permission_leaks",
+    "counter",
+    "Passages in these runs that the tenant must not see. Any value above 0 is a leak.",
+)
+
+METRICS = {
+    "engine": (RECALL_MONITOR_SAMPLES, EXPERIMENT_QUESTIONS),
+    "worker": (
+        RECALL_MONITOR_RUNS, RECALL_MONITOR_ALARMS, RECALL_MONITOR_REPAIRS, RECALL_MONITOR_RECALL,
+        RECALL_MONITOR_INCOMPLETE, RECALL_MONITOR_DRIFT, CANARY_RECALL, CANARY_MRR, CANARY_RUNS, PERMISSION_CHECKS,
+        PERMISSION_LEAKS,
+    ),
+}  # fmt: skip
+"""By what exports them."""
