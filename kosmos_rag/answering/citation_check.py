@@ -9,10 +9,10 @@ from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.answering.compose import cite_unit
 from kosmos_rag.answering.evidence import cosines, passage_units
 from kosmos_rag.answering.prompt_injection import find_instruction
+from kosmos_rag.answering.units import Unit, units
+from kosmos_rag.answering.words import stems
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Embedder, Vectors
-from kosmos_rag.core.text.units import Unit, units
-from kosmos_rag.core.text.words import stems
 from kosmos_rag.core.types import (
     AnswerSentence,
     CheckedSentence,

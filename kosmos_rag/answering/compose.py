@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kosmos_rag.answering.evidence import Evidence, table_columns
-from kosmos_rag.core.text.units import Unit, cells
+from kosmos_rag.answering.units import Unit, cells
 from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, hash_text
 
 # A unit that scores less than this share of the best one adds nothing to it.

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kosmos_rag.answering.question_type import fit, subject
+from kosmos_rag.answering.units import Unit, cells, units
+from kosmos_rag.answering.words import coverage, inverse_document_frequencies, stems
 from kosmos_rag.core.protocols import Embedder, Vectors
-from kosmos_rag.core.text.units import Unit, cells, units
-from kosmos_rag.core.text.words import coverage, inverse_document_frequencies, stems
 from kosmos_rag.core.types import ContextPassage
 
 # A heading names the subject of its units, but only once for the whole section: its words count less.

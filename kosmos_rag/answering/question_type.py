@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable
 
-from kosmos_rag.core.text.units import Unit
-from kosmos_rag.core.text.words import words
+from kosmos_rag.answering.units import Unit
+from kosmos_rag.answering.words import words
 
 _SQL = re.compile(r"\bselect\b.*\bfrom\b", re.IGNORECASE | re.DOTALL)
 _FORMULA = re.compile(r"\b(divided by|times|the sum of|share of|less|minus|plus|over all)\b|\S [*/=] \S", re.IGNORECASE)

@@ -21,7 +21,7 @@ from kosmos_rag.core.text.accents import fold_accents
 from kosmos_rag.core.text.analysis import split_bigrams
 from kosmos_rag.core.text.compounds import COMPOUNDING, split_compound
 from kosmos_rag.core.text.dictionary import is_word
-from kosmos_rag.core.text.edits import edit_distance, single_edits
+from kosmos_rag.retrieval.edits import edit_distance, single_edits
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.storage.binary import array
 from kosmos_rag.storage.sql import statement

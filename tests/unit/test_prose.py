@@ -19,7 +19,7 @@ SCRIPTS = sorted((PACKAGE / "apps" / "http" / "console").rglob("*.js"))
 
 # Word lists that the package reads or searches for, and texts of examples.
 DATA = {
-    "kosmos_rag/core/text/words.py",
+    "kosmos_rag/answering/words.py",
     "kosmos_rag/text2sql/linking/words.py",
     "kosmos_rag/answering/prompt_injection.py",
     "examples/corporate/generate.py",

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.core.text.edits import edit_distance, single_edits
 from kosmos_rag.core.types import EVERYONE, SearchResult
+from kosmos_rag.retrieval.edits import edit_distance, single_edits
 from tests.integration.variants import opened
 
 SUBJECTS = """

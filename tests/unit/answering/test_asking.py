@@ -3,7 +3,7 @@
 import pytest
 
 from kosmos_rag.answering.question_type import fit
-from kosmos_rag.core.text.units import units
+from kosmos_rag.answering.units import units
 
 SQL = "```sql\nselect count(*)\nfrom accounts;\n```"
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from kosmos_rag.answering.compose import render, select, sentence
 from kosmos_rag.answering.evidence import RANK_LOSS, Evidence
-from kosmos_rag.core.text.units import units
+from kosmos_rag.answering.units import units
 from kosmos_rag.core.types import Citation, ContextPassage
 from tests.unit.answering.passages import passage
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.core.text.units import units
+from kosmos_rag.answering.units import units
 
 
 def _kinds(text: str) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kosmos_rag.core.text.words import coverage, inverse_document_frequencies, stem, stems
+from kosmos_rag.answering.words import coverage, inverse_document_frequencies, stem, stems
 
 
 @pytest.mark.parametrize(
