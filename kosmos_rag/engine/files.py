@@ -8,7 +8,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.errors import NotFound, RequestError
-from kosmos_rag.core.names import validate_name
+from kosmos_rag.core.stored_files import FILE_ADMINISTRATOR, file_name, source_of_file, uploader_principal
 from kosmos_rag.core.types import (
     EVERYONE,
     FileBatchInfo,
@@ -22,25 +22,17 @@ from kosmos_rag.core.types import (
     VectorStoreInfo,
     is_text,
 )
-from kosmos_rag.core.types.files import file_name, source_of_file
-from kosmos_rag.engine.components import EngineComponents
-from kosmos_rag.engine.jobs import TenantJobs
-from kosmos_rag.ingestion.document import check_document
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.files import (
     ALL,
-    FILE_ADMINISTRATOR,
     Page,
     PendingFile,
     list_files,
     list_pending_attachments,
     list_vector_store_files,
     list_vector_stores,
-    uploader_principal,
 )
-from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.storage.queue.uploads import delete_uploads, require_complete
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, create_tenant, read_server_time
 
 _NO_STORE = "there is no such vector store, or none with a document that you may read"
 _STATES = {
@@ -56,20 +48,16 @@ class TenantFiles:
     These are its own ones, those that name it as a reader and, for an administrator, all.
     """
 
-    def __init__(
-        self,
-        parts: EngineComponents,
-        owner: TenantRef,
-        principals: Sequence[str],
-        subject: str | None,
-        *,
-        administrator: bool,
-    ) -> None:
-        self._parts = parts
-        self._owner = owner
-        self._subject = subject
-        uploader = () if subject is None else (uploader_principal(subject),)
-        self.principals = (*principals, *uploader, *((FILE_ADMINISTRATOR,) if administrator else ()))
+    def __init__(self, tenant: Tenant, *, administrator: bool = False) -> None:
+        """Bind a reader.
+
+        Args:
+            tenant: The tenant as the reader sees it.
+            administrator: Whether the reader sees all files.
+        """
+        self._tenant = tenant
+        self._uploader = () if tenant.subject is None else (uploader_principal(tenant.subject),)
+        self.principals = (*tenant.principals, *self._uploader, *((FILE_ADMINISTRATOR,) if administrator else ()))
 
     def create(
         self, upload_id: uuid.UUID, filename: str, *, size: int, purpose: str, readers: Sequence[str] = ()
@@ -91,21 +79,19 @@ class TenantFiles:
         """
         source = source_of_file(upload_id, filename)
         document = SourceDocument(source=source, data=b"", acl=tuple(readers or (EVERYONE,)))
-        check_document(document, max_bytes=self._parts.settings.ingestion.max_file_bytes)
-        uploader = () if self._subject is None else (uploader_principal(self._subject),)
+        self._tenant.jobs.check(document)
         values = {
-            "tenant_id": self._owner.id,
+            "tenant_id": self._tenant.id,
             "file_id": upload_id,
             "filename": filename,
             "bytes": size,
             "purpose": purpose,
             "readers": list(document.acl),
-            "acl": [FILE_ADMINISTRATOR, *uploader, *readers],
+            "acl": [FILE_ADMINISTRATOR, *self._uploader, *readers],
         }
-        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            require_complete(connection, self._owner.id, upload_id, size)
-            now = read_server_time(connection)
-            create_tenant(connection, self._owner, now=now)
+        with self._tenant.sessions.write() as connection:
+            self._tenant.uploads.require_complete(upload_id, size, connection)
+            now = self._tenant.sessions.create_tenant(connection)
             connection.execute(statement("insert_file"), {**values, "now": now})
         return FileInfo(
             id=upload_id, filename=filename, bytes=size, purpose=purpose, readers=document.acl, created_at=now
@@ -121,8 +107,8 @@ class TenantFiles:
             purpose: Only those of this purpose.
             page: Order and position.
         """
-        with self._parts.database.app.transaction(self._owner.id, self.principals) as connection:
-            return list_files(connection, self._owner.id, ids=ids, purpose=purpose, page=page)
+        with self._tenant.sessions.read(self.principals) as connection:
+            return list_files(connection, self._tenant.id, ids=ids, purpose=purpose, page=page)
 
     def get(self, file_id: uuid.UUID) -> FileInfo:
         """Return a file. Raises NotFound, DatabaseError."""
@@ -137,10 +123,7 @@ class TenantFiles:
 
         The caller has seen the file with `get`. Raises DatabaseError.
         """
-        values = {"tenant_id": self._owner.id, "upload_id": file_id, "number": number}
-        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            row = connection.execute(statement("read_upload_chunk"), values).fetchone()
-        return None if row is None else row[0]
+        return self._tenant.uploads.read_chunk(file_id, number)
 
     def delete(self, file_id: uuid.UUID) -> None:
         """Delete a file, and its documents in all collections.
@@ -148,26 +131,26 @@ class TenantFiles:
         Raises NotFound, DatabaseError.
         """
         info = self.get(file_id)
-        values = {"tenant_id": self._owner.id, "file_ids": [file_id], "collection": None}
-        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+        values = {"tenant_id": self._tenant.id, "file_ids": [file_id], "collection": None}
+        with self._tenant.sessions.write() as connection:
             rows = connection.execute(statement("attachments"), values).fetchall()
         # First the jobs: a running one publishes nothing then.
-        Queue.open(self._parts.database, self._parts.settings.worker).cancel(self._owner, [row[3] for row in rows])
+        self._tenant.jobs.cancel([row[3] for row in rows])
         for collection, *_ in rows:
-            self._parts.ingest_pipeline.delete(self._owner, collection, [info.source])
-        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            self._tenant.with_collection(collection).delete(info.source)
+        with self._tenant.sessions.write() as connection:
             connection.execute(statement("delete_files"), values)
-            delete_uploads(connection, self._owner.id, [file_id])
+            self._tenant.uploads.delete(file_id, connection)
 
 
 class TenantVectorStores:
     """The collections of a tenant as vector stores."""
 
-    def __init__(self, parts: EngineComponents, owner: TenantRef, files: TenantFiles) -> None:
-        self._parts = parts
-        self._owner = owner
-        self._files = files
-        self._queue = Queue.open(parts.database, parts.settings.worker)
+    def __init__(self, tenant: Tenant, *, administrator: bool = False) -> None:
+        """Bind a reader; see `TenantFiles`. Raises ConfigError without `database.worker_url`."""
+        self._tenant = tenant
+        self._files = TenantFiles(tenant, administrator=administrator)
+        self._jobs = tenant.jobs
 
     def create(self, name: str | None, *, description: str | None, metadata: Mapping[str, str]) -> VectorStoreInfo:
         """Create an empty collection with a name of its own. Raises DatabaseError.
@@ -190,15 +173,14 @@ class TenantVectorStores:
 
     def _write(self, collection: str, *, name: str, description: str | None, metadata: Mapping[str, str]) -> None:
         values = {
-            "tenant_id": self._owner.id,
+            "tenant_id": self._tenant.id,
             "collection": collection,
             "name": name,
             "description": description,
             "metadata": Jsonb(dict(metadata)),
         }
-        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            now = read_server_time(connection)
-            create_tenant(connection, self._owner, now=now)
+        with self._tenant.sessions.write() as connection:
+            now = self._tenant.sessions.create_tenant(connection)
             connection.execute(statement("insert_vector_store"), {**values, "now": now})
 
     def find(self, *, ids: Collection[str] | None = None, page: Page = ALL) -> list[VectorStoreInfo]:
@@ -208,8 +190,8 @@ class TenantVectorStores:
             ids: Only these collections.
             page: Order and position.
         """
-        with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
-            stores = list_vector_stores(connection, self._owner.id, ids=ids, page=page)
+        with self._tenant.sessions.read(self._files.principals) as connection:
+            stores = list_vector_stores(connection, self._tenant.id, ids=ids, page=page)
         pending = self._list_pending([store.collection for store in stores])
         return [replace(store, counts=_add_pending(store, pending)) for store in stores]
 
@@ -223,15 +205,15 @@ class TenantVectorStores:
         """Raise NotFound unless the reader may know of the vector store."""
         if not is_text(collection):
             raise NotFound(_NO_STORE)
-        values = {"tenant_id": self._owner.id, "collection": collection}
-        with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
+        values = {"tenant_id": self._tenant.id, "collection": collection}
+        with self._tenant.sessions.read(self._files.principals) as connection:
             if connection.execute(statement("vector_store_exists"), values).fetchone() != (True,):
                 raise NotFound(_NO_STORE)
 
     def delete(self, collection: str) -> None:
         """Delete a collection with its documents; stored files stay. Raises NotFound, DatabaseError."""
         self.require(collection)
-        self._parts.collections.delete(self._owner, validate_name("collection", collection))
+        self._tenant.collections.delete(collection)
 
     def attach(self, collection: str, files: Mapping[uuid.UUID, Mapping[str, Any]]) -> None:
         """Enqueue documents made from stored files.
@@ -249,10 +231,10 @@ class TenantVectorStores:
         """
         self.require(collection)
         infos = self.require_files(files)
-        jobs = self._jobs(collection)
-        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            now = read_server_time(connection)
-            locked = {"tenant_id": self._owner.id, "file_ids": list(files)}
+        jobs = self._tenant.with_collection(collection).jobs
+        with self._tenant.sessions.write() as connection:
+            now = self._tenant.sessions.create_tenant(connection)
+            locked = {"tenant_id": self._tenant.id, "file_ids": list(files)}
             if len(connection.execute(statement("lock_file"), locked).fetchall()) < len(files):
                 raise NotFound("a file was deleted meanwhile; leave it out")
             # Sorted, as the queue locks its rows: two batches with the same files do not deadlock.
@@ -261,7 +243,7 @@ class TenantVectorStores:
                     source=infos[file_id].source, data=b"", metadata=files[file_id], acl=infos[file_id].readers
                 )
                 values = {
-                    "tenant_id": self._owner.id,
+                    "tenant_id": self._tenant.id,
                     "collection": collection,
                     "file_id": file_id,
                     "document_id": jobs.document_id(document.source),
@@ -298,9 +280,9 @@ class TenantVectorStores:
         """
         self.require(collection)
         pending = self._list_pending([collection], ids)
-        with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
+        with self._tenant.sessions.read(self._files.principals) as connection:
             return list_vector_store_files(
-                connection, self._owner.id, collection, pending, ids=ids, status=status, page=page
+                connection, self._tenant.id, collection, pending, ids=ids, status=status, page=page
             )
 
     def file(self, collection: str, file_id: uuid.UUID) -> VectorStoreFileInfo:
@@ -324,8 +306,7 @@ class TenantVectorStores:
         before = scalars(info.attributes)
         removed = {key: None for key in before if key not in attributes}
         changed = {key: value for key, value in attributes.items() if key not in before or before[key] != value}
-        pipeline = self._parts.ingest_pipeline
-        pipeline.update_metadata(self._owner, collection, [info.source], {**removed, **changed})
+        self._tenant.with_collection(collection).update_metadata(info.source, {**removed, **changed})
         return self.file(collection, file_id)
 
     def detach(self, collection: str, file_id: uuid.UUID) -> None:
@@ -335,9 +316,9 @@ class TenantVectorStores:
         """
         info = self.file(collection, file_id)
         self._cancel(collection, [file_id])
-        self._parts.ingest_pipeline.delete(self._owner, collection, [info.source])
-        values = {"tenant_id": self._owner.id, "collection": collection, "file_ids": [file_id]}
-        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+        self._tenant.with_collection(collection).delete(info.source)
+        values = {"tenant_id": self._tenant.id, "collection": collection, "file_ids": [file_id]}
+        with self._tenant.sessions.write() as connection:
             connection.execute(statement("detach_files"), values)
 
     def create_batch(self, collection: str, files: Mapping[uuid.UUID, Mapping[str, Any]]) -> FileBatchInfo:
@@ -348,13 +329,14 @@ class TenantVectorStores:
         self.attach(collection, files)
         batch_id = uuid.uuid4()
         values = {
-            "tenant_id": self._owner.id,
+            "tenant_id": self._tenant.id,
             "batch_id": batch_id,
             "collection": collection,
             "file_ids": list(files),
         }
-        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            connection.execute(statement("insert_file_batch"), {**values, "now": read_server_time(connection)})
+        with self._tenant.sessions.write() as connection:
+            now = self._tenant.sessions.create_tenant(connection)
+            connection.execute(statement("insert_file_batch"), {**values, "now": now})
         return self.batch(collection, batch_id)
 
     def batch(self, collection: str, batch_id: uuid.UUID) -> FileBatchInfo:
@@ -362,8 +344,8 @@ class TenantVectorStores:
 
         Raises NotFound, DatabaseError.
         """
-        values = {"tenant_id": self._owner.id, "batch_id": batch_id, "collection": collection}
-        with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
+        values = {"tenant_id": self._tenant.id, "batch_id": batch_id, "collection": collection}
+        with self._tenant.sessions.read(self._files.principals) as connection:
             row = connection.execute(statement("file_batch"), values).fetchone()
         if row is None:
             raise NotFound("there is no such batch of files in the vector store")
@@ -379,26 +361,22 @@ class TenantVectorStores:
         return self.batch(collection, batch_id)
 
     def _cancel(self, collection: str, file_ids: Sequence[uuid.UUID]) -> None:
-        values = {"tenant_id": self._owner.id, "file_ids": list(file_ids), "collection": collection}
-        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+        values = {"tenant_id": self._tenant.id, "file_ids": list(file_ids), "collection": collection}
+        with self._tenant.sessions.write() as connection:
             rows = connection.execute(statement("attachments"), values).fetchall()
-        self._queue.cancel(self._owner, [row[3] for row in rows])
-
-    def _jobs(self, collection: str) -> TenantJobs:
-        parts = self._parts
-        return TenantJobs(parts.database, parts.settings, self._queue, self._owner, collection)
+        self._jobs.cancel([row[3] for row in rows])
 
     def _list_pending(self, collections: Sequence[str], ids: Collection[uuid.UUID] | None = None) -> list[PendingFile]:
         """Return the attached files without a readable document."""
         if not collections:
             return []
-        scope = {"tenant_id": self._owner.id, "collections": list(collections)}
-        with self._parts.database.app.transaction(self._owner.id, self._files.principals) as connection:
+        scope = {"tenant_id": self._tenant.id, "collections": list(collections)}
+        with self._tenant.sessions.read(self._files.principals) as connection:
             unfinished = [job_id for (job_id,) in connection.execute(statement("unfinished_file_jobs"), scope)]
-            rows = list_pending_attachments(connection, self._owner.id, collections, unfinished=unfinished, ids=ids)
+            rows = list_pending_attachments(connection, self._tenant.id, collections, unfinished=unfinished, ids=ids)
         if not rows:
             return []
-        jobs = {job.id: job for job in self._queue.jobs(self._owner, ids=[row[1] for row in rows], limit=len(rows))}
+        jobs = {job.id: job for job in self._jobs.find(ids=[row[1] for row in rows], limit=len(rows))}
         entries = [(document_id, jobs[job_id], replaces) for document_id, job_id, replaces in rows if job_id in jobs]
         published = self._list_existing([document_id for document_id, job, _ in entries if job.state is JobState.DONE])
         return [
@@ -414,9 +392,9 @@ class TenantVectorStores:
         """
         if not document_ids:
             return set()
-        values = {"tenant_id": self._owner.id, "document_ids": list(document_ids)}
-        with self._parts.database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            return {row[0] for row in connection.execute(statement("acl_of_documents"), values)}
+        values = {"tenant_id": self._tenant.id, "document_ids": list(document_ids)}
+        with self._tenant.sessions.write() as connection:
+            return {row[0] for row in connection.execute(statement("existing_documents"), values)}
 
 
 def scalars(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -131,6 +131,10 @@ class TenantJobs:
         """
         return self._enqueue_stored(document, {"file": str(file_id)}, connection)
 
+    def check(self, document: SourceDocument) -> None:
+        """Raise SourceError for a document whose name, fields or size cannot be stored."""
+        check_document(document, max_bytes=self._settings.ingestion.max_file_bytes)
+
     def document_id(self, source: str) -> uuid.UUID:
         """Return the id that a document of the collection has."""
         return document_id(self._owner.id, self._collection, source)
@@ -192,7 +196,7 @@ class TenantJobs:
                 raise RequestError(
                     "a document that is given as bytes has no source that can be read again; leave out `every`"
                 )
-            check_document(item, max_bytes=self._settings.ingestion.max_file_bytes)
+            self.check(item)
             return item
         spec = item if isinstance(item, Mapping) else _folder_spec(Path(item), root)
         create_source(spec, self._settings.ingestion)

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from kosmos_rag.answering.citation_check import check_citations, quote_status
 from kosmos_rag.answering.stream import AnswerStream
@@ -11,6 +11,7 @@ from kosmos_rag.core.config import AuditSettings, Settings
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.config.presets import changes as parse_changes
 from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.protocols import Vectors, complete
 from kosmos_rag.core.types import (
     DEFAULT_COLLECTION,
@@ -45,7 +46,6 @@ from kosmos_rag.engine.audit import TenantAudit
 from kosmos_rag.engine.collections import CollectionPipelines, TenantCollections
 from kosmos_rag.engine.components import EngineComponents
 from kosmos_rag.engine.departments import count_departments
-from kosmos_rag.engine.files import TenantFiles, TenantVectorStores
 from kosmos_rag.engine.indexes import TenantIndexes
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.engine.query import QueryRequest, audit_policy
@@ -127,6 +127,32 @@ class Tenant:
     def collection(self) -> str | None:
         """Name of the collection; None for all of them."""
         return self._collection
+
+    @property
+    def principals(self) -> tuple[str, ...]:
+        """What the reader holds."""
+        return self._principals
+
+    @property
+    def subject(self) -> str | None:
+        """Id or name of the reader; None without one."""
+        return self._reader.subject
+
+    def with_collection(self, name: str) -> Self:
+        """Return one collection of the tenant for the same reader. Raises RequestError on a malformed name."""
+        return type(self)(
+            self._parts,
+            self._tenant,
+            self._principals,
+            validate_name("collection", name),
+            self._reader.subject,
+            read_your_writes=self._read_your_writes,
+        )
+
+    @property
+    def embedding_model(self) -> str:
+        """Name of the embedding model."""
+        return self._parts.embedder.name
 
     @property
     def dimensions(self) -> int:
@@ -224,19 +250,6 @@ class Tenant:
     def api_keys(self) -> ApiKeys:
         """The API keys of the tenant, for its administrators."""
         return ApiKeys(self._parts.database, self._tenant)
-
-    def files(self, *, administrator: bool = False) -> TenantFiles:
-        """Return the stored files that the subject sees; all for an administrator."""
-        return TenantFiles(
-            self._parts, self._tenant, self._principals, self._reader.subject, administrator=administrator
-        )
-
-    def vector_stores(self, *, administrator: bool = False) -> TenantVectorStores:
-        """Return the collections as vector stores.
-
-        Raises ConfigError without `database.worker_url`.
-        """
-        return TenantVectorStores(self._parts, self._tenant, self.files(administrator=administrator))
 
     @property
     def indexes(self) -> TenantIndexes:

@@ -79,10 +79,41 @@ class TenantUploads:
         """Begin an upload; nothing is written yet."""
         return UploadWriter(self._database, self._owner)
 
-    def delete(self, upload_id: uuid.UUID) -> None:
-        """Delete an upload without a job. Raises ConfigError, DatabaseError."""
+    def read_chunk(self, upload_id: uuid.UUID, number: int) -> bytes | None:
+        """Return a chunk of an upload by its position from 0; None after the last.
+
+        Raises ConfigError, DatabaseError.
+        """
+        values = {"tenant_id": self._owner.id, "upload_id": upload_id, "number": number}
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            row = connection.execute(statement("read_upload_chunk"), values).fetchone()
+        return None if row is None else row[0]
+
+    def require_complete(self, upload_id: uuid.UUID, size: int, connection: psycopg.Connection) -> None:
+        """Check an upload before something refers to it.
+
+        Args:
+            upload_id: The upload.
+            size: Number of bytes that were written.
+            connection: A transaction of `Tenant.sessions.write`.
+
+        Raises:
+            RequestError: An erasure removed bytes of the upload.
+        """
+        require_complete(connection, self._owner.id, upload_id, size)
+
+    def delete(self, upload_id: uuid.UUID, connection: psycopg.Connection | None = None) -> None:
+        """Delete an upload without a job. Raises ConfigError, DatabaseError.
+
+        Args:
+            upload_id: The upload.
+            connection: A transaction of `Tenant.sessions.write`; None for one of its own.
+        """
+        if connection is not None:
             delete_uploads(connection, self._owner.id, [upload_id])
+            return
+        with self._database.worker.transaction(self._owner.id, [EVERYONE]) as own_connection:
+            delete_uploads(own_connection, self._owner.id, [upload_id])
 
     def enqueue(self, document: SourceDocument, upload: StoredUpload) -> uuid.UUID:
         """Enqueue a document whose bytes are stored. Returns the job's id.

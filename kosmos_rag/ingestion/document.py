@@ -12,6 +12,7 @@ from pathlib import PurePath
 from kosmos_rag.core.config import ParsingSettings, Settings
 from kosmos_rag.core.errors import IngestionError, SourceError
 from kosmos_rag.core.protocols import Chunker, Embedder, Tokenizer
+from kosmos_rag.core.stored_files import parse_file_source
 from kosmos_rag.core.telemetry.metrics import INGESTION_STAGE_SECONDS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.text.languages import choose_chunk_language
@@ -25,7 +26,6 @@ from kosmos_rag.core.types import (
     are_names,
     is_text,
 )
-from kosmos_rag.core.types.files import parse_file_source
 from kosmos_rag.ingestion.acl import apply_access_policy
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.definitions import find_defined_terms

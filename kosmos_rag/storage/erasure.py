@@ -22,11 +22,11 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.stored_files import uploader_principal
 from kosmos_rag.core.types import EVERYONE, ErasureKind, ErasureReport, RetainedRows, hash_text, is_text
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.errors import translate_errors
-from kosmos_rag.storage.files import uploader_principal
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.uploads import delete_uploads, find_abandoned_uploads
 from kosmos_rag.storage.sql import statement
@@ -212,7 +212,7 @@ class ErasureStore:
         counts["idempotency_keys"] += connection.execute(
             statement("erase_idempotency_keys_of_jobs"), values | {"job_ids": job_ids}
         ).rowcount
-        counts["files"] += connection.execute(statement("delete_files"), values).rowcount
+        counts["files"] += connection.execute(statement("erase_files"), values).rowcount
         uploads = find_abandoned_uploads(connection, self._owner.id, age=timedelta())
         delete_uploads(connection, self._owner.id, uploads)
         counts["uploads"] += len(uploads)
@@ -252,10 +252,10 @@ class ErasureStore:
         values["file_ids"] = [file_id for (file_id,) in connection.execute(statement("files_to_erase"), values)]
         rows = sorted({*rows, *connection.execute(statement("documents_of_files"), values)}, key=lambda row: row[1:])
         ids = [document_id for document_id, _, _ in rows]
-        attachments = connection.execute(statement("attachments"), {**values, "collection": None}).fetchall()
+        attached = [document_id for (document_id,) in connection.execute(statement("attached_documents"), values)]
         values |= {
             "document_ids": ids,
-            "keys": [str(document_id) for document_id in {*ids, *(row[2] for row in attachments)}],
+            "keys": [str(document_id) for document_id in {*ids, *attached}],
             "sources": sorted({source for _, _, source in rows}),
         }
         return rows

@@ -10,23 +10,8 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import FileCounts, FileInfo, FileStatus, VectorStoreFileInfo, VectorStoreInfo
 from kosmos_rag.storage.sql import statement
-
-FILE_ADMINISTRATOR = "uploader:*"
-"""Principal in the acl of every file."""
-
-
-def uploader_principal(subject: str) -> str:
-    """Return the principal of the subject that uploaded a file.
-
-    Raises RequestError for the subject whose principal is that of administrators.
-    """
-    principal = f"uploader:{subject}"
-    if principal == FILE_ADMINISTRATOR:
-        raise RequestError(f"no subject may be named {subject!r}, which means every uploader; rename it")
-    return principal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -37,7 +37,7 @@ def test_experiment__from_its_start_to_what_came_of_it(
     assert started.stdout.startswith("the experiment by-scores (shadow, 100% of the questions to all collections) runs")
     for number in range(3):
         scope.search(f"churn account{number}", settings.rag.retrieval.top_k)
-    assert engine.parts.background.drain(60)
+    assert engine.background.drain(60)
     result = json.loads(kosmos("status", "by-scores", "--json").stdout)
     assert (result["results"], result["compared"], result["experiment"]["mode"]) == (3, 3, "shadow")
     assert result["differences"][0]["significant"] is False
@@ -66,7 +66,7 @@ def test_status__tells_what_the_second_configuration_fails_with(kosmos: Run, eng
     scope.ingest(SourceDocument(source="d", data=b"churn of accounts"))
     Experiments(scope).start("reranked", {"rag.reranking.enabled": True}, share=1.0, mode="serve")
     assert to_dict(scope.search("churn"))["experiment"] == {"experiment": "reranked", "arm": "control"}
-    assert engine.parts.background.drain(60)
+    assert engine.background.drain(60)
     assert "failed with ConfigError (1)" in kosmos("status", "reranked").stdout
     assert json.loads(kosmos("status", "reranked", "--json").stdout)["faults"] == {"ConfigError": 1}
 

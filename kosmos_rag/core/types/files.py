@@ -4,18 +4,15 @@ A vector store is a collection with a name of its own. A stored file keeps its o
 attached to has a document made from it.
 """
 
-import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from posixpath import split
 from typing import Any
 
+from kosmos_rag.core.stored_files import parse_file_source, source_of_file
 from kosmos_rag.core.types.serialize import Serializable
-
-_SOURCE = re.compile(r"(?P<folder>(?:.*/)?)file-(?P<id>[0-9a-f]{32})-(?P<name>[^/]+)", re.DOTALL)
 
 
 class FileStatus(StrEnum):
@@ -113,26 +110,3 @@ class FileBatchInfo(Serializable):
     file_ids: tuple[uuid.UUID, ...]
     created_at: datetime
     counts: FileCounts
-
-
-def file_name(file_id: uuid.UUID) -> str:
-    """Return the id of a file as interfaces and sources write it."""
-    return f"file-{file_id.hex}"
-
-
-def source_of_file(file_id: uuid.UUID, filename: str) -> str:
-    """Return the source of the documents that are made from a file.
-
-    The folder and the end of its name stay: departments and types follow from them.
-    """
-    folder, name = split(filename)
-    return f"{folder.rstrip('/')}/{file_name(file_id)}-{name}" if folder else f"{file_name(file_id)}-{name}"
-
-
-def parse_file_source(source: str, document_id: uuid.UUID) -> tuple[uuid.UUID, str]:
-    """Return id and name of the file of a document.
-
-    Of a document without a stored file, they are its own id and its source.
-    """
-    match = _SOURCE.fullmatch(source)
-    return (document_id, source) if match is None else (uuid.UUID(match["id"]), match["folder"] + match["name"])

@@ -45,3 +45,12 @@ SELECT n.collection AS name, p.name AS preset, coalesce(s.chunks, 0) AS chunks,
               WHERE c.tenant_id = %(tenant_id)s AND c.chunks > 0
               GROUP BY c.collection) s ON s.collection = n.collection
  ORDER BY 1
+
+-- name: delete_vector_store
+DELETE FROM kosmos.vector_stores s WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s
+
+-- name: detach_files_of_collection
+DELETE FROM kosmos.vector_store_files a WHERE a.tenant_id = %(tenant_id)s AND a.collection = %(collection)s
+
+-- name: delete_file_batches
+DELETE FROM kosmos.file_batches b WHERE b.tenant_id = %(tenant_id)s AND b.collection = %(collection)s

@@ -151,3 +151,32 @@ UPDATE kosmos.tenants t SET live_space_id = NULL WHERE t.tenant_id = %(tenant_id
 
 -- name: erase_jobs
 DELETE FROM kosmos.jobs j WHERE j.tenant_id = %(tenant_id)s
+
+-- name: files_to_erase
+-- Files by name, and those that erased documents were made from.
+SELECT f.id
+  FROM kosmos.files f
+ WHERE f.tenant_id = %(tenant_id)s
+   AND (f.filename LIKE %(pattern)s OR f.id = ANY (%(job_files)s::uuid[])
+        OR EXISTS (SELECT FROM kosmos.vector_store_files a
+                    WHERE a.tenant_id = %(tenant_id)s AND a.file_id = f.id
+                      AND a.document_id = ANY (%(document_ids)s::uuid[])))
+
+-- name: documents_of_files
+SELECT d.id, d.collection, d.source
+  FROM kosmos.vector_store_files a
+  JOIN kosmos.documents d ON d.tenant_id = %(tenant_id)s AND d.id = a.document_id
+ WHERE a.tenant_id = %(tenant_id)s AND a.file_id = ANY (%(file_ids)s::uuid[])
+
+-- name: erase_uploader
+-- The file is its tenant's; who uploaded it is erased.
+UPDATE kosmos.files f
+   SET acl = array_remove(f.acl, %(uploader)s)
+ WHERE f.tenant_id = %(tenant_id)s AND %(uploader)s = ANY (f.acl)
+
+-- name: erase_files
+DELETE FROM kosmos.files f WHERE f.tenant_id = %(tenant_id)s AND f.id = ANY (%(file_ids)s)
+
+-- name: attached_documents
+-- Of files that are attached, with and without a document.
+SELECT a.document_id FROM kosmos.vector_store_files a WHERE a.tenant_id = %(tenant_id)s AND a.file_id = ANY (%(file_ids)s)

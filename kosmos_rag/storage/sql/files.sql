@@ -19,31 +19,14 @@ SELECT f.id, f.filename, f.bytes, f.purpose, f.readers, f.created_at
 -- Held by a transaction that attaches the file: it is deleted before it or after it.
 SELECT f.id FROM kosmos.files f WHERE f.tenant_id = %(tenant_id)s AND f.id = ANY (%(file_ids)s) FOR SHARE
 
--- name: stored_files
-SELECT f.id FROM kosmos.files f WHERE f.tenant_id = %(tenant_id)s AND f.id = ANY (%(file_ids)s)
-
 -- name: delete_files
 DELETE FROM kosmos.files f WHERE f.tenant_id = %(tenant_id)s AND f.id = ANY (%(file_ids)s)
-
--- name: read_upload_chunk
-SELECT u.data
-  FROM kosmos.uploads u
- WHERE u.tenant_id = %(tenant_id)s AND u.id = %(upload_id)s AND u.number = %(number)s
 
 -- name: insert_vector_store
 INSERT INTO kosmos.vector_stores (tenant_id, collection, name, description, metadata, created_at)
 VALUES (%(tenant_id)s, %(collection)s, %(name)s, %(description)s, %(metadata)s, %(now)s)
 ON CONFLICT (tenant_id, collection) DO UPDATE
    SET name = excluded.name, description = excluded.description, metadata = excluded.metadata
-
--- name: delete_vector_store
-DELETE FROM kosmos.vector_stores s WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s
-
--- name: detach_files_of_collection
-DELETE FROM kosmos.vector_store_files a WHERE a.tenant_id = %(tenant_id)s AND a.collection = %(collection)s
-
--- name: delete_file_batches
-DELETE FROM kosmos.file_batches b WHERE b.tenant_id = %(tenant_id)s AND b.collection = %(collection)s
 
 -- name: list_vector_stores
 -- Collections with a row, a preset, or documents that this reader may read.
@@ -98,6 +81,12 @@ SELECT a.collection, a.file_id, a.document_id, a.job_id
 DELETE FROM kosmos.vector_store_files a
  WHERE a.tenant_id = %(tenant_id)s AND a.collection = %(collection)s AND a.file_id = ANY (%(file_ids)s)
 
+-- name: unfinished_file_jobs
+SELECT j.id
+  FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s AND j.collection = ANY (%(collections)s) AND j.payload ? 'file'
+   AND j.state IN ('scheduled', 'queued', 'running')
+
 -- name: pending_attachments
 -- Attached files that this reader sees, without a document that it may read, or with an unfinished job.
 SELECT a.document_id, a.job_id, d.id IS NOT NULL
@@ -107,6 +96,10 @@ SELECT a.document_id, a.job_id, d.id IS NOT NULL
  WHERE a.tenant_id = %(tenant_id)s AND a.collection = ANY (%(collections)s)
    AND (%(ids)s::uuid[] IS NULL OR a.file_id = ANY (%(ids)s))
    AND (d.id IS NULL OR a.job_id = ANY (%(unfinished)s::uuid[]))
+
+-- name: existing_documents
+-- Readable or not.
+SELECT d.id FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY (%(document_ids)s)
 
 -- name: list_vector_store_files
 -- Documents of a collection that this reader may read, and attached files that it sees without one. `pending` has the
@@ -167,28 +160,6 @@ VALUES (%(tenant_id)s, %(batch_id)s, %(collection)s, %(file_ids)s, %(now)s)
 SELECT b.file_ids, b.created_at
   FROM kosmos.file_batches b
  WHERE b.tenant_id = %(tenant_id)s AND b.id = %(batch_id)s AND b.collection = %(collection)s
-
--- name: files_to_erase
--- Files by name, and those that erased documents were made from.
-SELECT f.id
-  FROM kosmos.files f
- WHERE f.tenant_id = %(tenant_id)s
-   AND (f.filename LIKE %(pattern)s OR f.id = ANY (%(job_files)s::uuid[])
-        OR EXISTS (SELECT FROM kosmos.vector_store_files a
-                    WHERE a.tenant_id = %(tenant_id)s AND a.file_id = f.id
-                      AND a.document_id = ANY (%(document_ids)s::uuid[])))
-
--- name: documents_of_files
-SELECT d.id, d.collection, d.source
-  FROM kosmos.vector_store_files a
-  JOIN kosmos.documents d ON d.tenant_id = %(tenant_id)s AND d.id = a.document_id
- WHERE a.tenant_id = %(tenant_id)s AND a.file_id = ANY (%(file_ids)s::uuid[])
-
--- name: erase_uploader
--- The file is its tenant's; who uploaded it is erased.
-UPDATE kosmos.files f
-   SET acl = array_remove(f.acl, %(uploader)s)
- WHERE f.tenant_id = %(tenant_id)s AND %(uploader)s = ANY (f.acl)
 
 -- name: vector_store_exists
 -- As `list_vector_stores` finds it, without counting documents.

@@ -255,12 +255,6 @@ SELECT j.id, j.collection, j.kind, j.key, j.payload, j.state, j.priority, j.run_
  ORDER BY j.id DESC
  LIMIT %(limit)s
 
--- name: unfinished_file_jobs
-SELECT j.id
-  FROM kosmos.jobs j
- WHERE j.tenant_id = %(tenant_id)s AND j.collection = ANY (%(collections)s) AND j.payload ? 'file'
-   AND j.state IN ('scheduled', 'queued', 'running')
-
 -- name: count_jobs
 -- By kind and state, with the age of the oldest due job.
 SELECT j.kind, j.state, count(*),
@@ -354,6 +348,11 @@ VALUES (%(tenant_id)s, %(upload_id)s, %(number)s, %(data)s, %(now)s)
 -- name: read_upload
 SELECT u.data FROM kosmos.uploads u WHERE u.tenant_id = %(tenant_id)s AND u.id = %(upload_id)s ORDER BY u.number
 
+-- name: read_upload_chunk
+SELECT u.data
+  FROM kosmos.uploads u
+ WHERE u.tenant_id = %(tenant_id)s AND u.id = %(upload_id)s AND u.number = %(number)s
+
 -- name: size_of_upload
 SELECT coalesce(sum(octet_length(u.data)), 0)::bigint
   FROM kosmos.uploads u
@@ -369,3 +368,6 @@ SELECT u.id FROM kosmos.uploads u WHERE u.tenant_id = %(tenant_id)s AND u.create
 SELECT (j.payload ->> 'upload')::uuid
   FROM kosmos.jobs j
  WHERE j.tenant_id = %(tenant_id)s AND j.payload ? 'upload' AND j.state NOT IN ('done', 'cancelled')
+
+-- name: stored_files
+SELECT f.id FROM kosmos.files f WHERE f.tenant_id = %(tenant_id)s AND f.id = ANY (%(file_ids)s)

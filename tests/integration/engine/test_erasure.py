@@ -16,6 +16,7 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, FileInfo
+from kosmos_rag.engine.files import TenantFiles, TenantVectorStores
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.engine.uploads import StoredUpload
 from kosmos_rag.indexing.ann import physical_indexes
@@ -164,8 +165,8 @@ def _attach(tenant: Tenant, filename: str, attributes: dict[str, Any]) -> FileIn
     data = f"# Salary\n\n{SECRET} is paid 4,711 a month.".encode()
     with tenant._parts.database.worker.transaction(tenant.id, [EVERYONE]) as connection:
         upload_id = store_upload(connection, tenant.id, data)
-    stored = tenant.files().create(upload_id, filename, size=len(data), purpose="assistants")
-    stores = tenant.vector_stores()
+    stored = TenantFiles(tenant).create(upload_id, filename, size=len(data), purpose="assistants")
+    stores = TenantVectorStores(tenant)
     stores.attach(stores.create("pay", description=None, metadata={}).collection, {stored.id: attributes})
     return stored
 
@@ -190,13 +191,13 @@ def test_stored_files__are_erased_with_their_bytes_jobs_and_documents(
     stored = _attach(acme, filename, attributes)
     # What was made from the file in another collection does not match the selector by itself.
     logged.tenant(tenant_name, collection="copy").ingest(SourceDocument(source=stored.source, data=DOCUMENT.data))
-    acme.vector_stores().attach("copy", {stored.id: {}})
+    TenantVectorStores(acme).attach("copy", {stored.id: {}})
     with acme._parts.database.worker.transaction(acme.id, [EVERYONE]) as connection:
         assert not {kept.id, stored.id} & set(find_abandoned_uploads(connection, acme.id, age=timedelta()))
     report = acme.erase(**selector)
     assert report.erased["files"] == 1
     assert report.erased["documents"] == 3
-    assert [info.id for info in acme.files().find()] == [kept.id]
+    assert [info.id for info in TenantFiles(acme).find()] == [kept.id]
     found = _rows(database, SECRET, tenant=acme)
     assert found.keys() == {"audit_passages", "uploads"}
     assert found["uploads"] == 1  # of the file that is kept
@@ -207,8 +208,8 @@ def test_subject__is_no_longer_the_uploader_of_a_file(acme: Tenant, database: Da
     stored = _attach(acme, "notes.md", {})
     assert acme.erase(subject="lovelace").erased == {"feedback": 1, "files": 1}
     assert _rows(database, "lovelace", tenant=acme).keys() == {"audit_events"}
-    assert acme.files().find() == []
-    assert [info.id for info in acme.files(administrator=True).find()] == [stored.id]
+    assert TenantFiles(acme).find() == []
+    assert [info.id for info in TenantFiles(acme, administrator=True).find()] == [stored.id]
 
 
 def test_evaluations_and_sync_runs__lose_the_name_and_keep_their_figures(
@@ -375,7 +376,7 @@ def test_upload__that_arrives_during_an_erasure_is_refused_and_not_cut(acme: Ten
     with pytest.raises(RequestError, match="send it again"):
         acme.uploads.enqueue(SourceDocument(source="new.md", data=b""), upload)
     with pytest.raises(RequestError, match="send it again"):
-        acme.files().create(upload_id, "new.md", size=upload.size, purpose="assistants")
+        TenantFiles(acme).create(upload_id, "new.md", size=upload.size, purpose="assistants")
 
 
 def test_samples__of_a_subject_go_by_the_principal_that_the_service_adds(

@@ -7,9 +7,9 @@ from kosmos_rag.engine.files import TenantFiles, TenantVectorStores
 
 def open_files(caller: Caller) -> TenantFiles:
     """Return the files that a caller sees; all for the scope admin."""
-    return caller.tenant().files(administrator=caller.identity.has(ADMIN))
+    return TenantFiles(caller.tenant(), administrator=caller.identity.has(ADMIN))
 
 
 def open_vector_stores(caller: Caller) -> TenantVectorStores:
     """Return the vector stores with the files that a caller sees."""
-    return caller.tenant().vector_stores(administrator=caller.identity.has(ADMIN))
+    return TenantVectorStores(caller.tenant(), administrator=caller.identity.has(ADMIN))

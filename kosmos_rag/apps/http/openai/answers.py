@@ -15,8 +15,8 @@ from kosmos_rag.apps.http.toolkit.bodies import RequestBody
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.apps.http.toolkit.streaming import AnswerEventStream
 from kosmos_rag.core.errors import NotFound, RequestError
+from kosmos_rag.core.stored_files import file_name, parse_file_source
 from kosmos_rag.core.types import Answer, Turn
-from kosmos_rag.core.types.files import file_name, parse_file_source
 
 
 class ToolRanking(RequestBody):
@@ -128,14 +128,14 @@ async def start(
 
 
 def _require_model(caller: Caller, name: str) -> None:
-    language_model = caller.service.engine.parts.language_model
+    language_model = caller.tenant().language_model
     if language_model is None or caller.service.settings.rag.answer.mode != "generative":
         raise RequestError(
             "model: no language model writes answers here; set language_model and rag.answer.mode: generative, or use "
             "vector_stores.search"
         )
-    if name != language_model.name:
-        raise NotFound(f"the model {name[:100]!r} is not served here; use {language_model.name}")
+    if name != language_model:
+        raise NotFound(f"the model {name[:100]!r} is not served here; use {language_model}")
 
 
 def cite(answer: Answer) -> list[FileCitation]:

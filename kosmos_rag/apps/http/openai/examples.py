@@ -27,6 +27,7 @@ from kosmos_rag.apps.http.openai.shapes import (
     build_list,
 )
 from kosmos_rag.apps.http.toolkit.bodies import QUESTION
+from kosmos_rag.core.stored_files import file_name
 from kosmos_rag.core.types import (
     FileBatchInfo,
     FileCounts,
@@ -35,7 +36,6 @@ from kosmos_rag.core.types import (
     VectorStoreFileInfo,
     VectorStoreInfo,
 )
-from kosmos_rag.core.types.files import file_name
 
 _FILE_ID = uuid.UUID("0b5fd2a1-3d0e-4d5e-8b1c-5f0a3f7f6a10")
 _NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)

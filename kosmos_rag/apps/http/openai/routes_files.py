@@ -15,8 +15,8 @@ from kosmos_rag.apps.http.openai.shapes import Deleted, FileObject, Listing, bui
 from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader, Writer
 from kosmos_rag.apps.http.toolkit.multipart import FileForm
 from kosmos_rag.core.errors import KosmosError, RequestError
+from kosmos_rag.core.stored_files import file_name
 from kosmos_rag.core.types import AuditKind, AuditOutcome
-from kosmos_rag.core.types.files import file_name
 from kosmos_rag.engine.files import TenantFiles
 from kosmos_rag.engine.uploads import StoredUpload
 

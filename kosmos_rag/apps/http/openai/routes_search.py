@@ -13,8 +13,9 @@ from kosmos_rag.apps.http.toolkit.bodies import RequestBody
 from kosmos_rag.apps.http.toolkit.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader
 from kosmos_rag.core.errors import NotFound, RequestError
-from kosmos_rag.core.protocols import Embedder, Vectors
+from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.types import Passage
+from kosmos_rag.engine.tenant import Tenant
 
 router = APIRouter(prefix="/openai/v1")
 
@@ -83,29 +84,29 @@ class EmbeddingList(BaseModel):
 @router.post("/embeddings", tags=["openai: models"])
 async def embeddings(body: EmbeddingRequest, caller: Reader) -> EmbeddingList:
     """Embed texts with the embedding model of the service."""
-    embedder = caller.service.engine.parts.embedder
-    if body.model != embedder.name:
-        raise NotFound(f"the embedding model {body.model[:100]!r} is not served here; use {embedder.name}")
-    if body.dimensions not in (None, embedder.dimensions):
-        raise RequestError(f"dimensions: {embedder.name} has {embedder.dimensions}; leave dimensions out")
+    tenant = caller.tenant()
+    if body.model != tenant.embedding_model:
+        raise NotFound(f"the embedding model {body.model[:100]!r} is not served here; use {tenant.embedding_model}")
+    if body.dimensions not in (None, tenant.dimensions):
+        raise RequestError(f"dimensions: {tenant.embedding_model} has {tenant.dimensions}; leave dimensions out")
     inputs = [body.input] if isinstance(body.input, str) else body.input
     texts = [text for text in inputs if isinstance(text, str) and text]
     if len(texts) < len(inputs):
         raise RequestError("input: token numbers and empty texts cannot be embedded; send texts")
     cost = question_cost(SEARCH, "".join(texts)) + len(texts) // _TEXTS_OF_ONE_SLOT
-    vectors, tokens = await caller.run_at_cost(cost, _embed, embedder, texts)
+    vectors, tokens = await caller.run_at_cost(cost, _embed, tenant, texts)
     return EmbeddingList(
         data=[
             EmbeddingObject(index=index, embedding=_encode(vector, body.encoding_format))
             for index, vector in enumerate(vectors)
         ],
-        model=embedder.name,
+        model=tenant.embedding_model,
         usage=EmbeddingUsage(prompt_tokens=tokens, total_tokens=tokens),
     )
 
 
-def _embed(embedder: Embedder, texts: list[str]) -> tuple[Vectors, int]:
-    return embedder.embed(texts), sum(embedder.tokenizer.count(texts))
+def _embed(tenant: Tenant, texts: list[str]) -> tuple[Vectors, int]:
+    return tenant.embed(texts), sum(map(tenant.count_tokens, texts))
 
 
 def _encode(vector: Any, encoding: str | None) -> list[float] | str:
@@ -134,10 +135,9 @@ class ModelList(BaseModel):
 @router.get("/models", tags=["openai: models"])
 async def models(caller: Reader) -> ModelList:
     """List the embedding model and, where one is configured, the language model."""
-    parts = caller.service.engine.parts
-    language_model = parts.language_model
-    names = [parts.embedder.name, *([] if language_model is None else [language_model.name])]
-    return ModelList(data=[ModelObject(id=name) for name in names])
+    tenant = caller.tenant()
+    names = (tenant.embedding_model, tenant.language_model)
+    return ModelList(data=[ModelObject(id=name) for name in names if name is not None])
 
 
 @router.get("/models/{model:path}", tags=["openai: models"])

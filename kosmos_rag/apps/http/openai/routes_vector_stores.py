@@ -32,8 +32,8 @@ from kosmos_rag.apps.http.openai.shapes import (
 )
 from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller, Reader, Writer
 from kosmos_rag.core.errors import NotFound, RequestError
+from kosmos_rag.core.stored_files import file_name
 from kosmos_rag.core.types import FileBatchInfo, FileStatus, VectorStoreFileInfo, VectorStoreInfo
-from kosmos_rag.core.types.files import file_name
 from kosmos_rag.engine.files import TenantVectorStores
 from kosmos_rag.engine.tenant import Tenant
 

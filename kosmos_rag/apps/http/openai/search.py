@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field, model_validator
 from kosmos_rag.apps.http.openai.filters import Filters
 from kosmos_rag.apps.http.openai.shapes import TextContent
 from kosmos_rag.apps.http.toolkit.bodies import QUESTION, RequestBody
+from kosmos_rag.core.stored_files import file_name, parse_file_source
 from kosmos_rag.core.types import Passage
-from kosmos_rag.core.types.files import file_name, parse_file_source
 from kosmos_rag.engine.files import scalars
 
 Query = Annotated[str, Field(min_length=1, examples=[QUESTION])]

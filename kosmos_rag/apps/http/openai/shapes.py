@@ -7,8 +7,8 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel
 
+from kosmos_rag.core.stored_files import file_name
 from kosmos_rag.core.types import FileBatchInfo, FileCounts, FileInfo, FileStatus, VectorStoreFileInfo, VectorStoreInfo
-from kosmos_rag.core.types.files import file_name
 from kosmos_rag.engine.files import scalars
 
 T = TypeVar("T", bound=BaseModel)

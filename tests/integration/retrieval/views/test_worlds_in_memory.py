@@ -244,7 +244,7 @@ def _compare(engines: tuple[Engine, Engine], world: World, searches: int) -> int
         found, expected = (_comparable(_search(scope, question, conditions, options)) for scope in scopes)
         assert found == expected, (principals, collection, conditions, question, options)
         if number < 3:
-            assert engines[0].parts.background.drain(30)
+            assert engines[0].background.drain(30)
     return _memory_hits(engines[0]) - hits
 
 

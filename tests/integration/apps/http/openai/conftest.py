@@ -54,7 +54,7 @@ def speaking(served: Running, tenant_name: str, runner: EngineJobRunner) -> Iter
     """Clients of the service for one tenant, and a worker."""
     ours, theirs = multiprocessing.Pipe()
     engine = served.service.engine
-    queue = Queue.open(engine.parts.database, engine.settings.worker)
+    queue = Queue.open(engine.sync_engine.database, engine.settings.worker)
     channel = SupervisorChannel(theirs, queue)
 
     def work() -> None:

@@ -136,7 +136,7 @@ def test_scores__never_rise_along_the_list(speaking: Speaking, handbook: str) ->
 
 def test_embeddings__are_those_of_the_service(speaking: Speaking) -> None:
     client = speaking.client("read")
-    embedder = speaking.running.service.engine.parts.embedder
+    embedder = speaking.running.service.engine.sync_engine.embedder
     texts = ["annual leave", "travel"]
     answer = client.embeddings.create(model=embedder.name, input=texts)  # the SDK asks for base64
     plain = client.embeddings.create(model=embedder.name, input=texts[0], encoding_format="float")
@@ -185,7 +185,7 @@ def test_null__is_as_if_left_out(speaking: Speaking, handbook: str) -> None:
     none = dict.fromkeys(("filters", "max_num_results", "ranking_options", "rewrite_query"))
     ranking = dict.fromkeys(("ranker", "score_threshold", "hybrid_search"))
     store = dict.fromkeys(("file_ids", "expires_after", "chunking_strategy", "metadata"))
-    model = speaking.running.service.engine.parts.embedder.name
+    model = speaking.running.service.engine.sync_engine.embedder.name
     for path, body in (
         (f"/vector_stores/{handbook}/search", {"query": QUESTION, **none}),
         (f"/vector_stores/{handbook}/search", {"query": QUESTION, **none, "ranking_options": ranking}),
