@@ -44,7 +44,7 @@ OF_OTHER_TESTS = {
     "docs/client.md": "integration/apps/http/test_client.py",
     "docs/adapters.md": "integration/apps/integrations/test_documentation.py",
     "docs/keyword.md": "unit/retrieval/keyword/test_documentation.py",
-    "docs/openai.md": "integration/apps/http/openai/test_documentation.py",
+    "docs/openai.md": "integration/openai/test_documentation.py",
 }
 # Blocks that show output, or that other programs read.
 SHOWN = {"text", "mermaid", "cron"}

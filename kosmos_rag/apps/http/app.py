@@ -13,8 +13,6 @@ from starlette.middleware import Middleware
 from kosmos_rag.apps.http.console import routes as console
 from kosmos_rag.apps.http.console import routes_admin as console_admin
 from kosmos_rag.apps.http.console.pages import missing_page, wants_page
-from kosmos_rag.apps.http.openai import routes_answers, routes_files, routes_search, routes_vector_stores
-from kosmos_rag.apps.http.openai.errors import OPENAI_FORMAT
 from kosmos_rag.apps.http.openapi import JsonObject, install_openapi, openapi
 from kosmos_rag.apps.http.routes import resources, search, seed_api
 from kosmos_rag.apps.http.toolkit import health
@@ -40,11 +38,9 @@ _ROUTES = (
     health,
     console,
     console_admin,
-    routes_files,
-    routes_vector_stores,
-    routes_search,
-    routes_answers,
 )
+_UPLOADS = ("/v1/documents", "/documents")
+"""Paths whose bodies may be as large as `ingestion.max_file_mb`; wings have more."""
 
 
 def create_app(service: Service) -> FastAPI:
@@ -52,10 +48,11 @@ def create_app(service: Service) -> FastAPI:
     settings = service.settings
     # A development service needs no credentials, so web pages of other origins must not reach it.
     csrf = [Middleware(SameOriginOnly)] if settings.service.development.tenant is not None else []
+    uploads = [*_UPLOADS, *(path for wing in load_http_wings() for path in wing.uploads)]
     app = _build_app(
         Middleware(RequestMiddleware, metrics=service.metrics),
         *csrf,
-        Middleware(BodyLimits, settings=settings),
+        Middleware(BodyLimits, settings=settings, uploads=uploads),
         Middleware(HeaderLimits),
     )
     app.state.service = service
@@ -81,7 +78,7 @@ def _build_app(*middleware: Middleware) -> FastAPI:
         middleware=middleware,
     )
     wings = load_http_wings()
-    register_error_formats([OPENAI_FORMAT, *(wing.error_format for wing in wings if wing.error_format)])
+    register_error_formats([wing.error_format for wing in wings if wing.error_format])
     for router in [*(module.router for module in _ROUTES), *(router for wing in wings for router in wing.routers)]:
         # The routes themselves. include_router would copy them, with their models again: 0.4 s of the first request.
         app.router.routes.extend(router.routes)

@@ -9,7 +9,6 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from kosmos_rag.apps.http.examples import EXAMPLES
-from kosmos_rag.apps.http.openai.examples import OPENAI_EXAMPLES
 from kosmos_rag.apps.http.toolkit.errors import ErrorFormat, find_error_format, list_error_formats, problem_document
 from kosmos_rag.apps.http.wings import load_http_wings
 from kosmos_rag.core.problem_details import MEDIA_TYPE, PROBLEMS, Problem
@@ -48,18 +47,13 @@ _HEADERS: dict[int, JsonObject] = {
 _LOCATION = {"Location": {"description": "Path of the job.", "schema": {"type": "string"}}}
 
 # Routes with statuses that do not follow from credentials, parameters and bodies.
-_NOT_FOUND = {
-    "/v1/feedback",
-    "/openai/v1/embeddings",
-    "/openai/v1/vector_stores",
-}
+_NOT_FOUND = {"/v1/feedback"}
 _CALLS_MODELS = {
     "/v1/search",
     "/v1/context",
     "/v1/answer",
     "/api/chat",
 }
-_CALLS_LANGUAGE_MODEL = {"/openai/v1/responses", "/openai/v1/chat/completions"}
 _WRITES = {"/v1/documents", "/v1/documents/{document_id}", "/v1/collections", "/v1/collections/{name}"}
 
 
@@ -106,9 +100,9 @@ def _statuses(path: str, method: str, operation: JsonObject) -> Iterator[int]:
         yield from (400, 408)
     if "requestBody" in operation or "parameters" in operation:
         yield 422
-    if "{" in path or path in _NOT_FOUND | _CALLS_LANGUAGE_MODEL:
+    if "{" in path or path in _NOT_FOUND:
         yield 404
-    if path in _CALLS_MODELS | _CALLS_LANGUAGE_MODEL:
+    if path in _CALLS_MODELS:
         yield 502
     if path in _WRITES and method != "get":
         yield 409
@@ -150,7 +144,7 @@ def _add_example(content: JsonObject) -> None:
 
 @cache
 def _load_examples() -> JsonObject:
-    examples = EXAMPLES | OPENAI_EXAMPLES
+    examples = dict(EXAMPLES)
     for wing in load_http_wings():
         examples |= wing.examples
     return examples

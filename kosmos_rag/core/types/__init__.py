@@ -60,14 +60,6 @@ if TYPE_CHECKING:
         ExperimentMode,
         RunningExperiment,
     )
-    from kosmos_rag.core.types.files import (
-        FileBatchInfo,
-        FileCounts,
-        FileInfo,
-        FileStatus,
-        VectorStoreFileInfo,
-        VectorStoreInfo,
-    )
     from kosmos_rag.core.types.indexes import (
         NO_PREFIXES,
         IndexEvent,
@@ -155,10 +147,6 @@ __all__ = [
     "FacetValue",
     "FailedQuestion",
     "Feedback",
-    "FileBatchInfo",
-    "FileCounts",
-    "FileInfo",
-    "FileStatus",
     "Filter",
     "Heading",
     "IndexEvent",
@@ -202,8 +190,6 @@ __all__ = [
     "TableSpan",
     "Turn",
     "UnitKind",
-    "VectorStoreFileInfo",
-    "VectorStoreInfo",
     "Verdict",
     "WarmUpReport",
     "are_names",
@@ -213,7 +199,7 @@ __all__ = [
     "storable",
 ]
 
-_WITH_JSON = ("search", "answer", "stored", "jobs", "audit", "erasure", "experiments", "files", "indexes")
+_WITH_JSON = ("search", "answer", "stored", "jobs", "audit", "erasure", "experiments", "indexes")
 
 
 def __getattr__(name: str) -> object:

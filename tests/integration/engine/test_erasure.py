@@ -15,12 +15,13 @@ from psycopg import sql
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import EVERYONE, FileInfo
-from kosmos_rag.engine.files import TenantFiles, TenantVectorStores
+from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.engine.uploads import StoredUpload
 from kosmos_rag.indexing.ann import physical_indexes
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.openai.files import TenantFiles, TenantVectorStores
+from kosmos_rag.openai.records import FileInfo
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES
 from kosmos_rag.storage.queue.queue import Queue

@@ -6,6 +6,7 @@ The time limit applies to each chunk of a body or a response.
 import asyncio
 import logging
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 
@@ -16,9 +17,6 @@ from kosmos_rag.apps.http.toolkit.errors import send_problem
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import PayloadTooLarge, TimedOut
 from kosmos_rag.core.problem_details import PROBLEMS, Problem
-
-UPLOADS = frozenset({"/v1/documents", "/documents", "/openai/v1/files"})
-"""Paths of the interfaces whose bodies may be as large as `ingestion.max_file_mb`."""
 
 _REQUEST_TIMEOUT = replace(PROBLEMS[TimedOut], status=408)
 _MIN_BYTES_PER_S = 1024
@@ -37,8 +35,16 @@ class BodyLimits:
     so that a body of one byte a second ends.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, uploads: Collection[str] = ()) -> None:
+        """Wrap an application.
+
+        Args:
+            app: The application.
+            settings: Limits.
+            uploads: Paths whose bodies may be as large as `ingestion.max_file_mb`.
+        """
         self._app = app
+        self._uploads = frozenset(uploads)
         self._limit = settings.service.max_body_kb * 1024
         self._upload_limit = settings.ingestion.max_file_bytes
         self._timeout_s = settings.service.body_wait_s
@@ -51,7 +57,7 @@ class BodyLimits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        upload = scope["method"] == "POST" and scope["path"] in UPLOADS
+        upload = scope["method"] == "POST" and scope["path"] in self._uploads
         limit = self._upload_limit if upload else self._limit
         exchange = _Exchange(scope, receive, send, limit=limit, timeout_s=self._timeout_s)
         if not exchange.exceeds_limit:

@@ -29,6 +29,8 @@ class HttpWing:
     statuses: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Error statuses by path, where they do not follow from credentials, parameters and bodies."""
     error_format: ErrorFormat | None = None
+    uploads: Sequence[str] = ()
+    """Paths whose bodies may be as large as `ingestion.max_file_mb`."""
     templates: str | None = None
     """The package whose folder `templates` has the pages."""
     links: Sequence[PageLink] = ()

@@ -8,9 +8,9 @@ import openai
 import pytest
 
 from kosmos_rag import SourceDocument
-from kosmos_rag.apps.http.openai.search import score_hits
 from kosmos_rag.apps.http.toolkit.rate_limit import RateLimiter
-from tests.integration.apps.http.openai.speaking import Speaking
+from kosmos_rag.openai.search import score_hits
+from tests.integration.openai.speaking import Speaking
 from tests.rate_clock import stop_rate_clock
 
 QUESTION = "paid annual leave"

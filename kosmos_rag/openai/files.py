@@ -9,21 +9,17 @@ from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.stored_files import FILE_ADMINISTRATOR, file_name, source_of_file, uploader_principal
-from kosmos_rag.core.types import (
-    EVERYONE,
+from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, SourceDocument, is_text
+from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.openai.records import (
     FileBatchInfo,
     FileCounts,
     FileInfo,
     FileStatus,
-    JobInfo,
-    JobState,
-    SourceDocument,
     VectorStoreFileInfo,
     VectorStoreInfo,
-    is_text,
 )
-from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.storage.files import (
+from kosmos_rag.openai.rows import (
     ALL,
     Page,
     PendingFile,
@@ -32,7 +28,7 @@ from kosmos_rag.storage.files import (
     list_vector_store_files,
     list_vector_stores,
 )
-from kosmos_rag.storage.sql import statement
+from kosmos_rag.openai.sql import statement
 
 _NO_STORE = "there is no such vector store, or none with a document that you may read"
 _STATES = {

@@ -6,9 +6,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from kosmos_rag.apps.http.openai.access import open_vector_stores
-from kosmos_rag.apps.http.openai.filters import to_filter
-from kosmos_rag.apps.http.openai.search import SearchPage, SearchResultObject, SearchStoreRequest, merge_hits
 from kosmos_rag.apps.http.toolkit.bodies import RequestBody
 from kosmos_rag.apps.http.toolkit.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader
@@ -16,6 +13,9 @@ from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.types import Passage
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.openai.access import open_vector_stores
+from kosmos_rag.openai.filters import to_filter
+from kosmos_rag.openai.search import SearchPage, SearchResultObject, SearchStoreRequest, merge_hits
 
 router = APIRouter(prefix="/openai/v1")
 

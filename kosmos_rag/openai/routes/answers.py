@@ -4,11 +4,11 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from kosmos_rag.apps.http.openai.answers import start
-from kosmos_rag.apps.http.openai.chat import ChatCompletion, ChatCompletionRequest, ChatEncoder, completion
-from kosmos_rag.apps.http.openai.responses import ResponseBuilder, ResponseObject, ResponseRequest
 from kosmos_rag.apps.http.toolkit.dependencies import Reader
 from kosmos_rag.apps.http.toolkit.streaming import MEDIA_TYPE, EventStreamResponse
+from kosmos_rag.openai.answers import start
+from kosmos_rag.openai.chat import ChatCompletion, ChatCompletionRequest, ChatEncoder, completion
+from kosmos_rag.openai.responses import ResponseBuilder, ResponseObject, ResponseRequest
 
 router = APIRouter(prefix="/openai/v1", tags=["openai: answers"])
 

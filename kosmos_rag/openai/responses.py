@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from kosmos_rag.apps.http.openai.answers import FileCitation, Message, Sampling, Tools, cite
-from kosmos_rag.apps.http.openai.chat import CountTokens, TextFormat, count_input
-from kosmos_rag.apps.http.openai.errors import openai_error
-from kosmos_rag.apps.http.openai.search import SearchResultObject, merge_hits
 from kosmos_rag.apps.http.toolkit.bodies import QUESTION, RequestBody
 from kosmos_rag.apps.http.toolkit.errors import public_detail
 from kosmos_rag.apps.http.toolkit.streaming import format_event, report_early_end
 from kosmos_rag.core.types import Answer, AnswerEvent, AnswerPiece, AnswerSources, Context
+from kosmos_rag.openai.answers import FileCitation, Message, Sampling, Tools, cite
+from kosmos_rag.openai.chat import CountTokens, TextFormat, count_input
+from kosmos_rag.openai.errors import openai_error
+from kosmos_rag.openai.search import SearchResultObject, merge_hits
 
 RESULTS = "file_search_call.results"
 

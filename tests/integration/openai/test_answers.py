@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from kosmos_rag import SourceDocument
-from tests.integration.apps.http.openai.speaking import Speaking
+from tests.integration.openai.speaking import Speaking
 from tests.unit.models.llm.chat_server import ChatServer, breaks_off, writes
 
 QUESTION = "How many days of paid annual leave do employees get?"

@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool
 
-from kosmos_rag.apps.http.openai.schemas import Number, Text
 from kosmos_rag.apps.http.toolkit.bodies import RequestBody
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Filter
+from kosmos_rag.openai.bodies import Number, Text
 
 Value = StrictBool | Number | Text
 

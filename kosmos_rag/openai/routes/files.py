@@ -8,17 +8,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from kosmos_rag.apps.http.openai.access import open_files
-from kosmos_rag.apps.http.openai.paging import read_page
-from kosmos_rag.apps.http.openai.schemas import Cursor, Order, parse_id
-from kosmos_rag.apps.http.openai.shapes import Deleted, FileObject, Listing, build_list
 from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader, Writer
 from kosmos_rag.apps.http.toolkit.multipart import FileForm
 from kosmos_rag.core.errors import KosmosError, RequestError
 from kosmos_rag.core.stored_files import file_name
 from kosmos_rag.core.types import AuditKind, AuditOutcome
-from kosmos_rag.engine.files import TenantFiles
 from kosmos_rag.engine.uploads import StoredUpload
+from kosmos_rag.openai.access import open_files
+from kosmos_rag.openai.bodies import Cursor, Order, parse_id
+from kosmos_rag.openai.files import TenantFiles
+from kosmos_rag.openai.paging import read_page
+from kosmos_rag.openai.shapes import Deleted, FileObject, Listing, build_list
 
 router = APIRouter(prefix="/openai/v1", tags=["openai: files"])
 

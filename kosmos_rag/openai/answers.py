@@ -7,9 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from kosmos_rag.apps.http.openai.access import open_vector_stores
-from kosmos_rag.apps.http.openai.filters import Filters, to_filter
-from kosmos_rag.apps.http.openai.search import MaxResults
 from kosmos_rag.apps.http.toolkit.answers import stream_answer
 from kosmos_rag.apps.http.toolkit.bodies import RequestBody
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
@@ -17,6 +14,9 @@ from kosmos_rag.apps.http.toolkit.streaming import AnswerEventStream
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.stored_files import file_name, parse_file_source
 from kosmos_rag.core.types import Answer, Turn
+from kosmos_rag.openai.access import open_vector_stores
+from kosmos_rag.openai.filters import Filters, to_filter
+from kosmos_rag.openai.search import MaxResults
 
 
 class ToolRanking(RequestBody):

@@ -11,7 +11,7 @@ import pytest
 from kosmos_rag import SourceDocument
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
-from tests.integration.apps.http.openai.speaking import Speaking
+from tests.integration.openai.speaking import Speaking
 
 LEAVE = b"# Leave\n\nAll employees get 20 days of paid annual leave per year.\n"
 TRAVEL = b"# Travel\n\nTrains are booked by the office.\n"

@@ -7,9 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from kosmos_rag.apps.http.openai.access import open_vector_stores
-from kosmos_rag.apps.http.openai.paging import read_page
-from kosmos_rag.apps.http.openai.schemas import (
+from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller, Reader, Writer
+from kosmos_rag.core.errors import NotFound, RequestError
+from kosmos_rag.core.stored_files import file_name
+from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.openai.access import open_vector_stores
+from kosmos_rag.openai.bodies import (
     Attachment,
     AttributesRequest,
     Cursor,
@@ -20,7 +23,10 @@ from kosmos_rag.apps.http.openai.schemas import (
     VectorStoreRequest,
     parse_id,
 )
-from kosmos_rag.apps.http.openai.shapes import (
+from kosmos_rag.openai.files import TenantVectorStores
+from kosmos_rag.openai.paging import read_page
+from kosmos_rag.openai.records import FileBatchInfo, FileStatus, VectorStoreFileInfo, VectorStoreInfo
+from kosmos_rag.openai.shapes import (
     Deleted,
     FileBatch,
     FileContent,
@@ -30,12 +36,6 @@ from kosmos_rag.apps.http.openai.shapes import (
     VectorStoreFile,
     build_list,
 )
-from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller, Reader, Writer
-from kosmos_rag.core.errors import NotFound, RequestError
-from kosmos_rag.core.stored_files import file_name
-from kosmos_rag.core.types import FileBatchInfo, FileStatus, VectorStoreFileInfo, VectorStoreInfo
-from kosmos_rag.engine.files import TenantVectorStores
-from kosmos_rag.engine.tenant import Tenant
 
 router = APIRouter(prefix="/openai/v1/vector_stores", tags=["openai: vector stores"])
 

@@ -8,10 +8,10 @@ import openai
 import pytest
 
 from kosmos_rag import SourceDocument
-from tests.integration.apps.http.openai.speaking import Speaking
+from tests.integration.openai.speaking import Speaking
 from tests.unit.models.llm.chat_server import ChatServer, writes
 
-PAGE = (Path(__file__).parents[5] / "docs" / "openai.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "openai.md").read_text()
 LEAVE = b"# Leave\n\nEmployees get 20 days of paid annual leave per year.\n"
 
 

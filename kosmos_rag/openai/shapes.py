@@ -8,8 +8,15 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from pydantic import BaseModel
 
 from kosmos_rag.core.stored_files import file_name
-from kosmos_rag.core.types import FileBatchInfo, FileCounts, FileInfo, FileStatus, VectorStoreFileInfo, VectorStoreInfo
-from kosmos_rag.engine.files import scalars
+from kosmos_rag.openai.files import scalars
+from kosmos_rag.openai.records import (
+    FileBatchInfo,
+    FileCounts,
+    FileInfo,
+    FileStatus,
+    VectorStoreFileInfo,
+    VectorStoreInfo,
+)
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")

@@ -10,8 +10,8 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.types import FileCounts, FileInfo, FileStatus, VectorStoreFileInfo, VectorStoreInfo
-from kosmos_rag.storage.sql import statement
+from kosmos_rag.openai.records import FileCounts, FileInfo, FileStatus, VectorStoreFileInfo, VectorStoreInfo
+from kosmos_rag.openai.sql import statement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,16 +7,26 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from kosmos_rag.apps.http.openai.answers import FileCitation
-from kosmos_rag.apps.http.openai.chat import ChatCompletion, ChatMessage, Choice, Usage
-from kosmos_rag.apps.http.openai.responses import (
+from kosmos_rag.apps.http.toolkit.bodies import QUESTION
+from kosmos_rag.core.stored_files import file_name
+from kosmos_rag.openai.answers import FileCitation
+from kosmos_rag.openai.chat import ChatCompletion, ChatMessage, Choice, Usage
+from kosmos_rag.openai.records import (
+    FileBatchInfo,
+    FileCounts,
+    FileInfo,
+    FileStatus,
+    VectorStoreFileInfo,
+    VectorStoreInfo,
+)
+from kosmos_rag.openai.responses import (
     FileSearchCall,
     OutputMessage,
     OutputText,
     ResponseObject,
     ResponseUsage,
 )
-from kosmos_rag.apps.http.openai.shapes import (
+from kosmos_rag.openai.shapes import (
     Deleted,
     FileBatch,
     FileContent,
@@ -25,16 +35,6 @@ from kosmos_rag.apps.http.openai.shapes import (
     VectorStore,
     VectorStoreFile,
     build_list,
-)
-from kosmos_rag.apps.http.toolkit.bodies import QUESTION
-from kosmos_rag.core.stored_files import file_name
-from kosmos_rag.core.types import (
-    FileBatchInfo,
-    FileCounts,
-    FileInfo,
-    FileStatus,
-    VectorStoreFileInfo,
-    VectorStoreInfo,
 )
 
 _FILE_ID = uuid.UUID("0b5fd2a1-3d0e-4d5e-8b1c-5f0a3f7f6a10")

@@ -14,12 +14,17 @@ from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
-from tests.integration.apps.http.openai.speaking import Speaking
 from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
+from tests.integration.openai.speaking import Speaking
 from tests.integration.variants import changed
 from tests.integration.worker.working import KEPT
 from tests.unit.models.llm.chat_server import ChatServer
 from tests.unit.models.llm.chat_server import running as running_model
+
+
+@pytest.fixture(scope="session")
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    return Signer(tmp_path_factory.mktemp("signer"))
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from kosmos_rag.apps.http.openai.answers import FileCitation, Message, Sampling, Tools, cite
-from kosmos_rag.apps.http.openai.errors import openai_error
 from kosmos_rag.apps.http.toolkit.bodies import RequestBody
 from kosmos_rag.apps.http.toolkit.errors import public_detail
 from kosmos_rag.apps.http.toolkit.streaming import report_early_end
 from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
+from kosmos_rag.openai.answers import FileCitation, Message, Sampling, Tools, cite
+from kosmos_rag.openai.errors import openai_error
 
 CountTokens = Callable[[str], int]
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.storage.files import Page
+from kosmos_rag.openai.rows import Page
 
 
 class _Entry(Protocol):

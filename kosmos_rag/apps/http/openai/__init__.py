@@ -1,1 +1,0 @@
-"""OpenAI's interface under `/openai/v1`."""

@@ -1,0 +1,1 @@
+"""OpenAI's interface: stored files, vector stores, answers, embeddings."""
