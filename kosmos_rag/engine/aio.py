@@ -15,7 +15,6 @@ from kosmos_rag.answering.stream import AnswerStream
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, AnswerEvent
-from kosmos_rag.engine.components import EngineComponents
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.tenant import Tenant
 
@@ -65,11 +64,6 @@ class AsyncEngine:
     def settings(self) -> Settings:
         """The engine's settings."""
         return self._engine.settings
-
-    @property
-    def parts(self) -> EngineComponents:
-        """The components of the engine, for processes of this package."""
-        return self._engine.parts
 
     @property
     def sync_engine(self) -> Engine:

@@ -1,11 +1,10 @@
-"""Components of an engine, shared by tenants and workers."""
+"""What the tenants of one engine share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.protocols import Embedder, LanguageModel
-from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import Collections, PipelineCache
 from kosmos_rag.engine.page_images import PageImages
@@ -18,11 +17,10 @@ from kosmos_rag.storage.database import Database
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineComponents:
-    """Components of an engine that serve all tenants."""
+    """Components of an engine that serve all tenants; only the engine and its tenants hold them."""
 
     settings: Settings
     database: Database
-    telemetry: Telemetry
     embedder: Embedder
     language_model: LanguageModel | None
     ingest_pipeline: IngestPipeline

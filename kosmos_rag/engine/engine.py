@@ -127,7 +127,6 @@ class Engine:
         components = EngineComponents(
             settings=settings,
             database=database,
-            telemetry=telemetry,
             embedder=models.embedder,
             language_model=models.language_model,
             ingest_pipeline=IngestPipeline(database, embedders, settings, telemetry),
@@ -239,11 +238,6 @@ class Engine:
         return self._telemetry
 
     @property
-    def parts(self) -> EngineComponents:
-        """The components of the engine, for processes of this package."""
-        return self._components
-
-    @property
     def embedder(self) -> Embedder:
         """The embedding model; another engine may share it."""
         return self._models.embedder
@@ -306,7 +300,11 @@ class Engine:
 
 
 def _create_reembedding(settings: Settings, embedder: Embedder | None, next_embedder: Embedder | None) -> Reembedding:
-    return Engine(settings, embedder=embedder, next_embedder=next_embedder).parts.reembedding
+    """Create a re-embedding with connections and models of its own, in a process without an engine."""
+    database = Database(settings.database)
+    models = EngineModels(settings, embedder=embedder, next_embedder=next_embedder)
+    embedders = create_registry(settings, models.embedder, models.next_embedder)
+    return Reembedding(database, embedders, IndexMaintenance(database, embedders, settings), settings)
 
 
 def _background_pool(database: Database, settings: Settings) -> ConnectionPool:

@@ -2,8 +2,6 @@
 
 The processes may run on many machines.
 
-The processes may run on many machines.
-
 Partitions of the id range are distributed. Each is filled by the code of the local backfill, over a connection of its
 own: it looks up missing chunks, embeds and writes them. Texts and vectors pass through no coordinator, and a partition
 that runs twice, after a machine was lost, finds nothing to do.

@@ -1,8 +1,10 @@
 """Moving a tenant from one embedding model to another: what each step leaves, and goes on from."""
 
+import pickle
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -146,6 +148,16 @@ def test_documents__that_come_during_the_move_are_written_in_both_spaces(
     acme.spaces.rollback()
     acme.spaces.cutover()
     assert model_of(acme.search("churn of account101")) == NEW.name
+
+
+def test_another_process__backfills_partitions_without_an_engine(acme: Tenant) -> None:
+    """As a worker of Ray does, which gets the factory pickled."""
+    acme._parts.reembedding.create_target_space(acme._tenant)
+    create = pickle.loads(pickle.dumps(acme._parts.reembedding_factory))
+    reembedding = create()
+    with closing(reembedding._database):
+        assert sum(reembedding.backfill_partition(acme._tenant, number, 2, None) for number in range(2)) == CHUNKS
+    assert by_model(acme.spaces.status())[NEW.name].embedded == CHUNKS
 
 
 # Ray's own code, which is not ours to mend.
