@@ -2,7 +2,7 @@
 
 Indexing computes the saturated term frequencies, search the scores. Frequencies and lengths are those of the analysed
 text, which has the title and the defined terms twice: this is BM25F with the weights 2 for both, 1 for section and text
-(docs/decisions/0040, 0045).
+(docs/decisions/0040).
 
 score(q, c) = Σ_t idf(t) · tf(t, c) · (k1 + 1) / (tf(t, c) + k1 · (1 - b + b · |c| / average))
 
