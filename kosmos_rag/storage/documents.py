@@ -491,5 +491,10 @@ def update_metadata(
         replace_filter_terms(connection, tenant_id, [document_id for document_id, _ in changed])
         # No count changes, and a new state: cached results of all readers of the documents are out of date.
         added = {tuple(acl): LexicalCounts() for _, acl in changed}
-        update_statistics(connection, scope, statistics, added, RemovedCounts(version_ids=[], counts={}))
+        versions = connection.execute(
+            statement("versions_of_documents"), {**scope, "document_ids": [document_id for document_id, _ in changed]}
+        ).fetchall()
+        nothing = RemovedCounts(version_ids=[], counts={})
+        version_ids = [version_id for version_id, _, _ in versions]
+        update_statistics(connection, scope, statistics, added, nothing, changed=version_ids)
     return len(changed)

@@ -42,6 +42,7 @@ TENANT_TABLES = (
         "permission_feeds",
         "document_versions",
         "documents",
+        "collection_changes",
         "collection_statistics",
         "collection_presets",
         "embedding_spaces",

@@ -197,6 +197,8 @@ class CollectionStatistics:
     next_sequence: int
     epoch: int
     """Number of the last change of documents."""
+    state: uuid.UUID
+    """Identity of the last change."""
 
 
 def lock_collection(connection: psycopg.Connection, scope: dict[str, Any]) -> CollectionStatistics | None:
@@ -220,9 +222,14 @@ def read_lock(cursor: psycopg.Cursor) -> CollectionStatistics | None:
     row = cursor.fetchone()
     if row is None:
         return None
-    chunks, length, next_lexeme_id, next_sequence, epoch = row
+    chunks, length, next_lexeme_id, next_sequence, epoch, state = row
     return CollectionStatistics(
-        chunks=chunks, length=length, next_lexeme_id=next_lexeme_id, next_sequence=next_sequence, epoch=epoch
+        chunks=chunks,
+        length=length,
+        next_lexeme_id=next_lexeme_id,
+        next_sequence=next_sequence,
+        epoch=epoch,
+        state=state,
     )
 
 
@@ -232,10 +239,12 @@ def update_statistics(
     statistics: CollectionStatistics,
     added: Mapping[Acl, LexicalCounts],
     removed: RemovedCounts,
+    *,
+    changed: Collection[uuid.UUID] = (),
 ) -> dict[str, int]:
     """Apply added and removed counts.
 
-    Returns the id of each added lexeme.
+    Returns the id of each added lexeme. It is called before versions are deleted.
 
     Args:
         connection: connection of the worker role, with the tenant set.
@@ -243,6 +252,7 @@ def update_statistics(
         statistics: the statistics that the lock returned.
         added: counts of the added chunks.
         removed: counts of the removed versions.
+        changed: versions whose documents change in something that is not counted.
     """
     ids, next_id = _update_lexemes(connection, scope, added, removed.counts, statistics.next_lexeme_id)
     chunks = sum(counts.chunks for counts in added.values())
@@ -252,9 +262,47 @@ def update_statistics(
         "next_lexeme_id": next_id,
         "next_sequence": statistics.next_sequence + chunks,
     }
-    connection.execute(statement("update_collection_statistics"), {**scope, **changes})
-    _update_acl_statistics(connection, scope, added, removed.counts)
+    versions = [*removed.version_ids, *changed]
+    state = _record_change(connection, scope, statistics, changes, versions, added=chunks)
+    _update_acl_statistics(connection, {**scope, "state": state}, added, removed.counts)
     return ids
+
+
+_FOLLOWED_VERSIONS = 1_000
+"""Versions of a change above which it is not recorded which chunks they have: to load all is then as fast."""
+_KEPT_CHANGES = 1_000
+"""Changes of a collection that are kept; processes that lag behind by more load all."""
+_DELETION_INTERVAL = 100
+
+
+def _record_change(
+    connection: psycopg.Connection,
+    scope: dict[str, Any],
+    statistics: CollectionStatistics,
+    changes: Mapping[str, int],
+    version_ids: list[uuid.UUID],
+    *,
+    added: int = 0,
+) -> uuid.UUID:
+    """Update the statistics of a collection, and record which chunks change.
+
+    Returns the identity of the change. It is random: a counter would repeat after a restore.
+    """
+    epoch, state = statistics.epoch + 1, uuid.uuid4()
+    connection.execute(statement("update_collection_statistics"), {**scope, **changes, "epoch": epoch, "state": state})
+    values = {
+        "epoch": epoch,
+        "state": state,
+        "previous": statistics.state,
+        "version_ids": version_ids,
+        "first": statistics.next_sequence,
+        "added": added,
+        "most": _FOLLOWED_VERSIONS,
+    }
+    connection.execute(statement("insert_collection_change"), {**scope, **values})
+    if epoch % _DELETION_INTERVAL == 0:
+        connection.execute(statement("delete_collection_changes"), {**scope, "until": epoch - _KEPT_CHANGES})
+    return state
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -298,6 +346,7 @@ def move_counts(
     scope: dict[str, Any],
     statistics: CollectionStatistics,
     counts: Mapping[Move, LexicalCounts],
+    version_ids: Collection[uuid.UUID],
 ) -> None:
     """Move the counts of chunks to other access control lists.
 
@@ -309,6 +358,7 @@ def move_counts(
         scope: `tenant_id` and `collection`.
         statistics: the statistics that the lock returned.
         counts: what `count_moves` returned.
+        version_ids: the versions whose chunks move.
     """
     lists = _load_lists(connection, scope, counts)
     whole_moves = _find_whole_moves(lists, counts)
@@ -326,8 +376,8 @@ def move_counts(
         "next_lexeme_id": statistics.next_lexeme_id,
         "next_sequence": statistics.next_sequence,
     }
-    connection.execute(statement("update_collection_statistics"), {**scope, **unchanged})
-    _update_acl_statistics(connection, scope, added, removed)
+    state = _record_change(connection, scope, statistics, unchanged, list(version_ids))
+    _update_acl_statistics(connection, {**scope, "state": state}, added, removed)
 
 
 def _sum_sizes(total: LexicalCounts | None, count: LexicalCounts, languages: Collection[str]) -> LexicalCounts:
@@ -421,7 +471,6 @@ def _update_acl_statistics(
         "added": [new.chunks for _, new, _ in changes],
         "lengths": [new.length - old.length for _, new, old in changes],
         "languages": [array_literal(sorted(new.languages)) for _, new, _ in changes],
-        "state": uuid.uuid4(),
     }
     connection.execute(statement("update_acl_statistics"), {**scope, **values})
     connection.execute(statement("update_acl_languages"), {**scope, **values})

@@ -202,4 +202,4 @@ def _move(
         }
         connection.execute(statement("update_unsegmented_acls"), values)
         connection.execute(statement("update_embedding_acls"), values)
-    lexical_statistics.move_counts(connection, scope, statistics, counts)
+    lexical_statistics.move_counts(connection, scope, statistics, counts, moves)

@@ -218,6 +218,25 @@ class ConnectionPool:
         with translate_errors(), checkout as connection:
             yield connection
 
+    @staticmethod
+    @contextmanager
+    def begin_read(connection: psycopg.Connection, tenant_id: uuid.UUID, principals: Sequence[str]) -> Iterator[None]:
+        """Open a read-only transaction of a reader, on a connection of the app role that is outside transactions.
+
+        Its statements travel in a pipeline.
+
+        Args:
+            connection: What `connection` returned.
+            tenant_id: The tenant.
+            principals: Principals of the reader.
+        """
+        values = {"tenant_id": tenant_id, "principals": list(principals)}
+        with connection.pipeline():
+            connection.execute(statement("begin_read"))
+            connection.execute(statement("set_tenant_context"), values)
+            yield
+            connection.execute(statement("commit"))
+
     @contextmanager
     def untenanted(self) -> Iterator[psycopg.Connection]:
         """Open a transaction without a tenant.

@@ -69,8 +69,7 @@ def ensure_tenant(
     """
     create_tenant(connection, owner, now=now)
     values = {"tenant_id": owner.id, "collection": collection}
-    epoch = int(now.timestamp() * 1_000_000)
-    connection.execute(statement("create_collection_statistics"), values | {"epoch": epoch})
+    connection.execute(statement("create_collection_statistics"), values | {"state": uuid.uuid4()})
     if space is not None and find_live_space(connection, owner.id) is None:
         create_space(connection, owner.id, space, state=READY, now=now)
         connection.execute(statement("make_space_live"), {**values, "space_id": space.id})

@@ -1,7 +1,7 @@
 -- name: lock_collection
 -- First lock of every transaction that writes chunks. It serialises the publications of a collection up to their
 -- commit: statistics are correct, sequence numbers rise in the order of the commits, and no deadlock is possible.
-SELECT s.chunks, s.length, s.next_lexeme_id, s.next_sequence, s.epoch
+SELECT s.chunks, s.length, s.next_lexeme_id, s.next_sequence, s.epoch, s.state
   FROM kosmos.collection_statistics s
  WHERE s.tenant_id = %(tenant_id)s AND s.collection = %(collection)s
    FOR UPDATE
@@ -76,8 +76,28 @@ UPDATE kosmos.collection_statistics
        length = length + %(length)s,
        next_lexeme_id = %(next_lexeme_id)s,
        next_sequence = %(next_sequence)s,
-       epoch = epoch + 1
+       epoch = %(epoch)s,
+       state = %(state)s
  WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
+
+-- name: insert_collection_change
+-- The chunks of a version have neighbouring sequence numbers. A change of too many versions has no ranges: nobody
+-- follows it.
+INSERT INTO kosmos.collection_changes (tenant_id, collection, epoch, state, previous, sequences)
+SELECT t.tenant_id, %(collection)s, %(epoch)s, %(state)s, %(previous)s, c.sequences
+  FROM kosmos.tenants t
+ CROSS JOIN (SELECT CASE WHEN count(*) <= %(most)s THEN range_agg(r.sequences) END AS sequences
+               FROM (SELECT int4range(min(n.sequence), max(n.sequence) + 1) AS sequences
+                       FROM kosmos.chunks n
+                      WHERE n.tenant_id = %(tenant_id)s AND n.version_id = ANY (%(version_ids)s::uuid[])
+                      GROUP BY n.version_id
+                      UNION ALL
+                     SELECT int4range(%(first)s, %(first)s + %(added)s)) r) c
+ WHERE t.tenant_id = %(tenant_id)s
+
+-- name: delete_collection_changes
+DELETE FROM kosmos.collection_changes c
+ WHERE c.tenant_id = %(tenant_id)s AND c.collection = %(collection)s AND c.epoch <= %(until)s
 
 -- name: update_acl_statistics
 -- Updates the counts of each access control list. Caches are keyed by the states. A state is random: a counter would

@@ -299,6 +299,46 @@ SELECT c.sequence, c.tsv
         WHERE n.tenant_id = %(tenant_id)s AND n.collection = %(collection)s AND n.sequence = u.sequence
        OFFSET 0) c
 
+-- name: collection_states
+-- The last change of each collection that may answer, also of chunks that this reader may not read: blocks in memory
+-- follow them.
+SELECT s.collection, s.epoch, s.state
+  FROM kosmos.collection_statistics s
+ WHERE s.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
+
+-- name: collection_changes
+-- The changes of collections after those that a block has followed, in their order.
+SELECT c.collection, c.state, c.previous, c.sequences
+  FROM unnest(%(collections)s::text[], %(epochs)s::bigint[]) AS u (collection, epoch)
+ CROSS JOIN LATERAL (
+       SELECT n.collection, n.epoch, n.state, n.previous, n.sequences
+         FROM kosmos.collection_changes n
+        WHERE n.tenant_id = %(tenant_id)s AND n.collection = u.collection AND n.epoch > u.epoch
+       OFFSET 0) c
+ ORDER BY c.collection, c.epoch
+
+-- name: changed_chunks
+-- Which of the changed chunks this reader may read and pass the filter, with their lexemes and vectors.
+SELECT c.sequence, c.id, c.tsv, e.vector
+  FROM unnest(%(sequences)b::integer[]) AS u (sequence)
+ CROSS JOIN LATERAL (
+       SELECT n.sequence, n.id, n.tsv
+         FROM kosmos.chunks n
+        WHERE n.tenant_id = %(tenant_id)s AND n.collection = %(collection)s AND n.sequence = u.sequence
+          AND (NOT %(filtered)s OR EXISTS (
+              SELECT
+                FROM kosmos.documents d
+               WHERE d.tenant_id = %(tenant_id)s AND d.id = n.document_id
+                 AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s, %(sources)s,
+                                    %(folders)s)
+              OFFSET 0))
+       OFFSET 0) c
+  LEFT JOIN LATERAL (
+       SELECT halfvec_send(n.embedding) AS vector
+         FROM kosmos.embeddings n
+        WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = c.id AND n.space_id IS NOT DISTINCT FROM %(space_id)s
+       OFFSET 0) e ON true
+
 -- name: unsegmented_terms
 SELECT l.sequence, l.length, l.pivot, sparsevec_send(l.terms) AS terms
   FROM kosmos.unsegmented_terms l

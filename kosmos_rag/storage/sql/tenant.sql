@@ -17,9 +17,9 @@ VALUES (%(tenant_id)s, %(name)s, %(now)s)
 ON CONFLICT (tenant_id) DO NOTHING
 
 -- name: create_collection_statistics
--- The epoch numbers the changes of the collection.
-INSERT INTO kosmos.collection_statistics (tenant_id, collection, chunks, length, next_lexeme_id, next_sequence, epoch)
-VALUES (%(tenant_id)s, %(collection)s, 0, 0, 1, 1, %(epoch)s)
+INSERT INTO kosmos.collection_statistics (tenant_id, collection, chunks, length, next_lexeme_id, next_sequence, epoch,
+                                          state)
+VALUES (%(tenant_id)s, %(collection)s, 0, 0, 1, 1, 0, %(state)s)
 ON CONFLICT (tenant_id, collection) DO NOTHING
 
 -- name: live_space

@@ -11,7 +11,7 @@ from sqlalchemy import (
     Text,
     Uuid,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, REAL
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, INT4MULTIRANGE, JSONB, REAL
 
 from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.tables.columns import collection, column, metadata, references, tenant_id, tenant_key, time
@@ -25,11 +25,26 @@ collection_statistics = Table(
     column("length", BigInteger),
     column("next_lexeme_id", Integer),
     column("next_sequence", Integer),
-    column("epoch", BigInteger),  # number of the last change; caches are keyed by `state` of acl_statistics
+    column("epoch", BigInteger),  # number of the last change
     column("known_items", JSONB, null=True),  # how well each retriever finds questions made of the texts
+    column("state", Uuid),  # identity of the last change: random, never used again
     PrimaryKeyConstraint("tenant_id", "collection"),
     CheckConstraint("chunks >= 0"),
     CheckConstraint("length >= 0"),
+    tenant_key(),
+)
+
+# Which chunks each of the last changes has added, removed, moved or changed otherwise: processes follow it.
+collection_changes = Table(
+    "collection_changes",
+    metadata,
+    tenant_id(),
+    collection(),
+    column("epoch", BigInteger),
+    column("state", Uuid),  # of the collection after the change
+    column("previous", Uuid),  # of the collection before it
+    column("sequences", INT4MULTIRANGE, null=True),  # of the chunks; null for too many of them
+    PrimaryKeyConstraint("tenant_id", "collection", "epoch"),
     tenant_key(),
 )
 
