@@ -12,13 +12,20 @@ from typing import Any
 
 import numpy as np
 import psycopg
-from numpy.typing import NDArray
 from pgvector import SparseVector
 
 from kosmos_rag.core.text import bm25
 from kosmos_rag.retrieval.dense import FilteredSet
 from kosmos_rag.retrieval.fusion import CandidateList, QueryWeights, rank_candidates
-from kosmos_rag.retrieval.postings import CHUNKS, MARGIN, Posting, PostingsCache, PostingsRequest, SegmentScores
+from kosmos_rag.retrieval.postings import (
+    CHUNKS,
+    MARGIN,
+    Posting,
+    PostingsCache,
+    PostingsRequest,
+    SegmentScores,
+    best_offsets,
+)
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import CollectionStats, Snapshot
 from kosmos_rag.storage.binary import array, sparse_entries
@@ -229,19 +236,3 @@ def rank_scores(
 def _score_segment(stats: CollectionStats, postings: Mapping[int, Posting]) -> SegmentScores:
     terms = ((weight, postings[lexeme_id]) for lexeme_id, weight in stats.weights.items())
     return SegmentScores.from_postings(stats.collection, postings[CHUNKS], stats.average, terms)
-
-
-def best_offsets(segments: list[SegmentScores], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return segment number and offset of the best `count` chunks.
-
-    Possible ties are included. Best first.
-    """
-    offsets = [segment.best(count) for segment in segments]
-    segment_numbers = np.repeat(np.arange(len(segments)), [len(entry) for entry in offsets])
-    scores = np.concatenate([segment.scores[entry] for segment, entry in zip(segments, offsets, strict=True)])
-    flat = np.concatenate(offsets)
-    order = np.lexsort((flat, segment_numbers, -scores))
-    if len(order) > count:
-        last = scores[order[count - 1]]
-        order = order[: count + int(np.count_nonzero(scores[order[count:]] >= last * (1 - MARGIN)))]
-    return segment_numbers[order], flat[order]

@@ -197,3 +197,19 @@ class SegmentScores:
         for contributions in added:
             total += contributions
         return total
+
+
+def best_offsets(segments: list[SegmentScores], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return segment number and offset of the best `count` chunks.
+
+    Possible ties are included. Best first.
+    """
+    offsets = [segment.best(count) for segment in segments]
+    segment_numbers = np.repeat(np.arange(len(segments)), [len(entry) for entry in offsets])
+    scores = np.concatenate([segment.scores[entry] for segment, entry in zip(segments, offsets, strict=True)])
+    flat = np.concatenate(offsets)
+    order = np.lexsort((flat, segment_numbers, -scores))
+    if len(order) > count:
+        last = scores[order[count - 1]]
+        order = order[: count + int(np.count_nonzero(scores[order[count:]] >= last * (1 - MARGIN)))]
+    return segment_numbers[order], flat[order]

@@ -169,6 +169,11 @@ class Snapshot:
     """Whether a preset of one of the collections derives access from departments."""
     routing: Routing
 
+    @property
+    def states(self) -> dict[str, str]:
+        """State by collection."""
+        return {stats.collection: stats.state for stats in self.collections}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BoundTexts:

@@ -1,19 +1,23 @@
-"""Cache of blocks.
+"""Cache of blocks and of passages.
 
 A block has what readers of the same access control lists see, at one state of the collections and under one filter.
 Only a search of that state, these lists and that filter uses it. All of it is read under row-level security.
 """
 
 import json
+import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from copy import deepcopy
+from typing import Any
+from uuid import UUID
 
 from cachetools import LRUCache
 
-from kosmos_rag.retrieval.blocks.block import ID_BYTES, Block, PassageCache
+from kosmos_rag.retrieval.blocks.block import Block
+from kosmos_rag.retrieval.byte_cache import ByteCache
 from kosmos_rag.retrieval.query import RetrieverQuery
-from kosmos_rag.retrieval.snapshot import Snapshot
 
 MISSES = 20
 """Searches of one state before its vectors are loaded. To load a vector costs about as much as to scan it 25 times."""
@@ -21,12 +25,60 @@ MISSES_OF_FILTER = 100
 """The same under a filter: each chunk of the tenant is looked up and tested."""
 _SHARE = 2
 """A block may take the limit of the cache divided by this."""
-_POSTINGS_BYTES = 400
+_ROW_BYTES = 50
+"""Memory of a chunk without its vector and its postings, about."""
+_POSTINGS_BYTES = 600
 """Memory of the postings of a chunk, about: five bytes a term."""
+_PASSAGE_BYTES = 2_500
+"""Memory of a passage without its text, about."""
 _PASSAGES_SHARE = 8
 """Passages may take the limit of the cache divided by this, on top of it."""
 _STATES = 1_000
 """States whose misses are counted."""
+
+
+class PassageCache:
+    """LRU cache of passages with a limit in bytes. Thread-safe.
+
+    A passage is returned to readers of the same principals only: row-level security has shown it to them. It is kept
+    for its part: where the chunk or its document changes, the chunk is in another part.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._rows: ByteCache[tuple[Hashable, int, int], dict[str, Any]] = ByteCache(max_bytes, _row_bytes)
+
+    def find(self, principals: Hashable, parts: Mapping[int, int]) -> dict[int, dict[str, Any]]:
+        """Return the fields of those passages that are cached, by chunk id.
+
+        Args:
+            principals: Of the reader.
+            parts: Number of the part by chunk id.
+        """
+        rows = self._rows.get([(principals, part, chunk_id) for chunk_id, part in parts.items()])
+        return {chunk_id: _copy_row(row) for (*_, chunk_id), row in rows.items()}
+
+    def put(self, principals: Hashable, parts: Mapping[int, int], rows: Mapping[int, dict[str, Any]]) -> None:
+        """Add passages and evict the least recently used.
+
+        Args:
+            principals: Of the reader.
+            parts: Number of the part by chunk id.
+            rows: Fields of passages by chunk id.
+        """
+        self._rows.put({(principals, parts[chunk_id], chunk_id): _copy_row(row) for chunk_id, row in rows.items()})
+
+
+def _copy_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Copy the fields of a passage.
+
+    A caller may change the metadata of its hits.
+    """
+    return {**row, "metadata": deepcopy(row["metadata"])} if row["metadata"] else {**row, "metadata": {}}
+
+
+def _row_bytes(row: Mapping[str, Any]) -> int:
+    """Return the approximate memory of a passage."""
+    return _PASSAGE_BYTES + sys.getsizeof(row["text"]) + 2 * len(repr(row["metadata"]))
 
 
 class BlockCache:
@@ -37,11 +89,14 @@ class BlockCache:
         self._bytes = 0
         self._lock = threading.Lock()
         self._blocks: OrderedDict[Hashable, Block] = OrderedDict()
+        self._sizes: dict[Hashable, int] = {}
+        self._lineages: dict[int, Hashable] = {}
+        """State of the block of each lineage."""
         self._missed: LRUCache[Hashable, int] = LRUCache(_STATES)
-        self.readers: LRUCache[Hashable, Hashable] = LRUCache(_STATES)
-        """Key of the block that answered the last search of a reader, by what the search asked for."""
+        self._readers: LRUCache[Hashable, tuple[Hashable, int]] = LRUCache(_STATES)
+        """State and lineage of the block that answered the last search of a reader."""
         self.passages = PassageCache(max_bytes // _PASSAGES_SHARE)
-        self.hits = self.misses = 0
+        self.hits = self.misses = self.followed = 0
 
     def find(self, reader: Hashable, state: Hashable) -> Block | None:
         """Return the block of a state, if it is cached.
@@ -51,22 +106,35 @@ class BlockCache:
             state: `state_key` of the search.
         """
         with self._lock:
-            block = self._blocks.get(state)
-            if block is None:
-                self.readers.pop(reader, None)
-                return None
-            self._blocks.move_to_end(state)
-            self.readers[reader] = state
-            self.hits += 1
+            if (block := self._blocks.get(state)) is not None:
+                self._blocks.move_to_end(state)
+                self._readers[reader] = state, block.lineage
+                self.hits += 1
             return block
 
+    def find_last(self, reader: Hashable) -> tuple[Hashable, Block] | None:
+        """Return state and block of the last search of a reader.
+
+        None if the block has followed a change since.
+        """
+        with self._lock:
+            state, _ = self._readers.get(reader, (None, 0))
+            block = self._blocks.get(state)
+            return None if block is None else (state, block)
+
+    def forget(self, reader: Hashable) -> None:
+        """Send the next search of a reader to the other views."""
+        with self._lock:
+            self._readers.pop(reader, None)
+
     def is_warm(self, reader: Hashable) -> bool:
-        """Return whether the block of the reader's last search is cached.
+        """Return whether there is the block of the reader's last search, or one that follows it.
 
         The state may have changed since.
         """
         with self._lock:
-            return self.readers.get(reader) in self._blocks
+            _, lineage = self._readers.get(reader, (None, -1))
+            return lineage in self._lineages
 
     def miss(self, reader: Hashable, state: Hashable, *, filtered: bool) -> bool:
         """Count a search that no block answered; return whether to load its block now.
@@ -80,42 +148,53 @@ class BlockCache:
         """
         with self._lock:
             self.misses += 1
-            if state in self._blocks:
-                self.readers[reader] = state
+            if (block := self._blocks.get(state)) is not None:
+                self._readers[reader] = state, block.lineage
                 return False
             self._missed[state] = missed = self._missed.get(state, 0) + 1
             return missed == (MISSES_OF_FILTER if filtered else MISSES)
 
-    def put(self, reader: Hashable, state: Hashable, block: Block) -> None:
+    def put(self, reader: Hashable, state: Hashable, block: Block, *, instead_of: Hashable = None) -> None:
         """Add the block of a state and evict the least recently used.
 
         A block above its share of the limit is not cached.
 
         Args:
-            reader: `reader_key` of the search that it was loaded for.
+            reader: `reader_key` of the search that it was made for.
             state: `state_key` of the search.
             block: The block.
+            instead_of: State of the block that it follows; None for none.
         """
         with self._lock:
-            if state in self._blocks or block.bytes > self._max_bytes // _SHARE:
+            self._remove(instead_of)
+            if (cached := self._blocks.get(state)) is not None:
+                self._readers[reader] = state, cached.lineage
+                return
+            if block.bytes > self._max_bytes // _SHARE:
                 return
             self._blocks[state] = block
-            self.readers[reader] = state
+            self._sizes[state] = block.bytes
             self._bytes += block.bytes
+            self._lineages[block.lineage] = state
+            self._readers[reader] = state, block.lineage
+            self.followed += instead_of is not None
             while self._bytes > self._max_bytes:
-                _, dropped = self._blocks.popitem(last=False)
-                self._bytes -= dropped.bytes
+                self._remove(next(iter(self._blocks)))
 
     def drop(self, state: Hashable) -> None:
         """Remove the block of a state."""
         with self._lock:
-            if (dropped := self._blocks.pop(state, None)) is not None:
-                self._bytes -= dropped.bytes
+            self._remove(state)
+
+    def _remove(self, state: Hashable) -> None:
+        if (block := self._blocks.pop(state, None)) is not None:
+            self._bytes -= self._sizes.pop(state)
+            del self._lineages[block.lineage]
 
     def most_rows(self, query: RetrieverQuery) -> int:
         """Return the chunks of a block for a search at most."""
-        vector = 0 if query.vector is None else 4 * len(query.vector)
-        return self._max_bytes // _SHARE // (vector + ID_BYTES + (_POSTINGS_BYTES if query.lexical else 0))
+        vector = 0 if query.vector is None else 2 * len(query.vector)
+        return self._max_bytes // _SHARE // (vector + _ROW_BYTES + (_POSTINGS_BYTES if query.lexical else 0))
 
 
 def reader_key(query: RetrieverQuery) -> Hashable:
@@ -145,14 +224,12 @@ def request_key(query: RetrieverQuery) -> Hashable:
     )
 
 
-def state_key(query: RetrieverQuery, snapshot: Snapshot) -> tuple[Hashable, ...]:
-    """Return what determines the vectors that a search may find.
-
-    The first part is what the search asks for.
+def state_key(query: RetrieverQuery, space_id: UUID | None, states: Mapping[str, str]) -> Hashable:
+    """Return what determines the chunks that a search may find, and their vectors.
 
     Args:
         query: The search.
-        snapshot: State of the tenant.
+        space_id: The live space.
+        states: State by collection.
     """
-    states = tuple([(stats.collection, stats.state) for stats in snapshot.collections])
-    return request_key(query), snapshot.space_id, states
+    return request_key(query), space_id, frozenset(states.items())

@@ -1,7 +1,6 @@
 """Load blocks under row-level security."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -11,9 +10,10 @@ from numpy.typing import NDArray
 
 from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.core.text import bm25
-from kosmos_rag.retrieval.blocks.block import Block, CollectionPostings, VectorBlock
+from kosmos_rag.retrieval.blocks.block import Block, Change, Layer
+from kosmos_rag.retrieval.blocks.building import Chunks, Entries, build_part
 from kosmos_rag.retrieval.blocks.cache import BlockCache, state_key
-from kosmos_rag.retrieval.postings import Posting, PostingsCache
+from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import CollectionStats, Snapshot
 from kosmos_rag.retrieval.views.database import DatabaseSession
@@ -38,8 +38,7 @@ def load_block(pool: ConnectionPool, query: RetrieverQuery, reader: Hashable, ca
 
     Raises DatabaseError.
     """
-    most = cache.most_rows(query)
-    tenant_id = query.scope["tenant_id"]
+    most, tenant_id = cache.most_rows(query), query.scope["tenant_id"]
     with pool.transaction(tenant_id, query.principals) as connection:
         session = DatabaseSession(
             connection=connection,
@@ -49,48 +48,68 @@ def load_block(pool: ConnectionPool, query: RetrieverQuery, reader: Hashable, ca
             timer=StageTimer(),
         )
         snapshot = session.snapshot(query)
-        if snapshot.space_id is None:
+        visible = _read_sequences(connection, query.scope, snapshot, most + 1)
+        if snapshot.space_id is None or sum(map(len, visible.values())) > most:
             return
-        vectors = postings = None
+        vectors: dict[int, NDArray[np.float16]] = {}
         if query.vector is not None:
-            vectors = _read_vectors(connection, query, snapshot, query.vector, most + 1)
-            if len(vectors.chunk_ids) > most:
-                return
-        if query.lexical:
-            visible = _read_sequences(connection, query.scope, snapshot, most + 1)
-            if sum(map(len, visible.values())) > most:
-                return
-            postings = _read_postings(connection, query.scope, snapshot, visible, packed_limit=most)
-    cache.put(reader, state_key(query, snapshot), Block(vectors=vectors, postings=postings, passages=cache.passages))
+            vectors = _read_vectors(connection, query, snapshot.space_id, most + 1)
+        postings = _PostingsReader(connection, query, snapshot, visible, packed_limit=most)
+        chunks = {
+            stats.collection: collect_chunks(
+                sorted(visible[stats.collection]), vectors, query.vector, postings.read(stats)
+            )
+            for stats in snapshot.collections
+        }
+        changes = read_changes(connection, query)
+    block = Block(space_id=snapshot.space_id, layers=(Layer(part=build_part(chunks)),), changes=changes)
+    cache.put(reader, state_key(query, snapshot.space_id, snapshot.states), block)
 
 
-def _read_vectors(
-    connection: psycopg.Connection,
-    query: RetrieverQuery,
-    snapshot: Snapshot,
-    vector: NDArray[np.float32],
-    limit: int,
-) -> VectorBlock:
-    chunk_ids: list[UUID] = []
-    parts: list[NDArray[np.float32]] = [np.empty((0, len(vector)), dtype=np.float32)]
-    cursor = connection.cursor(binary=True)
-    cursor.execute(statement("visible_vectors"), {**query.scope, "space_id": snapshot.space_id, "limit": limit})
-    while rows := cursor.fetchmany(_BATCH):
-        chunk_ids += [chunk_id for chunk_id, _ in rows]
-        # `halfvec_send` writes the dimensions and a reserved word first, two bytes each.
-        packed = np.frombuffer(b"".join([packed_vector for _, packed_vector in rows]), dtype=">f2")
-        parts.append(packed.reshape(len(rows), -1)[:, 2:].astype(np.float32))
-    return VectorBlock(chunk_ids=chunk_ids, vectors=np.concatenate(parts))
+def read_changes(connection: psycopg.Connection, query: RetrieverQuery) -> dict[str, Change]:
+    """Read the last change of each collection that may answer."""
+    rows = connection.execute(statement("collection_states"), query.scope).fetchall()
+    return {collection: Change(epoch=epoch, state=state) for collection, epoch, state in rows}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Entries:
-    """Term frequencies of chunks: parallel arrays."""
+def collect_chunks(
+    chunks: Sequence[tuple[int, UUID]],
+    vectors: Mapping[int, NDArray[np.float16]],
+    vector: NDArray[np.float32] | None,
+    postings: tuple[NDArray[np.int32], Sequence[Entries]],
+) -> Chunks:
+    """Return the chunks of a collection, in the form that parts are built of.
 
-    lexeme_ids: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    """Negative for a chunk that is not seen."""
-    frequencies: NDArray[np.uint8]
+    Args:
+        chunks: Sequence numbers, ascending, and ids.
+        vectors: By number of the chunk id.
+        vector: Embedding of the search; None for no vectors.
+        postings: Lengths, and entries by offset among the chunks.
+    """
+    lengths, entries = postings
+    has_vector = np.fromiter((chunk_id.int in vectors for _, chunk_id in chunks), dtype=np.bool_, count=len(chunks))
+    stacked = None
+    if vector is not None:
+        nothing = np.zeros(len(vector), dtype=np.float16)
+        rows = [vectors.get(chunk_id.int, nothing) for _, chunk_id in chunks]
+        stacked = np.stack(rows) if rows else np.empty((0, len(vector)), dtype=np.float16)
+    return Chunks(
+        sequences=np.array([sequence for sequence, _ in chunks], dtype=np.int32),
+        lengths=lengths,
+        ids=np.frombuffer(b"".join([chunk_id.bytes for _, chunk_id in chunks]), dtype=np.uint8).reshape(-1, 16),
+        vectors=stacked,
+        has_vector=has_vector,
+        entries=entries,
+    )
+
+
+def unpack_vectors(packed: Sequence[bytes]) -> NDArray[np.float16]:
+    """Return vectors from the binary format of `halfvec_send`.
+
+    It has the dimensions and a reserved word first, two bytes each.
+    """
+    numbers = np.frombuffer(b"".join(packed), dtype=">f2").reshape(len(packed), -1)
+    return numbers[:, 2:].astype(np.float16)
 
 
 _Visible: TypeAlias = dict[str, list[tuple[int, UUID]]]
@@ -108,52 +127,89 @@ def _read_sequences(
     return visible
 
 
-def _read_postings(
-    connection: psycopg.Connection, scope: Mapping[str, Any], snapshot: Snapshot, visible: _Visible, packed_limit: int
-) -> dict[str, CollectionPostings]:
-    """Read the postings of visible chunks.
+def _read_vectors(
+    connection: psycopg.Connection, query: RetrieverQuery, space_id: UUID, limit: int
+) -> dict[int, NDArray[np.float16]]:
+    vectors: dict[int, NDArray[np.float16]] = {}
+    cursor = connection.cursor(binary=True)
+    cursor.execute(statement("visible_vectors"), {**query.scope, "space_id": space_id, "limit": limit})
+    while rows := cursor.fetchmany(_BATCH):
+        unpacked = unpack_vectors([packed for _, packed in rows])
+        vectors |= zip([chunk_id.int for chunk_id, _ in rows], unpacked, strict=True)
+    return vectors
 
-    Packed postings are those of hidden chunks too, which are left out here. Few chunks of many have theirs from their
-    own lexemes.
+
+class _PostingsReader:
+    """Reads the postings of visible chunks.
+
+    Packed postings are those of hidden chunks too, which are left out. Few chunks of many have theirs from their own
+    lexemes.
     """
-    total = snapshot.total_chunks_unfiltered
-    packed = total <= packed_limit and sum(map(len, visible.values())) * _PACKED_SPEED >= total
-    postings = {}
-    for stats in snapshot.collections:
-        chunks = sorted(visible[stats.collection])
-        sequences = np.array([sequence for sequence, _ in chunks], dtype=np.int32)
-        lengths = np.zeros(len(chunks), dtype=np.int32)
-        read = _read_packed if packed else _read_lexemes
-        entries = read(connection, {**scope, "collection": stats.collection}, stats, sequences, lengths)
-        ids = [chunk_id for _, chunk_id in chunks]
-        postings[stats.collection] = _build(ids, Posting(offsets=sequences, frequencies=lengths), entries)
-    return postings
+
+    def __init__(
+        self,
+        connection: psycopg.Connection,
+        query: RetrieverQuery,
+        snapshot: Snapshot,
+        visible: _Visible,
+        packed_limit: int,
+    ) -> None:
+        total = snapshot.total_chunks_unfiltered
+        self._connection = connection
+        self._query = query
+        self._visible = visible
+        self._packed = total <= packed_limit and sum(map(len, visible.values())) * _PACKED_SPEED >= total
+
+    def read(self, stats: CollectionStats) -> tuple[NDArray[np.int32], list[Entries]]:
+        """Return the lengths of the chunks of a collection, and their postings."""
+        sequences = np.array(sorted(sequence for sequence, _ in self._visible[stats.collection]), dtype=np.int32)
+        lengths = np.zeros(len(sequences), dtype=np.int32)
+        if not self._query.lexical:
+            return lengths, []
+        scope = {**self._query.scope, "collection": stats.collection}
+        if self._packed:
+            return lengths, _read_packed(self._connection, scope, stats, sequences, lengths)
+        return lengths, _read_lexemes(self._connection, scope, sequences, lengths)
 
 
 def _read_lexemes(
     connection: psycopg.Connection,
     scope: Mapping[str, Any],
-    _stats: CollectionStats,
     sequences: NDArray[np.int32],
     lengths: NDArray[np.int32],
-) -> list[_Entries]:
+) -> list[Entries]:
     """Return the postings of chunks from their lexemes, and set their lengths."""
     entries = []
     for start in range(0, len(sequences), _BATCH):
         bound = array(connection, "int4", sequences[start : start + _BATCH])
         cursor = connection.cursor(binary=True)
         rows = cursor.execute(statement("lexemes_of_chunks"), {**scope, "sequences": bound}).fetchall()
-        analysis = parse_tsvectors([tsvector for _, tsvector in rows])
-        vocabulary = array(connection, "text", analysis.vocabulary)
-        ids: dict[str, int] = dict(cursor.execute(statement("lexeme_ids"), {**scope, "lexemes": vocabulary}).fetchall())
         offsets = np.searchsorted(sequences, np.array([sequence for sequence, _ in rows], dtype=np.int32))
-        lengths[offsets] = analysis.lengths
-        lexeme_ids = np.array([ids[lexeme] for lexeme in analysis.vocabulary], dtype=np.int64)
-        frequencies = np.minimum(analysis.frequencies, MAX_FREQUENCY).astype(np.uint8)
-        entries.append(
-            _Entries(lexeme_ids=lexeme_ids[analysis.lexemes], offsets=offsets[analysis.rows], frequencies=frequencies)
-        )
+        lengths[offsets], of_rows = count_lexemes(connection, scope, [tsvector for _, tsvector in rows], offsets)
+        entries.append(of_rows)
     return entries
+
+
+def count_lexemes(
+    connection: psycopg.Connection, scope: Mapping[str, Any], tsvectors: list[bytes], offsets: NDArray[np.integer]
+) -> tuple[NDArray[np.intp], Entries]:
+    """Return lengths and postings of chunks.
+
+    Args:
+        connection: In a transaction of the reader.
+        scope: Bound values, with the collection.
+        tsvectors: Of the chunks, in binary form.
+        offsets: Of the chunks.
+    """
+    analysis = parse_tsvectors(tsvectors)
+    values = {**scope, "lexemes": array(connection, "text", analysis.vocabulary)}
+    ids: dict[str, int] = dict(connection.cursor(binary=True).execute(statement("lexeme_ids"), values).fetchall())
+    lexeme_ids = np.array([ids[lexeme] for lexeme in analysis.vocabulary], dtype=np.int64)
+    return analysis.lengths, Entries(
+        lexeme_ids=lexeme_ids[analysis.lexemes],
+        offsets=offsets[analysis.rows].astype(np.int64),
+        frequencies=np.minimum(analysis.frequencies, MAX_FREQUENCY).astype(np.uint8),
+    )
 
 
 def _read_packed(
@@ -162,7 +218,7 @@ def _read_packed(
     stats: CollectionStats,
     sequences: NDArray[np.int32],
     lengths: NDArray[np.int32],
-) -> list[_Entries]:
+) -> list[Entries]:
     """Return packed postings and the terms of unsegmented chunks, and set the lengths of the chunks."""
     values = {**scope, "ids": [segment.id for segment in stats.segments]}
     offsets_of_segment: dict[UUID, NDArray[np.int64]] = {}
@@ -194,47 +250,22 @@ def _offsets(sequences: NDArray[np.int32], of_chunks: NDArray[np.integer]) -> ND
     return np.where(sequences[at] == of_chunks, at, -1)
 
 
-def _unpack(rows: Sequence[tuple[Any, ...]], offsets_of_segment: Mapping[UUID, NDArray[np.int64]]) -> _Entries:
+def _unpack(rows: Sequence[tuple[Any, ...]], offsets_of_segment: Mapping[UUID, NDArray[np.int64]]) -> Entries:
     """Return the postings of rows with lexeme, segment, offsets and frequencies."""
     counts = [len(row[3]) for row in rows]
     offsets = [offsets_of_segment[row[1]][unpack_numbers(row[2])] for row in rows]
-    return _Entries(
+    return Entries(
         lexeme_ids=np.repeat(np.array([row[0] for row in rows], dtype=np.int64), counts),
         offsets=np.concatenate(offsets),
         frequencies=unpack_frequencies(b"".join([row[3] for row in rows])),
     )
 
 
-def _recover(rows: Sequence[tuple[Any, ...]], offsets: NDArray[np.int64]) -> _Entries:
+def _recover(rows: Sequence[tuple[Any, ...]], offsets: NDArray[np.int64]) -> Entries:
     """Return the term frequencies of unsegmented chunks, from their stored weights."""
     stored = sparse_entries([row[3] for row in rows])
     lengths = np.array([row[1] for row in rows], dtype=np.float64)
     pivots = np.array([row[2] for row in rows], dtype=np.float64)
     norms = bm25.norms(lengths, pivots, bm25.STORED_B)[stored.rows]
     frequencies = np.minimum(bm25.frequencies(stored.values, norms), MAX_FREQUENCY)
-    return _Entries(
-        lexeme_ids=stored.lexeme_ids, offsets=offsets[stored.rows], frequencies=frequencies.astype(np.uint8)
-    )
-
-
-def _build(chunk_ids: Sequence[UUID], chunks: Posting, entries: Iterable[_Entries]) -> CollectionPostings:
-    none = _Entries(
-        lexeme_ids=np.empty(0, dtype=np.int64),
-        offsets=np.empty(0, dtype=np.int64),
-        frequencies=np.empty(0, dtype=np.uint8),
-    )
-    parts = [none, *entries]
-    offsets = np.concatenate([part.offsets for part in parts])
-    is_visible = offsets >= 0
-    offsets = offsets[is_visible]
-    lexeme_ids = np.concatenate([part.lexeme_ids for part in parts])[is_visible]
-    order = np.argsort(lexeme_ids * len(chunk_ids) + offsets, kind="stable")
-    distinct, starts = np.unique(lexeme_ids[order], return_index=True)
-    return CollectionPostings(
-        chunk_ids=chunk_ids,
-        chunks=chunks,
-        lexeme_ids=distinct,
-        starts=np.append(starts, len(order)),
-        offsets=offsets[order].astype(np.int32),
-        frequencies=np.concatenate([part.frequencies for part in parts])[is_visible][order],
-    )
+    return Entries(lexeme_ids=stored.lexeme_ids, offsets=offsets[stored.rows], frequencies=frequencies.astype(np.uint8))

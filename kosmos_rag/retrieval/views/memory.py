@@ -1,8 +1,8 @@
 """The view of the memory of the process.
 
 A block is scored, and the server reads the state and new passages. There is no transaction: the state is read by one
-statement, and passages that are not in memory by another one, with the state that they are of. Where the two differ,
-the next view is asked.
+statement, and passages that are not in memory by another one, with the state that they are of. Where they differ, the
+next view is asked.
 """
 
 import logging
@@ -21,15 +21,15 @@ from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.core.types import Space
 from kosmos_rag.retrieval.arrange import Vectors
-from kosmos_rag.retrieval.blocks.block import Block, CollectionPostings, VectorBlock, inner_products
+from kosmos_rag.retrieval.blocks.block import Block, Part, Row, inner_products, score_postings
 from kosmos_rag.retrieval.blocks.cache import BlockCache, reader_key, state_key
+from kosmos_rag.retrieval.blocks.following import follow
 from kosmos_rag.retrieval.blocks.loading import load_block
 from kosmos_rag.retrieval.close_terms import CloseTermCache, WordMatches
 from kosmos_rag.retrieval.dense import rank_vectors
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, CandidateList
 from kosmos_rag.retrieval.hydrate import PassageRow, parse_passage_rows
-from kosmos_rag.retrieval.lexical import best_offsets, rank_scores
-from kosmos_rag.retrieval.postings import SegmentScores
+from kosmos_rag.retrieval.lexical import rank_scores
 from kosmos_rag.retrieval.pseudo_relevance import BEST, rank_similar
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot, bind_texts, build_snapshot
@@ -38,6 +38,8 @@ from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 
 PLAN = "exact, in memory"
+_WAIT_S = 0.1
+"""Longest wait for another search that follows a change."""
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +75,8 @@ class MemorySession:
         self._wording: RetrieverQuery
         self._state: Hashable = None
         self._block: Block | None = None
+        self._rows: dict[int, tuple[Part, int]] = {}
+        """Where the candidates are, by number of the chunk id."""
 
     def snapshot(self, wording: RetrieverQuery) -> Snapshot:
         """Read the state of the tenant by one statement.
@@ -95,29 +99,32 @@ class MemorySession:
 
         Raises ViewUnavailable without a block, and for another state than that of an earlier wording.
         """
-        state = state_key(wording, snapshot)
+        state = state_key(wording, snapshot.space_id, snapshot.states)
         if self._block is None:
-            self._block = self._blocks.find(self._reader, state)
+            self._block = self._blocks.find(self._reader, state) or self._follow(wording, state)
             self._wording, self._state = wording, state
-        block = self._block
-        if block is None or state != self._state:
+        elif state != self._state:
             raise ViewUnavailable
         self._timer.record("plan")
         lists: dict[str, CandidateList] = {}
-        if wording.vector is not None and block.vectors is not None:
-            lists[DENSE] = _search_vectors(wording, block.vectors)
+        if wording.vector is not None:
+            located = self._block.nearest(wording.vector, wording.candidates)
+            lists[DENSE] = rank_vectors(self._identify(located), wording, PLAN, {"rows": self._block.rows})
             self._timer.record(DENSE)
-        if wording.lexical and block.postings is not None:
-            lists[LEXICAL] = _search_postings(wording, snapshot, block.postings)
+        if wording.lexical:
+            located, postings = score_postings(self._block, snapshot.collections, wording.candidates)
+            read = {"rows": self._block.rows, "postings": postings}
+            scores = dict(self._identify(located))
+            lists[LEXICAL] = rank_scores(scores, wording.candidates, snapshot, PLAN, read)
             self._timer.record(LEXICAL)
         return lists
 
-    def compare_with_best(self, _snapshot: Snapshot, chunk_ids: Sequence[UUID]) -> CandidateList:
+    def compare_with_best(self, snapshot: Snapshot, chunk_ids: Sequence[UUID]) -> CandidateList:
         """Rank candidates by similarity to the first five.
 
         Their mean is rounded as the server rounds it.
         """
-        vectors = self._find_vectors(chunk_ids)
+        vectors = self.vectors(snapshot, chunk_ids)
         best = [vectors[chunk_id] for chunk_id in chunk_ids[:BEST] if chunk_id in vectors]
         scored: list[tuple[UUID, float]] = []
         if best:
@@ -131,19 +138,19 @@ class MemorySession:
 
         Raises ViewUnavailable where these are of another state, or the reader may not read one of them.
         """
-        assert self._block is not None, "candidates come first"
-        principals = self._wording.principals
-        rows = self._block.find_passages(principals, chunk_ids)
+        principals = frozenset(self._wording.principals)
+        parts = {chunk_id.int: self._rows[chunk_id.int][0].number for chunk_id in chunk_ids}
+        rows = self._blocks.passages.find(principals, parts)
         missing = [chunk_id for chunk_id in chunk_ids if chunk_id.int not in rows]
         if not missing:
             return rows
         # As text: psycopg's adapter of lists asks for the type of each value.
         ids = "{" + ",".join([chunk_id.hex for chunk_id in missing]) + "}"
-        values = {**self._wording.scope, "principals": list(principals), "chunk_ids": ids}
+        values = {**self._wording.scope, "principals": list(self._wording.principals), "chunk_ids": ids}
         cursor = self._connection.cursor(row_factory=dict_row)
         cursor.execute(statement("passages_of_reader"), values)
         *read, last = cursor.fetchall()
-        if last["states"] != {stats.collection: stats.state for stats in snapshot.collections}:
+        if last["states"] != snapshot.states:
             raise ViewUnavailable
         if len(read) < len(missing):
             log.error(
@@ -155,56 +162,59 @@ class MemorySession:
         for row in read:
             del row["states"]
         parsed = parse_passage_rows(read)
-        self._block.put_passages(principals, parsed)
+        self._blocks.passages.put(principals, parts, parsed)
         return rows | parsed
 
     def vectors(self, _snapshot: Snapshot, chunk_ids: Sequence[UUID]) -> Vectors:
-        """Return the vectors of chunks of the block."""
-        return self._find_vectors(chunk_ids)
+        """Return the vectors of candidates."""
+        vectors = {}
+        for chunk_id in chunk_ids:
+            part, row = self._rows[chunk_id.int]
+            assert part.vectors is not None, "can_answer refuses other searches"
+            if row not in part.without_vector:
+                vectors[chunk_id] = part.vectors[row].astype(np.float32)
+        return vectors
 
-    def _find_vectors(self, chunk_ids: Sequence[UUID]) -> Vectors:
-        assert self._block is not None, "candidates come first"
-        assert self._block.vectors is not None, "can_answer refuses other searches"
-        return self._block.vectors.find(chunk_ids)
+    def _follow(self, wording: RetrieverQuery, state: Hashable) -> Block:
+        """Return the block of a state, made of that of the reader's last search.
+
+        Raises ViewUnavailable if it cannot be made.
+        """
+        last = self._blocks.find_last(self._reader)
+        # One thread makes it; the others wait a little for it.
+        if last is not None and last[1].following.acquire(timeout=_WAIT_S):
+            try:
+                if self._blocks.find(self._reader, state) is None:
+                    self._make_block(wording, *last)
+            finally:
+                last[1].following.release()
+        block = self._blocks.find(self._reader, state)
+        if block is None:
+            self._blocks.forget(self._reader)
+            raise ViewUnavailable
+        return block
+
+    def _make_block(self, wording: RetrieverQuery, last_state: Hashable, last: Block) -> None:
+        """Replace a block by one that follows it, or drop it."""
+        with ConnectionPool.begin_read(self._connection, wording.scope["tenant_id"], wording.principals):
+            followed = follow(self._connection, wording, last)
+        if followed is None:
+            self._blocks.drop(last_state)
+        else:
+            self._blocks.put(self._reader, *followed, instead_of=last_state)
+
+    def _identify(self, rows: Sequence[Row]) -> list[tuple[UUID, float]]:
+        """Return chunk ids with scores, and remember where they are."""
+        identified = []
+        for part, row, score in rows:
+            chunk_id = part.chunk_id(row)
+            self._rows[chunk_id.int] = part, row
+            identified.append((chunk_id, score))
+        return identified
 
 
 def _refuse_words(_words: Sequence[str]) -> Mapping[str, WordMatches]:
     raise ViewUnavailable
-
-
-def _search_vectors(query: RetrieverQuery, vectors: VectorBlock) -> CandidateList:
-    assert query.vector is not None, "compared by the caller"
-    rows = vectors.nearest(query.vector, query.candidates)
-    if len(rows) > query.candidates:
-        rows = sorted(rows, key=lambda row: (-row[1], row[0].int))[: query.candidates]
-    return rank_vectors(rows, query, PLAN, {"rows": len(vectors.chunk_ids)})
-
-
-def _search_postings(
-    query: RetrieverQuery, snapshot: Snapshot, postings: Mapping[str, CollectionPostings]
-) -> CandidateList:
-    collections = [(stats, postings[stats.collection]) for stats in snapshot.collections if stats.weights]
-    segments = [
-        SegmentScores.from_postings(
-            stats.collection,
-            of_collection.chunks,
-            stats.average,
-            ((weight, of_collection.find(lexeme_id)) for lexeme_id, weight in stats.weights.items()),
-        )
-        for stats, of_collection in collections
-    ]
-    scores: dict[UUID, float] = {}
-    if any(segment.terms for segment in segments):
-        segment_numbers, offsets = best_offsets(segments, query.candidates)
-        for number, (_, of_collection) in enumerate(collections):
-            of_this = offsets[segment_numbers == number]
-            ids = [of_collection.chunk_ids[offset] for offset in of_this.tolist()]
-            scores |= zip(ids, segments[number].exact(of_this).tolist(), strict=True)
-    read = {
-        "rows": sum(len(of_collection.chunk_ids) for of_collection in postings.values()),
-        "postings": sum(segment.read for segment in segments),
-    }
-    return rank_scores(scores, query.candidates, snapshot, PLAN, read)
 
 
 class MemoryView:
@@ -246,7 +256,7 @@ class MemoryView:
         if snapshot.space_id is None or not fits or not _has_data(request):
             return None
         reader = reader_key(request.wordings[0])
-        if self.blocks.miss(reader, state_key(wording, snapshot), filtered=filtered):
+        if self.blocks.miss(reader, state_key(wording, snapshot.space_id, snapshot.states), filtered=filtered):
             return partial(load_block, query=wording, reader=reader, cache=self.blocks)
         return None
 

@@ -168,8 +168,10 @@ def test_one_retriever__has_a_block_of_its_own(settings: Settings, tenant_name: 
             assert _result(found) == _result(expected)
             assert _plans(found) == {IN_MEMORY}
         [block] = blocks_of(cached)._blocks.values()
-        assert (block.vectors is None) == (weight == "rag.retrieval.semantic_weight")
-        assert (block.postings is None) == (weight == "rag.retrieval.keyword_weight")
+        [layer] = block.layers
+        [rows] = layer.part.collections.values()
+        assert (layer.part.vectors is None) == (weight == "rag.retrieval.semantic_weight")
+        assert (len(rows.offsets) == 0) == (weight == "rag.retrieval.keyword_weight")
 
 
 def test_postings__of_few_chunks_of_a_large_tenant_come_from_their_lexemes(
@@ -183,7 +185,7 @@ def test_postings__of_few_chunks_of_a_large_tenant_come_from_their_lexemes(
     cached, plain = (engine.tenant(tenant_name, principals=READERS[3]) for engine in engines)
     where = Filter(where={"metadata.kind": "a"})
     cache = blocks_of(engines[0])
-    cache._max_bytes = 2 * 50 * (4 * HashingEmbedder().dimensions + 500)
+    cache._max_bytes = 2 * 50 * (2 * HashingEmbedder().dimensions + 650)
     _load(cached, where)
     found, expected = (scope.search("margin of cars", filter=where) for scope in (cached, plain))
     assert [stats.plan for stats in found.retrievers.values()] == [IN_MEMORY, IN_MEMORY]
@@ -203,14 +205,16 @@ def test_postings__from_lexemes_are_the_packed_ones(
         scope.ingest([_document(dice, "prose", f"q{turn}{number}") for number in range(20)], prune=False)
     for packed_speed in (0, 8):
         monkeypatch.setattr(loading, "_PACKED_SPEED", packed_speed)
-        blocks._blocks.clear()
+        for state in list(blocks._blocks):
+            blocks.drop(state)
         blocks._missed.clear()
         _load(scope, None)
         [block] = blocks._blocks.values()
-        postings.append((block.postings or {})["default"])
-    lexemes, packed = postings
-    assert len(packed.chunk_ids) > 80
-    assert lexemes.chunk_ids == packed.chunk_ids
+        [layer] = block.layers
+        postings.append((layer.part.ids.tolist(), layer.part.collections["default"]))
+    (ids, lexemes), (packed_ids, packed) = postings
+    assert len(packed_ids) > 80
+    assert ids == packed_ids
     for array in ("lexeme_ids", "starts", "offsets", "frequencies"):
         assert getattr(lexemes, array).tolist() == getattr(packed, array).tolist()
     for array in ("offsets", "frequencies"):
@@ -227,11 +231,10 @@ def test_postings__know_no_chunk_that_the_reader_may_not_read(engines: tuple[Eng
             scope.indexes.build()
     for principals in (READERS[3], ("ben",)):
         _load(engines[0].tenant(tenant_name, principals=principals), None)
-    whole, block = blocks_of(engines[0])._blocks.values()
-    assert whole.postings is not None
-    assert block.postings is not None
-    assert block.vectors is not None
-    [postings] = block.postings.values()
-    assert set(postings.chunk_ids) == set(block.vectors.chunk_ids)
-    assert set(postings.chunk_ids) < set(whole.postings["default"].chunk_ids)
-    assert set(postings.offsets.tolist()) == set(range(len(postings.chunk_ids)))
+    parts = []
+    for block in blocks_of(engines[0])._blocks.values():
+        [layer] = block.layers
+        parts.append(layer.part)
+    whole, part = ({bytes(row) for row in part.ids.tolist()} for part in parts)
+    assert part < whole
+    assert set(parts[1].collections["default"].offsets.tolist()) == set(range(len(part)))
