@@ -249,7 +249,7 @@ CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
     "dense_by_documents": [(also, BY_KEY) for also in ({}, REQUIRED)],
     "visible_sequences": [({**also, "limit": LARGE}, WHOLE) for also in ({}, CORPUS, FILTERED)],
     "lexemes_of_chunks": [(CORPUS, BY_KEY)],
-    "collection_states": [({}, 10), (CORPUS, 10)],
+    "collection_states": [(also, 2 * SMALL_TENANTS) for also in ({}, CORPUS)],
     "collection_changes": [({"collections": ["default"], "epochs": [0]}, 200)],
     "changed_chunks": [({**CORPUS, **also}, 2 * BY_KEY) for also in ({}, FILTERED)],
     "unsegmented_terms": [(CORPUS, WHOLE)],

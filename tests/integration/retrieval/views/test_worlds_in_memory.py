@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -38,6 +38,7 @@ FILTERS: tuple[dict[str, Any] | None, ...] = (
     *(None, None, None, {"metadata.kind": "a"}, {"collection": "prose"}, {"department": "sales"}),
     {"$or": [{"metadata.kind": "b"}, {"metadata.tags": "x"}]},
 )
+Reader: TypeAlias = tuple[tuple[str, ...], str | None, dict[str, Any] | None]
 PRESETS = (
     "rag: {retrieval: {top_k: 4}}",
     "rag: {retrieval: {require_approved: true}}",
@@ -86,9 +87,19 @@ class World:
         self.folder = folder
         self.dumped = False
         self.experiments = 0
+        self.regulars = [self.reader() for _ in range(4)]
         for collection in LANGUAGES:
             scope = writer.tenant(TENANT, collection=collection)
             assert scope.ingest([self.document(collection, number) for number in range(20)]).failed == ()
+
+    def reader(self) -> Reader:
+        """A reader, the collection that he searches, and his filter."""
+        dice = self.dice
+        return dice.choice(READERS), dice.choice((None, None, *LANGUAGES)), dice.choice(FILTERS)
+
+    def returning_reader(self) -> Reader:
+        """One who mostly has searched before the change: his block is one to follow."""
+        return self.dice.choice(self.regulars) if self.dice.random() < 0.7 else self.reader()
 
     def words(self, most: int) -> str:
         return " ".join(self.dice.choices(WORDS, k=self.dice.randint(1, most)))
@@ -234,9 +245,7 @@ def _search(scope: Tenant, question: str, conditions: dict[str, Any] | None, opt
 
 def _compare(engines: tuple[Engine, Engine], world: World, searches: int) -> int:
     """Compare searches of one reader, the first at once after the change; return how many the memory answered."""
-    dice = world.dice
-    principals, collection = dice.choice(READERS), dice.choice((None, None, *LANGUAGES))
-    conditions = dice.choice(FILTERS)
+    principals, collection, conditions = world.returning_reader()
     scopes = [engine.tenant(TENANT, collection=collection, principals=principals) for engine in engines]
     hits = _memory_hits(engines[0])
     for number in range(searches):
