@@ -18,7 +18,7 @@ import psycopg
 from cachetools import LRUCache
 
 from kosmos_rag.core.text.accents import fold_accents
-from kosmos_rag.core.text.analysis import split_bigrams
+from kosmos_rag.core.text.analysis import separate_words
 from kosmos_rag.core.text.compounds import COMPOUNDING, split_compound
 from kosmos_rag.core.text.dictionary import is_word
 from kosmos_rag.retrieval.edits import edit_distance, single_edits
@@ -270,7 +270,7 @@ def _suspects(text: str, rows: Sequence[TermRow]) -> list[str]:
         for word in words
         if len(word) >= _MIN_LENGTH
         and not absent.isdisjoint((word[:_SHARED_PREFIX], fold_accents(word)[:_SHARED_PREFIX]))
-        and split_bigrams(word) == word
+        and separate_words(word) == word
     ][:_MAX_WORDS]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.text.accents import accented_words, fold_accents
-from kosmos_rag.core.text.analysis import query_text, split_bigrams
+from kosmos_rag.core.text.analysis import query_text, separate_words
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, KnownItems, RunningExperiment
 from kosmos_rag.retrieval.close_terms import CloseTermCache, TermRow, WordMatches, replace_absent_words
 from kosmos_rag.retrieval.query import RetrieverQuery
@@ -196,7 +196,7 @@ def bind_texts(query: RetrieverQuery) -> BoundTexts:
         "principals": list(query.principals),
         "texts": [*(text.text for text in texts), *(words for words, _ in folded)],
         "weights": [*query.texts.values(), *(weight for _, weight in folded)],
-        "phrases": [split_bigrams(words) for words in (*required, *excluded)],
+        "phrases": [separate_words(words) for words in (*required, *excluded)],
         "excluded": [False] * len(required) + [True] * len(excluded),
     }
     code_parts = {part: code for text in texts for part, code in text.code_parts.items()}

@@ -1,7 +1,8 @@
-"""Text analysis before PostgreSQL's text search parser: scripts without spaces, and identifiers.
+"""Text analysis before PostgreSQL's text search parser: tags, scripts without spaces, and identifiers.
 
-The parser takes a run of Chinese, Japanese, Korean, Thai, Lao, Khmer or Burmese letters as one word, and `a.b.c` or
-`getUserById` too. Texts and queries go through the same functions, so both have the same terms.
+The parser drops `<Connector maxThreads="200"/>` as a tag. It takes a run of Chinese, Japanese, Korean, Thai, Lao, Khmer
+or Burmese letters as one word, and `a.b.c` or `getUserById` too. Texts and queries go through the same functions, so
+both have the same terms.
 """
 
 import re
@@ -19,6 +20,8 @@ _UNSPACED = re.compile(
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"  # Han
     "]+"
 )
+_BRACKET = re.compile(r"</?|/?>")
+"""The ends of a tag. After a space, `/body` would be a path."""
 _WIDTH = re.compile("[\uff01-\uffdc]+")
 """Latin letters as wide as Han ones, and narrow Katakana and Hangul."""
 _IDENTIFIER = re.compile(
@@ -67,12 +70,13 @@ def is_unspaced(text: str) -> bool:
     return not text.isascii() and 2 * sum(map(len, unspaced_runs(text))) > letters
 
 
-def split_bigrams(text: str) -> str:
-    """Replace scripts without spaces by overlapping bigrams, and compose letters.
+def separate_words(text: str) -> str:
+    """Replace brackets of tags by spaces, and scripts without spaces by overlapping bigrams.
 
     `训练数据` becomes `训练 练数 数据`; a single letter is kept. A letter and its accent become one letter, and
     letters of full or half width those of usual width. Source: CJKBigramFilter and CJKWidthFilter of Lucene.
     """
+    text = _BRACKET.sub(" ", text)
     if text.isascii():
         return text
     composed = unicodedata.normalize("NFC", _WIDTH.sub(lambda run: unicodedata.normalize("NFKC", run[0]), text))
@@ -89,7 +93,7 @@ def index_text(text: str) -> str:
     terms = [term for token in filter(None, _IDENTIFIER.findall(text)) for term in _identifier_terms(token)]
     if "--" in text:
         terms += [f"option{re.sub('[-_]', '', option.lower())}" for option in _OPTION.findall(text)]
-    return f"{split_bigrams(text)}\n{' '.join(terms)}" if terms else split_bigrams(text)
+    return f"{separate_words(text)}\n{' '.join(terms)}" if terms else separate_words(text)
 
 
 class QueryText(NamedTuple):

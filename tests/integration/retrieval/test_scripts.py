@@ -1,11 +1,11 @@
-"""The lexical retriever finds words of scripts without spaces, and identifiers and compounds by their parts."""
+"""The lexical retriever finds words of scripts without spaces, in tags, and parts of identifiers and compounds."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from kosmos_rag import Settings, SourceDocument, Tenant
-from kosmos_rag.core.text.analysis import split_bigrams
+from kosmos_rag.core.text.analysis import separate_words
 from tests.integration.variants import opened
 
 SENTENCES = {
@@ -87,6 +87,10 @@ def test_words__of_scripts_without_spaces_find_their_sentence(lexical: Tenant) -
         ("retention", "Set storage.local.retention to a number of days."),
         ("storage.local.retention", "Set storage.local.retention to a number of days."),
         ("customerType", "The column customer_type is never empty."),
+        ("maxThreads", 'Set <Connector maxThreads="200"/> in the file.'),
+        ("connector", 'Set <Connector maxThreads="200"/> in the file.'),
+        ("thread pool", "The element </threadPool> ends it."),
+        ('+"<Connector maxThreads"', 'Set <Connector maxThreads="200"/> in the file.'),
     ],
 )
 def test_identifiers__are_found_whole_and_by_their_parts(lexical: Tenant, question: str, text: str) -> None:
@@ -128,7 +132,7 @@ def test_words__are_found_with_and_without_accents(lexical: Tenant, language: st
         stats = found.retrievers["lexical"]
         assert stats.coverage is not None
         assert stats.coverage > 0.75
-        assert stats.terms == len(split_bigrams(word).split())
+        assert stats.terms == len(separate_words(word).split())
         lexical.indexes.build()
 
 

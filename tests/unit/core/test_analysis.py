@@ -2,7 +2,7 @@
 
 import pytest
 
-from kosmos_rag.core.text.analysis import IDENTIFIER_FORMS, index_text, query_text, split_bigrams
+from kosmos_rag.core.text.analysis import IDENTIFIER_FORMS, index_text, query_text, separate_words
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,20 @@ from kosmos_rag.core.text.analysis import IDENTIFIER_FORMS, index_text, query_te
         ("cafe\u0301", "café"),
     ],
 )
-def test_split_bigrams__splits_scripts_without_spaces(text: str, split: str) -> None:
-    assert split_bigrams(text).split() == split.split()
+def test_separate_words__splits_scripts_without_spaces(text: str, split: str) -> None:
+    assert separate_words(text).split() == split.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "split"),
+    [
+        ('<Connector maxThreads="200"/>', 'Connector maxThreads="200"'),
+        ("<a>訓練</a><br />", "a 訓練 a br"),
+        ("List<String> x->y 1 < 2", "List String x- y 1 2"),
+    ],
+)
+def test_separate_words__keeps_the_words_of_tags(text: str, split: str) -> None:
+    assert separate_words(text).split() == split.split()
 
 
 @pytest.mark.parametrize(
