@@ -384,8 +384,10 @@ class _Scanner:
         self._at += 1
         if not is_item and self._is_term(first, indent):
             self._at += 2
-        while self._at < len(self._lines) and self._continues(self._lines[self._at], is_item=is_item):
-            if self._markup_lines() or self._column_names():
+        # A line of an item may begin at the margin (a lazy continuation), but not below what may be a heading of Org.
+        is_outline = self._lines[first].startswith("**") and is_item
+        while self._at < len(self._lines) and self._continues(self._lines[self._at]):
+            if (is_outline and not self._lines[self._at][0].isspace()) or self._markup_lines() or self._column_names():
                 break
             self._at += 1
         yield self._block("item" if is_item else "sentence", first, self._at)
@@ -401,11 +403,11 @@ class _Scanner:
             return False
         definition = following[1]
         deeper = len(definition) - len(definition.lstrip()) > indent
-        return deeper and self._continues(definition, is_item=False)
+        return deeper and self._continues(definition)
 
-    def _continues(self, line: str, *, is_item: bool) -> bool:
-        """Return whether a line belongs to the paragraph before it."""
-        if not line.strip() or (is_item and not line[0].isspace()):
+    def _continues(self, line: str) -> bool:
+        """Return whether a line belongs to the paragraph or item before it."""
+        if not line.strip():
             return False
         return not any(
             pattern.fullmatch(line) for pattern in (_FENCE, _LISTING, _DIRECTIVE, _NO_TEXT, _ROW, _RULE, _TABLE_RULE)

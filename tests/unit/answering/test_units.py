@@ -22,6 +22,12 @@ def _kinds(text: str) -> list[tuple[str, str]]:
         ("Intro:\n- one. Still one\n  and on\n- two", [
             ("sentence", "Intro:"), ("item", "- one. Still one\n  and on"), ("item", "- two"),
         ]),
+        ("- The limit is\n40 MB. It\nstays.\n- two\n\nText.", [
+            ("item", "- The limit is\n40 MB. It\nstays."), ("item", "- two"), ("sentence", "Text."),
+        ]),
+        ("- one\n# Title\nText.\n- two\n> quote", [
+            ("item", "- one"), ("sentence", "Text."), ("item", "- two\n> quote"),
+        ]),
         ("1. First. Then.\n2. Second", [("item", "1. First. Then."), ("item", "2. Second")]),
         ("| A | B |\n|---|---|\n| 1. x | 2 |", [("row", "| 1. x | 2 |")]),
         ("```\nselect 1.\n\nfrom t;\n```\nText.", [
