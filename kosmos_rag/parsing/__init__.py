@@ -60,7 +60,7 @@ _PARSERS: dict[str, _Parser] = {
     media_types.EPUB: parse_epub,
     media_types.CONFLUENCE: parse_confluence_export,
     media_types.HTML: partial(parse_html, is_page=True),
-    media_types.MARKDOWN: _adapt_parser(parse_markdown),
+    media_types.MARKDOWN: parse_markdown,
     media_types.CSV: partial(parse_csv, media_type=media_types.CSV),
     media_types.TSV: partial(parse_csv, media_type=media_types.TSV),
     media_types.JSON: parse_json,

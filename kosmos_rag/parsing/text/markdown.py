@@ -1,16 +1,20 @@
 """Parse Markdown.
 
-Every line is unchanged, so that cited lines are the lines of the file.
+Each line keeps its number, so that cited lines are the lines of the file.
 """
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
 
-from kosmos_rag.core.types import Heading, ParsedDocument
+from kosmos_rag.core.types import Heading, ParsedDocument, TableSpan
 from kosmos_rag.parsing import media_types
 from kosmos_rag.parsing.clean import clean_title, offset_lines
+from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.text.decode import decode
 from kosmos_rag.parsing.text.front_matter import read_front_matter
+from kosmos_rag.parsing.text.markdown_markup import clean_markdown
 from kosmos_rag.parsing.text.markdown_tables import find_markdown_tables
 
 # The grammar is that of CommonMark 0.31: sections 4.2 (ATX), 4.3 (setext) and 4.5 (fences).
@@ -21,28 +25,35 @@ _NO_PARAGRAPH = re.compile(r" {4}|\t| {0,3}(?:>|[-+*][ \t]|\d{1,9}[.)][ \t]|\||<
 """A line that begins no paragraph: indented code, a quote, a list item, a table row, HTML."""
 
 
-def parse_markdown(data: bytes) -> ParsedDocument:
+def parse_markdown(data: bytes, limits: OutputLimits) -> ParsedDocument:
     """Parse Markdown, with headings outside of fences.
 
     ATX and setext headings; the title is that of the front matter or the first heading of level 1. The lines of the
-    front matter are blank in the text: what they say is metadata.
+    front matter are blank in the text: what they say is metadata. So are those of markup that no page shows.
 
     Raises:
-        ParseError: `empty` or `binary`.
+        ParseError: `empty`, `binary` or `too_large`.
     """
     text = decode(data)
     front = read_front_matter(text)
-    text = "\n" * text.count("\n", 0, front.end) + text[front.end :]
+    cleaned = clean_markdown(text[front.end :], limits)
+    first = text.count("\n", 0, front.end)
+    text = "\n" * first + cleaned.text
     lines = list(_outside_fences(text))
     headings = tuple(_headings(lines))
+    html_tables = (_shift(table, first) for table in cleaned.tables)
     return ParsedDocument(
         text=text,
         media_type=media_types.MARKDOWN,
         title=front.title or next((h.title for h in headings if h.level == 1), None),
         headings=headings,
         metadata=front.metadata,
-        tables=tuple(find_markdown_tables(lines)),
+        tables=tuple(sorted(chain(find_markdown_tables(lines), html_tables), key=lambda table: table.start)),
     )
+
+
+def _shift(table: TableSpan, by: int) -> TableSpan:
+    return replace(table, start=by + table.start, end=by + table.end, body=by + (table.body or table.start))
 
 
 def _headings(lines: Iterable[tuple[int, str]]) -> Iterator[Heading]:

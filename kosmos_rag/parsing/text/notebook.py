@@ -1,6 +1,6 @@
 """Parse Jupyter notebooks.
 
-Markdown cells are unchanged; code and its printed results are fenced blocks.
+Markdown cells are those of a Markdown file; code and its printed results are fenced blocks.
 """
 
 import json
@@ -45,7 +45,7 @@ def parse_notebook(data: bytes, limits: OutputLimits) -> ParsedDocument:
     composition = Composition(limits)
     for cell in cells:
         if isinstance(cell, dict):
-            _add_cell(composition, cell, language)
+            _add_cell(composition, cell, language, limits)
     return composition.build(media_types.NOTEBOOK, composition.first_title)
 
 
@@ -68,13 +68,13 @@ def _language(notebook: Any) -> str:
     return name if isinstance(name, str) and name.isidentifier() else ""
 
 
-def _add_cell(composition: Composition, cell: dict[str, Any], language: str) -> None:
+def _add_cell(composition: Composition, cell: dict[str, Any], language: str, limits: OutputLimits) -> None:
     source = _DATA_URL.sub("", _join_lines(cell.get("source", cell.get("input"))))
     match cell.get("cell_type"):
         case "markdown":
-            _add_markdown(composition, source)
+            _add_markdown(composition, source, limits)
         case "heading":  # version 3
-            _add_markdown(composition, f"# {source}")
+            _add_markdown(composition, f"# {source}", limits)
         case "code":
             _add_fenced(composition, source, language)
             outputs = cell.get("outputs")
@@ -85,10 +85,10 @@ def _add_cell(composition: Composition, cell: dict[str, Any], language: str) -> 
             composition.add_block(source)
 
 
-def _add_markdown(composition: Composition, source: str) -> None:
+def _add_markdown(composition: Composition, source: str, limits: OutputLimits) -> None:
     cleaned = clean(source).strip("\n").rstrip()
     if cleaned:
-        composition.add_document(parse_markdown(cleaned.encode()))
+        composition.add_document(parse_markdown(cleaned.encode(), limits))
 
 
 def _add_fenced(composition: Composition, code: str, language: str) -> None:
