@@ -40,7 +40,7 @@ _OPENING = frozenset({"according", "additionally", "based", "however", "otherwis
 def missing_fact(claim: str, evidence: str) -> str | None:
     """Return a message about the first fact that the evidence lacks.
 
-    None if it contains all facts of the claim.
+    The result is None if it contains all facts of the claim.
     """
     folded = " ".join(evidence.split()).casefold()
     evidence_stems = set(stems(evidence))
@@ -290,7 +290,6 @@ def quote_status(citation: Citation, quote: str, text: str) -> QuoteStatus:
     """Find a cited quote in a version of its document.
 
     Args:
-        citation: The citation of the quote.
         quote: The quoted text, unchanged.
         text: The whole text of the version.
 

@@ -89,8 +89,6 @@ def cite_unit(passage: ContextPassage, unit: Unit, score: float) -> AnswerSenten
     The sentence cites exactly the unit's span.
 
     Args:
-        passage: The passage of the unit.
-        unit: The unit.
         score: Score of the sentence.
     """
     return AnswerSentence(

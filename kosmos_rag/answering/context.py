@@ -30,7 +30,6 @@ def assemble(
     do not fit are counted in `omitted`. Tokens are counted on the rendered text, headers included.
 
     Args:
-        retrieval: The search result.
         tokenizer: Counts tokens.
         settings: Format of citations, budget, and the threshold of near-duplicates.
         read_spans: Reads texts of documents.

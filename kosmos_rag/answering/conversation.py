@@ -38,7 +38,6 @@ def contextualize(model: LanguageModel, prompt: Prompt, question: str, history: 
     On failure return it unchanged, with a warning.
 
     Args:
-        model: The language model.
         prompt: The template of the rewriting prompt.
         question: The follow-up question.
         history: Earlier turns, oldest first; each is truncated.

@@ -66,7 +66,6 @@ def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: 
 
     Args:
         question: the question, rewritten if it is a follow-up.
-        passages: the passages of the context.
         embedder: the model of the embedding similarity.
     """
     candidates = [
@@ -114,7 +113,7 @@ def table_columns(passage: ContextPassage) -> tuple[str, ...]:
 def cosines(vectors: Vectors, vector: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the cosine similarity of each row to a vector.
 
-    0 where a norm is 0.
+    The result is 0 where a norm is 0.
     """
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(vector)
     return (vectors @ vector / np.where(lengths > 0, lengths, 1)).astype(np.float32)

@@ -100,7 +100,6 @@ def units(text: str, *, headings: Iterable[str] = (), columns: Sequence[str] = (
     """Yield the trimmed, non-blank units of a text in order.
 
     Args:
-        text: The text.
         headings: The titles of its sections; lines of one are a heading without any markup too.
         columns: Names of the columns of the table that the text begins within.
     """
@@ -219,7 +218,7 @@ class _Scanner:
     def _title_lines(self) -> int:
         """Return the number of lines of the title that begins here.
 
-        0 where none begins.
+        The result is 0 where none begins.
         """
         if self._titles:
             for count in range(1, _TITLE_LINES + 1):
@@ -228,9 +227,9 @@ class _Scanner:
         return 0
 
     def _markup_lines(self) -> int:
-        """Return the number of lines of the comment that begins here.
+        """Return the number of lines of the comment or template tag that begins here.
 
-        Or of the template tag; 0 where none of several lines begins.
+        The result is 0 where none of several lines begins.
         """
         line = self._lines[self._at].strip()
         closing = next((end for begin, end in _CLOSINGS.items() if line.startswith(begin) and end not in line), None)
@@ -243,7 +242,7 @@ class _Scanner:
     def _listing_end(self) -> str:
         """Return the line that ends the listing that begins here.
 
-        Empty where none begins.
+        The result is empty where none begins.
         """
         line = self._lines[self._at]
         if listing := _LISTING.fullmatch(line):
@@ -267,7 +266,7 @@ class _Scanner:
     def _find_line(self, start: int, text: str) -> int:
         """Return the number of the next line with this text.
 
-        0 where there is none.
+        The result is 0 where there is none.
         """
         if text not in self._missing:
             for at in range(start, len(self._lines)):
@@ -279,7 +278,7 @@ class _Scanner:
     def _statement_lines(self) -> int:
         """Return the number of lines of the SQL statement that begins here.
 
-        It ends with a line that ends with a semicolon. 0 where none begins.
+        It ends with a line that ends with a semicolon. The result is 0 where none begins.
         """
         if not _STATEMENT_START.match(self._lines[self._at]):
             return 0
@@ -297,7 +296,8 @@ class _Scanner:
     def _column_names(self) -> Sequence[str]:
         """Return the names of the columns of the parser's table here.
 
-        It begins here, or above the first line. Its rows name them: `Team: Finance; Owns: Cash`. Empty without one.
+        It begins here, or above the first line. Its rows name them: `Team: Finance; Owns: Cash`. The result is empty
+        without one.
         """
         line, following = self._lines[self._at], self._lines[self._at + 1 : self._at + 2]
         if self._at == 0 and _names_column(line, self._columns):
@@ -344,7 +344,7 @@ class _Scanner:
     def _heading_lines(self) -> int:
         """Return the number of lines of the heading that begins here.
 
-        0 where none begins.
+        The result is 0 where none begins.
         """
         line, following = self._lines[self._at], self._lines[self._at + 1 : self._at + 3]
         if _RULE.fullmatch(line):

@@ -95,7 +95,7 @@ def matched_weight(weights: Mapping[str, float], terms: Iterable[str]) -> float:
 def coverage(weights: Mapping[str, float], terms: Iterable[str]) -> float:
     """Return the share of the total weight that `terms` cover.
 
-    0 to 1; 0 without weighted terms.
+    The result is 0 without weighted terms.
     """
     total = sum(weights.values())
     return matched_weight(weights, terms) / total if total else 0.0

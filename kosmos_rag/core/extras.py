@@ -16,7 +16,6 @@ def missing_extra(
     Args:
         extra: Name of the extra in pyproject.toml.
         purpose: What needs it, as the subject of a sentence.
-        modules: The missing modules.
         alternative: What to do instead, after "or".
         error: Creates the error from its message.
     """

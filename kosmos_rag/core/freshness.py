@@ -12,7 +12,7 @@ _DATE_KEYS = ("updated", "date")
 def content_date(metadata: Mapping[str, Any]) -> date | None:
     """Return the date of the content, by `updated`, else `date`.
 
-    None where neither is a date as in ISO 8601.
+    The result is None where neither is a date as in ISO 8601.
     """
     return next((day for key in _DATE_KEYS if (day := _parse_date(metadata.get(key))) is not None), None)
 

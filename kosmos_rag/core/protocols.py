@@ -142,7 +142,6 @@ def complete(model: LanguageModel, prompt: str, *, max_tokens: int) -> str:
     """Return a model's whole answer to one prompt. Raises ModelError.
 
     Args:
-        model: The language model.
         prompt: The user message.
         max_tokens: Maximum length of the answer in tokens.
     """

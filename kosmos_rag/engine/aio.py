@@ -84,7 +84,6 @@ class AsyncEngine:
         Raises as `Engine.tenant`.
 
         Args:
-            name: Name of the tenant.
             principals: What the reader holds: a document is visible with at least one principal of its ACL.
             collection: None for all collections.
             subject: Id or name of the reader for the audit log, as the caller authenticated it.

@@ -61,7 +61,6 @@ class Collections:
         Raises ConfigError on the preset, RequestError if the collection has another one.
 
         Args:
-            owner: Tenant of the collection.
             collection: Its name; it need not exist.
             preset: Name of a shipped preset, or path of a YAML file.
         """
@@ -84,7 +83,6 @@ class Collections:
         Its unfinished jobs use the new one. Raises ConfigError on the preset.
 
         Args:
-            owner: Tenant of the collection.
             collection: Its name; it need not exist.
             preset: Name of a shipped preset, or path of a YAML file.
         """
@@ -173,7 +171,7 @@ class TenantCollections:
     def settings(self, name: str) -> dict[str, Any]:
         """Return the stored settings of the preset of a collection.
 
-        Empty without one. Raises RequestError on a malformed name, DatabaseError.
+        The result is empty without one. Raises RequestError on a malformed name, DatabaseError.
         """
         return self._collections.settings(self._owner, validate_name("collection", name))
 

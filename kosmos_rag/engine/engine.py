@@ -195,7 +195,6 @@ class Engine:
         Raises RequestError on a malformed name or subject, and on principals that are not a sequence of names.
 
         Args:
-            name: Name of the tenant.
             principals: What the reader holds: a document is visible with at least one principal of its ACL.
             collection: None for all collections.
             subject: Id or name of the reader for the audit log, as the caller authenticated it.

@@ -32,7 +32,6 @@ class TenantIndexes:
         """Bind a tenant.
 
         Args:
-            database: Connections.
             maintenance: Maintains the indexes of all tenants.
             reader: The tenant, with the reader and the collection of `compare`.
             search_unrecorded: Searches for a text, without audit log, cache, sample and metric.
@@ -79,14 +78,15 @@ class TenantIndexes:
     def live_vector_index(self) -> tuple[uuid.UUID, datetime] | None:
         """Return id and last build or tuning of the live vector index.
 
-        None without one. Raises DatabaseError.
+        The result is None without one. Raises DatabaseError.
         """
         return self._maintenance.live_vector_index(self._owner)
 
     def compare(self, vector: NDArray[np.float32], *, statement_timeout_ms: int) -> IndexComparison | None:
         """Search a query vector by the vector index and exactly, as this reader in this collection.
 
-        None if no index covers it. Raises DatabaseUnavailable, and StatementFailed for a statement that took too long.
+        The result is None if no index covers it. Raises DatabaseUnavailable, and StatementFailed for a statement that
+        took too long.
 
         Args:
             vector: The query vector, of shape (dimensions,).

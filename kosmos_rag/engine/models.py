@@ -38,7 +38,6 @@ class EngineModels:
         Nothing is loaded or sent yet.
 
         Args:
-            settings: Settings that name the models.
             embedder: Instead of `rag.embedding`.
             next_embedder: Instead of `rag.next_embedding`.
             reranker: Instead of `rag.reranking`.

@@ -45,7 +45,6 @@ def find_near_duplicates(worker: ConnectionPool, tenant_id: uuid.UUID) -> list[N
 
     Args:
         worker: Pool of the role that writes, which reads all documents of a tenant.
-        tenant_id: The tenant.
     """
     values = {"tenant_id": tenant_id, "characters": MAX_CHARS, "limit": MAX_DOCUMENTS}
     with worker.transaction(tenant_id, [EVERYONE]) as connection:

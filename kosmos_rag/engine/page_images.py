@@ -29,10 +29,9 @@ class PageImages:
     def render(self, key: PageKey, read: Callable[[], bytes | None]) -> bytes | None:
         """Return the picture of a page as a PNG.
 
-        None where the file is not stored. Raises ParseError.
+        The result is None where the file is not stored. Raises ParseError.
 
         Args:
-            key: the page.
             read: reads the file, where the picture is not kept.
         """
         with self._lock:

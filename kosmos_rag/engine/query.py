@@ -153,7 +153,6 @@ class QueryHandler:
         The audit log gets one event with all questions and the passages that are returned.
 
         Args:
-            reader: The caller.
             texts: The questions.
             request: Options of each question; its text is not used.
         """

@@ -45,7 +45,6 @@ class Treatment:
         Args:
             pipeline: Answers queries.
             shadow: The same for background queries.
-            settings_hash: Hash of its settings.
         """
         self._pipeline = pipeline
         self._shadow = shadow
@@ -58,10 +57,10 @@ class Treatment:
     def repeat(self, routed: RoutedQuery, k: int) -> SearchResult | None:
         """Answer a query again in the background.
 
-        None if the stored settings have changed: the experiment was stopped, or the control is another one by now.
+        The result is None if the stored settings have changed: the experiment was stopped, or the control is another
+        one by now.
 
         Args:
-            routed: The query.
             k: Number of hits.
         """
         try:

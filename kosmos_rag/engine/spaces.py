@@ -33,10 +33,8 @@ class TenantSpaces:
         """Bind a tenant.
 
         Args:
-            database: Connections.
             reembedding: Migrates tenants.
             reembedding_factory: Opens another Reembedding, for each process of a distributed backfill.
-            owner: The tenant.
         """
         self._database = database
         self._reembedding = reembedding
@@ -123,7 +121,6 @@ class TenantSpaces:
 
         Args:
             space: The space to search, by its model.
-            questions: The questions.
         """
         embedder = self._reembedding.embedder(self._owner, space)
         with maintenance_transaction(self._database, self._owner) as connection:

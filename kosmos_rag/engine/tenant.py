@@ -514,7 +514,6 @@ class Tenant:
         RequestError if the document has no such line, DatabaseError.
 
         Args:
-            document_id: The document.
             first: The first line, from 1.
             count: Number of lines, 10,000 at most.
         """
@@ -538,14 +537,15 @@ class Tenant:
     def sections(self, document_id: uuid.UUID) -> list[DocumentSection]:
         """List the sections of a document, in its order.
 
-        Empty where the reader may read none, or the document has no text. `read_lines` reads one. Raises DatabaseError.
+        The result is empty where the reader may read none, or the document has no text. `read_lines` reads one. Raises
+        DatabaseError.
         """
         return read_sections(self._parts.database.app, self._tenant.id, self._principals, self._collection, document_id)
 
     def outline(self, document_id: uuid.UUID) -> DocumentOutline | None:
         """Return who may read a document, its versions, and its chunks.
 
-        None if this reader finds none. Raises DatabaseError.
+        The result is None if this reader finds none. Raises DatabaseError.
         """
         return read_outline(self._parts.database.app, self._tenant.id, self._principals, self._collection, document_id)
 
@@ -554,11 +554,10 @@ class Tenant:
     ) -> list[Rectangle]:
         """List the places of a span on the pages of a PDF.
 
-        A line or a table each. Empty where this reader finds no such document, or it has no pages. Raises
+        A line or a table each. The result is empty where this reader finds no such document, or it has no pages. Raises
         DatabaseError.
 
         Args:
-            document_id: The document.
             start: First character of the span, as a citation has it.
             end: The character after its last one.
             version: The version that the span is of; None for the current one. Empty where the document has another.
@@ -569,8 +568,8 @@ class Tenant:
     def read_original(self, document_id: uuid.UUID) -> bytes | None:
         """Return the file of a document.
 
-        None where this reader finds no such document, or `ingestion.keep_originals` did not keep its file. The call is
-        in the audit log, if one is kept. Raises DatabaseError.
+        The result is None where this reader finds no such document, or `ingestion.keep_originals` did not keep its
+        file. The call is in the audit log, if one is kept. Raises DatabaseError.
         """
         original = self._find_original(document_id)
         if original is None:
@@ -582,11 +581,10 @@ class Tenant:
     def render_page(self, document_id: uuid.UUID, page: int) -> bytes | None:
         """Render a page of a stored PDF file as a PNG.
 
-        None where `read_original` returns none, and for other formats. The call is in the audit log, if one is kept.
-        Raises ParseError where the file has no such page, DatabaseError.
+        The result is None where `read_original` returns none, and for other formats. The call is in the audit log, if
+        one is kept. Raises ParseError where the file has no such page, DatabaseError.
 
         Args:
-            document_id: The document.
             page: Number of the page, from 1.
         """
         info = next(iter(self.documents(ids=[document_id])), None)
@@ -687,7 +685,6 @@ class Tenant:
         Raises what `search` raises.
 
         Args:
-            question: The question.
             k: Passages to search for; None for the setting.
             filter: Conditions on documents.
             max_tokens: Budget in tokens of the embedding model; None for the setting.
@@ -714,7 +711,6 @@ class Tenant:
         language model must write the answer and fails.
 
         Args:
-            question: The question.
             k: Passages to search for; None for the setting.
             filter: Conditions on documents.
             max_tokens: Budget of the context in tokens of the embedding model; None for the setting.
@@ -743,7 +739,6 @@ class Tenant:
         what `search` raises.
 
         Args:
-            question: The question.
             k: Passages to search for; None for the setting.
             filter: Conditions on documents.
             max_tokens: Budget of the context in tokens of the embedding model; None for the setting.
@@ -802,7 +797,6 @@ class Tenant:
         An earlier rating of the same object is replaced. Raises RequestError, NotFound, ConfigError, DatabaseError.
 
         Args:
-            rating: The rating.
             retrieval_id: `SearchResult.id` of the rated search.
             question: The rated question, where no search is named.
             chunk_id: The rated passage of the search; None for the whole result.

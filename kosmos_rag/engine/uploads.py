@@ -67,8 +67,6 @@ class TenantUploads:
         """Bind a tenant.
 
         Args:
-            database: Connections.
-            owner: The tenant.
             open_jobs: Returns its jobs, for the collection of the documents.
         """
         self._database = database
@@ -93,7 +91,6 @@ class TenantUploads:
         """Check an upload before something refers to it.
 
         Args:
-            upload_id: The upload.
             size: Number of bytes that were written.
             connection: A transaction of `Tenant.sessions.write`.
 
@@ -106,7 +103,6 @@ class TenantUploads:
         """Delete an upload without a job. Raises ConfigError, DatabaseError.
 
         Args:
-            upload_id: The upload.
             connection: A transaction of `Tenant.sessions.write`; None for one of its own.
         """
         if connection is not None:

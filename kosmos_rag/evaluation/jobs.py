@@ -56,7 +56,6 @@ class MonitorMaintenance:
         """Create the handler.
 
         Args:
-            engine: The engine.
             interval_s: Seconds between two rounds of maintenance; None for the setting.
         """
         self._monitor = RecallMonitor(engine)

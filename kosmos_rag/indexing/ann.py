@@ -115,7 +115,6 @@ def create_index(
 
     Args:
         connection: From `admin_connection`.
-        scope: The vectors to index.
         index: Kind and build settings.
         settings: Memory and workers of the build.
     """
@@ -190,7 +189,6 @@ def physical_indexes(connection: psycopg.Connection, tenant_id: uuid.UUID) -> di
 
     Args:
         connection: A connection in a transaction of the tenant.
-        tenant_id: The tenant.
     """
     placement = find_placement(connection, tenant_id)
     values = {"tenant_id": tenant_id, "suffix": "" if placement is None else placement.suffix}
@@ -222,8 +220,6 @@ def tune_index(
 
     Args:
         connection: A connection in a transaction of the tenant.
-        scope: The indexed vectors.
-        index: The index.
         queries: Query vectors, each of shape (dimensions,).
         target: `indexes.recall_target`.
     """

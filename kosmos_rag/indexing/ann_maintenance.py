@@ -84,7 +84,7 @@ class VectorIndexMaintenance:
     def ready_index(self, tenant: TenantRef, space: Space) -> IndexRecord | None:
         """Return the vector index of a space that queries use.
 
-        None without one.
+        The result is None without one.
         """
         return next((index for index in self._list_indexes(tenant, space) if index.state == READY), None)
 
@@ -103,12 +103,9 @@ class VectorIndexMaintenance:
             delete_indexes(connection, tenant.id, [index for index in indexes if index.relation not in usable])
 
     def build(self, tenant: TenantRef, space: Space, progress: Progress, *, reason: str | None = None) -> None:
-        """Build, rebuild or drop the vector index of a space, if due.
-
-        Or if a reason is given.
+        """Build, rebuild or drop the vector index of a space, if due or for a reason.
 
         Args:
-            tenant: The tenant.
             space: The space; the indexes of other spaces stay as they are.
             progress: Called with one line for each step.
             reason: Why to rebuild whether due or not, for the log.
@@ -164,7 +161,6 @@ class VectorIndexMaintenance:
         Returns the action that was logged; None without an index.
 
         Args:
-            tenant: The tenant.
             space: Its live space.
             queries: Vectors of the queries that recall was measured with.
             reason: The measurement, for the log.
@@ -255,8 +251,8 @@ class VectorIndexMaintenance:
     def _prepare_build(self, tenant: TenantRef, space: Space) -> _BuildInput | None:
         """Return the input of a build.
 
-        None if the tenant has no chunks. Queries are embedded before the build, so that a missing or wrong model is
-        reported at once.
+        The result is None if the tenant has no chunks. Queries are embedded before the build, so that a missing or
+        wrong model is reported at once.
         """
         scope = VectorScope(tenant_id=tenant.id, space_id=space.id, dimensions=space.dimensions)
         with maintenance_transaction(self._database, tenant) as connection:

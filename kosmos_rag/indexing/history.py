@@ -34,7 +34,6 @@ def log_event(
 
     Args:
         connection: A connection in the transaction of the change.
-        tenant_id: The tenant.
         action: One of the constants of this module.
         reason: The reason, for people.
         index_id: The index that was changed; of a rebuild the new one.

@@ -115,7 +115,7 @@ def _ask(texts: Mapping[uuid.UUID, tuple[str, str]]) -> Iterator[KnownItem]:
 def make_question(text: str, dice: random.Random) -> str | None:
     """Return half of the words of a sentence, in order.
 
-    None for a text without one of four words.
+    The result is None for a text without one of four words.
 
     Args:
         text: The text of a chunk.
@@ -146,8 +146,6 @@ def measure_items(
 
     Args:
         connection: Of maintenance; it sees all chunks.
-        tenant: The tenant.
-        collection: The collection.
         items: The questions.
         vectors: Their embeddings by the model of the live space, each of shape (dimensions,).
     """
@@ -185,7 +183,6 @@ def store_measurement(
 
     Args:
         connection: connection of the worker role, with the tenant set.
-        tenant_id: the tenant.
         measured: the collection and its number of chunks.
         space_id: embedding space of the vectors.
         figures: figures of both retrievers by language.
@@ -244,7 +241,6 @@ class KnownItemsMaintenance:
         """Measure the collections that are due. Without a model, nothing is measured.
 
         Args:
-            tenant: The tenant.
             space: Its live space.
             progress: Called with one line for each collection.
             everything: Whether to measure those that are not due too.

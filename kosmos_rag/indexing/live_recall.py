@@ -51,12 +51,10 @@ def compare_with_exact(
 ) -> IndexComparison | None:
     """Search a query vector by the index and exactly.
 
-    None if no index covers it any more.
+    The result is None if no index covers it any more.
 
     Args:
         app: Connections of the role that answers queries.
-        tenant_id: The tenant.
-        principals: Principals of the reader.
         collection: The collection of the query; None for all.
         vector: The query vector, of shape (dimensions,).
         statement_timeout_ms: Time limit of a statement.

@@ -118,7 +118,7 @@ class IndexMaintenance:
     def live_vector_index(self, tenant: TenantRef) -> tuple[uuid.UUID, datetime] | None:
         """Return id and last build or tuning of the live vector index.
 
-        None without one. Raises DatabaseError.
+        The result is None without one. Raises DatabaseError.
         """
         space = self._live_space(tenant)
         index = None if space is None else self._vectors.ready_index(tenant, space)
@@ -132,7 +132,6 @@ class IndexMaintenance:
         Returns the action that was logged, None without an index. Raises what `build` raises.
 
         Args:
-            tenant: The tenant.
             queries: Query vectors, each of shape (dimensions,).
             reason: The measurement, for the log.
             progress: Called with one line for each step.

@@ -64,7 +64,7 @@ SearchFunction = Callable[[NDArray[np.float32]], list[Any]]
 def sample_queries(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[str]:
     """Return queries of eight to twelve consecutive words of random chunks.
 
-    Empty if the tenant has no chunks.
+    The result is empty if the tenant has no chunks.
     """
     texts = [
         text
@@ -133,7 +133,6 @@ def measure_recall(
     """Return recall and median latency of a search.
 
     Args:
-        search: The search to measure.
         setting: Its search setting, for the result.
         queries: Query vectors.
         truth: Ids of the nearest chunks of each query, by an exact scan.
@@ -185,7 +184,6 @@ def smallest_sufficient_setting(target: float, settings: list[int], measure: Cal
     Args:
         target: The recall target.
         settings: Search settings, ascending; recall rises with them, so that a bisection finds the smallest.
-        measure: Measures one setting.
     """
     low, high = 0, len(settings) - 1
     best = None

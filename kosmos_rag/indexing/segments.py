@@ -51,13 +51,11 @@ def pack_unsegmented(
 ) -> IndexRecord | None:
     """Pack the oldest unsegmented chunks into a segment, in the caller's transaction.
 
-    None if there are none. Publications are serialised and sequence numbers rise with their commits, so that later
-    chunks have higher ones.
+    The result is None if there are none. Publications are serialised and sequence numbers rise with their commits, so
+    that later chunks have higher ones.
 
     Args:
         connection: A connection in a transaction of the tenant.
-        tenant_id: The tenant.
-        collection: The collection.
         first_sequence: The first sequence number after the existing segments.
 
     Raises IndexLocked.
@@ -99,7 +97,7 @@ def mergeable(segments: Sequence[IndexRecord]) -> list[IndexRecord]:
 
     From the oldest that is less than twice its successors, to the newest.
 
-    Empty if each is at least twice as large as the next.
+    The result is empty if each is at least twice as large as the next.
     """
     rows = [segment.rows for segment in segments]
     start = next((at for at, (older, newer) in enumerate(pairwise(rows)) if older < 2 * newer), None)
@@ -121,7 +119,6 @@ def merge_segments(
 
     Args:
         connection: Within a transaction of the tenant.
-        tenant_id: The tenant.
         segments: Neighbours, in order.
     """
     collection, first, last = segments[0].collection, _sequences(segments[0]).start, _sequences(segments[-1]).stop

@@ -84,10 +84,9 @@ def count_published(connection: psycopg.Connection, tenant_id: uuid.UUID) -> int
 def rebuild_reason(index: IndexRecord, rows: int, published: int, settings: IndexSettings) -> str | None:
     """Return why a vector index is due for a rebuild.
 
-    None if it is not.
+    The result is None if it is not.
 
     Args:
-        index: The index.
         rows: Number of vectors now.
         published: `count_published` now.
         settings: `indexes`.

@@ -69,10 +69,8 @@ def remove_unauthorised(
 
     Args:
         connection: within a transaction of the tenant.
-        tenant_id: the tenant.
         error_codes: error code of each failed document, by id.
         access: settings of the collection; without `department_from` nothing is removed.
-        collection: the collection.
 
     Returns:
         The ids of the removed documents.

@@ -99,7 +99,6 @@ def discover(
 
     Args:
         items: Documents, files and folders.
-        settings: Settings of ingestion.
         root: What the names of the files begin with; None for the name of their folder.
 
     Raises:

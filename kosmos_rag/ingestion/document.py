@@ -155,7 +155,7 @@ def document_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID
 def declared_language(document: SourceDocument) -> str | None:
     """Return the language that a document or its file type declares.
 
-    None if the configured one applies.
+    The result is None if the configured one applies.
     """
     if document.language is not None:
         return document.language
@@ -166,8 +166,6 @@ def choose_language(document: SourceDocument, configured: str, available: Collec
     """Return the text search configuration of a document.
 
     Args:
-        document: The document.
-        configured: The configured language.
         available: Text search configurations of the server.
 
     Raises:
@@ -246,7 +244,6 @@ def process_document(
 
     Args:
         document: the document, with its access policy applied.
-        identity: id of the document.
         key: what `build_pipeline_key` returned for the settings.
         language: text search configuration of documents that declare none.
         languages: text search configurations of the server.
@@ -415,10 +412,7 @@ class DocumentProcessor:
         _ = self._chunker
 
     def check(self, document: SourceDocument) -> None:
-        """Raise IngestionError if a document cannot be stored.
-
-        Or lacks the department that the settings require.
-        """
+        """Raise IngestionError if a document cannot be stored, or lacks a department that the settings require."""
         check_document(document, max_bytes=self.settings.ingestion.max_file_bytes)
         apply_access_policy(document, self.settings.rag.access)
 
@@ -429,7 +423,7 @@ class DocumentProcessor:
     def compute_etag(self, entry: Entry) -> str | None:
         """Return an etag that covers the entry and the settings.
 
-        None for an entry without one.
+        The result is None for an entry without one.
         """
         if entry.etag is None:
             return None
@@ -443,7 +437,6 @@ class DocumentProcessor:
 
         Args:
             document_id: id that the document is stored under.
-            document: the document.
             languages: text search configurations of the server.
             etag: version of the document at its source.
 

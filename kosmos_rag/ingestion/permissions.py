@@ -55,8 +55,6 @@ class PermissionSync:
 
         Args:
             tenant: owner of the collection.
-            collection: name of the collection.
-            spec: the feed.
             before_batch: called before each transaction that writes; an error that it raises ends the pass.
 
         Raises:

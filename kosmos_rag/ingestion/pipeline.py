@@ -66,8 +66,8 @@ class Executor(Protocol):
     def process(self, work: Callable[[], ChunkedDocument]) -> Future[ChunkedDocument]:
         """Parse and chunk a document by calling `work`.
 
-        Returns at the end, or earlier where it takes long: another thread continues. Only for documents of different
-        sources, because a later one may end first.
+        Returns at the end, or earlier where it takes long: another thread continues. The documents have
+        different sources, because a later one may end first.
         """
         ...
 
@@ -182,7 +182,6 @@ class IngestPipeline:
 
         Args:
             tenant: owner of the collection.
-            collection: name of the collection.
             documents: what to ingest, in this order.
             recorder: receives the outcomes. An error that it raises ends the run.
             preset_version: version of the preset that the collection must have, or all documents fail; None for any.
@@ -214,7 +213,6 @@ class IngestPipeline:
 
         Args:
             tenant: Owner of the collection.
-            collection: Name of the collection.
             job_version: Version of the preset that the job was enqueued under; None requires none.
         """
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
@@ -246,7 +244,6 @@ class IngestPipeline:
 
         Args:
             tenant: Owner of the collection.
-            collection: Name of the collection.
             sources: The documents.
             changes: New values by key; None removes the key.
 
@@ -282,7 +279,7 @@ class IngestPipeline:
     ) -> None:
         """Delete documents that a folder no longer lists.
 
-        And unlistable ones that would stay readable by everyone.
+        Unlistable ones are deleted too if they would stay readable by everyone.
         """
         listings = discovery.listings if prune else []
         error_codes = {
@@ -401,8 +398,8 @@ class _Run:
     def _process(self, entry: _Document, collected: _Collected) -> ChunkedDocument | None:
         """Load, parse and chunk a document.
 
-        None where it is stored with the same fingerprint, or takes long. A large document does not hold the others:
-        they are published before it is parsed.
+        The result is None where it is stored with the same fingerprint, or takes long. A large document does not hold
+        the others: they are published before it is parsed.
         """
         key, pending = entry
         with pending.start_span():

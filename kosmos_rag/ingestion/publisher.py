@@ -151,7 +151,6 @@ class Publisher:
 
         Args:
             tenant: owner of the collection.
-            collection: name of the collection.
             documents: the batch; ids are distinct.
             preset_version: version of the preset of the collection that they were processed under.
             spaces: embedding spaces of the tenant, the live one first; None to read them.

@@ -51,7 +51,7 @@ def load_state(
 def load_preset(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str) -> Preset | None:
     """Read the preset of a collection in the caller's transaction.
 
-    None where it has none.
+    The result is None where it has none.
     """
     values = {"tenant_id": tenant_id, "collection": collection}
     row = connection.execute(statement("preset_of_collection"), values).fetchone()
@@ -66,7 +66,6 @@ def require_preset(collection: str, job_version: str | None, current: Preset | N
     A document of a collection that restricts its readers must not be ingested under settings that do not.
 
     Args:
-        collection: name of the collection.
         job_version: version of the preset that the job was enqueued under; None requires none.
         current: preset that the collection has now.
     """
@@ -93,8 +92,6 @@ def load_sources(
 
     Args:
         connection: within a transaction of the tenant.
-        tenant_id: the tenant.
-        collection: the collection.
         prefix: only sources that start with it.
     """
     values = {"tenant_id": tenant_id, "collection": collection, "prefix": prefix}

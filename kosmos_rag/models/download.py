@@ -72,7 +72,7 @@ def require_local_models() -> None:
 def find_pulled(name: str, models: ModelsSettings) -> PulledModel | None:
     """Return a pulled model by its name on the hub.
 
-    None where it was not pulled.
+    The result is None where it was not pulled.
     """
     folder = _folder(name, models)
     try:

@@ -75,7 +75,8 @@ def load_onnx(kind: Kind, location: str, models: ModelsSettings, precision: Prec
     """Load a model, exported to the cache folder on first use.
 
     Returns an OnnxModel, or an object of sentence-transformers where the model has modules that OnnxModel does not
-    know. None where PyTorch is to load it: the backend is torch, or it is auto and the model cannot be exported.
+    know. The result is None where PyTorch is to load it: the backend is torch, or it is auto and the model cannot be
+    exported.
 
     Args:
         kind: what the model is loaded with.
@@ -182,7 +183,7 @@ def _silence_export() -> Iterator[None]:
 def _describe(kind: Kind, model: Any, folder: Path) -> OnnxDescription | None:
     """Return the description by which OnnxModel reproduces a model's samples.
 
-    None where there is no such description: the model has other modules, or a prompt of its own.
+    The result is None where there is no such description: the model has other modules, or a prompt of its own.
     """
     tokens = model.max_seq_length if kind == "SentenceTransformer" else model.tokenizer.model_max_length
     if tokens is None or not (folder / TOKENIZER_FILE).is_file():

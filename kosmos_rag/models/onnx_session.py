@@ -52,7 +52,6 @@ class OnnxModel:
         """Load tokenizer and session.
 
         Args:
-            file: ONNX file of the model.
             tokenizer: Content of its `tokenizer.json`.
             description: Tokenization and pooling of the model.
         """

@@ -104,7 +104,6 @@ async def start(
     """Start an answer.
 
     Args:
-        caller: The caller.
         model: Name of the language model.
         messages: The conversation.
         tools: The vector stores; without any, the default collection of the key, or all.

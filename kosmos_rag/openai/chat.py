@@ -90,9 +90,7 @@ def completion(answer: Answer, model: str, count: CountTokens) -> ChatCompletion
     """Convert a complete answer.
 
     Args:
-        answer: The answer.
         model: Name of the language model.
-        count: Counts tokens.
     """
     message = ChatMessage(content=answer.text, annotations=cite(answer))
     return ChatCompletion(

@@ -62,7 +62,6 @@ class TenantFiles:
 
         Args:
             upload_id: The stored bytes; also the id of the file.
-            filename: Its name.
             size: Number of bytes.
             purpose: What it is for, as its uploader says.
             readers: Who may read the file and its documents. Without any, the file is its uploader's, and the readers
@@ -115,7 +114,7 @@ class TenantFiles:
     def read_chunk(self, file_id: uuid.UUID, number: int) -> bytes | None:
         """Return a chunk of a file by its position from 0.
 
-        None after the last.
+        The result is None after the last.
 
         The caller has seen the file with `get`. Raises DatabaseError.
         """
@@ -153,7 +152,6 @@ class TenantVectorStores:
 
         Args:
             name: Name for people; None for that of the collection.
-            description: What it is for.
             metadata: Texts by key.
         """
         collection = f"vs_{uuid.uuid4().hex}"
@@ -217,7 +215,6 @@ class TenantVectorStores:
         A file that is attached already is ingested again. All or none are enqueued.
 
         Args:
-            collection: The collection.
             files: Attributes of each file: the metadata of its document.
 
         Raises:
@@ -269,7 +266,6 @@ class TenantVectorStores:
         """List the files of a vector store. Raises NotFound, DatabaseError.
 
         Args:
-            collection: The collection.
             ids: Only these.
             status: Only those in this state.
             page: Order and position.

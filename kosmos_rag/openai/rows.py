@@ -70,7 +70,6 @@ def list_files(
 
     Args:
         connection: A transaction of the app role.
-        tenant_id: The tenant.
         ids: Only these files.
         purpose: Only files of this purpose.
         page: Order and position.
@@ -92,7 +91,6 @@ def list_vector_stores(
 
     Args:
         connection: A transaction of the app role.
-        tenant_id: The tenant.
         ids: Only these collections.
         page: Order and position.
     """
@@ -118,8 +116,6 @@ def list_pending_attachments(
 
     Args:
         connection: A transaction of the app role.
-        tenant_id: The tenant.
-        collections: The collections.
         unfinished: Ids of unfinished jobs.
         ids: Only these files.
     """
@@ -146,8 +142,6 @@ def list_vector_store_files(
 
     Args:
         connection: A transaction of the app role.
-        tenant_id: The tenant.
-        collection: The collection.
         pending: Attached files by the state of their jobs.
         ids: Only these files.
         status: Only files in this state.

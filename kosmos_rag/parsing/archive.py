@@ -45,7 +45,6 @@ def screen(data: bytes, name: str, *, not_read: re.Pattern[str] = _EMBEDDED) -> 
     A member may not reach outside the archive.
 
     Args:
-        data: the archive.
         name: what the file is, for messages.
         not_read: members that no parser opens, and that may be archives.
 

@@ -40,8 +40,8 @@ def offset_lines(text: str) -> Iterator[tuple[int, str]]:
 def clean_title(text: str) -> str | None:
     """Bring a title into one line of at most 300 characters.
 
-    None where nothing is left. Every chunk carries the titles of its section, so a megabyte after a `#` must not become
-    one.
+    The result is None where nothing is left. Every chunk carries the titles of its section, so a megabyte after a `#`
+    must not become one.
     """
     return " ".join(clean(text).split())[:_LONGEST_TITLE].rstrip() or None
 
@@ -49,7 +49,8 @@ def clean_title(text: str) -> str | None:
 def clean_property_title(text: str) -> str | None:
     """Bring the title of a file's properties into one line.
 
-    None where a program wrote it: a placeholder (`Untitled`), or the name of the file (`Microsoft Word - plan.docx`).
+    The result is None where a program wrote it: a placeholder (`Untitled`), or the name of the file (`Microsoft Word -
+    plan.docx`).
     """
     title = clean_title(_BY_PROGRAM.sub("", text.strip(), count=1))
     return None if title is None or _NO_TITLE.fullmatch(title) or _FILE_NAME.search(title) else title

@@ -68,7 +68,7 @@ class Composition:
     def add_table(self, table: Table) -> None:
         """Add a table as a block, and the form above it as another.
 
-        Nothing where they have no text.
+        The result is empty where they have no text.
         """
         for part in split_form(table):
             rendered = render(part, self._limits)
@@ -135,7 +135,6 @@ class Composition:
         """Add a parsed document as a block with its headings and notes.
 
         Args:
-            parsed: the document.
             title: its heading if it has none.
             parent_level: level of the heading that contains its own headings.
             attachment: its name where it is one; it becomes a section.

@@ -139,8 +139,6 @@ def is_small_text(data: bytes, source: str, media_type: str | None = None) -> bo
     Plain text, Markdown or source code, of at most 64 KB.
 
     Args:
-        data: The document.
-        source: Its name.
         media_type: Its type, where it is declared.
     """
     if len(data) > _SNIFFED or b"\0" in data or _is_pdf(data) or data.startswith(_ZIP):
@@ -256,7 +254,7 @@ def _type_of_text(text: str, extension: str) -> str:
 def _type_of_mail(text: str, extension: str) -> str | None:
     """Return the type of a mail, a mailbox or a saved page.
 
-    None for other texts.
+    The result is None for other texts.
     """
     if extension not in _MAIL_NAMES:
         return None

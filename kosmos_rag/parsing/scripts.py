@@ -22,7 +22,8 @@ _ORDINAL = re.compile(r"st|nd|rd|th|er|re|e|ème|o|a|tm|sm|mc", re.IGNORECASE)
 def write_script(kind: str, text: str) -> str:
     """Return a superscript or subscript with its mark.
 
-    Empty for an ordinal (`1st`), and for what is no number, word or formula: these are written as they are.
+    The result is empty for an ordinal (`1st`), and for what is no number, word or formula: these are written as they
+    are.
     """
     words = text.strip()
     mark = _MARKS.get(kind, "")

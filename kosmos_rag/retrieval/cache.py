@@ -65,7 +65,6 @@ def result_key(
     Settings and models of the process are the same for all its queries.
 
     Args:
-        query: The query.
         k: Hits requested, with the default resolved.
         expansion: What the query was expanded to.
         snapshot: State of the tenant.

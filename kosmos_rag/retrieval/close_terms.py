@@ -103,7 +103,6 @@ class CloseTermCache:
 
         Args:
             state: Tenant, and the states of the collections.
-            words: The words.
         """
         with self._lock:
             entries = {word: self._entries.get((state, word)) for word in words}
@@ -128,8 +127,6 @@ def replace_absent_words(
     Returns the terms, and a warning for each replaced word.
 
     Args:
-        query: The query.
-        rows: Its terms.
         cache: Of earlier queries.
         state: Tenant, and the states of the collections.
         match: Looks up words that are not cached.
@@ -157,8 +154,6 @@ def match_words(connection: psycopg.Connection, query: RetrieverQuery, words: Se
 
     Args:
         connection: In the transaction of the snapshot.
-        query: The query.
-        words: The words.
     """
     # The variants of a word are analysed only if no chunk has the word: there are hundreds.
     analysed = _analyse(connection, query, {word: word for word in words})
@@ -217,7 +212,6 @@ def _analyse(connection: psycopg.Connection, query: RetrieverQuery, variants: Ma
 
     Args:
         connection: In the transaction of the snapshot.
-        query: The query.
         variants: The variants of each word, with spaces between them.
     """
     variants = {word: of_word for word, of_word in variants.items() if of_word}

@@ -70,7 +70,6 @@ def materialise_small_filter(
 
     Args:
         connection: Of the snapshot.
-        query: What is searched for.
         snapshot: State of the tenant.
     """
     indexed = snapshot.vector_index is not None or any(stats.segments for stats in snapshot.collections)
@@ -115,7 +114,6 @@ def estimate_selectivity(snapshot: Snapshot, scope: Mapping[str, Any], principal
     Args:
         snapshot: State of the tenant.
         scope: Bound values of the query.
-        principals: Principals of the reader.
     """
     index = snapshot.vector_index
     total = sum(index.acl.values()) if index is not None else 0
@@ -130,10 +128,9 @@ def estimate_selectivity(snapshot: Snapshot, scope: Mapping[str, Any], principal
 def plan_dense(query: RetrieverQuery, snapshot: Snapshot, filtered: FilteredSet | None) -> DensePlan | None:
     """Choose how to find the nearest vectors.
 
-    None if the tenant has no vectors. Reads nothing from the database.
+    The result is None if the tenant has no vectors. Reads nothing from the database.
 
     Args:
-        query: What is searched for.
         snapshot: State of the tenant.
         filtered: The documents that pass the filter, if they are few.
     """
@@ -232,7 +229,6 @@ def rank_vectors(
 
     Args:
         rows: Chunk ids with inner products, at most `query.candidates`.
-        query: What is searched for.
         plan: How the rows were found, for the explanation.
         read: How much was read to find them, by unit.
     """

@@ -129,7 +129,7 @@ def _term_groups(where: Mapping[Any, Any]) -> list[list[dict[str, Any]]]:
 def _equal_values(name: str, value: Any) -> list[dict[str, Any]] | None:
     """Return the values of which a field must equal one.
 
-    None if the condition does not say so.
+    The result is None if the condition does not say so.
     """
     if name not in ("acl", "department") and not name.startswith("metadata."):
         return None

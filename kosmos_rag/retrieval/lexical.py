@@ -50,7 +50,6 @@ class LexicalSearch:
 
         Args:
             connection: Of the snapshot.
-            query: What is searched for.
             snapshot: State of the tenant.
             filtered: The documents that pass the filter, if they are few.
             cache: Of packed postings.

@@ -290,10 +290,8 @@ class SearchPipeline:
         """Run the retrievers, fuse their candidates, and load the best passages.
 
         Args:
-            session: Of the search.
             reading: Query, wordings and snapshot.
             requested: Hits to return.
-            timer: Timer of the search.
         """
         query, wordings, snapshot = reading.query, reading.wordings, reading.snapshot
         limit = max(requested, self._min_loaded)
@@ -412,11 +410,9 @@ class SearchPipeline:
         """Build the outcome of what was read, and cache its result.
 
         Args:
-            reading: Of the search.
             requested: Hits to return.
             expanded: What the query was expanded to.
             embedder: Model of the query.
-            timer: Timer of the search.
             request: What was asked of the views.
             passed: Views that did not answer.
         """

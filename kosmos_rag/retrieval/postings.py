@@ -118,7 +118,6 @@ class SegmentScores:
         """Score every chunk that contains a term.
 
         Args:
-            collection: Collection of the segment.
             chunks: Sequence numbers and lengths of all chunks of the segment.
             average: Mean length of the collection's chunks, in lexemes.
             terms: Inverse document frequency and posting of each term.
@@ -162,7 +161,7 @@ class SegmentScores:
     def _floor(self, count: int) -> float:
         """Return a score that `count` chunks reach.
 
-        Of a large segment, chunks with the rarest terms. 0 if fewer do.
+        Of a large segment, chunks with the rarest terms. The result is 0 if fewer do.
         """
         if len(self.scores) <= _FEW_CHUNKS:
             at = len(self.scores) - count

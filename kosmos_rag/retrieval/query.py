@@ -260,7 +260,6 @@ def parse_query(
     Args:
         text: The query with its operators.
         tenant: Whose documents are searched.
-        principals: Principals of the reader.
         collection: The collection to search; None for all.
         subject: The caller, for the audit log and experiments.
         k: Hits requested; None for the default.

@@ -53,7 +53,6 @@ class DeadlineExecutor:
         """Run a call and return its value, or why it has none.
 
         Args:
-            call: What to run.
             deadline_ms: Milliseconds for the search until the call must end.
             spent_ms: Milliseconds of the deadline that have passed.
         """

@@ -215,7 +215,6 @@ def build_snapshot(
     """Build the snapshot of a wording.
 
     Args:
-        query: The wording.
         bound: Its texts, as they were bound.
         state: What kosmos.search_state returned.
         close_terms: Those of earlier queries; None to look up none.

@@ -96,7 +96,6 @@ def find_known_items(collections: Iterable[Mapping[str, KnownItems]], question: 
 
     Args:
         collections: Known items of each collection, by language.
-        question: The question.
     """
     items = [(language, of_language) for figures in collections for language, of_language in figures.items()]
     language = guess_language(question, {name for name, _ in items})

@@ -130,7 +130,6 @@ def _program(name: str, settings: DatabaseSettings, command: str) -> Path:
     For a server by URL, one that is on the path comes before the one of the extra `embedded`.
 
     Args:
-        name: of the program.
         settings: whether the server is the embedded one.
         command: what to run elsewhere where the program is not installed.
     """

@@ -164,9 +164,7 @@ def sparse_vectors(weights: SparseEntries, rows: int, dimensions: int) -> list[b
     `sparse_entries` reads it.
 
     Args:
-        weights: Entries of all vectors.
         rows: Number of vectors.
-        dimensions: Dimensions of each vector.
     """
     indices = (weights.lexeme_ids - 1).astype(">i4").tobytes()
     values = weights.values.astype(">f4").tobytes()

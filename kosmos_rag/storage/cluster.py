@@ -91,7 +91,6 @@ def move_tenant(admin_conninfo: str, tenant: TenantRef, node: int, *, limit_s: f
 
     Args:
         admin_conninfo: connection string of a superuser of the coordinator.
-        tenant: the tenant.
         node: number of the target node.
         limit_s: seconds after which the move is given up, and nothing has changed.
 

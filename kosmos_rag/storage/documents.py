@@ -57,8 +57,6 @@ def list_documents(
 
     Args:
         pool: pool of the app role.
-        tenant_id: the tenant.
-        principals: principals of the reader.
         collection: only this collection; None for all.
         ids: only these documents.
         condition: a compiled filter, whose values the statement binds.
@@ -102,8 +100,6 @@ def count_documents(
 
     Args:
         pool: pool of the app role.
-        tenant_id: the tenant.
-        principals: principals of the reader.
         collection: only this collection; None for all.
         condition: a compiled filter; None for all documents.
     """
@@ -131,8 +127,6 @@ def read_last_changes(
 
     Args:
         pool: The app role's pool.
-        tenant_id: The tenant.
-        principals: Principals of the reader.
         collection: Restricts to one collection; None is all.
     """
     with pool.transaction(tenant_id, principals) as connection:
@@ -163,8 +157,6 @@ def read_folder_totals(
     Chunks are also counted by the value of the department's key.
 
     Args:
-        pool: Connections of readers.
-        tenant_id: The tenant.
         principals: What the reader holds.
         key: Key of the department in the metadata.
     """
@@ -188,8 +180,6 @@ def read_texts(
 
     Args:
         pool: The app role's pool.
-        tenant_id: The tenant.
-        principals: Principals of the reader.
         collection: Restricts to one collection; None is all.
     """
     with pool.transaction(tenant_id, principals) as connection:
@@ -206,9 +196,6 @@ def read_documents(
 
     Args:
         pool: The app role's pool.
-        tenant_id: The tenant.
-        principals: Principals of the reader.
-        document_ids: The documents.
     """
     with pool.transaction(tenant_id, principals) as connection:
         values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
@@ -227,15 +214,12 @@ def read_lines(
 ) -> DocumentLines | None:
     """Return lines of a document.
 
-    None if the principals may read no such document. If the document has no such line, the text is empty and `line_end`
-    is smaller than `line_start`.
+    The result is None if the principals may read no such document. If the document has no such line, the text is empty
+    and `line_end` is smaller than `line_start`.
 
     Args:
         pool: pool of the app role.
-        tenant_id: the tenant.
-        principals: principals of the reader.
         collection: collection of the document; None for any.
-        document_id: the document.
         first: number of the first line, from 1.
         count: maximum number of lines.
     """
@@ -291,14 +275,11 @@ def read_rectangles(
 ) -> list[Rectangle]:
     """Return the places of a span's lines on their pages.
 
-    Empty if the principals may not read it, or it has another version, or no pages.
+    The result is empty if the principals may not read it, or it has another version, or no pages.
 
     Args:
         pool: pool of the app role.
-        tenant_id: the tenant.
-        principals: principals of the reader.
         collection: collection of the document; None for any.
-        document_id: the document.
         span: start and end, in characters.
         version: the version that the span is of; None for the current one.
     """
@@ -322,14 +303,11 @@ def read_original(
 ) -> tuple[str, bytes] | None:
     """Return source and file of a document.
 
-    None if the principals may not read it, or its file is not stored.
+    The result is None if the principals may not read it, or its file is not stored.
 
     Args:
         pool: pool of the app role.
-        tenant_id: the tenant.
-        principals: principals of the reader.
         collection: collection of the document; None for any.
-        document_id: the document.
     """
     values = {"tenant_id": tenant_id, "document_id": document_id, "collection": collection}
     with pool.transaction(tenant_id, principals) as connection:
@@ -345,14 +323,11 @@ def read_sections(
 ) -> list[DocumentSection]:
     """Return the sections of a document, in its order.
 
-    Empty if the principals may not read it.
+    The result is empty if the principals may not read it.
 
     Args:
         pool: pool of the app role.
-        tenant_id: the tenant.
-        principals: principals of the reader.
         collection: collection of the document; None for any.
-        document_id: the document.
     """
     values = {"tenant_id": tenant_id, "document_id": document_id, "collection": collection}
     with pool.transaction(tenant_id, principals) as connection:
@@ -381,14 +356,11 @@ def read_outline(
 ) -> DocumentOutline | None:
     """Return the outline of a document.
 
-    None if the principals may not read it.
+    The result is None if the principals may not read it.
 
     Args:
         pool: pool of the app role.
-        tenant_id: the tenant.
-        principals: principals of the reader.
         collection: collection of the document; None for any.
-        document_id: the document.
     """
     values = {"tenant_id": tenant_id, "document_id": document_id, "collection": collection}
     with pool.transaction(tenant_id, principals) as connection:
@@ -404,12 +376,10 @@ def read_spans(
 ) -> list[Excerpt | None]:
     """Return the text of spans (version, start, end).
 
-    None for a version that no longer exists.
+    The result is None for a version that no longer exists.
 
     Args:
         pool: The app role's pool.
-        tenant_id: The tenant.
-        principals: Principals of the reader.
         spans: (version id, start, end) of each span, in characters.
     """
     with pool.transaction(tenant_id, principals) as connection:
@@ -432,7 +402,7 @@ def read_source_etags(
 ) -> dict[str, str | None]:
     """Return the stored etags of these documents by source.
 
-    None where the source gave none.
+    The result is None where the source gave none.
     """
     values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
     return dict(connection.execute(statement("source_etags"), values).fetchall())
@@ -447,9 +417,7 @@ def update_source_etags(
 
     Args:
         connection: Within a transaction of the tenant.
-        tenant_id: The tenant.
         etags: New etag by document id.
-        collection: Name of the collection.
     """
     scope = {"tenant_id": tenant_id, "collection": collection}
     # Every writer of several documents takes this lock: two writers would lock the rows in different orders.
@@ -472,10 +440,7 @@ def update_metadata(
 
     Args:
         connection: Within a transaction of the tenant.
-        tenant_id: The tenant.
-        document_ids: The documents.
         changes: New values by key; None removes the key.
-        collection: Name of the collection.
     """
     scope: dict[str, Any] = {"tenant_id": tenant_id, "collection": collection}
     statistics = lock_collection(connection, scope)

@@ -132,7 +132,6 @@ class ErasureStore:
         """Erase what the selector selects. Raises DatabaseError, and ConfigError without `database.worker_url`.
 
         Args:
-            selector: What to erase.
             preview: Count only; nothing is changed.
         """
 

@@ -18,7 +18,6 @@ def replace_filter_terms(
 
     Args:
         connection: Within the transaction that wrote their metadata or their acl.
-        tenant_id: The tenant.
         document_ids: New documents, or changed ones.
     """
     values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}

@@ -204,7 +204,7 @@ class CollectionStatistics:
 def lock_collection(connection: psycopg.Connection, scope: dict[str, Any]) -> CollectionStatistics | None:
     """Lock a collection until the transaction ends.
 
-    None if the collection does not exist.
+    The result is None if the collection does not exist.
     """
     return read_lock(send_lock(connection, scope))
 
@@ -217,7 +217,7 @@ def send_lock(connection: psycopg.Connection, scope: dict[str, Any]) -> psycopg.
 def read_lock(cursor: psycopg.Cursor) -> CollectionStatistics | None:
     """Read the result of `send_lock`.
 
-    None if the collection does not exist.
+    The result is None if the collection does not exist.
     """
     row = cursor.fetchone()
     if row is None:
@@ -320,7 +320,6 @@ def count_moves(
 
     Args:
         connection: connection of the worker role, with the tenant set.
-        tenant_id: the tenant.
         moves: move by document version.
     """
     distinct = list(dict.fromkeys(moves.values()))
@@ -553,7 +552,6 @@ def compute_saturated_terms(analysis: Analysis, lexeme_ids: Mapping[str, int], p
 
     Args:
         analysis: lexemes of the chunks.
-        lexeme_ids: id by lexeme.
         pivot: average chunk length of the collection, for the length normalisation of BM25.
     """
     ids = np.array([lexeme_ids[lexeme] for lexeme in analysis.vocabulary], dtype=np.intp)[analysis.lexemes]

@@ -100,7 +100,6 @@ def lint_statement(name: str, sql: str, tenant_tables: set[str]) -> list[str]:
     Args:
         name: Name of the statement, for messages.
         sql: Its text.
-        tenant_tables: Names of the tables with tenant_id.
     """
     text = "\n".join(line for line in sql.splitlines() if not line.lstrip().startswith("--"))
     findings = [f"{name}: {finding}" for pattern, finding in _FORBIDDEN if pattern.search(text)]

@@ -57,9 +57,7 @@ def start_pass(
 
     Args:
         connection: connection of the worker role, with the tenant set.
-        owner: the tenant.
         collection: collection of the documents; it is created where missing.
-        feed: name of the feed.
         now: time of the start.
     """
     ensure_tenant(connection, owner, collection, None, now=now)
@@ -109,7 +107,6 @@ def update_permissions(
 
     Args:
         connection: connection of the worker role, with the tenant set.
-        current: the pass.
         acls: acl by document, also of documents that are not ingested yet.
         unnamed: those of them that the feed does not name any more; without a document their rows are deleted.
 

@@ -221,14 +221,13 @@ class ConnectionPool:
     @staticmethod
     @contextmanager
     def begin_read(connection: psycopg.Connection, tenant_id: uuid.UUID, principals: Sequence[str]) -> Iterator[None]:
-        """Open a read-only transaction of a reader, on a connection of the app role that is outside transactions.
+        """Open a read-only transaction of a reader.
 
+        The connection is of the app role, and outside transactions.
         Its statements travel in a pipeline.
 
         Args:
             connection: What `connection` returned.
-            tenant_id: The tenant.
-            principals: Principals of the reader.
         """
         values = {"tenant_id": tenant_id, "principals": list(principals)}
         with connection.pipeline():

@@ -50,7 +50,7 @@ def _create_role(connection: psycopg.Connection, role: str, attributes: sql.SQL,
 def _password(url: str | None, role: str) -> str | None:
     """Return the password of `role` in `url`.
 
-    None if `url` is of another role.
+    The result is None if `url` is of another role.
     """
     if url is None or "://" not in url:
         return None

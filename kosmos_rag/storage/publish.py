@@ -82,7 +82,6 @@ def load_vectors(
 
     Args:
         connection: connection with the tenant set.
-        tenant_id: the tenant.
         space_id: embedding space of the vectors.
         hashes: `text_hash` of each text.
     """
@@ -108,7 +107,6 @@ def publish(
 
     Args:
         connection: connection of the worker role, with the tenant set.
-        tenant_id: the tenant.
         documents: the batch, at least one document.
         collection: collection that the documents belong to.
         now: time of the publication.
@@ -245,7 +243,6 @@ def remove_documents(
 
     Args:
         connection: connection of the worker role, with the tenant set.
-        tenant_id: the tenant.
         document_ids: documents to remove; missing ones are ignored.
         collection: collection that the documents belong to.
     """

@@ -62,8 +62,6 @@ def ensure_tenant(
 
     Args:
         connection: within a transaction of the tenant.
-        owner: the tenant.
-        collection: name of the collection.
         space: becomes the live space of a tenant without one; None where the tenant is known to have one.
         now: time of creation.
     """
@@ -100,7 +98,6 @@ def create_space(
 
     Args:
         connection: connection of the worker role, with the tenant set.
-        tenant_id: the tenant.
         space: the space; its probe vector identifies the model.
         state: state of the new space.
         now: time of creation.
@@ -123,7 +120,7 @@ def create_space(
 def find_live_space(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Space | None:
     """Return the live space of a tenant.
 
-    None for a tenant without documents.
+    The result is None for a tenant without documents.
     """
     with connection.cursor(row_factory=kwargs_row(_space)) as cursor:
         return cursor.execute(statement("live_space"), {"tenant_id": tenant_id}).fetchone()

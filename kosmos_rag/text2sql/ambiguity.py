@@ -20,7 +20,6 @@ def find_ambiguities(
     The result is deterministic.
 
     Args:
-        schema: The schema of the database.
         tables: Full names of candidate tables; may hold more than those of `columns`.
         columns: The columns that the query uses.
         plans: Join plans of the tables.
@@ -44,7 +43,7 @@ def _variants(
 ) -> Iterator[Ambiguity]:
     """Find used measures with rows per variant.
 
-    Not where the variant itself is used. Each note comes once.
+    A measure whose variant is used is left out. Each note comes once.
     """
     about: dict[str, list[str]] = {}
     for table in selected:

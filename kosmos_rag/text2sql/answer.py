@@ -42,7 +42,6 @@ def answer_question(
         tenant: The tenant, for its language model.
         grounding: The grounding of the reader.
         runner: Runs queries on enabled databases.
-        question: The question in natural language.
         database: Restricts the grounding to one database; None is all.
 
     Raises:

@@ -27,7 +27,6 @@ def ground_schema(
         database: Only this database; None for all.
         tables: Number of tables.
         max_tokens: Budget of `Grounding.prompt`.
-        collection: The collection of the schemas.
         explain: Add the scores of documents; needs the scope admin.
     """
     body = omit_none(
@@ -55,7 +54,6 @@ def query_schema(
         sql: The query; values as `:name`.
         database: Name of the database, as its schema has it.
         parameters: Values by name.
-        collection: The collection of the schemas.
     """
     body = omit_none(sql=sql, database=database, parameters=dict(parameters or {}), collection=collection)
     return Call(method="POST", path="/v1/schema/query", body=body, read=partial(from_dict, QueryResult))
@@ -67,11 +65,9 @@ def add_schema_example(
     """Accept a query for a question; it replaces the question's earlier one.
 
     Args:
-        question: The question in natural language.
         sql: One SELECT.
         database: Name of the database, as its schema has it.
         readers: Principals that may read it; None for everyone.
-        collection: The collection of the schemas.
     """
     body = omit_none(
         question=question,
@@ -84,11 +80,7 @@ def add_schema_example(
 
 
 def schema_examples(*, collection: str = "schema") -> Call[list[QueryExample]]:
-    """List the accepted queries that you may read.
-
-    Args:
-        collection: The collection of the schemas.
-    """
+    """List the accepted queries that you may read."""
     return Call(method="GET", path="/v1/schema/examples", params={"collection": collection}, read=_read_examples)
 
 
@@ -96,9 +88,7 @@ def ask_schema(question: str, *, database: str | None = None, collection: str = 
     """Answer a question with rows of a described database.
 
     Args:
-        question: The question.
         database: Only this database; None for the likeliest.
-        collection: The collection of the schemas.
     """
     body = omit_none(question=question, database=database, collection=collection)
     return Call(method="POST", path="/v1/schema/ask", body=body, read=partial(from_dict, SqlAnswer))

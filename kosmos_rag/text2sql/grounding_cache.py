@@ -70,7 +70,6 @@ class GroundingCache:
         Args:
             tenant: the tenant, opened with the caller's principals.
             identity: the caller; part of the cache key.
-            question: the question.
 
         Raises:
             KosmosError: as `answer_question`.

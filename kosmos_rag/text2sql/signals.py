@@ -44,7 +44,7 @@ def _mentions_name(query: QueryContext, passage: Passage, key: str) -> bool:
 def _target_column(passage: Passage) -> tuple[str, str]:
     """Return table and column that a document is about.
 
-    Empty names if there is none. A recipe is about the first of its columns, the one that it returns.
+    The names are empty if there is none. A recipe is about the first of its columns, the one that it returns.
     """
     if _kind(passage) == _RECIPE:
         table, _, column = next(iter(passage.metadata.get("columns", ())), "").rpartition(".")
@@ -67,7 +67,7 @@ def _split_names(names: tuple[str, ...]) -> frozenset[str]:
 def _cosine(passage: Passage) -> float:
     """Return the cosine to the query.
 
-    0 if only the lexical retriever found the passage.
+    The result is 0 if only the lexical retriever found the passage.
     """
     return passage.dense_score or 0.0
 
@@ -133,7 +133,7 @@ class SchemaEntities(ScoreSignal):
     def value(self, query: QueryContext, passage: Passage) -> float:
         """Return the sum of bonuses.
 
-        0 for other documents and for those that the query does not mention.
+        The result is 0 for other documents and for those that the query does not mention.
         """
         if _kind(passage) not in (_COLUMN, _RECIPE) or not _mentions_any(query, passage):
             return 0.0
@@ -212,7 +212,7 @@ class SchemaPenalty(ScoreSignal):
     def value(self, query: QueryContext, passage: Passage) -> float:
         """Return the penalty.
 
-        0 outside a schema and at a cosine of at least `low`.
+        The result is 0 outside a schema and at a cosine of at least `low`.
         """
         if not _kind(passage) or _cosine(passage) >= self.low:
             return 0.0
@@ -241,7 +241,7 @@ class SchemaRecipe(ScoreSignal):
     def value(self, query: QueryContext, passage: Passage) -> float:
         """Return the sum of bonuses.
 
-        0 for other documents and recipes that share no word.
+        The result is 0 for other documents and recipes that share no word.
         """
         if _kind(passage) != _RECIPE or not _mentions_any(query, passage):
             return 0.0
@@ -264,7 +264,7 @@ class SchemaStatus(ScoreSignal):
     def value(self, query: QueryContext, passage: Passage) -> float:
         """Return the bonus.
 
-        0 for other columns and for queries without a status.
+        The result is 0 for other columns and for queries without a status.
         """
         if _kind(passage) != _COLUMN or not _STATUS_NAME.search(str(passage.metadata.get("column", ""))):
             return 0.0

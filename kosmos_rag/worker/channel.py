@@ -184,8 +184,6 @@ class SupervisorChannel:
         """Report gauges of a tenant that are combined across tenants.
 
         Args:
-            tenant: name of the tenant.
-            values: values by metric.
             hold_s: seconds after which a value expires unless it is reported again.
         """
         gauges = {(metric.name, tenant): (value, hold_s) for metric, value in values.items()}

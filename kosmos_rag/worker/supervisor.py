@@ -432,7 +432,6 @@ def run_worker(
     Main thread only.
 
     Args:
-        settings: the settings.
         kinds: kinds of jobs of the kernel to run.
         wings: what wings add.
         until_idle: return when the queue is empty.

@@ -49,8 +49,6 @@ def build_principals(
 
     Args:
         subject: name of the subject, for `user:NAME`.
-        departments: names of departments.
-        roles: names of roles.
         department_key: prefix of department principals, `rag.access.key`.
     """
     principals = {f"{department_key}:{name}" for name in departments} | {f"role:{name}" for name in roles}

@@ -183,7 +183,7 @@ class PublicKeys:
 def _parse_key(data: dict[str, Any]) -> Any:
     """Parse a key of a set.
 
-    None if its type is not supported, because other keys of the set may be.
+    The result is None if its type is not supported, because other keys of the set may be.
     """
     import jwt
 

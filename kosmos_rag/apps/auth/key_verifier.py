@@ -42,7 +42,7 @@ class KeyVerifier:
     A lookup is cached for `service.key_cache_s`: a revoked key works for as long.
 
     Keys that were valid before have a thread and a connection of their own, so that a flood of made-up keys does not
-    delay them. Not thread-safe: for one event loop.
+    delay them. One event loop uses it.
     """
 
     def __init__(self, open_reader: Callable[[int], KeyReader], settings: ServiceSettings) -> None:
@@ -50,7 +50,6 @@ class KeyVerifier:
 
         Args:
             open_reader: Opens a reader of keys with a number of connections.
-            settings: Of the service.
         """
         self._reader = open_reader(_LANES)
         self._cache_s, self._timeout_s = settings.key_cache_s, settings.timeout_s

@@ -87,8 +87,6 @@ def open_reader(engine: "Engine", tenant: str, collection: str | None, principal
     """Open a tenant with the principals of a reader.
 
     Args:
-        engine: an open engine.
-        tenant: name of the tenant.
         collection: the only collection to read; None for all.
         principals: principals of the reader; None for `everyone` alone.
 

@@ -97,7 +97,6 @@ def context(
     """Collect numbered, cited evidence for a question within a budget of tokens.
 
     Args:
-        question: The question.
         k: Number of passages to search; None for the configured number.
         filter: Search only documents that match.
         max_tokens: Budget in tokens; None for the configured one.
@@ -134,7 +133,6 @@ def answer(
     """Answer a question from the evidence, or refuse.
 
     Args:
-        question: The question.
         k: Number of passages to search; None for the configured number.
         filter: Search only documents that match.
         max_tokens: Budget of the evidence in tokens; None for the configured one.
@@ -199,7 +197,6 @@ def upload(document: SourceDocument, *, collection: str | None = None, key: str 
     """Upload a document and return its job.
 
     Args:
-        document: The document.
         collection: The collection; None for the default one.
         key: The idempotency key: an upload with the same key returns the same job. None for a new one.
     """
@@ -248,7 +245,6 @@ def rectangles(document_id: uuid.UUID, start: int, end: int, *, version: int | N
     A line or a table each.
 
     Args:
-        document_id: Id of the document.
         start: First character of the span, as a citation has it.
         end: The character after its last one.
         version: The version that the span is of; None for the current one.
@@ -261,7 +257,6 @@ def update_metadata(document_id: uuid.UUID, changes: Mapping[str, Any]) -> Call[
     """Change metadata of a document without embedding it again.
 
     Args:
-        document_id: Id of the document.
         changes: New values by key; None removes the key.
     """
     path, body = f"/v1/documents/{document_id}", {"metadata": dict(changes)}

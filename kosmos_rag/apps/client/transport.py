@@ -100,7 +100,7 @@ def _wait_s(response: httpx.Response) -> float | None:
 def _retry_after_s(response: httpx.Response) -> int | None:
     """Return the seconds of the Retry-After header.
 
-    None without one, or for a date.
+    The result is None without one, or for a date.
     """
     header = response.headers.get("retry-after", "")
     return int(header) if header.isdecimal() else None

@@ -66,7 +66,6 @@ class KosmosRetriever:
         """Create a retriever.
 
         Args:
-            tenant: an open tenant.
             k: number of passages; None for the configured number.
             filter: search only documents that match.
         """
@@ -116,8 +115,6 @@ class KosmosDocumentStore:
         """Create a store; its engine opens on first use.
 
         Args:
-            tenant: Name of the tenant.
-            collection: Name of the collection.
             config: Settings file; None for the default locations. The stores of a process share an engine for each.
             principals: What the reader holds.
             subject: Reader for the audit log.
@@ -185,7 +182,6 @@ class KosmosDocumentStore:
         vector of other dimensions, IngestionError.
 
         Args:
-            documents: The documents.
             policy: For ids that exist; NONE is FAIL.
         """
         if not isinstance(documents, list) or not all(isinstance(document, Document) for document in documents):
@@ -271,7 +267,6 @@ class _StoreRetriever:
         """Create a retriever.
 
         Args:
-            document_store: The store.
             filters: Haystack's filters; those of a run replace them.
             top_k: Number of documents.
         """
@@ -346,7 +341,6 @@ class KosmosBM25Retriever(_StoreRetriever):
         """Return the best documents by BM25. Raises FilterError, RequestError.
 
         Args:
-            query: The query.
             filters: Haystack's filters.
             top_k: Number of documents.
         """
@@ -359,7 +353,6 @@ class KosmosBM25Retriever(_StoreRetriever):
         """Do what `run` does, in a thread.
 
         Args:
-            query: The query.
             filters: Haystack's filters.
             top_k: Number of documents.
         """
@@ -377,7 +370,6 @@ class KosmosHybridRetriever(_StoreRetriever):
         """Return the best documents. Raises FilterError, RequestError.
 
         Args:
-            query: The query.
             filters: Haystack's filters.
             top_k: Number of documents.
         """
@@ -390,7 +382,6 @@ class KosmosHybridRetriever(_StoreRetriever):
         """Do what `run` does, in a thread.
 
         Args:
-            query: The query.
             filters: Haystack's filters.
             top_k: Number of documents.
         """

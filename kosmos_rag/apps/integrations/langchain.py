@@ -106,8 +106,6 @@ class KosmosVectorStore(VectorStore):
         Raises RequestError if the lists differ in length, IngestionError for texts that cannot be stored.
 
         Args:
-            texts: The texts.
-            metadatas: Metadata of each.
             ids: Ids of the texts; random where there is none.
             kwargs: Ignored.
         """
@@ -149,7 +147,6 @@ class KosmosVectorStore(VectorStore):
         """Return the best documents for a question.
 
         Args:
-            query: The question.
             k: Number of documents.
             kwargs: `filter`, and weights of the retrievers as `Tenant.search` takes them.
         """
@@ -167,7 +164,6 @@ class KosmosVectorStore(VectorStore):
         """Return the best documents with their scores, higher is better.
 
         Args:
-            query: The question.
             k: Number of documents.
             filter: A `Filter`, or conditions on metadata: `{"year": {"$gte": 2024}}`.
             semantic_weight: Weight of the dense retriever; None for the setting.
@@ -215,7 +211,6 @@ class KosmosVectorStore(VectorStore):
         """Return documents that are relevant and differ from each other.
 
         Args:
-            query: The question.
             k: Number of documents.
             fetch_k: Ignored: all candidates of the search are compared.
             lambda_mult: 1 for relevance alone, 0 for diversity alone.
@@ -261,9 +256,7 @@ class KosmosVectorStore(VectorStore):
         """Create a store and add texts.
 
         Args:
-            texts: The texts.
             embedding: `KosmosEmbeddings(tenant)`, or the same model.
-            metadatas: Metadata of each.
             ids: Ids of the texts; random where there is none.
             kwargs: `tenant`, and `acl`, as the constructor takes them.
 

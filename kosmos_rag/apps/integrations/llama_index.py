@@ -71,7 +71,6 @@ class KosmosRetriever(BaseRetriever):
         """Create a retriever.
 
         Args:
-            tenant: an open tenant.
             k: number of passages; None for the configured number.
             filter: search only documents that match.
         """
@@ -152,7 +151,6 @@ class KosmosVectorStore(BasePydanticVectorStore):
         Raises RequestError for embeddings of other dimensions, IngestionError for nodes that cannot be stored.
 
         Args:
-            nodes: The nodes.
             kwargs: Ignored.
         """
         del kwargs
@@ -187,7 +185,6 @@ class KosmosVectorStore(BasePydanticVectorStore):
         Raises RequestError if neither is given.
 
         Args:
-            node_ids: Ids of nodes.
             filters: Conditions on metadata.
             delete_kwargs: Ignored.
         """
@@ -249,7 +246,6 @@ class KosmosVectorStore(BasePydanticVectorStore):
         """Do what `delete_nodes` does, in a thread.
 
         Args:
-            node_ids: Ids of nodes.
             filters: Conditions on metadata.
             delete_kwargs: Ignored.
         """

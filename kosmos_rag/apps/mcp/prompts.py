@@ -46,9 +46,6 @@ async def get_prompt(caller: Caller, name: str, arguments: dict[str, str], *, ma
     Raises RequestError, NotFound, and what a search raises.
 
     Args:
-        caller: the caller.
-        name: name of the prompt.
-        arguments: its arguments.
         max_tokens: budget of a whole document in it.
     """
     prompt = next((prompt for prompt in PROMPTS if prompt.name == name), None)

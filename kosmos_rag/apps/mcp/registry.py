@@ -95,7 +95,6 @@ class Tool:
         Raises RequestError for invalid arguments, and what the method raises.
 
         Args:
-            caller: who calls.
             arguments: as the client sent them.
             max_tokens: budget of a call that names none.
         """

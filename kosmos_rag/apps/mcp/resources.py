@@ -77,8 +77,6 @@ async def read_resource(caller: Caller, uri: str, *, max_tokens: int) -> ReadRes
     Raises NotFound for what the caller may not read too, RequestError for a malformed URI.
 
     Args:
-        caller: who reads.
-        uri: the URI.
         max_tokens: budget of the text; `_meta` says where to continue.
     """
     document_id, sections, number, offset = _parse(uri)

@@ -50,7 +50,7 @@ def iter_keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, F
 def nearest_key(model: type[BaseModel], key: str) -> str | None:
     """Return the key or section with the most similar name.
 
-    None if no name is similar.
+    The result is None if no name is similar.
     """
     names = {name: None for name, _ in iter_keys(model)}
     sections = {name.rpartition(".")[0]: None for name in names} | dict.fromkeys(model.model_fields)

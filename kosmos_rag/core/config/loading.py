@@ -152,7 +152,6 @@ def read_preset(settings: type[BaseSettings], name: str, values: Mapping[Any, An
     Args:
         settings: The settings class.
         name: Name of the preset, for messages.
-        values: Its values.
     """
     layer = Layer(origin=Origin(level="preset", name=name))
     _collect(settings, values, layer)

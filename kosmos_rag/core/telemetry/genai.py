@@ -42,7 +42,6 @@ def record_retrieval(span: Span, collection: str | None, model: str, result: Sea
     """Complete the span of a retrieval by its result.
 
     Args:
-        span: the span.
         collection: the data source; None for all collections.
         model: name of the embedding model.
         result: the hits and the question.
@@ -68,10 +67,8 @@ def start_embeddings(model: str, dimensions: int, provider: str, texts: Sequence
     """Make a span of a call of an embedding model.
 
     Args:
-        model: name of the model.
         dimensions: length of each vector.
         provider: who computes the vectors, `gen_ai.provider.name`.
-        texts: what is embedded.
     """
     attributes: Attributes = {
         "gen_ai.operation.name": "embeddings",
@@ -96,7 +93,6 @@ def start_rerank(model: str, question: str, passages: Sequence[Passage]) -> Iter
     The conventions for generative AI know no such operation yet. Its name follows their pattern.
 
     Args:
-        model: name of the model.
         question: what the passages are scored for.
         passages: in the order of the fusion.
     """
@@ -123,7 +119,6 @@ def chat_attributes(model: str, provider: str, address: str, port: int, max_toke
     """Return the attributes of a request to a language model.
 
     Args:
-        model: name of the model.
         provider: `gen_ai.provider.name`.
         address: host of the server.
         port: port of the server.
@@ -149,7 +144,7 @@ def chat_attributes(model: str, provider: str, address: str, port: int, max_toke
 def chat_usage(input_tokens: int | None, output_tokens: int | None) -> Attributes:
     """Return the token counts that a server reported.
 
-    None where it reported none.
+    The result is None where it reported none.
     """
     counts = {
         "gen_ai.usage.input_tokens": input_tokens,

@@ -60,7 +60,6 @@ def serve_health(probes: Probes, host: str, port: int, *, key: str) -> Iterator[
     """Serve /livez, /readyz and /metrics from threads of their own.
 
     Args:
-        probes: what is served.
         host: address to listen on; empty is all addresses.
         port: port to listen on.
         key: the setting of the port, for the error.

@@ -31,7 +31,7 @@ def parse_traceparent(traceparent: object) -> trace.SpanContext | None:
 def current_traceparent() -> str | None:
     """Return the `traceparent` to send with a request or a job.
 
-    None outside of a trace.
+    The result is None outside of a trace.
     """
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier)
@@ -41,7 +41,7 @@ def current_traceparent() -> str | None:
 def current_trace_id() -> str | None:
     """Return the current trace id, 32 hexadecimal digits.
 
-    None outside of a trace.
+    The result is None outside of a trace.
     """
     current = trace.get_current_span().get_span_context()
     return trace.format_trace_id(current.trace_id) if current.is_valid else None
@@ -73,7 +73,6 @@ def start_span(
     An exception that leaves the block sets the status and `error.type`; its message may quote texts and is left out.
 
     Args:
-        name: name of the span.
         attributes: attributes of the span. Texts of tenants are among them only where `genai.captures_texts()`.
         links: `traceparent`s of other traces that the work is for.
         kind: CLIENT for a call of another server, INTERNAL within the process.
@@ -95,7 +94,6 @@ def open_span(name: str, attributes: Attributes, *, kind: trace.SpanKind) -> tra
     It is not the current one.
 
     Args:
-        name: name of the span.
         attributes: attributes of the span. Texts of tenants are among them only where `genai.captures_texts()`.
         kind: CLIENT for a call of another server, INTERNAL within the process.
     """
@@ -136,10 +134,8 @@ def record_span(name: str, seconds: float, *, root: bool = False, attributes: At
     """Make a span that ends now and took `seconds`.
 
     Args:
-        name: name of the span.
         seconds: its duration.
         root: whether it is made outside of a trace too.
-        attributes: attributes of the span.
     """
     if root or trace.get_current_span().is_recording():
         end = time.time_ns()
@@ -153,7 +149,7 @@ def _use(parent: trace.SpanContext) -> AbstractContextManager[trace.Span]:
 class StageTimer:
     """Measures consecutive stages of a search and records each as a span.
 
-    Not shared between threads.
+    One thread uses it.
     """
 
     def __init__(self) -> None:
@@ -167,7 +163,6 @@ class StageTimer:
         A stage that runs again adds to its duration.
 
         Args:
-            stage: Name of the stage.
             duration_s: Seconds of the stage, as the server measured them; the time since belongs to the next stage.
                 None: the stage ends now.
         """

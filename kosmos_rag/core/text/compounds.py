@@ -46,7 +46,6 @@ def find_parts(text: str, language: str) -> str:
     Only nouns are split: they begin with a capital letter.
 
     Args:
-        text: A text.
         language: Its text search configuration; texts of others than `COMPOUNDING` have no parts.
     """
     if language not in COMPOUNDING:
@@ -81,7 +80,7 @@ def split_compound(word: str) -> tuple[str, ...]:
 def _split(word: str) -> tuple[tuple[int, int], ...]:
     """Return start and end of the parts that cannot be split.
 
-    Nothing for a word that is no compound.
+    The result is empty for a word that is no compound.
     """
     for at in range(_MIN_PART, len(word) - _MIN_PART + 1):
         if word[at:] in _NO_LAST_PARTS or not _is_noun(word[at:]):

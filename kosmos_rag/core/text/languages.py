@@ -42,7 +42,6 @@ def choose_chunk_language(text: str, language: str, available: Collection[str]) 
     `LANGUAGES`, such as `simple`, is never replaced.
 
     Args:
-        text: The text of the chunk.
         language: Text search configuration of the document.
         available: Text search configurations of the server.
     """

@@ -64,7 +64,7 @@ def find_department(
 ) -> str | None:
     """Return the department of a document, from its metadata or its folder.
 
-    None if it is unknown. Metadata takes precedence.
+    The result is None if it is unknown. Metadata takes precedence.
 
     Args:
         metadata: the document's metadata.

@@ -92,7 +92,7 @@ class JobInfo(Serializable):
     def source(self) -> str | None:
         """The source of the document that the job is about.
 
-        None for other jobs.
+        The result is None for other jobs.
         """
         source: str | None = (self.payload.get("document") or self.payload.get("entry") or {}).get("source")
         return source

@@ -38,7 +38,7 @@ class Place(Described):
     def reference(self) -> str:
         """The place in short, such as `Sales!B12:D12`.
 
-        Empty for an anchor.
+        The result is empty for an anchor.
         """
         cells = f"{_quote_sheet(self.sheet)}!{self.cells}" if self.sheet and self.cells else self.cells or self.sheet
         return " | ".join(filter(None, (self.attachment, cells, self._paragraphs)))
@@ -47,7 +47,7 @@ class Place(Described):
     def words(self) -> str:
         """The place in words, such as `sheet Sales, cells B12:D12`.
 
-        Empty for an anchor.
+        The result is empty for an anchor.
         """
         parts = (("attachment", self.attachment), ("sheet", self.sheet), ("cells", self.cells))
         return ", ".join([*(f"{kind} {name}" for kind, name in parts if name), *filter(None, [self._paragraphs])])

@@ -196,7 +196,7 @@ class Paged(Serializable):
     def pages(self) -> tuple[int, int] | None:
         """First and last page, from 1.
 
-        None where the format has no pages.
+        The result is None where the format has no pages.
         """
         return None if self.page_start is None else (self.page_start, self.page_end or self.page_start)
 
@@ -249,6 +249,6 @@ class Located(Paged):
     def place(self) -> Place | None:
         """Cells, paragraphs, anchor or attachment in the file.
 
-        None where the format has no such place.
+        The result is None where the format has no such place.
         """
         return find_place(self.place_spans, self.start, self.end)

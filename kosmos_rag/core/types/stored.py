@@ -77,7 +77,7 @@ class DocumentLines(Serializable):
     def pages(self) -> tuple[int, int] | None:
         """First and last page, from 1.
 
-        None where the format has no pages.
+        The result is None where the format has no pages.
         """
         return None if self.page_start is None else (self.page_start, self.page_end or self.page_start)
 

@@ -169,7 +169,6 @@ def load_evaluation(engine: "Engine", tenant_name: str, reference: str) -> "Eval
     """Load a stored evaluation. Raises RequestError.
 
     Args:
-        engine: The engine.
         tenant_name: The tenant of a reference without one.
         reference: Prefix of an id, label, or latest; of another tenant with its name and a slash before it.
     """
@@ -183,7 +182,7 @@ def load_evaluation(engine: "Engine", tenant_name: str, reference: str) -> "Eval
 def base_file(config: Path | None, output: Path) -> str | None:
     """Return the path of the settings file, relative to the output.
 
-    None without one.
+    The result is None without one.
     """
     from kosmos_rag.core.config.loading import find_config_file
 

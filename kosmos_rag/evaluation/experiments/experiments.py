@@ -36,7 +36,6 @@ class Experiments:
         It applies to questions to this collection, or to all, from the next question on, in every process.
 
         Args:
-            name: Name of the experiment.
             settings: The treatment: path of a YAML file like that of a preset, or values by dotted key.
             share: Share of the questions, above 0 and up to 1.
             mode: `shadow` answers by the control and runs the treatment afterwards, `serve` answers by the treatment.

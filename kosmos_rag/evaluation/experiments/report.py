@@ -130,7 +130,7 @@ def _thumbs(experiment: ExperimentInfo, first: ArmReport, second: ArmReport) -> 
 def _clicks(experiment: ExperimentInfo, first: ArmReport, second: ArmReport) -> ArmDifference | None:
     """Compare the shares of questions of which a passage was opened.
 
-    None without reported clicks.
+    The result is None without reported clicks.
     """
     if experiment.mode is ExperimentMode.SHADOW or not first.clicked + second.clicked:
         return None

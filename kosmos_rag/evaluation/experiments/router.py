@@ -51,8 +51,8 @@ class StoredExperimentRouter:
     def assign(self, routed: RoutedQuery) -> Assignment | None:
         """Return the part of a query in the running experiment.
 
-        None if it has none. Queries of an evaluation have no part. If the treatment cannot be built, the control
-        answers.
+        The result is None if it has none. Queries of an evaluation have no part. If the treatment cannot be built, the
+        control answers.
         """
         if routed.query.subject == EVALUATOR:
             return None

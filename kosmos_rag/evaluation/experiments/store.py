@@ -71,8 +71,6 @@ def start(connection: psycopg.Connection, tenant_id: uuid.UUID, info: Experiment
 
     Args:
         connection: a transaction; the tenant's row exists.
-        tenant_id: the tenant.
-        info: the experiment.
         preset: configuration of the treatment.
     """
     values = {

@@ -55,7 +55,6 @@ def measure_live_recall(
     """Search samples again, by the index and exactly.
 
     Args:
-        engine: The engine.
         name: Name of the tenant.
         samples: Live queries of that tenant.
         pause: Waits that many seconds after each sample.

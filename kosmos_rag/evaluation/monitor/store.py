@@ -59,7 +59,7 @@ class MonitorStore:
     def read_baseline(self, index_id: uuid.UUID, since: datetime) -> list[float]:
         """Return the best scores of the first run over an index.
 
-        Empty if there was none since then.
+        The result is empty if there was none since then.
         """
         values = {"tenant_id": self._tenant.id, "index_id": index_id, "at": since}
         with self._transaction() as connection:
@@ -70,7 +70,6 @@ class MonitorStore:
         """Store a run, and delete the runs that are older than `keep_days`.
 
         Args:
-            run: The run.
             scores: The best score of each sample, ascending: the baseline of later runs.
             keep_days: Retention of runs.
         """

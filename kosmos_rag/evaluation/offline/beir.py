@@ -129,7 +129,6 @@ def sync_corpus(
 
     Args:
         tenant: The tenant; its other documents are deleted.
-        beir: The set.
         on_progress: Called with documents done, documents in all, and the current step.
 
     Raises RequestError if a document cannot be ingested.

@@ -134,7 +134,6 @@ def render_threshold(calibration: Calibration, base: str | None) -> str:
     What it does is a comment.
 
     Args:
-        calibration: The calibration.
         base: Path of the file that it extends; None without one.
     """
     before, after = calibration.configured, calibration.chosen

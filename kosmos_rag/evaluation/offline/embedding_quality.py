@@ -26,7 +26,6 @@ def compare_spaces(
     DatabaseError.
 
     Args:
-        tenant: The tenant.
         questions: A question file with the sources of the answers.
         on_progress: Called before the comparison.
     """

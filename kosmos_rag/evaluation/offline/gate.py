@@ -44,7 +44,6 @@ def check_thresholds(
     Raises RequestError if the evaluation lacks a measure, or without bounds: such a check would always pass.
 
     Args:
-        evaluation: The evaluation.
         settings: Targets and alerts.
         alerts_only: Whether to require alerts, whatever the targets are.
     """

@@ -54,9 +54,8 @@ def require_applied(changed: Settings, settings: Settings, changes: Changes) -> 
     """Raise RequestError if changes have no effect on the settings in use.
 
     Args:
-               changed: Settings with the changes.
+        changed: Settings with the changes of a grid applied, before the preset.
         settings: Settings that queries use, under the preset of the collection.
-        changes: The changes.
     """
     for key in changes:
         requested, actual = (reduce(getattr, key.split("."), version) for version in (changed, settings))

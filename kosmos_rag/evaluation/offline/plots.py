@@ -81,7 +81,7 @@ def latency(evaluations: Sequence[Evaluation]) -> str:
 def reliability(evaluations: Sequence[Evaluation]) -> str:
     """Plot the share of questions with an answer by confidence.
 
-    Empty without answers.
+    The result is empty without answers.
     """
     answered = [(number, evaluation) for number, evaluation in enumerate(evaluations) if evaluation.answered]
     if not answered:

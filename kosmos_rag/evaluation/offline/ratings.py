@@ -44,7 +44,6 @@ def answer_rated_questions(
 
     Args:
         tenant: The tenant as one reader sees it.
-        rated_questions: The questions.
         on_progress: Called before each question.
 
     Raises RequestError without questions, and what an answer raises.

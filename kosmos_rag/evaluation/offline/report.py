@@ -95,7 +95,7 @@ def _main_measure(names: Iterable[str]) -> str | None:
 def _timings(evaluations: Sequence[Evaluation]) -> list[tuple[str, list[tuple[float, ...]]]]:
     """Return p50, p95 and p99 in milliseconds by stage and evaluation.
 
-    Empty if it lacks the stage.
+    The result is empty if it lacks the stage.
     """
     timings = [evaluation.timings() for evaluation in evaluations]
     stages = dict.fromkeys(stage for times in timings for stage in times)

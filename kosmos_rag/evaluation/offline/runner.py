@@ -113,7 +113,6 @@ def evaluate(
 
     Args:
         tenant: The tenant as one reader sees it.
-        question_set: The questions.
         plan: Settings, label and reader.
         on_progress: Called before each question.
 

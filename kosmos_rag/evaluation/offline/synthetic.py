@@ -106,7 +106,6 @@ def generate_with_model(
     Raises ModelError if the model fails, or writes no question for any passage.
 
     Args:
-        model: The language model.
         chunks: Passages to choose from.
         limit: Maximum number of questions; up to twice as many passages are tried.
         on_progress: Called before each passage.

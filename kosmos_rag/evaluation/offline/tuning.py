@@ -126,7 +126,6 @@ def tune(question_set: QuestionSet, stages: Sequence[Stage], measure: str, run: 
     Raises RequestError if the set is small or its evaluations lack the measure, and what `run` raises.
 
     Args:
-        question_set: The questions.
         stages: Alternatives to try, in order.
         measure: Name of the measure to improve.
         run: Evaluates questions under changes.
@@ -197,7 +196,6 @@ def render_configuration(tuned: TuningResult, changes: Changes, base: str | None
     Their measures are a comment.
 
     Args:
-        tuned: The result.
         changes: The chosen changes, and other overrides that are in no file.
         base: Path of the file that it extends; None without one.
     """

@@ -53,8 +53,6 @@ async def evaluations(
     """List the evaluations of the tenant, and compare two.
 
     Args:
-        request: the request.
-        caller: an administrator.
         baseline: the beginning of the id of the first evaluation of a comparison.
         other: that of the second.
         measure: the measure whose questions are listed; None for the first one.

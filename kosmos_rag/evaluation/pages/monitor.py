@@ -50,8 +50,6 @@ async def monitor(request: Request, caller: ConsoleAdministrator, experiment: st
     """Show what the monitor and the experiments of the tenant have measured.
 
     Args:
-        request: the request.
-        caller: an administrator.
         experiment: name of the experiment to show; None for the first one.
     """
     settings = caller.service.settings

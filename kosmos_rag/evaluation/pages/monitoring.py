@@ -290,7 +290,6 @@ def build_experiment_view(report: ExperimentReport, results: Sequence[Rated]) ->
     """Build the trends of an experiment.
 
     Args:
-        report: its report.
         results: its results, newest first.
     """
     groups = list(_groups(results))

@@ -71,7 +71,7 @@ class SpaceBackfill:
     def run_batch(self, ids: IdRange, limit: int) -> BackfilledBatch | None:
         """Embed up to `limit` chunks of a range without a vector.
 
-        None if there are none.
+        The result is None if there are none.
 
         Raises RequestError if the space is being dropped, ModelError, DatabaseError.
         """

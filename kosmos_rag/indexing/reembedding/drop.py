@@ -28,8 +28,6 @@ def retire(database: Database, tenant: TenantRef, name: str) -> Space:
     Raises RequestError if it is live, missing or ambiguous, DatabaseError.
 
     Args:
-        database: Connections.
-        tenant: The tenant.
         name: Id or model of the space.
     """
     with exclusive_transaction(database, tenant) as connection:
@@ -56,8 +54,6 @@ def delete_space(database: Database, tenant: TenantRef, space: Space, on_progres
     """Delete a retired space without indexes.
 
     Args:
-        database: Connections.
-        tenant: The tenant.
         space: From `retire`.
         on_progress: Called with the number of deleted vectors and of all.
     """

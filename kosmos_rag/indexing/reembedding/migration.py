@@ -134,7 +134,6 @@ class Reembedding:
         Return the number of embedded chunks.
 
         Args:
-            tenant: The tenant.
             number: Number of the partition, from 0.
             partitions: Number of partitions.
             chunks_per_second: Rate limit; None means no limit.
@@ -162,7 +161,6 @@ class Reembedding:
         Continue after an interruption.
 
         Args:
-            tenant: The tenant.
             chunks_per_second: Rate limit; None means no limit.
             run_partitions: Backfills most chunks by other processes; None backfills all in this one.
             on_progress: Called after each batch.
@@ -188,7 +186,6 @@ class Reembedding:
         """Measure the target space, and answer queries from it from now on.
 
         Args:
-            tenant: The tenant.
             measure: Measures the target space after its vector index was built.
             force: Reason to cut over in spite of the measurements; None refuses a worse space.
             on_progress: Called with each step.
@@ -227,7 +224,6 @@ class Reembedding:
         Raises RequestError if the space is live, missing or ambiguous, IndexLocked, ConfigError, DatabaseError.
 
         Args:
-            tenant: The tenant.
             name: Id or model of the space.
             on_progress: Called after each batch.
         """
@@ -339,7 +335,7 @@ class Reembedding:
 def rejection_reason(quality: SpaceQuality) -> str | None:
     """Return why not to cut over to a space.
 
-    None if it is good enough.
+    The result is None if it is good enough.
     """
     if quality.recall_at_10 is not None and quality.recall_at_10 < quality.recall_target:
         return f"recall@10 of its index is {quality.recall_at_10:.3f}, the target is {quality.recall_target}"

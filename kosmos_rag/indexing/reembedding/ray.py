@@ -50,7 +50,6 @@ def backfill_with_ray(
 
     Args:
         reembedding_factory: Called in each worker; it must be picklable.
-        tenant: The tenant.
         chunks_per_second: Rate limit of all workers together; None means no limit.
     """
     require_extra("ray", "the engine ray", "ray.data", alternative="use the engine local")

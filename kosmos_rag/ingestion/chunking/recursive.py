@@ -60,7 +60,6 @@ class RecursiveChunker:
 
         Args:
             text: The text of the document.
-            span: The span to cut.
             fallback_reason: Why another chunker could not cut it; stored with the chunks.
         """
         spans = [

@@ -128,7 +128,7 @@ def build_chunks(document: ParsedDocument, spans: Iterable[tuple[ChunkSpan, int]
 def _body_start(document: ParsedDocument, headings: Sequence[Span], span: ChunkSpan) -> int:
     """Return the last of the headings at the start of a span.
 
-    Or the span's start: the section of a chunk is that of its text.
+    Without one it is the span's start: the section of a chunk is that of its text.
     """
     at = leading = span.start
     for start, end in headings[bisect_left(headings, (span.start, 0)) :]:

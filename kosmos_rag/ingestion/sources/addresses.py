@@ -29,7 +29,6 @@ def resolve_allowed(host: str, port: int, settings: UrlSettings) -> list[str]:
     Connect to these only: a second look-up may answer differently.
 
     Args:
-        host: Name of the host.
         port: Port of the connection.
         settings: Allowed hosts, and whether private addresses are.
 

@@ -120,7 +120,7 @@ class Fetcher:
     def fetch_validators(self, url: str) -> tuple[str, str] | None:
         """Return ETag and Last-Modified of a URL. Raises SourceError.
 
-        None if its server sends neither.
+        The result is None if its server sends neither.
         """
 
         def read(response: "httpx.Response", _until: float) -> tuple[str, str] | None:

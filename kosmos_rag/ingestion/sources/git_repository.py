@@ -152,7 +152,7 @@ class Repository:
     def read_modules(self, commit: str) -> dict[bytes, str]:
         """Return the addresses of submodules by their path.
 
-        Only those on the host of this repository: what a repository names is not what an operator allows.
+        Those on other hosts are left out: what a repository names is not what an operator allows.
         """
         try:
             listed = self._git.run(

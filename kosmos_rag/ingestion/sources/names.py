@@ -62,7 +62,7 @@ class FileNames:
     def to_path(self, name: str) -> Path | None:
         """Return the path of a document by its name.
 
-        None for a document of another root.
+        The result is None for a document of another root.
         """
         relative = name.removeprefix(self.prefix)
         is_address = relative.startswith("/") or "://" in relative

@@ -67,7 +67,6 @@ def build_row_document(
         row: The row by field name.
         fields: The roles of its fields.
         options: Options of the source's documents.
-        source: Name of the document.
         max_bytes: Maximum size of its text.
 
     Raises:

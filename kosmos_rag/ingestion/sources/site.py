@@ -31,7 +31,6 @@ class SiteSource:
         Raises RequestError if a pattern is malformed, ConfigError if the extra or a variable is missing.
 
         Args:
-            spec: the site.
             settings: limits and allowed hosts.
             sleep: waits between two requests.
         """

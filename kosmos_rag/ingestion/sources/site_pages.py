@@ -47,7 +47,6 @@ def read_page(body: bytes, url: str, *, media_type: str) -> PageContent:
     """Return links and rules of a page; of other files only their address.
 
     Args:
-        body: the page.
         url: its address, to which its links are relative.
         media_type: what the server says that it is.
     """

@@ -42,7 +42,6 @@ class SiteState:
         """Open the state of a site.
 
         Args:
-            folder: the folder of all sites.
             identity: what distinguishes the site.
         """
         folder.mkdir(parents=True, exist_ok=True)

@@ -127,9 +127,6 @@ class DocumentOptions(Section):
         Its own metadata take precedence over those of the source.
 
         Args:
-            source: Name of the document.
-            data: Its bytes.
-            title: Its title.
             metadata: Its own metadata.
         """
         return SourceDocument(
@@ -160,7 +157,6 @@ def validate_spec(model: type[Spec], kind: str, values: Mapping[str, Any], *, su
     Args:
         model: The class of the spec.
         kind: Its kind, for messages.
-        values: The values.
         subject: What the spec describes, for messages.
 
     Raises:

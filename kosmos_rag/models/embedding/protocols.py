@@ -28,7 +28,6 @@ class EmbeddingProtocol(Protocol):
 
         Args:
             texts: the texts, prefixes included.
-            purpose: what they are embedded as.
             settings: model, dimensions, normalisation.
         """
         ...
@@ -167,7 +166,7 @@ PROTOCOLS: Mapping[str, EmbeddingProtocol] = {
 def _build_dimension_field(field: str, settings: EmbeddingSettings) -> dict[str, int]:
     """Return the field that requests shorter vectors.
 
-    Empty unless they are requested: servers of other models refuse the field.
+    The result is empty unless they are requested: servers of other models refuse the field.
     """
     return {field: settings.dimensions} if settings.matryoshka == "server" else {}
 

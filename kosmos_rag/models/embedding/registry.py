@@ -61,7 +61,7 @@ class EmbedderRegistry:
     def target_space(self, live: Space, tenant_id: uuid.UUID, tenant: str) -> tuple[Space, Embedder] | None:
         """Return the space that a tenant can migrate to, and its model.
 
-        None where only one model is configured.
+        The result is None where only one model is configured.
 
         Args:
             live: the tenant's live space.
@@ -79,7 +79,7 @@ class EmbedderRegistry:
     def get_cached(self, space_id: uuid.UUID) -> Embedder | None:
         """Return the model of a space that was found before.
 
-        None for others.
+        The result is None for others.
         """
         return self._by_space.get(space_id)
 

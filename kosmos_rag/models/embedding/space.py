@@ -27,7 +27,6 @@ def space_id(
 
     Args:
         tenant_id: The tenant's id.
-        embedder: The embedding model.
         normalized: Whether its vectors are scaled to length one.
         prefixes: What it puts before texts.
     """
@@ -44,7 +43,6 @@ def describe_space(
 
     Args:
         tenant_id: The tenant's id.
-        embedder: The embedding model.
         normalized: Whether its vectors are scaled to length one.
         prefixes: What it puts before texts.
     """
@@ -61,7 +59,7 @@ def describe_space(
 def find_difference(stored: Space, configured: Space) -> str | None:
     """Return why vectors of two spaces cannot be compared, in words.
 
-    None where they can.
+    The result is None where they can.
     """
     if stored.dimensions != configured.dimensions:
         return f"its vectors have {stored.dimensions} dimensions, the configured ones {configured.dimensions}"

@@ -24,7 +24,6 @@ class RerankingProtocol(Protocol):
         """Build the body of a request.
 
         Args:
-            question: the question.
             passages: the passages; the scores of all of them are requested.
             settings: model, and whether raw scores are wanted.
         """

@@ -74,7 +74,6 @@ def parse_eml(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> Parse
     own; one that cannot be read is a note.
 
     Args:
-        data: the mail.
         limits: limits of the result.
         parse_part: parses an attachment.
 

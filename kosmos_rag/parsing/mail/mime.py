@@ -125,7 +125,7 @@ def disposition(part: Message) -> str:
 def parameter(part: Message, name: str) -> str:
     """Return a parameter of a part's type in lower case.
 
-    Empty without one.
+    The result is empty without one.
     """
     with suppress(LookupError, TypeError, ValueError):
         value = part.get_param(name, "")
@@ -170,7 +170,7 @@ def part_text(part: Message) -> Decoded | None:
 def read_inner_message(part: Message) -> Message | None:
     """Return the mail in a part of the type message/rfc822.
 
-    None without one.
+    The result is None without one.
     """
     payload = part.get_payload()
     inner = payload[0] if isinstance(payload, list) and payload else None
@@ -186,7 +186,7 @@ def read_inner_message(part: Message) -> Message | None:
 def recover_parts(part: Message, text: str) -> Message | None:
     """Read a text as a multipart that its header does not declare.
 
-    None if the text has no parts.
+    The result is None if the text has no parts.
     """
     boundary = _BOUNDARY.search(text)
     if boundary is None or '"' in boundary[1]:

@@ -207,7 +207,7 @@ class _Reader:
     def _external(self, element: Any) -> ParsedDocument | None:
         """Return included HTML or text (`altChunk`).
 
-        None for other formats.
+        The result is None for other formats.
         """
         part = self._part.related_parts.get(element.get(_RELATION))
         kind = "" if part is None else part.content_type

@@ -90,7 +90,6 @@ class Styles:
 
         Args:
             family: `text`, `table` or `drawing-page`.
-            name: name of the style.
         """
         values = (
             self._property(family, name, f"{TEXT}display") == "none",

@@ -60,7 +60,7 @@ class TextReader:
     def _read_span(self, span: Element) -> str | None:
         """Return a superscript or subscript, nothing for hidden text.
 
-        None for other texts.
+        The result is None for other texts.
         """
         style = span.get(f"{TEXT}style-name")
         if self._styles.is_hidden("text", style):

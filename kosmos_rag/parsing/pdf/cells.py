@@ -308,7 +308,7 @@ def _find_covered_columns(
 def build_table(rows: Sequence[Row], columns: int, header_rows: int | None = None) -> Table | None:
     """Return a table of rows without blank ones.
 
-    None if they are no table.
+    The result is None if they are no table.
 
     Args:
         rows: the rows, top first.
@@ -335,7 +335,7 @@ def count_bold_rows(rows: Sequence[Row]) -> int | None:
 
     A bold title within the table is none of them.
 
-    None if the letters are no evidence.
+    The result is None if the letters are no evidence.
     """
     bold = [all(run.bold for runs in row.cells.values() for run in runs) for row in rows]
     count = next((index for index, is_bold in enumerate(bold) if not is_bold), len(bold))

@@ -83,7 +83,6 @@ def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> Parsed
     Headings come from the outline, else from their letters. A page that cannot be read is left out, with a note.
 
     Args:
-        data: the file.
         limits: limits of the result.
         ocr: whether to read pages without text by OCR.
 
@@ -117,7 +116,6 @@ def render_page(data: bytes, page: int) -> bytes:
     Raises ParseError.
 
     Args:
-        data: the file.
         page: number of the page, from 1.
     """
     with _PDFIUM, closing(_open(data)) as document:

@@ -51,7 +51,6 @@ def find_headings(pages: Sequence[Sequence[Paragraph]], letters: Mapping[Style, 
     them. The larger the letters, the higher the level; the deeper the number, the lower.
 
     Args:
-        pages: the paragraphs of each page.
         letters: how many letters of the file have each style, those of tables too.
     """
     flow = [paragraph for page in pages for paragraph in page if not paragraph.is_running]
@@ -120,7 +119,7 @@ def _candidates(flow: Sequence[Paragraph], styles: _TextStyles) -> Iterator[tupl
 def _title(paragraph: Paragraph) -> str | None:
     """Return the text of a paragraph in one line.
 
-    None if it is too long, a date, a sentence, or no words.
+    The result is None if it is too long, a date, a sentence, or no words.
     """
     if paragraph.verbatim is not None or not paragraph.lines or len(paragraph.lines) > _MAX_LINES:
         return None

@@ -44,7 +44,7 @@ class _Box:
 class PageReader:
     """Reads pictures of pages.
 
-    The models are loaded with the first. Not thread-safe.
+    The models are loaded with the first. One thread at a time may use it.
     """
 
     def __init__(self) -> None:

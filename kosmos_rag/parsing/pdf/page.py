@@ -88,7 +88,6 @@ def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
     """Return the content of a page.
 
     Args:
-        page: the page.
         layer: its text layer.
         forms: the form environment of the document.
     """

@@ -103,7 +103,7 @@ def find_body_style(lines: Iterable[Line]) -> tuple[float, bool] | None:
 def adapt_metrics(page: PageLines, metrics: Metrics) -> Metrics:
     """Return the metrics with the size of the page's own text.
 
-    Only if that size is distinct, as in an appendix.
+    They stay as they are unless that size is distinct, as in an appendix.
     """
     sizes: Counter[float] = Counter()
     for line in page.lines:

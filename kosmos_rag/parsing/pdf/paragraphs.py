@@ -133,7 +133,7 @@ class _PageBuilder:
     def end(self) -> _PageEnd | None:
         """The end of the text of the page, before its footnotes.
 
-        None if it has none, or only the middle of a paragraph and notes.
+        The result is None if it has none, or only the middle of a paragraph and notes.
         """
         if self._text is None or self._last is None or self._text.lines[-1:] != [self._last]:
             return None

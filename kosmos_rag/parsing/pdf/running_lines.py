@@ -59,7 +59,7 @@ def drop_running_lines(pages: Sequence[PageLines], metrics: Metrics) -> Iterator
 def _outer_lines(page: PageLines, metrics: Metrics) -> list[Line]:
     """Return the first and last lines in the margins of a page.
 
-    Only lines that are not larger than the text, and do not belong to the lines next to them.
+    Lines that are larger than the text, or belong to the lines next to them, are left out.
     """
     lines = sorted(page.lines, key=lambda line: line.baseline)
     margin = (page.top - page.bottom) * _MARGIN

@@ -332,7 +332,7 @@ def _are_aligned(lines: Sequence[Sequence[Run]], others: Sequence[Sequence[Run]]
 def _find_common_columns(columns: Columns, lines: Sequence[Sequence[Run]], section: _Section) -> Columns | None:
     """Return the columns of rows and of a section below them.
 
-    None if they are not of one table.
+    The result is None if they are not of one table.
     """
     if _is_title_row(lines, section.lines) or _has_names(section.lines, lines[0]):
         return None
@@ -411,7 +411,7 @@ def _is_numeric(rows: Sequence[cells.Row], column: int) -> bool:
 def _is_tabular(table: Table, *, has_rules: bool) -> bool:
     """Return whether cells are a table.
 
-    Not prose, a list or a form, and with evidence of rows or columns.
+    They are no prose, list or form, and there is evidence of rows or columns.
     """
     if cells.fill_ratio(table) < _LEAST_FILLED or cells.is_prose(table):
         return False

@@ -42,7 +42,7 @@ def continue_tables(pages: Sequence[PageLines], limits: OutputLimits) -> None:
 def continue_table(before: FoundTable, found_table: FoundTable) -> Table | None:
     """Return a table with the header of the one that it continues.
 
-    None if its columns are others, or if it has names of its own.
+    The result is None if its columns are others, or if it has names of its own.
     """
     above, below = before.columns, found_table.columns
     if len(above) != len(below) or len(before.table.rows[0]) != len(found_table.table.rows[0]):

@@ -53,7 +53,6 @@ def render_confined(data: bytes, page: int, limits: "ParsingSettings") -> bytes:
     Thread-safe. Returns a PNG. Raises ParseError as `parse_confined` does.
 
     Args:
-        data: the file.
         page: number of the page, from 1.
         limits: time and memory that rendering may take.
     """
@@ -122,7 +121,7 @@ def _request(document: SourceDocument, limits: "ParsingSettings") -> Request:
 def _send_and_receive(connection: socket.socket, request: Request, data: bytes, deadline: float) -> bytearray | None:
     """Send a request and receive the reply.
 
-    None where the child ended before it had sent one.
+    The result is None where the child ended before it had sent one.
     """
     try:
         wait_until(connection, deadline)

@@ -39,7 +39,7 @@ class _PathBeneath(ctypes.Structure):
 def version() -> int:
     """Return the version of the kernel's interface.
 
-    0 where it has none, or refuses it.
+    The result is 0 where it has none, or refuses it.
     """
     if _LIBC is None:
         return 0

@@ -53,7 +53,8 @@ def leave_network() -> bool:
     """Enter an empty network namespace.
 
     Returns whether the kernel lets an ordinary user do so. The user namespace that this takes also hides the
-    environment and memory of this user's other processes. Only for a process of one thread: the kernel refuses others.
+    environment and memory of this user's other processes. The process must
+    have one thread: the kernel refuses others.
     """
     return _LIBC is not None and _LIBC.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
 

@@ -31,7 +31,6 @@ def parse_csv(data: bytes, limits: OutputLimits, *, media_type: str) -> ParsedDo
     its lines unchanged.
 
     Args:
-        data: the file.
         limits: limits of the result.
         media_type: CSV or TSV.
 

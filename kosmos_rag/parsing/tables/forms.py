@@ -38,7 +38,7 @@ def _width(table: Table, index: int) -> int:
 def _cells(table: Table, index: int, width: int) -> Sequence[str] | None:
     """Return the cells of a row that fill its table.
 
-    None if a cell is empty, or the row is shorter.
+    The result is None if a cell is empty, or the row is shorter.
     """
     cells: list[str] = []
     column = 0

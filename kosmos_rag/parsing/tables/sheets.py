@@ -65,10 +65,9 @@ class Sheet:
     def format_cells(self, part: Table | SheetText, lines: tuple[int, int]) -> str | None:
         """Return the cells of some rows, such as `B12:D12`.
 
-        None where they are empty.
+        The result is None where they are empty.
 
         Args:
-            part: a part of the sheet.
             lines: rows of the part, half open.
         """
         if isinstance(part, SheetText):

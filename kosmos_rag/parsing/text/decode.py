@@ -103,7 +103,6 @@ def decode_text(data: bytes, label: str | None = None) -> Decoded:
     """Decode and clean a text; see `decode`.
 
     Args:
-        data: The bytes.
         label: The encoding that its transport declares, such as the `charset` of a mail.
     """
     decoded = _decode(data, label)

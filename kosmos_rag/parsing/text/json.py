@@ -74,7 +74,8 @@ def format_values(value: Any) -> Iterator[str]:
 def _members(path: str, value: Any) -> Iterator[tuple[str, Any]] | None:
     """Return path and value of each member.
 
-    Of an object, or of a list that contains an object or a list. None for other values: they fit on a line.
+    Of an object, or of a list that contains an object or a list. The result is None for other values: they fit on a
+    line.
     """
     near = path[-_LONGEST_PATH:]
     if isinstance(value, dict):

@@ -127,7 +127,7 @@ def _find_tex_headings(text: str) -> _TitleAndHeadings:
 def _read_braces(text: str, start: int) -> str:
     """Return the text within the braces that opened before `start`.
 
-    Empty if they do not close.
+    The result is empty if they do not close.
     """
     depth = 1
     for at in range(start, min(len(text), start + _TEX_LONGEST_TITLE)):

@@ -61,7 +61,6 @@ def parse_html(data: bytes, limits: OutputLimits = UNLIMITED, *, is_page: bool =
     Blocks are on lines of their own, list items start with `- ` or their number.
 
     Args:
-        data: the HTML.
         limits: size above which it is refused.
         is_page: leave out what is not the content of a web page, such as menus.
 

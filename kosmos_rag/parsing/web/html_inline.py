@@ -57,7 +57,7 @@ def _number(value: str | None, default: int) -> int:
 def read_script(node: "LexborNode") -> str:
     """Return a superscript or subscript with its mark.
 
-    Empty for other elements, and for what has no mark, such as a link to a footnote.
+    The result is empty for other elements, and for what has no mark, such as a link to a footnote.
     """
     if node.tag not in KINDS:
         return ""

@@ -157,7 +157,7 @@ def _number(value: str | None) -> int | None:
 def _header(rows: list[_Row]) -> tuple[int | None, int]:
     """Return the number of header rows and of header columns.
 
-    None for rows that are found by their cells.
+    The result is None for rows that are found by their cells.
     """
     count = next((number for number, row in enumerate(rows) if not row.is_header), len(rows))
     # A header row of one cell over the whole table is its title, which is found by the cells.

@@ -256,7 +256,6 @@ def score_postings(block: Block, collections: Sequence[CollectionStats], count: 
     Possible ties with the last are included, in any order.
 
     Args:
-        block: The block.
         collections: Statistics of the collections, with the weights of the terms.
         count: Chunks to return.
     """

@@ -51,7 +51,6 @@ class PassageCache:
         """Return the fields of those passages that are cached, by chunk id.
 
         Args:
-            principals: Of the reader.
             parts: Number of the part by chunk id.
         """
         rows = self._rows.get([(principals, part, chunk_id) for chunk_id, part in parts.items()])
@@ -61,7 +60,6 @@ class PassageCache:
         """Add passages and evict the least recently used.
 
         Args:
-            principals: Of the reader.
             parts: Number of the part by chunk id.
             rows: Fields of passages by chunk id.
         """
@@ -115,7 +113,7 @@ class BlockCache:
     def find_last(self, reader: Hashable) -> tuple[Hashable, Block] | None:
         """Return state and block of the last search of a reader.
 
-        None if the block has followed a change since.
+        The result is None if the block has followed a change since.
         """
         with self._lock:
             state, _ = self._readers.get(reader, (None, 0))
@@ -139,7 +137,7 @@ class BlockCache:
     def miss(self, reader: Hashable, state: Hashable, *, filtered: bool) -> bool:
         """Count a search that no block answered; return whether to load its block now.
 
-        True once for each state.
+        The result is true once for each state.
 
         Args:
             reader: `reader_key` of the search.
@@ -162,7 +160,6 @@ class BlockCache:
         Args:
             reader: `reader_key` of the search that it was made for.
             state: `state_key` of the search.
-            block: The block.
             instead_of: State of the block that it follows; None for none.
         """
         with self._lock:
@@ -203,11 +200,7 @@ def reader_key(query: RetrieverQuery) -> Hashable:
 
 
 def request_key(query: RetrieverQuery) -> Hashable:
-    """Return tenant, collection, retrievers and filter of a search.
-
-    Args:
-        query: The search.
-    """
+    """Return tenant, collection, retrievers and filter of a search."""
     scope = query.scope
     key = (scope["tenant_id"], scope["collection"], query.vector is not None, query.lexical)
     if not scope["filtered"]:
@@ -228,7 +221,6 @@ def state_key(query: RetrieverQuery, space_id: UUID | None, states: Mapping[str,
     """Return what determines the chunks that a search may find, and their vectors.
 
     Args:
-        query: The search.
         space_id: The live space.
         states: State by collection.
     """

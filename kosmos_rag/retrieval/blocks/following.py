@@ -25,7 +25,8 @@ def follow(connection: psycopg.Connection, query: RetrieverQuery, block: Block) 
     """Return a block that has what a reader sees now, with its state.
 
     A change names each chunk whose row, document or readers it has changed. These chunks are removed from the block,
-    and added as far as the reader sees them. None if the changes since are not known to be complete, or too many.
+    and added as far as the reader sees them. The result is None if the changes since are not known to be complete, or
+    too many.
 
     Args:
         connection: In a transaction of the reader.
@@ -63,8 +64,8 @@ def _collect(
 ) -> dict[str, NDArray[np.int32]] | None:
     """Return the sequence numbers of all chunks that have changed, by collection.
 
-    None unless the recorded changes lead from what was followed to the latest, one after the other: the database may
-    have gone back in time, or the rows may have been deleted.
+    The result is None unless the recorded changes lead from what was followed to the latest, one after the other: the
+    database may have gone back in time, or the rows may have been deleted.
     """
     if followed.keys() != latest.keys():
         return None

@@ -32,7 +32,6 @@ def load_block(pool: ConnectionPool, query: RetrieverQuery, reader: Hashable, ca
 
     Args:
         pool: Connections of background work.
-        query: The search.
         reader: `reader_key` of the search.
         cache: Where the block goes.
 

@@ -29,8 +29,6 @@ def other_wordings(model: LanguageModel, question: str, count: int) -> tuple[str
     None repeats the question or another one, or has more than 400 characters.
 
     Args:
-        model: The language model.
-        question: The question.
         count: Number of wordings to request, and maximum number returned; at least 1.
 
     Raises:

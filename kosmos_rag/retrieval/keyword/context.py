@@ -88,7 +88,6 @@ class KeywordContext:
         Also raises RequestError as the constructor does.
 
         Args:
-            path: Path of the file.
             ranking: `bm25` or `classic`.
             fallback: The context if the file cannot be used; the error is then logged and not raised.
 

@@ -31,7 +31,6 @@ def build_signals(parameters: Mapping[str, Any], path: str) -> dict[str, ScoreSi
     """Build the signals of a mapping, in its order.
 
     Args:
-        parameters: Parameters by signal name.
         path: Where the mapping is in the settings, for messages: `rag.signals`.
 
     Raises ConfigError on an unknown name and on invalid parameters.

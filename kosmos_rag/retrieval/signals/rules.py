@@ -236,7 +236,7 @@ class WordOverlap(ScoreSignal):
     def value(self, query: QueryContext, passage: Passage) -> float:
         """Return |query words ∩ passage words| / |query words|.
 
-        0 without query words.
+        The result is 0 without query words.
         """
         query_words = query.words
         return len(query_words & word_prefixes(passage.text)) / len(query_words) if query_words else 0.0

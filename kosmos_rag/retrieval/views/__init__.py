@@ -24,7 +24,6 @@ def create_views(
         settings: Of the process.
         telemetry: Where metrics go.
         postings: Cache of packed postings.
-        close_terms: Cache of close terms.
     """
     database = DatabaseView(postings=postings, close_terms=close_terms)
     if not settings.indexes.vector_cache_mb or find_spec(f"{__name__}.memory") is None:

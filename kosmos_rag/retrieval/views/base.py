@@ -86,7 +86,6 @@ class SearchView(Protocol):
         Args:
             request: The search; `can_answer` is true of it.
             pool: Connections of readers.
-            timer: Timer of the search.
         """
         ...
 
@@ -94,7 +93,6 @@ class SearchView(Protocol):
         """Note a search that another view has answered; return work that is due.
 
         Args:
-            request: The search.
             wording: Its first wording, as it was searched for.
             snapshot: The state that answered.
         """

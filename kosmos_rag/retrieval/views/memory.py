@@ -64,7 +64,6 @@ class MemorySession:
             connection: Outside a transaction.
             reader: `reader_key` of the search.
             blocks: Blocks of the process.
-            close_terms: Cache of close terms.
             timer: Timer of the search.
         """
         self._connection = connection
@@ -226,7 +225,6 @@ class MemoryView:
         Args:
             settings: Of the process.
             telemetry: Where metrics go.
-            close_terms: Cache of close terms.
         """
         self.blocks = BlockCache(settings.indexes.vector_cache_mb * 1024 * 1024)
         self._close_terms = close_terms

@@ -290,7 +290,6 @@ def load_records(
 
     Args:
         connection: connection of the worker role, with the tenant set.
-        tenant_id: the tenant.
         rows: rows of a statement that reads `audit_events`, by column.
     """
     if not rows:

@@ -77,9 +77,7 @@ def hash_seal(tenant_id: uuid.UUID, previous: Seal | None, seal: Seal) -> str:
     """Return the SHA-256 of a seal's fields and the previous hash.
 
     Args:
-        tenant_id: The tenant.
         previous: The previous seal; None for the first one.
-        seal: The seal.
     """
     fields = [previous.sha256 if previous else "", str(tenant_id), seal.number, seal.at, seal.month, seal.last_position]
     return hashlib.sha256(_json([*fields, seal.rows, seal.rows_sha256])).hexdigest()
@@ -121,7 +119,7 @@ def seal_events(worker: ConnectionPool, owner: TenantRef) -> list[Seal]:
 def find_oldest_unsealed(worker: ConnectionPool, owner: TenantRef) -> datetime | None:
     """Return the time of the oldest unsealed record.
 
-    None if all are sealed. Raises DatabaseError.
+    The result is None if all are sealed. Raises DatabaseError.
     """
     with worker.transaction(owner.id, [EVERYONE]) as connection:
         before = find_last_seal(connection, owner.id)
@@ -167,7 +165,6 @@ def read_records(
 
     Args:
         connection: connection of the worker role, with the tenant set.
-        tenant_id: the tenant.
         after: position before the first record.
         last: position of the last record.
         limit: maximum number of records.
@@ -252,7 +249,7 @@ def _read_seals(worker: ConnectionPool, owner: TenantRef) -> Iterator[Seal]:
 def _verify_seal(worker: ConnectionPool, owner: TenantRef, previous: Seal | None, seal: Seal) -> tuple[int, str | None]:
     """Return the number of records of a seal, and its problem.
 
-    None if it is valid.
+    The result is None if it is valid.
     """
     if seal.number != (previous.number if previous else 0) + 1:
         return 0, f"seal {seal.number} does not follow the one before it: seals are missing"

@@ -158,7 +158,6 @@ def change_jobs_preset(
     Args:
         connection: connection of the worker role, with the tenant set.
         owner: tenant of the collection.
-        collection: name of the collection.
         before: version of the preset that the jobs were enqueued under.
         after: version of the new preset.
     """
@@ -176,7 +175,6 @@ def permanently_failed(
 
     Args:
         connection: Within a transaction of the tenant.
-        owner: The tenant.
         source_etags: Source etag by job key.
     """
     values = {
@@ -251,7 +249,6 @@ class Queue:
 
         Args:
             limit: maximum number of jobs.
-            kinds: kinds to claim.
             worker: name of the worker, for operators.
         """
         values = {"limit": limit, "kinds": list(kinds), "worker": worker, "lease_s": self._lease_s}
@@ -288,7 +285,8 @@ class Queue:
     def fail(self, job: Job, error: KosmosError, *, source: str, retry: bool) -> JobState | None:
         """Record a failure, and return the new state.
 
-        None if the lease was no longer valid. A full disk or a lost node is no fault of the job, and costs no attempt.
+        The result is None if the lease was no longer valid. A full disk or a lost node is no fault of the job, and
+        costs no attempt.
 
         Args:
             job: the claimed job.
@@ -354,7 +352,6 @@ class Queue:
         """List the jobs of a tenant, newest first.
 
         Args:
-            owner: the tenant.
             ids: only these jobs.
             states: only jobs in these states.
             kinds: only jobs of these kinds.

@@ -26,7 +26,6 @@ def start_sync_run(
 
     Args:
         connection: connection of the worker role, with the tenant set.
-        owner: the tenant.
         collection: collection that the source is synced into.
         source: specification of the source.
     """
@@ -55,7 +54,6 @@ def add_counts(
 
     Args:
         connection: connection of the worker role, with the tenant set.
-        owner: the tenant.
         run_id: the sync run.
         documents: documents listed, without the failures.
         unchanged: documents with an unchanged etag.

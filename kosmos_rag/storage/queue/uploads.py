@@ -32,7 +32,6 @@ def store_chunk(
     Args:
         connection: a transaction of the worker role.
         tenant_id: the tenant; its row exists.
-        upload_id: the upload.
         number: position of the chunk, from 0.
         data: at most `CHUNK_BYTES`.
     """
@@ -68,8 +67,6 @@ def require_complete(connection: psycopg.Connection, tenant_id: uuid.UUID, uploa
 
     Args:
         connection: a transaction of the worker role.
-        tenant_id: the tenant.
-        upload_id: the upload.
         size: number of bytes that were written.
 
     Raises:

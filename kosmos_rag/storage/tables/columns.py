@@ -37,7 +37,6 @@ def references(column: str, table: str, *, on_delete: str | None = "CASCADE") ->
     So no row can point into another tenant.
 
     Args:
-        column: the referencing column.
         table: the referenced table, in the schema kosmos.
         on_delete: action of the referential constraint; None for no action.
     """

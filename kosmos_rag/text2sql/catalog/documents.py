@@ -35,7 +35,6 @@ def schema_documents(
 
     Args:
         schema: The schema to describe.
-        recipes: Recipes of the schema.
         acl: Principals that may read the documents.
         language: Text search configuration of PostgreSQL; None detects it.
     """
@@ -91,9 +90,7 @@ def column_source(schema: DatabaseSchema, table: TableSchema, column: str) -> st
     """Return the id of a column's document.
 
     Args:
-        schema: The schema of the database.
         table: The column's table.
-        column: Name of the column.
     """
     return storable(f"schema_column:{_owner(schema, table)}.{column}")
 

@@ -88,7 +88,6 @@ class ColumnRanker:
         Returns the columns, and how many of them the evidence supports.
 
         Args:
-            tables: The ranking of the tables.
             entities: Entities of the question.
             cosines: Cosine of each column's document.
             limit: Maximum number of columns.

@@ -53,7 +53,6 @@ def find_entities(
     """Extract the entities of a question.
 
     Args:
-        question: The question.
         values: Known values of columns that the question says.
         row_names: Names of rows that the schema's words reveal.
         today: Reference date of relative dates.

@@ -126,7 +126,6 @@ def evaluate(
     """Ground every question over all databases and over its own.
 
     Args:
-        grounding: The grounding to evaluate.
         questions: Questions with gold SQL; those without tables are skipped.
         max_tokens: Token budget of the prompt.
 

@@ -207,9 +207,7 @@ class SchemaGrounding:
         over the schema, ModelError and DatabaseError.
 
         Args:
-            question: The question in natural language.
             sql: The accepted query.
-            database: Name of its database.
             acl: Principals that may read the example.
         """
         example = create_example(question, sql, self.schema(database))
@@ -260,7 +258,6 @@ class SchemaGrounding:
         Raises RequestError, ModelUnavailable and DatabaseError.
 
         Args:
-            question: The question in natural language.
             k: Maximum number of columns; fewer are returned where the evidence ends.
             database: Restricts the result to one database; None is all.
             tables: Number of tables.

@@ -60,7 +60,6 @@ class KnownValues:
         other order, once in a word.
 
         Args:
-            question: The question.
             is_name: Whether a word is a name of the schema or a common word; alone, it is no value with a typo.
         """
         words = _WORD.findall(question.lower())

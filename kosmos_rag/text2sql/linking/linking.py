@@ -107,8 +107,6 @@ class Linker:
         """Rank tables, and the columns of the best table's database.
 
         Args:
-            question: The question in natural language.
-            entities: Its entities.
             evidence: Cosines of the retrieved documents.
             tables: Maximum number of tables.
             columns: Maximum number of columns; None is all.

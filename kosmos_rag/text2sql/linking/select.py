@@ -27,8 +27,6 @@ def column_references(database: str, schema: DatabaseSchema, linked: Linked, k: 
     """Return references to the columns that the question supports, at most k.
 
     Args:
-        database: Name of the database.
-        schema: Its schema.
         linked: The ranked tables and columns.
         k: Maximum number of columns.
     """
@@ -176,7 +174,6 @@ def build_prompt(
     Args:
         selection: Parts of the likeliest database.
         linked: The ranked tables and columns.
-        schemas: All schemas by name.
         max_tokens: Token budget.
         count: Counts the tokens of a text.
     """

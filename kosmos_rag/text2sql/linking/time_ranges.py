@@ -32,7 +32,6 @@ def find_time_ranges(question: str, times: Sequence[tuple[str, date | None]], to
     Monday to Sunday; `past week` and `last 7 days` are seven days that end today.
 
     Args:
-        question: The question.
         times: Texts of times, each with its day if it is one day.
         today: Reference date of relative times.
     """
@@ -74,7 +73,7 @@ def _open_side(text: str, days: Days, bound: str) -> TimeRange:
 def resolve_days(text: str, today: date) -> Days | None:
     """Return the days of a relative time, quarter, month or year.
 
-    A month or quarter without a year is the last one that has begun. None for other texts.
+    A month or quarter without a year is the last one that has begun. The result is None for other texts.
 
     Args:
         text: The time, as `last week`.

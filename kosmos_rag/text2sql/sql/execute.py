@@ -105,7 +105,6 @@ class ReadOnlyDatabase:
         """Configure access; connects on `run` only.
 
         Args:
-            url: URL of the database.
             schema: The tables and columns that queries may use.
             limits: Limits of time, rows and bytes.
             functions: Names of functions allowed in addition to functions.txt, as in `check_query`.

@@ -32,9 +32,7 @@ def gold_question(question: str, sql: str, schema: DatabaseSchema) -> GoldQuesti
     """Build a gold question from its SQL.
 
     Args:
-        question: The question in natural language.
         sql: Its query.
-        schema: The schema of the database.
 
     Raises:
         QueryRefused: The SQL does not fit the schema.

@@ -102,7 +102,6 @@ def run_job(handler: JobHandler, job: Job, channel: SupervisorChannel) -> None:
 
     Args:
         handler: the handler of the job's kind.
-        job: the job.
         channel: the supervisor's channel.
     """
     try:
@@ -125,7 +124,6 @@ def create_runner(settings: Settings, wings: WingJobs = NO_WINGS) -> EngineJobRu
     A process needs the model before its first job. Raises ModelUnavailable.
 
     Args:
-        settings: the settings.
         wings: what wings add.
     """
     engine = Engine(settings)

@@ -95,7 +95,6 @@ class _JobLeases:
 
         Args:
             jobs: jobs by document id.
-            tenant_id: the tenant of all jobs.
             channel: releases jobs.
             deadline: monotonic time after which no further job starts.
         """
@@ -381,7 +380,6 @@ def fail(channel: SupervisorChannel, job: Job, error: KosmosError) -> None:
 
     Args:
         channel: the supervisor's channel.
-        job: the job.
         error: why it failed.
     """
     if is_disk_full(error):
@@ -407,8 +405,6 @@ def fail_unexpected(channel: SupervisorChannel, job: Job, error: Exception) -> N
 
     Args:
         channel: the supervisor's channel.
-        job: the job.
-        error: the unexpected error.
     """
     if is_disk_full(error):
         return fail(channel, job, IngestionError(DISK_FULL, f"{error}; make room on the disk of the worker"))

@@ -66,9 +66,7 @@ def render_document(
     """Render a part of a document for readers.
 
     Args:
-        text: the text.
         media_type: format of the file that the text is from.
-        marks: what to mark.
         start: offset of the text in its document.
         line_start: number of its first line.
         sections: sections of the document, with its headings.
@@ -98,7 +96,6 @@ class _Writer:
         """Write a text whose characters have these ascending offsets.
 
         Args:
-            text: the text.
             offsets: the offset of each character; None where only the paragraph is known, which is marked as a whole.
             block: the paragraph that contains the text.
         """
@@ -178,8 +175,8 @@ def _line_offsets(
 ) -> list[int] | None:
     """Return the offset of each character of a block.
 
-    None where its lines do not match. A line of a block is the end of its line in the source: before it are signs
-    of lists and quotes.
+    The result is None where its lines do not match. A line of a block is the end of its line in the source: before it
+    are signs of lists and quotes.
     """
     offsets: list[int] = []
     content_lines = content.split("\n")
@@ -243,7 +240,7 @@ def _element(child: Token, body: str) -> str:
 def _places(children: Sequence[Token], content: str) -> list[Sequence[int]] | None:
     """Return where the shown characters of each part are in a paragraph.
 
-    None if a part is not where it must be.
+    The result is None if a part is not where it must be.
     """
     places, at = [], 0
     for child in children:
@@ -418,7 +415,7 @@ def _pipe_cells(line: _Line) -> Sequence[_Line]:
 def _parse_named_cells(line: _Line, names: Sequence[str]) -> Sequence[_Line | None] | None:
     """Return the cells of a row below names.
 
-    None if it is no such row.
+    The result is None if it is no such row.
     """
     cells: list[_Line | None] = [None] * len(names)
     column = next((index for index, name in enumerate(names) if line.text.startswith(f"{name}: ")), None)

@@ -19,7 +19,6 @@ def source_url(
     """Return the URL of the source page at a passage.
 
     Args:
-        passage: the passage.
         quotes: what to mark in it; empty for the whole passage.
         uncertain: those of the quotes whose whole paragraph is marked.
     """

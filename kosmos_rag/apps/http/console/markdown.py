@@ -58,7 +58,6 @@ def render_markdown(
     """Render Markdown with linked citation markers and highlighted spans.
 
     Args:
-        text: the Markdown.
         links: links by marker, as the text writes it.
         spans: characters of the text to highlight.
         highlight: how they look.
@@ -98,8 +97,6 @@ def find_words(text: str, words: Sequence[str], *, without: Iterable[str] = ()) 
     Anything but a word may be between them.
 
     Args:
-        text: the text.
-        words: the words.
         without: parts of the text to skip, such as markers.
     """
     matches = list(_WORD.finditer(_blank(text, without)))

@@ -229,9 +229,6 @@ async def source(
     Of a PDF whose file is stored, the page too.
 
     Args:
-        request: the request.
-        caller: the reader.
-        document_id: id of the document.
         version: the cited version; None without a citation.
         line: the first cited line.
         span: the cited characters, `start-end`.
@@ -309,7 +306,7 @@ def _page_view(
 ) -> PageView | None:
     """Return the view of a page.
 
-    None where the format has none, or the file is not stored.
+    The result is None where the format has none, or the file is not stored.
     """
     document = document_lines.document
     rectangles = [

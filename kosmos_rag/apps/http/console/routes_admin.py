@@ -60,12 +60,9 @@ async def documents(
     """List the documents that the reader may see.
 
     Args:
-        request: the request.
-        caller: the reader.
         collection: only this collection.
         words: text that name or title contains; upper case is lower case.
         sort: the order.
-        cursor: the page.
     """
     collection, words = caller.collection(collection or None), words.strip()
     name_filter = Filter(where={"$or": [{field: {"$icontains": words}} for field in ("source", "title")]})

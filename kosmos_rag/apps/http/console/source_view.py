@@ -58,7 +58,6 @@ def build_page_view(picture: bytes, number: int, rectangles: Sequence[Rectangle]
 
     Args:
         picture: the page as a PNG.
-        number: its number.
         rectangles: the cited lines on all pages.
     """
     width, height = _PNG_SIZE.unpack_from(picture, 16)
@@ -87,9 +86,7 @@ def build_source_view(
 
     Args:
         document_lines: the lines to show.
-        sections: sections of the document.
         passage: the cited span; None without a citation.
-        marks: what to mark.
     """
     text, start = document_lines.text, document_lines.start
     position = passage[0] - start if passage else 0

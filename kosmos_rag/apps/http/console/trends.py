@@ -80,7 +80,6 @@ def build_trend(
     Returns None without any.
 
     Args:
-        measurements: the measurements.
         low: lower end of the axis, unless a value or a goal is below.
         high: upper end, unless one is above.
         higher_is_better: whether the worst of several is the lowest.

@@ -230,7 +230,6 @@ async def list_page(
     """Return a page of the documents that the caller may read.
 
     Args:
-        caller: the reader.
         collection: only this collection; None for all.
         limit: documents of the page.
         cursor: `next` of the previous page; None for the first one.
@@ -278,7 +277,7 @@ async def rectangles(
 ) -> RectangleList:
     """Return the places of a span on the pages of a PDF.
 
-    A line or a table each. Empty for formats without pages, and for another version than the current one.
+    A line or a table each. The result is empty for formats without pages, and for another version than the current one.
     """
     info = await _get_document(document_id, caller)
     page_rectangles = await caller.run(

@@ -15,9 +15,7 @@ async def start_answer(
     """Start an answer from a collection.
 
     Args:
-        caller: the identity, with the service.
         collection: name of the collection; None for the default one.
-        question: the question.
         options: further arguments of `Tenant.stream_answer`.
     """
     return await stream_answer(caller, caller.scope(collection), question, options)
@@ -30,9 +28,7 @@ async def stream_answer(caller: Caller, scope: Tenant, question: str, options: M
     Raises Overloaded.
 
     Args:
-        caller: the identity, with the service.
         scope: the collection, or the tenant with all of them.
-        question: the question.
         options: further arguments of `Tenant.stream_answer`.
     """
     streams, tenant = caller.service.streams, caller.identity.tenant

@@ -40,7 +40,6 @@ class BodyLimits:
 
         Args:
             app: The application.
-            settings: Limits.
             uploads: Paths whose bodies may be as large as `ingestion.max_file_mb`.
         """
         self._app = app

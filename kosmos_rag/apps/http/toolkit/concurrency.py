@@ -73,7 +73,7 @@ class FairSlots:
     A free slot goes to the waiting tenant with the lowest cost in flight by its weight (max-min fairness), then to the
     call that has waited longest. Calls cost one slot or more. Together they cost at most `capacity`, except that a
     tenant with nothing in flight may always start a call while fewer than `capacity` calls run: a tenant with costly
-    calls delays no other one. Not thread-safe: for one event loop.
+    calls delays no other one. One event loop uses it.
     """
 
     def __init__(self, capacity: int, weights: Mapping[str, float]) -> None:

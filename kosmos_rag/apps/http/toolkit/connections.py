@@ -109,7 +109,6 @@ class Connections:
         """Add a connection that waits for the rest of a request.
 
         Args:
-            connection: the connection.
             idle: whether it waits for its next request instead.
         """
         waiting, other = (self._idle, self._incomplete) if idle else (self._incomplete, self._idle)

@@ -82,7 +82,6 @@ async def authenticate(service: Service, scope: Scope, authorization: str | None
     Raises NotAuthenticated, TooManyRequests, Overloaded, TimedOut, DatabaseError.
 
     Args:
-        service: the service.
         scope: the ASGI scope of the request, for the client's address.
         authorization: the header of that name.
     """

@@ -56,10 +56,9 @@ class SlidingWindowCounter:
     def wait_s(self, key: Key, amount: int) -> float | None:
         """Return the seconds until the count is below an amount.
 
-        None if it is now.
+        The result is None if it is now.
 
         Args:
-            key: What is counted.
             amount: Requests that the last minute may have.
         """
         with self._lock:

@@ -54,7 +54,6 @@ def create_service(engine: AsyncEngine, *, audience: str | None = None) -> Servi
     """Create the service for an open engine. Raises ConfigError.
 
     Args:
-        engine: the engine.
         audience: required audience of tokens; None for `service.tokens.audience`.
     """
     settings = engine.settings

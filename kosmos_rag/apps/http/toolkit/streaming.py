@@ -249,7 +249,6 @@ class EventStreamResponse(Response):
         """Prepare the response.
 
         Args:
-            events: The events.
             warning: Added to the warnings of the sources.
             explain: Include scores and plans; see `to_dict`.
             encode_item: Encodes the events of another interface, instead of all these.

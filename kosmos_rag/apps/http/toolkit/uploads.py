@@ -26,7 +26,7 @@ class Uploads:
     """Receives uploads, at most `service.max_uploads` at once.
 
     They take no slots of questions. A tenant below its share gets more; see `has_room`. An upload is written in chunks,
-    so that it takes a few megabytes of memory whatever its size. Not thread-safe: for one event loop.
+    so that it takes a few megabytes of memory whatever its size. One event loop uses it.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
