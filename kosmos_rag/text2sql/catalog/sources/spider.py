@@ -1,6 +1,7 @@
 """Spider's tables.json as a source, with many databases in one file.
 
-Yu et al. 2018, arXiv:1809.08887.
+Yu et al. 2018, arXiv:1809.08887. Files of other sets in this layout may lack natural names and keys (AmbiDB), or have
+descriptions and values as well (KaggleDBQA: Lee et al. 2021, arXiv:2106.11455).
 """
 
 from collections.abc import Iterator
@@ -37,35 +38,44 @@ def from_spider(path: Path) -> list[DatabaseSchema]:
 
 def _schema(database: dict[str, Any]) -> DatabaseSchema:
     columns = [(int(table), str(name)) for table, name in database["column_names_original"]]
-    aliases = [str(name) for _, name in database["column_names"]]
     names = [str(name) for name in database["table_names_original"]]
-    primary = {number for key in database["primary_keys"] for number in (key if isinstance(key, list) else [key])}
-    keys = list(_foreign_keys(database["foreign_keys"], columns, names))
+    records = _columns(database, columns)
+    primary = _primary_columns(database)
+    keys = list(_foreign_keys(database.get("foreign_keys", []), columns, names))
     tables = []
-    for number, (name, alias) in enumerate(zip(names, database["table_names"], strict=True)):
-        positions = [at for at, (table, _) in enumerate(columns) if table == number]
+    for number, (name, alias) in enumerate(zip(names, database.get("table_names", names), strict=True)):
+        # Some files list a column twice: the first one counts.
+        positions = {columns[at][1]: at for at in reversed(range(len(columns))) if columns[at][0] == number}
         tables.append(
             TableSchema(
                 name=name,
-                aliases=_alias(str(alias), name),
-                columns=tuple(
-                    ColumnSchema(
-                        name=columns[at][1],
-                        type=str(database["column_types"][at]),
-                        nullable=at not in primary,
-                        aliases=_alias(aliases[at], columns[at][1]),
-                    )
-                    for at in positions
-                ),
-                primary_key=tuple(columns[at][1] for at in positions if at in primary),
+                aliases=_aliases(name, str(alias)),
+                columns=tuple(records[at] for at in sorted(positions.values())),
+                primary_key=tuple(columns[at][1] for at in sorted(positions.values()) if at in primary),
                 foreign_keys=tuple(key for table, key in keys if table == number),
             )
         )
     return DatabaseSchema(name=str(database["db_id"]), dialect="sqlite", tables=tuple(tables))
 
 
-def _alias(alias: str, name: str) -> tuple[str, ...]:
-    return () if alias.lower() == name.lower() else (alias,)
+def _columns(database: dict[str, Any], columns: list[tuple[int, str]]) -> list[ColumnSchema]:
+    """Return the record of each column of the file."""
+    primary = _primary_columns(database)
+    natural = [str(name) for _, name in database.get("column_names", columns)]
+    types = database["column_types"]
+    return [
+        ColumnSchema(name=name, type=str(types[at]), nullable=at not in primary, aliases=_aliases(name, natural[at]))
+        for at, (_, name) in enumerate(columns)
+    ]
+
+
+def _primary_columns(database: dict[str, Any]) -> set[int]:
+    keys = database.get("primary_keys", [])
+    return {number for key in keys for number in (key if isinstance(key, list) else [key])}
+
+
+def _aliases(name: str, *natural: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(alias for alias in natural if alias.lower() != name.lower()))
 
 
 def _foreign_keys(

@@ -46,6 +46,27 @@ def test_tables__with_natural_names_and_composite_keys(tmp_path: Path) -> None:
     )
 
 
+def test_tables__without_natural_names_and_keys_have_neither(tmp_path: Path) -> None:
+    bare = {key: value for key, value in DATABASE.items() if key.endswith(("_original", "_types", "_id"))}
+    team, match, _ = from_spider(_file(tmp_path, [bare]))[0].tables
+    assert [column.name for column in team.columns] == ["ID", "Nm"]
+    assert (team.aliases, team.columns[1].aliases, team.primary_key, match.foreign_keys) == ((), (), (), ())
+
+
+def test_tables__take_the_first_of_two_columns_with_one_name(tmp_path: Path) -> None:
+    twice = {
+        **DATABASE,
+        "column_names_original": [*DATABASE["column_names_original"], [0, "Nm"]],
+        "column_names": [*DATABASE["column_names"], [0, "another name"]],
+        "column_types": [*DATABASE["column_types"], "number"],
+    }
+    team = from_spider(_file(tmp_path, [twice]))[0].tables[0]
+    assert [(column.name, column.type, column.aliases) for column in team.columns] == [
+        ("ID", "number", ()),
+        ("Nm", "text", ("team name",)),
+    ]
+
+
 def test_tables__of_another_shape_are_refused_with_every_database(tmp_path: Path) -> None:
     broken = {**DATABASE, "foreign_keys": [[99, 1]]}
     with pytest.raises(SchemaInvalid) as caught:
