@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kosmos_rag.core.config import EMBEDDED, RagSettings, RerankingSettings, Settings
 from kosmos_rag.core.errors import DatabaseError, KosmosError, ModelUnavailable, ParseError
+from kosmos_rag.models.catalogue import find_listed
 from kosmos_rag.models.configured import ConfiguredModel, list_configured_models
 from kosmos_rag.models.download import require_local_models
 from kosmos_rag.models.embedding.server import ServerEmbedder
@@ -50,6 +51,7 @@ def diagnose(settings: Settings, tenant: str | None = None) -> list[Check]:
         *_database(settings, tenant),
         *(_run_check(model.use, partial(_model, model, settings)) for model in list_configured_models(settings.rag)),
         *_servers(settings.rag),
+        *_prefixes(settings.rag),
         _run_check("backend", lambda: _backend(settings)),
         _run_check("parser", lambda: _parser(settings)),
         _run_check("disk", lambda: _disk(settings)),
@@ -156,6 +158,20 @@ def _servers(rag: RagSettings) -> Iterator[Check]:
         yield _run_check("next embedding server", lambda: _server(ServerEmbedder(target, section=section)))
     if rag.reranking.enabled and rag.reranking.url is not None:
         yield _run_check("reranking server", lambda: _reranking_server(rag.reranking))
+
+
+def _prefixes(rag: RagSettings) -> Iterator[Check]:
+    """Compare the prefixes of known models with what these were trained with."""
+    for section, settings in (("rag.embedding", rag.embedding), ("rag.next_embedding", rag.next_embedding.embedding)):
+        listed = None if settings is None else find_listed(settings.model, "embedding")
+        if settings is None or listed is None:
+            continue
+        prefixes = {"query_prefix": listed.query_prefix, "passage_prefix": listed.passage_prefix}
+        differences = {key: text for key, text in prefixes.items() if getattr(settings, key) != text}
+        if differences:
+            keys = " and ".join(f"{section}.{key} to {text!r}" for key, text in differences.items())
+            detail = f"{listed.name} needs other prefixes: set {keys}, and embed stored documents again"
+            yield Check(name="prefixes", ok=False, detail=detail)
 
 
 def _reranking_server(settings: RerankingSettings) -> str:

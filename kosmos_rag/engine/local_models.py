@@ -1,5 +1,6 @@
 """The models on this machine: which are configured, where they are, and how to fetch them."""
 
+from kosmos_rag.models.catalogue import ListedModel, recommend_models
 from kosmos_rag.models.configured import list_configured_models
 from kosmos_rag.models.download import PulledModel, list_pulled, pull_from_folder, pull_from_hub
 from kosmos_rag.models.hub import find_local, locate
@@ -8,6 +9,7 @@ from kosmos_rag.models.packaged import MINILM, MINILM_INT8
 __all__ = [
     "MINILM",
     "MINILM_INT8",
+    "ListedModel",
     "PulledModel",
     "find_local",
     "list_configured_models",
@@ -15,4 +17,5 @@ __all__ = [
     "locate",
     "pull_from_folder",
     "pull_from_hub",
+    "recommend_models",
 ]

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from kosmos_rag import Settings
 from kosmos_rag.apps.cli.app import app
+from kosmos_rag.engine.diagnosis import _prefixes
 from kosmos_rag.models import download
 
 EXTRA = "pip install 'kosmos-rag[local]'"
@@ -225,3 +227,29 @@ def test_commands__without_the_extra_of_local_models_name_it(models: Path, monke
     checks = {check["check"]: check for check in json.loads(_run("doctor", "--json", *nowhere).stdout)["checks"]}
     assert EXTRA in checks["embedding model"]["detail"]
     assert not checks["embedding model"]["ok"]
+
+
+def test_recommend__prints_models_of_the_language_and_a_configuration_that_loads(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["models", "recommend", "--language", "de", "--machine", "gpu"])
+    assert result.exit_code == 0, result.output
+    assert "arctic" not in result.output
+    configuration = tmp_path / "rag-config.yaml"
+    configuration.write_text(result.output[result.output.index("rag:\n") :])
+    settings = Settings.load(configuration)
+    assert settings.rag.embedding.model == "intfloat/multilingual-e5-small"
+    assert settings.rag.embedding.query_prefix == "query: "
+
+
+def test_recommend__refuses_what_is_no_language_code() -> None:
+    result = CliRunner().invoke(app, ["models", "recommend", "--language", "german"])
+    assert result.exit_code != 0
+    assert "ISO 639-1" in result.output
+
+
+def test_doctor__names_prefixes_that_a_known_model_needs() -> None:
+    model = {"rag.embedding.model": "intfloat/multilingual-e5-small", "rag.embedding.dimensions": 384}
+    checks = {check.name: check for check in _prefixes(Settings.load(overrides=model).rag)}
+    assert not checks["prefixes"].ok
+    assert "rag.embedding.query_prefix to 'query: '" in checks["prefixes"].detail
+    with_prefixes = model | {"rag.embedding.query_prefix": "query: ", "rag.embedding.passage_prefix": "passage: "}
+    assert list(_prefixes(Settings.load(overrides=with_prefixes).rag)) == []

@@ -1,9 +1,13 @@
-"""kosmos-rag models: fetch and list local models."""
+"""kosmos-rag models: recommend, fetch and list models."""
 
+import re
+from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import yaml
 
 from kosmos_rag.apps.cli.common import console, print_json, progress, table
 from kosmos_rag.apps.cli.options import CommonOptions, command
@@ -11,9 +15,9 @@ from kosmos_rag.core.errors import ModelUnavailable, RequestError
 
 if TYPE_CHECKING:
     from kosmos_rag.core.config import Settings
-    from kosmos_rag.engine.local_models import PulledModel
+    from kosmos_rag.engine.local_models import ListedModel, PulledModel
 
-app = typer.Typer(help="Fetch and list the models that run on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Recommend models, and fetch and list those that run on this machine.", no_args_is_help=True)
 
 
 @app.command("pull")
@@ -76,6 +80,51 @@ def list_models(
         console().print(listing)
     if any(row["state"] == "changed" for row in rows):
         raise typer.Exit(1)
+
+
+class Machine(StrEnum):
+    """Where a model runs."""
+
+    PROCESSOR = "processor"
+    GPU = "gpu"
+    SERVER = "server"
+
+
+@app.command("recommend")
+@command
+def recommend(
+    *,
+    language: Annotated[
+        str, typer.Option("--language", metavar="CODE", help="Of the documents, ISO 639-1: en, de, zh.")
+    ] = "en",
+    machine: Annotated[
+        Machine, typer.Option("--machine", help="This machine's processor, a GPU, or a server behind an address.")
+    ] = Machine.PROCESSOR,
+    common: CommonOptions,
+) -> None:
+    """List models that fit a language and a machine, and the configuration of the first ones."""
+    from kosmos_rag.engine.local_models import recommend_models
+
+    if re.fullmatch("[a-z]{2}", language) is None:
+        raise RequestError(f"--language {language} is no ISO 639-1 code; give two letters, such as en, de or zh")
+    models = recommend_models(language, machine.value)
+    if common.as_json:
+        print_json({"models": [{**asdict(model), "settings": model.settings()} for model in models]})
+        return
+    listing = table("model", "use", "dimensions", "tokens", "parameters", "licence", "published by its authors", "note")
+    for model in models:
+        published = "" if model.published is None else f"{model.published.value} ({model.published.measure})"
+        listing.add_row(
+            model.name, model.use, str(model.dimensions or ""), str(model.max_tokens), f"{model.million} M",
+            model.licence, published, model.note,
+        )  # fmt: skip
+    console().print(listing)
+    first: dict[str, ListedModel] = {}
+    for model in models:
+        first.setdefault(model.use, model)
+    configuration = {"rag": {use: model.settings() for use, model in first.items()}}
+    console().print("\nThe first of each in the configuration:\n")
+    typer.echo(yaml.safe_dump(configuration, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def _list_hub_models(settings: "Settings") -> list[str]:
