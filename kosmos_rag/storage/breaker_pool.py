@@ -100,8 +100,8 @@ class BreakerPool(ConnectionPool):
             except psycopg_pool.PoolTimeout as error:
                 if time.monotonic() >= deadline:
                     raise NodeUnavailable(
-                        f"{self._name} answers, but its {self._settings.pool_size} connections of this process were in "
-                        f"use for {patience:g} s; raise database.pool_size, or lower the load of its tenants"
+                        f"{self._name} answers, but none of its {self._settings.pool_size} connections of this process "
+                        f"was free for {patience:g} s; raise database.pool_size, or lower the load of its tenants"
                     ) from error
             except psycopg.OperationalError:
                 stack.close()  # the pool replaces a closed connection

@@ -2,12 +2,12 @@
 
 A block is scored, and the server reads the state and new passages. There is no transaction: the state is read by one
 statement, and passages that are not in memory by another one, with the state that they are of. Where they differ, the
-next view is asked.
+next view is asked. The coordinator of Citus sends the reader to a node with a transaction alone, so there is one there.
 """
 
 import logging
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from uuid import UUID
 
@@ -57,16 +57,20 @@ class MemorySession:
         blocks: BlockCache,
         close_terms: CloseTermCache,
         timer: StageTimer,
+        *,
+        in_transaction: bool,
     ) -> None:
         """Create the session of one search.
 
         Args:
-            connection: Outside a transaction.
+            connection: Outside a transaction, or in that of the reader.
             reader: `reader_key` of the search.
             blocks: Blocks of the process.
             timer: Timer of the search.
+            in_transaction: Whether there is a transaction; else each statement sets the reader.
         """
         self._connection = connection
+        self._in_transaction = in_transaction
         self._reader = reader
         self._blocks = blocks
         self._close_terms = close_terms
@@ -83,7 +87,8 @@ class MemorySession:
         Raises ViewUnavailable where close terms are to be looked up, or the tenant was not found.
         """
         bound = bind_texts(wording)
-        [(state,)] = self._connection.execute(statement("search_state_of_reader"), bound.values).fetchall()
+        text = statement("search_state") if self._in_transaction else statement("search_state_of_reader")
+        [(state,)] = self._connection.execute(text, bound.values).fetchall()
         if state["overview"] is None:
             # There is no such tenant, or Citus sent the statement to its node without the reader.
             raise ViewUnavailable
@@ -147,10 +152,12 @@ class MemorySession:
         ids = "{" + ",".join([chunk_id.hex for chunk_id in missing]) + "}"
         values = {**self._wording.scope, "principals": list(self._wording.principals), "chunk_ids": ids}
         cursor = self._connection.cursor(row_factory=dict_row)
-        cursor.execute(statement("passages_of_reader"), values)
-        *read, last = cursor.fetchall()
-        if last["states"] != snapshot.states:
-            raise ViewUnavailable
+        cursor.execute(statement("passages") if self._in_transaction else statement("passages_of_reader"), values)
+        read = cursor.fetchall()
+        if not self._in_transaction:
+            states = read.pop()["states"]
+            if states != snapshot.states:
+                raise ViewUnavailable
         if len(read) < len(missing):
             log.error(
                 "chunks in memory are not those that the reader may read; the database is searched",
@@ -159,7 +166,7 @@ class MemorySession:
             self._blocks.drop(self._state)
             raise ViewUnavailable
         for row in read:
-            del row["states"]
+            row.pop("states", None)
         parsed = parse_passage_rows(read)
         self._blocks.passages.put(principals, parts, parsed)
         return rows | parsed
@@ -195,7 +202,8 @@ class MemorySession:
 
     def _make_block(self, wording: RetrieverQuery, last_state: Hashable, last: Block) -> None:
         """Replace a block by one that follows it, or drop it."""
-        with ConnectionPool.begin_read(self._connection, wording.scope["tenant_id"], wording.principals):
+        begin = partial(ConnectionPool.begin_read, self._connection, wording.scope["tenant_id"], wording.principals)
+        with nullcontext() if self._in_transaction else begin():
             followed = follow(self._connection, wording, last)
         if followed is None:
             self._blocks.drop(last_state)
@@ -238,10 +246,13 @@ class MemoryView:
     @contextmanager
     def open(self, request: ViewRequest, pool: ConnectionPool, timer: StageTimer) -> Iterator[MemorySession]:
         """Open the session of a search. Args: see `SearchView`."""
-        if not pool.sets_reader_in_statement:
-            raise ViewUnavailable
-        with pool.connection(request.query.tenant.id) as connection:
-            yield MemorySession(connection, reader_key(request.wordings[0]), self.blocks, self._close_terms, timer)
+        tenant_id, reader = request.query.tenant.id, reader_key(request.wordings[0])
+        in_transaction = not pool.sets_reader_in_statement
+        opened = pool.transaction(tenant_id, request.query.principals) if in_transaction else pool.connection(tenant_id)
+        with opened as connection:
+            yield MemorySession(
+                connection, reader, self.blocks, self._close_terms, timer, in_transaction=in_transaction
+            )
 
     def observe(self, request: ViewRequest, wording: RetrieverQuery, snapshot: Snapshot) -> BackgroundTask | None:
         """Count a search that a block could have answered.

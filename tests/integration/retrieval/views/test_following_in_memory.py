@@ -61,7 +61,7 @@ def _fill(engines: tuple[Engine, Engine], name: str, where: Filter | None = None
     writer.ingest([_document(number, (EVERYONE, "ann", "ben")[number % 3]) for number in range(60)])
     memory, database = (engine.tenant(name, principals=READER) for engine in engines)
     memory.search("load", filter=where)
-    assert engines[0].parts.background.drain(10)
+    assert engines[0].background.drain(10)
     memory.search("churn", filter=where)
     return memory, database
 
@@ -194,7 +194,7 @@ def test_reader__with_another_view_of_the_change_keeps_to_his_own(
         assert _hits(found) == _hits(plain.search("churn number 300", 60))
         assert "d300" in {hit.source for hit in found.hits}
         assert "d300" not in {hit.source for hit in memory.search("churn number 300", 60).hits}
-        assert engines[0].parts.background.drain(10)
+        assert engines[0].background.drain(10)
 
 
 @pytest.mark.timeout(120)
@@ -235,7 +235,7 @@ def test_blocks__of_a_collection_that_is_new_are_loaded(engines: tuple[Engine, E
     engines[1].tenant(tenant_name, collection="books").ingest([_document(400)])
     for _ in range(3):
         assert _hits(memory.search(QUESTIONS[0])) == _hits(plain.search(QUESTIONS[0]))
-        assert engines[0].parts.background.drain(10)
+        assert engines[0].background.drain(10)
     hits = blocks_of(engines[0]).hits
     memory.search(QUESTIONS[0])
     assert blocks_of(engines[0]).hits == hits + 1
