@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from cachetools import LRUCache
@@ -35,6 +35,8 @@ _PASSAGES_SHARE = 8
 """Passages may take the limit of the cache divided by this, on top of it."""
 _STATES = 1_000
 """States whose misses are counted."""
+StateKey: TypeAlias = tuple[Hashable, UUID | None, Hashable]
+"""What a search asks for, the space, and the states of the collections."""
 
 
 class PassageCache:
@@ -86,17 +88,17 @@ class BlockCache:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._lock = threading.Lock()
-        self._blocks: OrderedDict[Hashable, Block] = OrderedDict()
-        self._sizes: dict[Hashable, int] = {}
-        self._lineages: dict[int, Hashable] = {}
+        self._blocks: OrderedDict[StateKey, Block] = OrderedDict()
+        self._sizes: dict[StateKey, int] = {}
+        self._lineages: dict[int, StateKey] = {}
         """State of the block of each lineage."""
         self._missed: LRUCache[Hashable, int] = LRUCache(_STATES)
-        self._readers: LRUCache[Hashable, tuple[Hashable, int]] = LRUCache(_STATES)
+        self._readers: LRUCache[Hashable, tuple[StateKey, int]] = LRUCache(_STATES)
         """State and lineage of the block that answered the last search of a reader."""
         self.passages = PassageCache(max_bytes // _PASSAGES_SHARE)
         self.hits = self.misses = self.followed = 0
 
-    def find(self, reader: Hashable, state: Hashable) -> Block | None:
+    def find(self, reader: Hashable, state: StateKey) -> Block | None:
         """Return the block of a state, if it is cached.
 
         Args:
@@ -110,15 +112,21 @@ class BlockCache:
                 self.hits += 1
             return block
 
-    def find_last(self, reader: Hashable) -> tuple[Hashable, Block] | None:
+    def find_last(self, reader: Hashable, state: StateKey) -> tuple[StateKey, Block] | None:
         """Return state and block of the last search of a reader.
 
-        The result is None if the block has followed a change since.
+        The result is None if the block has followed a change since, or is of another filter: a preset of a collection
+        may have one.
+
+        Args:
+            reader: `reader_key` of the search.
+            state: `state_key` of the search.
         """
         with self._lock:
-            state, _ = self._readers.get(reader, (None, 0))
-            block = self._blocks.get(state)
-            return None if block is None else (state, block)
+            last, _ = self._readers.get(reader, (None, 0))
+            if last is None or last[0] != state[0] or last not in self._blocks:
+                return None
+            return last, self._blocks[last]
 
     def forget(self, reader: Hashable) -> None:
         """Send the next search of a reader to the other views."""
@@ -134,7 +142,7 @@ class BlockCache:
             _, lineage = self._readers.get(reader, (None, -1))
             return lineage in self._lineages
 
-    def miss(self, reader: Hashable, state: Hashable, *, filtered: bool) -> bool:
+    def miss(self, reader: Hashable, state: StateKey, *, filtered: bool) -> bool:
         """Count a search that no block answered; return whether to load its block now.
 
         The result is true once for each state.
@@ -152,7 +160,7 @@ class BlockCache:
             self._missed[state] = missed = self._missed.get(state, 0) + 1
             return missed == (MISSES_OF_FILTER if filtered else MISSES)
 
-    def put(self, reader: Hashable, state: Hashable, block: Block, *, instead_of: Hashable = None) -> None:
+    def put(self, reader: Hashable, state: StateKey, block: Block, *, instead_of: StateKey | None = None) -> None:
         """Add the block of a state and evict the least recently used.
 
         A block above its share of the limit is not cached.
@@ -163,7 +171,8 @@ class BlockCache:
             instead_of: State of the block that it follows; None for none.
         """
         with self._lock:
-            self._remove(instead_of)
+            if instead_of is not None:
+                self._remove(instead_of)
             if (cached := self._blocks.get(state)) is not None:
                 self._readers[reader] = state, cached.lineage
                 return
@@ -178,12 +187,12 @@ class BlockCache:
             while self._bytes > self._max_bytes:
                 self._remove(next(iter(self._blocks)))
 
-    def drop(self, state: Hashable) -> None:
+    def drop(self, state: StateKey) -> None:
         """Remove the block of a state."""
         with self._lock:
             self._remove(state)
 
-    def _remove(self, state: Hashable) -> None:
+    def _remove(self, state: StateKey) -> None:
         if (block := self._blocks.pop(state, None)) is not None:
             self._bytes -= self._sizes.pop(state)
             del self._lineages[block.lineage]
@@ -217,8 +226,10 @@ def request_key(query: RetrieverQuery) -> Hashable:
     )
 
 
-def state_key(query: RetrieverQuery, space_id: UUID | None, states: Mapping[str, str]) -> Hashable:
+def state_key(query: RetrieverQuery, space_id: UUID | None, states: Mapping[str, str]) -> StateKey:
     """Return what determines the chunks that a search may find, and their vectors.
+
+    The first part is what the search asks for.
 
     Args:
         space_id: The live space.

@@ -1,6 +1,6 @@
 """Make blocks that follow the changes of their collections."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kosmos_rag.retrieval.blocks.block import Block, Change, Layer
 from kosmos_rag.retrieval.blocks.building import Chunks, build_part, merge_small
-from kosmos_rag.retrieval.blocks.cache import state_key
+from kosmos_rag.retrieval.blocks.cache import StateKey, state_key
 from kosmos_rag.retrieval.blocks.loading import collect_chunks, count_lexemes, unpack_vectors
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.storage.binary import array
@@ -21,7 +21,7 @@ MAX_CHUNKS = 2_000
 """Changed chunks above which a block is not followed: to load all is about as fast."""
 
 
-def follow(connection: psycopg.Connection, query: RetrieverQuery, block: Block) -> tuple[Hashable, Block] | None:
+def follow(connection: psycopg.Connection, query: RetrieverQuery, block: Block) -> tuple[StateKey, Block] | None:
     """Return a block that has what a reader sees now, with its state.
 
     A change names each chunk whose row, document or readers it has changed. These chunks are removed from the block,

@@ -22,7 +22,7 @@ from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.core.types import Space
 from kosmos_rag.retrieval.arrange import Vectors
 from kosmos_rag.retrieval.blocks.block import Block, Part, Row, inner_products, score_postings
-from kosmos_rag.retrieval.blocks.cache import BlockCache, reader_key, state_key
+from kosmos_rag.retrieval.blocks.cache import BlockCache, StateKey, reader_key, state_key
 from kosmos_rag.retrieval.blocks.following import follow
 from kosmos_rag.retrieval.blocks.loading import load_block
 from kosmos_rag.retrieval.close_terms import CloseTermCache, WordMatches
@@ -76,7 +76,7 @@ class MemorySession:
         self._close_terms = close_terms
         self._timer = timer
         self._wording: RetrieverQuery
-        self._state: Hashable = None
+        self._state: StateKey
         self._block: Block | None = None
         self._rows: dict[int, tuple[Part, int]] = {}
         """Where the candidates are, by number of the chunk id."""
@@ -181,12 +181,12 @@ class MemorySession:
                 vectors[chunk_id] = part.vectors[row].astype(np.float32)
         return vectors
 
-    def _follow(self, wording: RetrieverQuery, state: Hashable) -> Block:
+    def _follow(self, wording: RetrieverQuery, state: StateKey) -> Block:
         """Return the block of a state, made of that of the reader's last search.
 
         Raises ViewUnavailable if it cannot be made.
         """
-        last = self._blocks.find_last(self._reader)
+        last = self._blocks.find_last(self._reader, state)
         # One thread makes it; the others wait a little for it.
         if last is not None and last[1].following.acquire(timeout=_WAIT_S):
             try:
@@ -200,7 +200,7 @@ class MemorySession:
             raise ViewUnavailable
         return block
 
-    def _make_block(self, wording: RetrieverQuery, last_state: Hashable, last: Block) -> None:
+    def _make_block(self, wording: RetrieverQuery, last_state: StateKey, last: Block) -> None:
         """Replace a block by one that follows it, or drop it."""
         begin = partial(ConnectionPool.begin_read, self._connection, wording.scope["tenant_id"], wording.principals)
         with nullcontext() if self._in_transaction else begin():

@@ -179,6 +179,22 @@ def test_block__that_cannot_follow_is_dropped(
     assert state not in blocks._blocks
 
 
+def test_block__of_another_filter_is_not_followed(
+    engines: tuple[Engine, Engine], tenant_name: str, tmp_path: Path
+) -> None:
+    """The preset of a collection may restrict a search that names no filter."""
+    memory, plain = _fill(engines, tenant_name)
+    preset = tmp_path / "approved.yaml"
+    preset.write_text("rag: {retrieval: {require_approved: true}}")
+    engines[1].tenant(tenant_name).collections.set_preset("default", preset=preset)
+    engines[1].tenant(tenant_name).update_metadata(["d3"], {"approved": True})
+    for _ in range(2):
+        found = memory.search(QUESTIONS[0])
+        assert _hits(found) == _hits(plain.search(QUESTIONS[0]))
+        assert {hit.source for hit in found.hits} == {"d3"}
+        assert engines[0].background.drain(10)
+
+
 def test_reader__with_another_view_of_the_change_keeps_to_his_own(
     engines: tuple[Engine, Engine], tenant_name: str
 ) -> None:

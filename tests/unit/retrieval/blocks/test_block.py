@@ -9,7 +9,7 @@ import pytest
 
 from kosmos_rag.retrieval.blocks.block import Block, Layer
 from kosmos_rag.retrieval.blocks.building import build_part, merge_small
-from kosmos_rag.retrieval.blocks.cache import BlockCache
+from kosmos_rag.retrieval.blocks.cache import BlockCache, StateKey
 from tests.unit.retrieval.blocks.parts import make_chunks, make_part, read_part
 
 
@@ -95,28 +95,41 @@ def test_merged_layers__have_the_chunks_that_are_not_gone() -> None:
     assert most_layers > 2
 
 
+def _state(name: str, request: str = "all") -> StateKey:
+    return request, UUID(int=1), name
+
+
 def test_cache__keeps_to_its_limit() -> None:
     blocks = [_block(Layer(part=make_part(np.ones((10, 100))))) for _ in range(4)]
     cache = BlockCache(3 * blocks[0].bytes + 10)
-    for state, block in zip("abcd", blocks, strict=True):
-        cache.put("reader", state, block)
-    assert list(cache._blocks) == ["b", "c", "d"]
-    cache.put("reader", "large", _block(Layer(part=make_part(np.ones((20, 100))))))
-    assert list(cache._blocks) == ["b", "c", "d"]
+    for name, block in zip("abcd", blocks, strict=True):
+        cache.put("reader", _state(name), block)
+    assert list(cache._blocks) == [_state(name) for name in "bcd"]
+    cache.put("reader", _state("large"), _block(Layer(part=make_part(np.ones((20, 100))))))
+    assert list(cache._blocks) == [_state(name) for name in "bcd"]
 
 
 def test_cache__replaces_a_block_by_one_that_follows_it() -> None:
     first, last = (_block(Layer(part=make_part(np.ones((4, 8))))) for _ in range(2))
     last = Block(space_id=last.space_id, layers=last.layers, changes={}, lineage=first.lineage)
+    before, after = _state("before"), _state("after")
     cache = BlockCache(1_000_000)
-    cache.put("ann", "before", first)
-    assert not cache.miss("ben", "before", filtered=False)
-    cache.put("ann", "after", last, instead_of="before")
-    assert list(cache._blocks) == ["after"]
+    cache.put("ann", before, first)
+    assert not cache.miss("ben", before, filtered=False)
+    cache.put("ann", after, last, instead_of=before)
+    assert list(cache._blocks) == [after]
     # Ben may still see what Ann sees, which his next search finds out. His own block is gone.
     assert cache.is_warm("ben")
-    assert cache.find_last("ben") is None
-    assert cache.find("ben", "after") is last
-    cache.drop("after")
+    assert cache.find_last("ben", after) is None
+    assert cache.find("ben", after) is last
+    cache.drop(after)
     assert not cache.is_warm("ben")
     assert cache._bytes == 0
+
+
+def test_find_last__is_of_the_same_request() -> None:
+    block = _block(Layer(part=make_part(np.ones((4, 8)))))
+    cache = BlockCache(1_000_000)
+    cache.put("ann", _state("before"), block)
+    assert cache.find_last("ann", _state("after")) == (_state("before"), block)
+    assert cache.find_last("ann", _state("after", "approved")) is None
