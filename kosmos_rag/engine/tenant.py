@@ -333,7 +333,7 @@ class Tenant:
     def delete(self, sources: str | Iterable[str]) -> int:
         """Remove documents by source, with all their rows.
 
-        Returns the number of removed documents. Raises DatabaseError.
+        Jobs that would ingest them again are cancelled. Returns the number of removed documents. Raises DatabaseError.
         """
         return self._parts.ingest_pipeline.delete(
             self._tenant, self._write_collection, [sources] if isinstance(sources, str) else list(sources)

@@ -36,6 +36,7 @@ from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import update_metadata, update_source_etags
 from kosmos_rag.storage.publish import remove_documents
+from kosmos_rag.storage.queue.queue import cancel_document_jobs
 from kosmos_rag.storage.tenants import TenantRef
 
 Progress = Callable[[int, int, str], None]
@@ -227,12 +228,13 @@ class IngestPipeline:
             return load_sources(connection, tenant.id, collection)
 
     def delete(self, tenant: TenantRef, collection: str, sources: Sequence[str]) -> int:
-        """Delete documents by source with all their rows.
+        """Delete documents by source with all their rows, and cancel their unfinished jobs.
 
         Returns the number of deleted documents.
         """
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            cancel_document_jobs(connection, tenant, ids)
             return remove_documents(connection, tenant.id, ids, collection=collection)
 
     def update_metadata(

@@ -143,9 +143,19 @@ def cancel_collection_jobs(connection: psycopg.Connection, owner: TenantRef, col
     The jobs that enqueue others come first: once they are locked, no pass adds a job that the second statement misses.
     """
     for kind in _PASSES:
-        values = {"tenant_id": owner.id, "ids": None, "collection": collection, "kinds": kind}
+        values = {"tenant_id": owner.id, "ids": None, "keys": None, "collection": collection, "kinds": kind}
         others = {"kept": list(kinds.UPKEEP), "reason": "the collection was deleted"}
         connection.execute(statement("cancel_jobs"), values | others)
+
+
+def cancel_document_jobs(connection: psycopg.Connection, owner: TenantRef, document_ids: Sequence[uuid.UUID]) -> None:
+    """Cancel unfinished jobs that write these documents.
+
+    In the caller's transaction, before it locks the collection.
+    """
+    values = {"tenant_id": owner.id, "ids": None, "keys": [str(key) for key in document_ids], "collection": None}
+    others = {"kinds": None, "kept": [], "reason": "the document was deleted"}
+    connection.execute(statement("cancel_jobs"), values | others)
 
 
 def change_jobs_preset(
@@ -323,7 +333,7 @@ class Queue:
 
         A running job cannot write its result.
         """
-        values = {"tenant_id": owner.id, "ids": list(ids), "collection": None, "kinds": None, "kept": []}
+        values = {"tenant_id": owner.id, "ids": list(ids), "keys": None, "collection": None, "kinds": None, "kept": []}
         with self._pool.untenanted() as connection, connection.cursor(row_factory=scalar_row) as cursor:
             return cursor.execute(statement("cancel_jobs"), values | {"reason": "cancelled by request"}).fetchall()
 

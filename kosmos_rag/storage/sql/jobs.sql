@@ -194,14 +194,14 @@ UPDATE kosmos.jobs j
  WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
 
 -- name: cancel_jobs
--- Cancels jobs by id, or those of a collection: of some kinds or of all, but for the kinds that are kept. Without its
--- token a worker cannot finish a running job, and it notices when it renews the lease. Locks in the order of
--- `lock_leases`: no deadlock with a worker that publishes.
+-- Cancels jobs by id or key, or those of a collection: of some kinds or of all, but for the kinds that are kept.
+-- Without its token a worker cannot finish a running job, and it notices when it renews the lease. Locks in the order
+-- of `lock_leases`: no deadlock with a worker that publishes.
 WITH unfinished AS (
     SELECT j.tenant_id, j.id
       FROM kosmos.jobs j
      WHERE j.tenant_id = %(tenant_id)s
-       AND (j.id = ANY (%(ids)s::uuid[]) OR j.collection = %(collection)s
+       AND (j.id = ANY (%(ids)s::uuid[]) OR j.key = ANY (%(keys)s::text[]) OR j.collection = %(collection)s
              AND j.kind <> ALL (%(kept)s::text[]) AND (%(kinds)s::text[] IS NULL OR j.kind = ANY (%(kinds)s)))
        AND j.state IN ('scheduled', 'queued', 'running')
      ORDER BY j.tenant_id, j.key

@@ -2,6 +2,7 @@
 
 import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -63,6 +64,39 @@ def test_failed_upload__keeps_its_bytes_for_another_try(engine: Engine, scope: T
     assert scope.jobs.retry() == [dead.id]
     work()
     assert scope.jobs.find(states=[JobState.DEAD])[0].id == dead.id
+
+
+def test_listed_page_without_text__is_no_failure(engine: Engine, scope: Tenant, work: Work, folder: Path) -> None:
+    page = folder / "_index.md"
+    page.write_text("---\ntitle: Guides\n---\nThe guides.\n")
+    scope.jobs.enqueue(folder)
+    work()
+    page.write_text("---\ntitle: Guides\n---\n")
+    scope.jobs.enqueue(folder)
+    work()
+    assert scope.jobs.find(states=[JobState.DEAD]) == []
+    assert not any(source.endswith("_index.md") for source in scope.sources())
+    assert_adds_up(engine, scope)
+
+
+def test_deletion__is_not_undone_by_a_job_that_waits_or_runs(engine: Engine, scope: Tenant, work: Work) -> None:
+    document = SourceDocument(source="note", data=b"Churn is falling.")
+    scope.ingest([document])
+    scope.jobs.enqueue(replace(document, data=b"Churn is rising."))
+    scope.jobs.enqueue(replace(document, source="other"))
+    queue = Queue.open(engine.database, engine.settings.worker)
+    claimed = [job for job in queue.claim(10, kinds=[kinds.DOCUMENT], worker="w") if "other" not in str(job.payload)]
+    assert scope.delete("note") == 1
+    assert not queue.renew([job.token for job in claimed])
+    queue.expire_leases([job.token for job in queue.claim(10, kinds=[kinds.DOCUMENT], worker="w")])
+    work()
+    assert scope.sources() == ["other"]
+    (cancelled,) = scope.jobs.find(states=[JobState.CANCELLED])
+    assert cancelled.error == "the document was deleted"
+    scope.jobs.enqueue(document)
+    assert scope.delete("note") == 0
+    work()
+    assert scope.sources() == ["other"]
 
 
 def test_retry__never_puts_an_old_version_over_a_newer_one(scope: Tenant, work: Work) -> None:
