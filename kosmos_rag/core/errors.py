@@ -91,8 +91,8 @@ class IngestionError(KosmosError):
     """One document could not be ingested.
 
     `code` is stable and meant for programs, the message for people. Codes of its own: `unknown_language`,
-    `no_department`, `storage`, `disk_full`, `lease_lost`, `internal`; `preset_changed` and `preset_missing` where the
-    collection no longer has the preset that the document was to be ingested under.
+    `no_department`, `storage`, `disk_full`, `text_refused`, `lease_lost`, `internal`; `preset_changed` and
+    `preset_missing` where the collection no longer has the preset that the document was to be ingested under.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -152,6 +152,10 @@ class ModelError(KosmosError):
 
 class ModelUnavailable(ModelError):
     """The model cannot be loaded on this machine."""
+
+
+class InputRefused(ModelError):
+    """The model refuses a text, and takes others."""
 
 
 class EmbeddingSpaceMismatch(ModelError):

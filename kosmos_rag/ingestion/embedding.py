@@ -42,16 +42,22 @@ class TextVectors:
         """Number of embeddings to compute; a text counts for each space."""
         return sum(len(self._texts) - len(vectors) for vectors in self._vectors.values())
 
-    def embed_missing(self, on_embedded: Callable[[int], None] = _discard) -> None:
+    def embed_missing(
+        self, on_embedded: Callable[[int], None] = _discard, *, span: tuple[int, int] | None = None
+    ) -> None:
         """Embed the texts without a vector. Raises ModelError.
 
         Args:
             on_embedded: called with a number of texts as soon as they are embedded, in each space.
+            span: range of the texts to embed; None for all.
         """
+        keys_to_embed = self._texts if span is None else dict.fromkeys(self._hashes[slice(*span)])
         for space, embedder in self._spaces:
             vectors = self._vectors[space.id]
             # Texts of one length together: a model pads the others of its batch to the longest.
-            missing = sorted((key for key in self._texts if key not in vectors), key=lambda key: len(self._texts[key]))
+            missing = sorted(
+                (key for key in keys_to_embed if key not in vectors), key=lambda key: len(self._texts[key])
+            )
             for start in range(0, len(missing), TEXTS_PER_CALL):
                 keys = missing[start : start + TEXTS_PER_CALL]
                 vectors |= zip(keys, embedder.embed([self._texts[key] for key in keys]), strict=True)

@@ -10,7 +10,14 @@ from typing import Protocol
 
 import psycopg
 
-from kosmos_rag.core.errors import DISK_FULL, EmbeddingSpaceChanged, IngestionError, StatementFailed, is_disk_full
+from kosmos_rag.core.errors import (
+    DISK_FULL,
+    EmbeddingSpaceChanged,
+    IngestionError,
+    InputRefused,
+    StatementFailed,
+    is_disk_full,
+)
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.telemetry.metrics import (
     INGESTION_EMBEDDED_CHUNKS,
@@ -104,7 +111,7 @@ class PublishResult:
     outcome: Outcome | None
     """NEW or CHANGED; None where it was not written."""
     error: IngestionError | None
-    """Code `storage`: the database refused it; `lease_lost`: another writer has the lease."""
+    """Code `storage`: the database refused it; `text_refused`: the model did; `lease_lost`: another writer has it."""
     reused: int
     """Chunks whose text had been embedded before, in each space."""
 
@@ -170,8 +177,8 @@ class Publisher:
         except EmbeddingSpaceChanged:
             # Texts with a vector in both spaces are found by their hash, the others are embedded by the other model.
             yield from self.publish(tenant, collection, documents, preset_version=preset_version, lease=lease)
-        except StatementFailed:
-            # One document may have failed the transaction of all: find it by writing them one by one.
+        except (StatementFailed, InputRefused):
+            # One document may have failed the transaction or a request of all: find it by writing them one by one.
             for document, start, end in batch.spans():
                 yield self._write_alone(batch, document, start, end, lease)
         else:
@@ -274,7 +281,11 @@ class Publisher:
     def _write_alone(
         self, batch: _Batch, document: ChunkedDocument, start: int, end: int, lease: Lease
     ) -> PublishResult:
-        batch.vectors.embed_missing()
+        try:
+            batch.vectors.embed_missing(span=(start, end))
+        except InputRefused as error:
+            refused = IngestionError("text_refused", f"the embedding model refused {document.source.source}: {error}")
+            return PublishResult(document=document, outcome=None, error=refused, reused=0)
         reused = batch.vectors.count_reused(start, end)
         prepared = _prepare(document, batch.vectors.select(start, end))
         try:

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from kosmos_rag.core.config import mask_password
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import ConfigError, ModelError, ModelUnavailable, first_line
+from kosmos_rag.core.errors import ConfigError, InputRefused, ModelError, ModelUnavailable, first_line
 
 if TYPE_CHECKING:
     import httpx
@@ -108,7 +108,8 @@ class Endpoint:
         if status in BUSY:
             return self.unavailable(f"is busy ({details}): ask again later, or give it more resources")
         if status in _INVALID_INPUT and self._input_remedy is not None:
-            return self.error(f"refused the request ({details}): {self._input_remedy}")
+            message = f"{self.name} refused the request ({details}): {self._input_remedy}"
+            return InputRefused(message, public=self._public)
         return self.error(f"failed ({details}): look into its log, or correct {section}.model")
 
     def excerpt(self, text: str) -> str:

@@ -73,6 +73,28 @@ def by_address(settings: Settings, model_server: ChatServer) -> Settings:
     return settings.model_copy(update={"rag": rag})
 
 
+def test_ingest__stores_the_other_documents_where_the_server_refuses_a_text(
+    by_address: Settings, model_server: ChatServer, tenant_name: str
+) -> None:
+    embed = serves(embeds("openai"))
+
+    def refuse(handler: Handler) -> None:
+        if any("forbidden" in text for text in handler.body.get("input", ())):
+            return handler.send(400, b'{"error": "the input is against the rules"}')
+        return embed(handler)
+
+    model_server.replies = [refuse]
+    poison = SourceDocument(source="poison.md", data=b"# Rules\n\nA forbidden sentence of several words.")
+    with Engine.open(by_address) as engine:
+        tenant = engine.tenant(tenant_name)
+        report = tenant.ingest([LEAVE, poison, NOTICE])
+        assert tenant.sources() == ["leave.md", "notice.md"]
+    assert report.new == 2
+    (failure,) = report.failed
+    assert (failure.source, failure.code) == ("poison.md", "text_refused")
+    assert "against the rules" in failure.message
+
+
 def test_engine__needs_no_torch_with_models_by_address(
     by_address: Settings, model_server: ChatServer, tenant_name: str
 ) -> None:

@@ -27,6 +27,7 @@ _REMEDIES = {
     "not_isolated": "Run kosmos-rag doctor on the machine of the worker. It names the missing layer.",
     "refused": "Add the host to ingestion.urls.allowed_hosts, or correct the URL.",
     "storage": "Read the log of the worker, then retry.",
+    "text_refused": "Shorten or correct the text that the embedding model refuses, as the message says.",
     "timeout": _PARSER,
     "too_large": "Split the file, or raise the limit that the message names.",
     "unavailable": "Retry when the source can be reached again.",
