@@ -112,6 +112,10 @@ GONE = "gone"
 """Code of a document that was removed from its source after it was listed: the next pass no longer has it."""
 
 
+EMPTY = "empty"
+"""Code of a document without text: no failure of a file that a source lists."""
+
+
 def costs_no_attempt(error: BaseException) -> bool:
     """Return whether the error uses up no attempt of a job.
 
@@ -150,12 +154,12 @@ class ModelError(KosmosError):
         """The message for readers, where the other one names a server and quotes its reply; None for the same."""
 
 
-class ModelUnavailable(ModelError):
-    """The model cannot be loaded on this machine."""
-
-
 class InputRefused(ModelError):
     """The model refuses a text, and takes others."""
+
+
+class ModelUnavailable(ModelError):
+    """The model cannot be loaded on this machine."""
 
 
 class EmbeddingSpaceMismatch(ModelError):

@@ -27,6 +27,11 @@ class PendingDocument(Protocol):
         """Version of the document at its source; None if unknown."""
         ...
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether a source lists it; False where the caller passed it in."""
+        ...
+
     def load(self) -> SourceDocument:
         """Read the document. Raises IngestionError, DatabaseError."""
         ...
@@ -44,6 +49,7 @@ class ListedDocument:
     entry: Entry
     etag: None = None
     """Left out: an unchanged file is recognised by its content, which costs no more than reading it."""
+    is_listed: bool = True
 
     @property
     def source(self) -> str:
@@ -65,6 +71,7 @@ class LoadedDocument:
 
     document: SourceDocument
     etag: None = None
+    is_listed: bool = False
 
     @property
     def source(self) -> str:

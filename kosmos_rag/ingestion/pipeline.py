@@ -17,7 +17,7 @@ from cachetools import LRUCache
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset
-from kosmos_rag.core.errors import GONE, IngestionError, RequestError
+from kosmos_rag.core.errors import EMPTY, GONE, IngestionError, RequestError
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, IngestReport, Outcome, SourceDocument, is_text
 from kosmos_rag.ingestion.acl import remove_unauthorised
@@ -356,6 +356,7 @@ class _Collected:
     batch: _Batch = field(default_factory=_Batch)
     unchanged: list[_Document] = field(default_factory=list)
     missing: list[_Document] = field(default_factory=list)
+    empty: list[_Document] = field(default_factory=list)
     rejected: _Rejected = field(default_factory=list)
     slow: list[tuple[_Document, Future[ChunkedDocument]]] = field(default_factory=list)
     """Those that other threads process."""
@@ -445,6 +446,8 @@ class _Run:
         except IngestionError as error:
             if error.code == GONE:
                 collected.missing.append(document)
+            elif error.code == EMPTY and pending.is_listed:
+                collected.empty.append(document)
             else:
                 collected.rejected.append((key, pending, error))
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
@@ -460,7 +463,8 @@ class _Run:
     def _complete(self, collected: _Collected) -> None:
         self._submit(collected.batch)
         self._complete_unchanged(collected.unchanged)
-        self._complete_missing(collected.missing)
+        self._complete_absent(collected.missing, Outcome.GONE, self.recorder.record_gone)
+        self._complete_absent(collected.empty, Outcome.EMPTY, self.recorder.record_empty)
         self._reject(collected.rejected)
 
     def _submit(self, batch: _Batch) -> None:
@@ -521,22 +525,29 @@ class _Run:
             )
         return self.recorder.record_unchanged([pending for key, pending in unchanged if key in leased])
 
-    def _complete_missing(self, missing: Sequence[_Document]) -> None:
-        """Complete the leases of documents that were removed after listing.
+    def _complete_absent(
+        self,
+        absent: Sequence[_Document],
+        outcome: Outcome,
+        record: Callable[[Sequence[PendingDocument]], None],
+    ) -> None:
+        """Complete the leases of documents that were removed after listing, or have no text.
 
-        The next pass prunes them.
+        The next pass prunes the former. The stored version of the latter is removed.
         """
-        documents = [pending for _, pending in missing]
-        if not documents or self.lease is NO_LEASE:
-            return self.recorder.record_gone(documents)
+        documents = [pending for _, pending in absent]
+        if not documents or (self.lease is NO_LEASE and outcome is Outcome.GONE):
+            return record(documents)
         try:
             with self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection:
-                leased = self.lease.verify(connection, [key for key, _ in missing])
-                self.lease.complete(connection, connection, {key: Completion(outcome=Outcome.GONE) for key in leased})
+                leased = self.lease.verify(connection, [key for key, _ in absent])
+                if outcome is Outcome.EMPTY:
+                    remove_documents(connection, self.tenant.id, list(leased), collection=self.collection)
+                self.lease.complete(connection, connection, {key: Completion(outcome=outcome) for key in leased})
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
             return self.recorder.record_failure(documents, error)
         # A lost lease needs no other outcome: the job is another worker's.
-        return self.recorder.record_gone(documents)
+        return record(documents)
 
     def _reject(self, rejected: _Rejected) -> None:
         """Record failed documents.

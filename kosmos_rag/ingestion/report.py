@@ -45,6 +45,10 @@ class OutcomeRecorder(Protocol):
         """
         ...
 
+    def record_empty(self, documents: Sequence[PendingDocument]) -> None:
+        """Record listed documents without text. May be empty."""
+        ...
+
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:
         """Record documents that failed. May raise the error: it ends the run."""
         ...
@@ -86,6 +90,10 @@ class ReportBuilder:
     def record_gone(self, documents: Sequence[PendingDocument]) -> None:
         """Count nothing: the source no longer has them."""
 
+    def record_empty(self, documents: Sequence[PendingDocument]) -> None:
+        """Count documents without text."""
+        self.counts[Outcome.EMPTY] += len(documents)
+
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:
         """Record why documents failed.
 
@@ -112,5 +120,6 @@ class ReportBuilder:
             chunks=self.chunks,
             reused=self.reused,
             fallbacks=dict(self.fallbacks),
+            empty=self.counts[Outcome.EMPTY],
             seconds=round(time.monotonic() - self.started_at, 3),
         )

@@ -124,16 +124,18 @@ def _serialize_report(report: "IngestReport") -> dict[str, object]:
         "chunks": report.chunks,
         "reused": report.reused,
         "fallbacks": dict(report.fallbacks),
+        "empty": report.empty,
         "seconds": report.seconds,
     }
 
 
 def _print(report: "IngestReport") -> None:
     out = console()
+    empty = f", {report.empty} empty" if report.empty else ""
+    reused = f", {report.reused} of them embedded before" if report.reused else ""
     out.print(
         f"{report.new} new, {report.changed} changed, {report.unchanged} unchanged, {report.removed} removed, "
-        f"{len(report.failed)} failed; {count(report.chunks, 'chunk')} in {report.seconds:.1f} s"
-        + (f", {report.reused} of them embedded before" if report.reused else "")
+        f"{len(report.failed)} failed{empty}; {count(report.chunks, 'chunk')} in {report.seconds:.1f} s{reused}"
     )
     for reason, chunks in sorted(report.fallbacks.items()):
         out.print(f"  {count(chunks, 'chunk')} by the fallback chunker: {reason}")

@@ -36,6 +36,8 @@ class Outcome(StrEnum):
     REMOVED = "removed"
     GONE = "gone"
     """Removed from its source after it was listed; the run does not count it as seen."""
+    EMPTY = "empty"
+    """A listed file without text, such as an index page of front matter alone; the run does not count it as seen."""
     DONE = "done"
     """Of work that is not about one document."""
 

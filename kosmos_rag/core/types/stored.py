@@ -121,7 +121,7 @@ class IngestFailure(Serializable):
 class IngestReport(Serializable):
     """Report of one `ingest` call.
 
-    seen = new + changed + unchanged + failed.
+    seen = new + changed + unchanged + failed + empty.
     """
 
     new: int
@@ -137,11 +137,13 @@ class IngestReport(Serializable):
     fallbacks: Mapping[str, int]
     """Chunks that a fallback splitter made, by reason."""
     seconds: float
+    empty: int = 0
+    """Listed files without text, such as a page of front matter alone. A stored version was removed."""
 
     @property
     def seen(self) -> int:
         """Documents that the call checked."""
-        return self.new + self.changed + self.unchanged + len(self.failed)
+        return self.new + self.changed + self.unchanged + len(self.failed) + self.empty
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

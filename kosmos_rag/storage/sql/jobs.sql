@@ -140,7 +140,7 @@ WITH finished AS (
                    count(*) FILTER (WHERE f.outcome = 'changed') AS changed,
                    count(*) FILTER (WHERE f.outcome = 'unchanged') AS unchanged,
                    count(*) FILTER (WHERE f.outcome = 'removed') AS removed,
-                   count(*) FILTER (WHERE f.outcome = 'gone') AS gone,
+                   count(*) FILTER (WHERE f.outcome IN ('gone', 'empty')) AS gone,
                    sum(f.chunks) AS chunks
               FROM finished f, unnest(f.sync_run_ids) AS run
              GROUP BY f.tenant_id, run) c

@@ -78,6 +78,10 @@ class _JobDocument:
     def etag(self) -> str | None:
         return self.job.payload.get("source_etag")
 
+    @property
+    def is_listed(self) -> bool:
+        return "entry" in self.job.payload
+
     def load(self) -> SourceDocument:
         return self.load_document(self.job)
 
@@ -167,6 +171,12 @@ class _JobOutcomes:
         """End the jobs of documents that were removed after their listing."""
         if documents:
             counts = CounterBuffer.from_counter("documents", len(documents), Outcome.GONE)
+            self._channel.report_ended([_get_job(document) for document in documents], counts)
+
+    def record_empty(self, documents: Sequence[PendingDocument]) -> None:
+        """End the jobs of documents without text."""
+        if documents:
+            counts = CounterBuffer.from_counter("documents", len(documents), Outcome.EMPTY)
             self._channel.report_ended([_get_job(document) for document in documents], counts)
 
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:

@@ -71,12 +71,26 @@ def test_ingest__goes_on_past_what_fails(engine: Engine, tmp_path: Path, tenant_
     report = engine.tenant(tenant_name).ingest([tmp_path, missing])
     assert report.new == 1
     assert {Path(failure.source).name: failure.code for failure in report.failed} == {
-        "empty.txt": "empty",
         "binary.txt": "binary",
         "broken.pdf": "corrupt",
         "missing.txt": "not_found",
     }
+    assert report.empty == 1
     assert report.seen == 5
+
+
+def test_ingest__a_page_of_front_matter_alone_is_empty(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
+    page = tmp_path / "_index.md"
+    page.write_text("---\ntitle: Guides\n---\nThe guides about churn.\n")
+    assert scope.ingest([tmp_path]).new == 1
+    page.write_text("---\ntitle: Guides\n---\n")
+    for _ in range(2):
+        report = scope.ingest([tmp_path])
+        assert (report.empty, report.failed, report.seen) == (1, (), 1)
+        assert scope.sources() == []
+    refused = scope.ingest([SourceDocument(source="a.md", data=page.read_bytes())])
+    assert [failure.code for failure in refused.failed] == ["empty"]
 
 
 def test_ingest__a_changed_file_that_fails_keeps_its_old_version(
@@ -186,9 +200,9 @@ def test_ingest__tells_no_reader_where_a_folder_is(engine: Engine, tmp_path: Pat
     folder = tmp_path / "kb"
     folder.mkdir()
     (folder / "leave.md").write_text("Leave is twenty days.")
-    (folder / "empty.md").write_text(" ")
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7\n")
     report = scope.ingest([folder, folder / "missing.md"], root="handbook")
-    assert {failure.source for failure in report.failed} == {"handbook/empty.md", "handbook/missing.md"}
+    assert {failure.source for failure in report.failed} == {"handbook/broken.pdf", "handbook/missing.md"}
     answer = scope.answer("How many days of leave are there?")
     texts = [str(failure) for failure in report.failed]
     texts += [str(scope.search("leave").to_dict()), scope.context("leave").text, str(answer.to_dict()), answer.text]
