@@ -55,6 +55,13 @@ def main() -> None:
     write_results(arguments.json, summary)
 
 
+def score_files(*, held_out: bool, copies: int) -> Iterator[tuple[str, float]]:
+    """Yield the name and the F1 of our parser of each generated file."""
+    for case in cases(held_out=held_out, copies=copies):
+        for format_ in sorted(case.formats):
+            yield f"{case.name}, {format_}", _score(_read(WRITERS[format_](case), format_), case)
+
+
 def _read(data: bytes, format_: str) -> str:
     return parse_document(SourceDocument(source=f"a.{format_}", data=data)).text
 

@@ -57,6 +57,11 @@ def main() -> None:
         sys.exit(f"{right:.3f} of the pages are right, and {_LEAST_RIGHT} must be")
 
 
+def score_pages(described: Sequence[DescribedPage]) -> list[PageScore]:
+    """Return how our parser reads each described page."""
+    return _score(described, _read(sorted({page.file for page in described}))[0])
+
+
 def _read(files: Iterable[str]) -> tuple[_Pages, float]:
     begin = time.process_time()
     pages = {file: _read_pages(file) for file in files}

@@ -19,6 +19,7 @@ TABLES = {
     "audit": r'"who_saw_p50_ms": [\d.]+',
     "citus": r"publishing, use_nodes \| [\d.]+ \||skipped: it needs --programs",
     "console": r"\| `/health` \|( [\d.]+ \|){4}",
+    "constants": r"parsing/headings\.py \w+ = \d+: ",
     "corporate": r"corporate, own +recall@1 [\d.]+  recall@5 [\d.]+",
     "documentation": r"in context [\d.]+, in answer, where answered [\d.]+",
     "dashboards": r"picture: .+\.png",
