@@ -2,7 +2,7 @@
 
 import ast
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -58,6 +58,12 @@ ENGINE_DOORS = {"background", "database", "indexes", "ingest_pipeline", "telemet
 """Properties of Engine for the worker and for tests."""
 COMPONENTS = {"_components", "_parts"}
 """Attributes of Engine and Tenant with the components of the engine, for themselves and for tests."""
+TESTS_OF_ALL = {
+    "tests/integration/test_documented_code.py",
+    "tests/integration/apps/http/console_images.py",
+    "tests/integration/apps/http/test_console_browser.py",
+}
+"""Tests of all code in docs/ and of all pages of the console, with those of the wings."""
 LONG = 600
 LONG_BY_CONCEPT = {
     "kosmos_rag/engine/tenant.py": "the public methods of Tenant: half of its lines are docstrings and signatures",
@@ -78,12 +84,12 @@ def _parse(file: Path) -> ast.Module:
     return ast.parse(file.read_text())
 
 
-def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def _imports(tree: ast.AST, roots: Collection[str] = ("kosmos_rag",)) -> Iterator[tuple[int, str]]:
     """Yield line and module of each import of the package, wherever it stands in the file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names if alias.name.startswith("kosmos_rag"))
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "kosmos_rag":
+            yield from ((node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] in roots)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in roots:
             if node.module == "kosmos_rag":
                 yield from ((node.lineno, f"kosmos_rag.{alias.name}") for alias in node.names)
             else:
@@ -197,6 +203,19 @@ def test_every_package__is_described_in_the_architecture_page() -> None:
     packages = {_package(file) for file in _files()}
     assert packages == LEVEL.keys()
     assert [package for package in LEVEL if f"| `{package}` |" not in text] == []
+
+
+def test_tests__of_wings_lie_in_folders_of_their_own() -> None:
+    """So the tests of the kernel and of the faces pass where a wing is removed."""
+    strangers = [
+        f"{file.relative_to(ROOT)}:{line} imports {module}"
+        for file in sorted((ROOT / "tests").rglob("*.py"))
+        if str(file.relative_to(ROOT)) not in TESTS_OF_ALL
+        for line, module in _imports(_parse(file), ("kosmos_rag", "tests"))
+        for wing in WINGS
+        if wing in module.split(".")[1:3] and wing not in file.parts
+    ]
+    assert strangers == []
 
 
 def test_entry_points__only_call_the_package() -> None:

@@ -15,6 +15,7 @@ from kosmos_rag.core.config import EmbeddingSettings
 from tests.distributions import ROOT, Environment, install, list_distributions, map_modules
 from tests.unit.models.embedding.embedding_server import DIMENSIONS, KEY, embeds
 from tests.unit.models.llm.chat_server import running
+from tests.without_wings import copy_without_wings
 
 LEAVE = SourceDocument(source="leave.md", data=b"# Leave\n\nEmployees have twenty days of annual leave a year.")
 NOTICE = SourceDocument(source="notice.md", data=b"# Notice\n\nCustomers give ninety days of notice in writing.")
@@ -83,13 +84,18 @@ def _run(*command: str | Path, variables: Mapping[str, str], folder: Path) -> su
     return subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_search__needs_the_base_packages_alone(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("wings", ["with the wings", "without the wings"])
+def test_search__needs_the_base_packages_alone(world: World, tmp_path: Path, wings: str) -> None:
     """In a process that cannot import any other package, installed or not."""
+    library = ROOT
+    if wings == "without the wings":
+        library = tmp_path / "library"
+        copy_without_wings(library)
     base = list_distributions()
     blocked = {module for module, names in map_modules().items() if not names & base} - {"kosmos_rag"}
     assert {"alembic", "sqlalchemy", "torch", "fastapi", "langchain_core", "pypdfium2"} <= blocked
     program = _BLOCK.format(blocked=blocked) + _SEARCH.format(tenant=world.tenant, question=QUESTION)
-    variables = {**world.variables, "PYTHONPATH": str(ROOT)}
+    variables = {**world.variables, "PYTHONPATH": str(library)}
     done = _run(sys.executable, "-c", program, variables=variables, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("leave.md ()\nleave.md\n"), done.stdout
@@ -121,6 +127,24 @@ def test_base_environment__searches(base_environment: Environment, world: World,
     done = _run(command, "search", QUESTION, "--tenant", world.tenant, variables=world.variables, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "leave.md" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_base_environment__works_without_the_wings(base_environment: Environment, world: World, tmp_path: Path) -> None:
+    copy_without_wings(tmp_path)
+    python, command = base_environment.python, base_environment.command
+    variables = {**world.variables, "PYTHONPATH": str(tmp_path)}
+    done = _run(python, "-c", "import kosmos_rag; print(kosmos_rag.__file__)", variables=variables, folder=tmp_path)
+    assert Path(done.stdout.strip()).is_relative_to(tmp_path), done.stderr
+    program = _SEARCH.format(tenant=world.tenant, question=QUESTION)
+    done = _run(python, "-c", program, variables=variables, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "twenty days" in done.stdout
+    done = _run(command, "--help", variables=variables, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "search" in done.stdout
+    assert {"schema", "eval", "experiment", "monitor"}.isdisjoint(done.stdout.split())
 
 
 @pytest.mark.slow

@@ -20,12 +20,10 @@ from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.engine.uploads import StoredUpload
 from kosmos_rag.indexing.ann import physical_indexes
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.openai.files import TenantFiles, TenantVectorStores
-from kosmos_rag.openai.records import FileInfo
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.storage.queue.uploads import find_abandoned_uploads, store_chunk, store_upload
+from kosmos_rag.storage.queue.uploads import store_chunk, store_upload
 from kosmos_rag.storage.tables import metadata
 from tests.conftest import shares_database
 from tests.integration.variants import opened
@@ -78,7 +76,7 @@ def acme(logged: Engine, tenant_name: str) -> Tenant:
     return tenant
 
 
-def _rows(database: DatabaseSettings, text: str, *, tenant: Tenant | None = None) -> dict[str, int]:
+def count_rows(database: DatabaseSettings, text: str, *, tenant: Tenant | None = None) -> dict[str, int]:
     """Count the rows with a text by table, of one tenant or of all."""
     found = {}
     with psycopg.connect(database.admin_url or "") as connection:
@@ -113,18 +111,18 @@ def test_every_table__is_erased_with_its_tenant_or_exempt() -> None:
 def test_documents__leave_no_table_but_the_audit_log(
     acme: Tenant, logged: Engine, database: DatabaseSettings, tenant_name: str, selector: dict[str, Any]
 ) -> None:
-    before = _rows(database, SECRET, tenant=acme)
+    before = count_rows(database, SECRET, tenant=acme)
     assert before.keys() >= {"documents", "document_versions", "chunks", "lexemes", "jobs", "uploads", "audit_passages"}
     preview = acme.erase(**selector, preview=True)
-    assert _rows(database, SECRET, tenant=acme) == before
+    assert count_rows(database, SECRET, tenant=acme) == before
     report = acme.erase(**selector)
     assert preview.erased == report.erased
     assert (preview.number, report.number) == (None, 1)
     assert report.erased["documents"] == 2
     assert {"jobs", "uploads", "chunks", "embeddings", "document_versions"} <= report.erased.keys()
-    assert _rows(database, SECRET, tenant=acme).keys() == {"audit_passages"}
+    assert count_rows(database, SECRET, tenant=acme).keys() == {"audit_passages"}
     assert acme.sources() == ["people/rules.md", "people_xmd"]
-    assert _rows(database, SECRET, tenant=logged.tenant(f"{tenant_name}-other")).keys() >= {"documents", "chunks"}
+    assert count_rows(database, SECRET, tenant=logged.tenant(f"{tenant_name}-other")).keys() >= {"documents", "chunks"}
 
 
 def test_statistics__are_those_of_a_tenant_that_never_had_the_document(
@@ -154,63 +152,11 @@ def test_audit_log__is_exempt_until_its_retention_ends(acme: Tenant) -> None:
 
 
 def test_subject__leaves_no_table_but_the_audit_log(acme: Tenant, database: DatabaseSettings) -> None:
-    assert _rows(database, "lovelace", tenant=acme).keys() == {"audit_events", "feedback"}
+    assert count_rows(database, "lovelace", tenant=acme).keys() == {"audit_events", "feedback"}
     report = acme.erase(subject="lovelace")
     assert report.erased == {"feedback": 1}
-    assert _rows(database, "lovelace", tenant=acme).keys() == {"audit_events"}
+    assert count_rows(database, "lovelace", tenant=acme).keys() == {"audit_events"}
     assert acme.erase(subject="nobody").erased == {}
-
-
-def _attach(tenant: Tenant, filename: str, attributes: dict[str, Any]) -> FileInfo:
-    """Store a file about the person, and put it into a vector store; its job waits."""
-    data = f"# Salary\n\n{SECRET} is paid 4,711 a month.".encode()
-    with tenant._parts.database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-        upload_id = store_upload(connection, tenant.id, data)
-    stored = TenantFiles(tenant).create(upload_id, filename, size=len(data), purpose="assistants")
-    stores = TenantVectorStores(tenant)
-    stores.attach(stores.create("pay", description=None, metadata={}).collection, {stored.id: attributes})
-    return stored
-
-
-@pytest.mark.parametrize(
-    ("filename", "attributes", "selector"),
-    [
-        (f"people/{SECRET}.md", {}, {"source": f"people/{SECRET}.md"}),
-        ("people/notes.md", {"employee": SECRET}, {"metadata": ("employee", SECRET)}),
-    ],
-)
-def test_stored_files__are_erased_with_their_bytes_jobs_and_documents(
-    acme: Tenant,
-    logged: Engine,
-    database: DatabaseSettings,
-    tenant_name: str,
-    filename: str,
-    attributes: dict[str, Any],
-    selector: Any,
-) -> None:
-    kept = _attach(acme, "rules.md", {})
-    stored = _attach(acme, filename, attributes)
-    # What was made from the file in another collection does not match the selector by itself.
-    logged.tenant(tenant_name, collection="copy").ingest(SourceDocument(source=stored.source, data=DOCUMENT.data))
-    TenantVectorStores(acme).attach("copy", {stored.id: {}})
-    with acme._parts.database.worker.transaction(acme.id, [EVERYONE]) as connection:
-        assert not {kept.id, stored.id} & set(find_abandoned_uploads(connection, acme.id, age=timedelta()))
-    report = acme.erase(**selector)
-    assert report.erased["files"] == 1
-    assert report.erased["documents"] == 3
-    assert [info.id for info in TenantFiles(acme).find()] == [kept.id]
-    found = _rows(database, SECRET, tenant=acme)
-    assert found.keys() == {"audit_passages", "uploads"}
-    assert found["uploads"] == 1  # of the file that is kept
-    assert _rows(database, str(stored.id), tenant=acme) == {}
-
-
-def test_subject__is_no_longer_the_uploader_of_a_file(acme: Tenant, database: DatabaseSettings) -> None:
-    stored = _attach(acme, "notes.md", {})
-    assert acme.erase(subject="lovelace").erased == {"feedback": 1, "files": 1}
-    assert _rows(database, "lovelace", tenant=acme).keys() == {"audit_events"}
-    assert TenantFiles(acme).find() == []
-    assert [info.id for info in TenantFiles(acme, administrator=True).find()] == [stored.id]
 
 
 def test_evaluations_and_sync_runs__lose_the_name_and_keep_their_figures(
@@ -261,7 +207,7 @@ def test_errors__that_name_an_erased_document_go(
         )
         report = acme.erase(**selector)
         assert (report.erased["jobs"], report.erased["sync_runs"]) == (2, 1)
-    assert _rows(database, SECRET, tenant=acme).keys() == {"audit_passages"}
+    assert count_rows(database, SECRET, tenant=acme).keys() == {"audit_passages"}
 
 
 def test_mirror__is_named_because_it_brings_the_document_back(acme: Tenant, tmp_path: Path) -> None:
@@ -290,13 +236,13 @@ def test_tenant__is_erased_with_its_vector_index_and_nothing_of_another(
             tenant.ingest([DOCUMENT, *(SourceDocument(source=f"d{n}", data=f"text {n}".encode()) for n in range(40))])
         acme.indexes.build()
         acme.search("salary")
-        untouched = _rows(database, "", tenant=other)
+        untouched = count_rows(database, "", tenant=other)
         preview = acme.erase_all(preview=True)
         report = acme.erase_all()
         # The sample of the search is written behind it, and the vector index is dropped first.
         assert preview.erased.keys() - {"monitor_samples", "indexes"} <= report.erased.keys()
-        assert _rows(database, "", tenant=acme).keys() == {"audit_events", "audit_passages", "erasures"}
-        assert _rows(database, "", tenant=other) == untouched
+        assert count_rows(database, "", tenant=acme).keys() == {"audit_events", "audit_passages", "erasures"}
+        assert count_rows(database, "", tenant=other) == untouched
         assert [row.table for row in report.retained] == ["audit_events", "audit_passages"]
         assert acme.audit.verify().erasures == 1
         with psycopg.connect(database.admin_url or "") as connection:
@@ -376,8 +322,11 @@ def test_upload__that_arrives_during_an_erasure_is_refused_and_not_cut(acme: Ten
     upload = StoredUpload(id=upload_id, sha256="", size=len(b"firstsecond"))
     with pytest.raises(RequestError, match="send it again"):
         acme.uploads.enqueue(SourceDocument(source="new.md", data=b""), upload)
-    with pytest.raises(RequestError, match="send it again"):
-        TenantFiles(acme).create(upload_id, "new.md", size=upload.size, purpose="assistants")
+    with (
+        acme.sessions.write() as connection,
+        pytest.raises(RequestError, match="send it again"),
+    ):
+        acme.uploads.require_complete(upload_id, upload.size, connection)
 
 
 def test_samples__of_a_subject_go_by_the_principal_that_the_service_adds(

@@ -18,8 +18,8 @@ from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from tests.integration.apps.http.browsing import DESKTOP, PHONE, chromium
-from tests.integration.apps.http.monitored import store_history
 from tests.integration.apps.http.serving import Running, Signer, serving
+from tests.integration.evaluation.monitored import store_history
 
 ROOT = Path(__file__).parents[4]
 IMAGES = ROOT / "docs" / "images"

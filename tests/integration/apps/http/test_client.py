@@ -22,9 +22,6 @@ from kosmos_rag.apps.http.toolkit.errors import encode_problem
 from kosmos_rag.core import errors
 from kosmos_rag.core.problem_details import PROBLEMS
 from kosmos_rag.core.types import AnswerDone, AnswerPiece, AnswerSources, Filter, JobState, Operators, Turn
-from kosmos_rag.text2sql.catalog.sources import from_json
-from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
-from kosmos_rag.text2sql.linking.result import NO_SCHEMA
 from tests.integration.apps.http.serving import Running
 from tests.integration.variants import opened
 
@@ -179,30 +176,6 @@ def test_feedback__is_of_a_passage(connect: Callable[..., Client]) -> None:
             connect(tenant="globex").feedback("up", question=QUESTION, chunk_id=chunk_id)
     with pytest.raises(errors.NotFound, match="no such retrieval"):
         client.feedback("up", retrieval_id=uuid.uuid4())
-
-
-def test_schema__is_grounded_for_its_readers(served: Running, connect: Callable[..., Client]) -> None:
-    served.tenant().collections.create("schema", preset="schema")
-    grounding = SchemaGrounding(served.tenant(collection="schema"))
-    grounding.build(from_json(ROOT / "examples" / "schema" / "programs.json"))
-    question = "What is the success count for the forest fire program"
-    known, response = grounding.ask(question), connect().ground_schema(question)
-    assert (response.prompt, response.join_hints, response.database) == (known.prompt, known.join_hints, known.database)
-    assert [ref.name for ref in response.schema_refs] == [ref.name for ref in known.schema_refs]
-    assert response.docs[0].scores is None
-    assert connect(scope="admin").ground_schema(question, explain=True).docs[0].scores["fused"] > 0
-    with pytest.raises(errors.NotPermitted):
-        connect().ground_schema(question, explain=True)
-    assert connect(tenant="globex").ground_schema(question).tables == ()
-    with pytest.raises(errors.RequestError, match="no database 'shop'"):
-        connect().ground_schema(question, database="shop")
-    assert [found.kind for found in response.ambiguities].count("variant") == 1
-    assert [recipe.slug for recipe in response.recipes] == [recipe.slug for recipe in known.recipes]
-    assert connect(tenant="globex").ground_schema(question).warnings == (NO_SCHEMA,)
-    with pytest.raises(errors.NotFound, match="not enabled"):
-        connect().query_schema("SELECT name FROM programs", database="programs")
-    with pytest.raises(errors.NotFound, match="not enabled"):
-        connect().ask_schema(question)
 
 
 def test_asynchronous_client__does_the_same(served: Running) -> None:

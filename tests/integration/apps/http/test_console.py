@@ -3,12 +3,8 @@
 import json
 import re
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from html import unescape
-from typing import Any
 from urllib.parse import urlsplit
 
 import fpdf
@@ -19,19 +15,16 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import Filter, JobState
-from kosmos_rag.evaluation.offline import Evaluations, Plan, evaluate
-from kosmos_rag.evaluation.offline.questions import Question, QuestionSet
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue_periodic
 from kosmos_rag.storage.tenants import tenant
 from tests.conftest import Server
-from tests.integration.apps.http.monitored import EXPERIMENT, store_history
+from tests.integration.apps.http.console_visits import OWN, text_of, visitor
 from tests.integration.apps.http.serving import Running, Signer, events_of, serving, with_tokens
 from tests.integration.variants import changed
 from tests.integration.variants import opened as variant
 
-OWN = {"sec-fetch-site": "same-origin", "accept": "text/html"}
 QUESTION = "How many days of paid annual leave do full-time employees receive?"
 HANDBOOK = b"# Leave\n\n## Annual\n\nAll full-time employees receive 20 days of paid annual leave per year.\n"
 HOSTILE = "<script>alert(1)</script>"
@@ -54,22 +47,9 @@ def served(running: Running, tenant_name: str) -> Running:
     return running
 
 
-@contextmanager
-def _visitor(served: Running, *scopes: str, **options: Any) -> Iterator[httpx.Client]:
-    """Give a client that has signed in."""
-    key = served.key("console", *scopes, **options)
-    with httpx.Client(base_url=served.url, headers=OWN, timeout=30, trust_env=False, verify=False) as client:
-        assert client.post("/sign-in", data={"credentials": f" {key} "}).status_code == 303
-        yield client
-
-
-def _text(page: httpx.Response) -> str:
-    return unescape(re.sub(r"<[^>]+>", "", page.text))
-
-
 def test_pages__are_for_whom_they_are(served: Running) -> None:
-    with _visitor(served, "admin") as administrator:
-        for path in ("/", "/inspector", "/documents", "/jobs", "/evaluations", "/monitor", "/health"):
+    with visitor(served, "admin") as administrator:
+        for path in ("/", "/inspector", "/documents", "/jobs", "/health"):
             page = administrator.get(path)
             assert page.status_code == 200, path
             policy = page.headers["content-security-policy"]
@@ -82,13 +62,13 @@ def test_pages__are_for_whom_they_are(served: Running) -> None:
             assert 'href="/inspector"' in page.text
         seen = administrator.post("/inspector", data={"question": QUESTION, "depth": "20"})
         assert "Dense" in seen.text
-        assert "20 days" in _text(seen)
+        assert "20 days" in text_of(seen)
         assets = re.findall(r'"(/assets/[^"]+)"', seen.text)
         assert len(set(assets)) >= 4
         for asset in assets:
             assert "immutable" in administrator.get(asset).headers["cache-control"]
         assert administrator.get("/assets/other/console.css").status_code == 404
-    with _visitor(served, "read") as reader:
+    with visitor(served, "read") as reader:
         assert reader.get("/").status_code == reader.get("/health").status_code == 200
         assert 'href="/inspector"' not in reader.get("/").text
         assert "Indexes" not in reader.get("/health").text
@@ -123,7 +103,7 @@ def test_signing_in__keeps_credentials_where_no_script_and_no_route_of_the_api_r
 
 
 def test_posts__of_other_pages_are_refused(served: Running) -> None:
-    with _visitor(served, "admin") as client:
+    with visitor(served, "admin") as client:
         own = {"origin": served.url}
         for headers, status in (
             ({"sec-fetch-site": "cross-site"}, 403),
@@ -147,15 +127,15 @@ def test_posts__of_other_pages_are_refused(served: Running) -> None:
 
 
 def test_answer__comes_whole_without_scripts_and_leads_to_the_marked_words(served: Running) -> None:
-    with _visitor(served, "read") as client:
+    with visitor(served, "read") as client:
         page = client.post("/", data={"question": QUESTION})
-        assert "20 days" in _text(page)
+        assert "20 days" in text_of(page)
         link = unescape(re.findall(r'class="marker" href="([^"]+)"', page.text)[0])
         source = client.get(link)
         marked = unescape("".join(re.findall(r"<mark[^>]*>(.*?)</mark>", source.text)))
         assert marked == "All full-time employees receive 20 days of paid annual leave per year."
         assert '<p><mark id="cited">' in source.text
-        assert "#" not in _text(source).partition("Annual")[0]
+        assert "#" not in text_of(source).partition("Annual")[0]
         again = client.get(link.replace("version=1", "version=7"))
         assert "<mark" not in again.text
         assert "citation is of version 7" in again.text
@@ -166,7 +146,7 @@ def test_answer__comes_whole_without_scripts_and_leads_to_the_marked_words(serve
 
 
 def test_texts__are_never_markup(served: Running) -> None:
-    with _visitor(served, "admin") as client:
+    with visitor(served, "admin") as client:
         asked = {"question": f"How much is the bonus of {HOSTILE}?"}
         answered, inspected = client.post("/", data=asked), client.post("/inspector", data=asked)
         document = re.findall(r"/documents/[0-9a-f-]{36}", client.get("/documents").text)[0]
@@ -180,7 +160,7 @@ def test_texts__are_never_markup(served: Running) -> None:
             assert HOSTILE not in text
             assert "<img" not in text
             assert "&lt;script&gt;" in text
-        assert "onerror=alert(2)" in _text(answered)
+        assert "onerror=alert(2)" in text_of(answered)
         # What comes as it is written is JSON, which the page puts in as text.
         assert "alert(1)" in events["sources"]
 
@@ -192,12 +172,12 @@ def test_documents__of_others_are_not_there(served: Running) -> None:
     (theirs,) = other.documents()
     (board,) = [one for one in served.tenant(principals=BOARD).documents() if one.source == "board.md"]
     absent = "00000000-0000-4000-8000-000000000000"
-    with _visitor(served, "admin") as client:
+    with visitor(served, "admin") as client:
         answers = [client.get(f"/documents/{one}") for one in (theirs.id, board.id, absent)]
         assert [answer.status_code for answer in answers] == [404] * 3
         assert len({answer.content for answer in answers}) == 1
         assert "board.md" not in client.get("/documents").text
-    with _visitor(served, "read", principals=BOARD) as client:
+    with visitor(served, "read", principals=BOARD) as client:
         assert "Mondays" in client.get(f"/documents/{board.id}").text
 
 
@@ -208,16 +188,16 @@ def test_document__shows_its_readers_to_those_who_may_know_and_its_chunks(served
     tenant.ingest(SourceDocument(source="people.md", data=text.encode(), acl=acl))
     (info,) = tenant.documents(filter=Filter(sources=("people.md",)))
     address = f"/documents/{info.id}"
-    with _visitor(served, "read", principals=["department:people"]) as reader:
+    with visitor(served, "read", principals=["department:people"]) as reader:
         page = reader.get(address).text
         assert "<dd>department:people</dd>" in page
         assert "user:secret" not in page
         assert "chunk-start" not in page
         labels = re.findall(r"<b>chunk (\d+)</b>", reader.get(address, params={"chunks": 1}).text)
         assert labels == [str(number) for number in range(1, info.chunks + 1)]
-    with _visitor(served, "read", "ingest", principals=["department:people"]) as writer:
+    with visitor(served, "read", "ingest", principals=["department:people"]) as writer:
         assert "<dd>department:people, user:secret</dd>" in writer.get(address).text
-    with _visitor(served, "read") as stranger:
+    with visitor(served, "read") as stranger:
         assert stranger.get(address).status_code == 404
 
 
@@ -232,18 +212,18 @@ def test_pages_and_files_of_a_pdf__are_for_its_readers(served: Running) -> None:
         keeping.tenant(served.tenant_name).ingest(document)
     (info,) = served.tenant(principals=BOARD).documents(filter=Filter(sources=("rooms.pdf",)))
     paths = [f"/documents/{info.id}", f"/documents/{info.id}/pages/1", f"/documents/{info.id}/original"]
-    with _visitor(served, "read", principals=BOARD) as client:
+    with visitor(served, "read", principals=BOARD) as client:
         page, picture, original = (client.get(path) for path in paths)
         assert "<svg viewBox" in page.text
         assert picture.headers["content-type"] == "image/png"
         assert original.content.startswith(b"%PDF")
         assert client.get(f"/documents/{info.id}/pages/2").status_code == 422
-    with _visitor(served, "read") as client:
+    with visitor(served, "read") as client:
         assert [client.get(path).status_code for path in paths] == [404, 404, 404]
 
 
 def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Running) -> None:
-    with _visitor(served, "read", "ingest") as client:
+    with visitor(served, "read", "ingest") as client:
         json_only = {"accept": "application/json"}
         form = {"collection": "hr", "readers": " department:hr, department:board ,"}
         upload_form = client.get("/documents").text.partition('id="upload"')[2].partition("</form>")[0]
@@ -271,7 +251,7 @@ def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Run
         assert client.post(f"/jobs/{uuid.uuid4()}/retry").status_code == 404
     (job_info,) = served.tenant().jobs.find(ids=[job])
     assert job_info.payload["document"]["acl"] == ["department:board", "department:hr"]
-    with _visitor(served, "read") as client:
+    with visitor(served, "read") as client:
         assert client.post("/documents", files=[("files", ("new.md", b"New."))]).status_code == 403
 
 
@@ -279,7 +259,7 @@ def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Run
 def test_jobs__start_with_the_failed_ones_and_hide_upkeep(served: Running) -> None:
     engine = served.service.engine.sync_engine
     queue = Queue.open(engine.database, engine.settings.worker)
-    with _visitor(served, "admin") as client:
+    with visitor(served, "admin") as client:
         client.post("/documents", files=[("files", ("first.pdf", b"First.")), ("files", ("second.md", b"Second."))])
         jobs = {job.source: job.id for job in served.tenant().jobs.find()}
         claimed = {job.id: job for job in queue.claim(9, kinds=[kinds.DOCUMENT], worker="test")}
@@ -305,7 +285,7 @@ def test_jobs__start_with_the_failed_ones_and_hide_upkeep(served: Running) -> No
 
 def test_default_collection_of_a_key__holds_in_the_console(served: Running) -> None:
     served.tenant(collection="hr").ingest(SourceDocument(source="rules.md", data=b"Rules of HR."))
-    with _visitor(served, "admin", default_collection="hr") as client:
+    with visitor(served, "admin", default_collection="hr") as client:
         page = client.get("/documents").text
         assert 'value="hr" list="collections"' in page
         assert '<option value="">all' not in page
@@ -321,7 +301,7 @@ def test_default_collection_of_a_key__holds_in_the_console(served: Running) -> N
 
 
 def test_uploads__without_scripts_lead_to_their_jobs(served: Running) -> None:
-    with _visitor(served, "admin") as client:
+    with visitor(served, "admin") as client:
         taken = client.post("/documents", data={"readers": ""}, files={"files": ("new.md", b"New.")})
         assert (taken.status_code, taken.headers["location"]) == (303, "/jobs")
         assert "new.md" in client.get("/jobs").text
@@ -352,7 +332,7 @@ def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served:
     acme.ingest(SourceDocument(source="long.md", data=b"A line of the handbook.\n\n" * 200))
     acme.ingest(SourceDocument(source="long.md", data=b"A line.\n"))
     (document,) = [one for one in acme.documents() if one.source == "long.md"]
-    with _visitor(served, "read") as client:
+    with visitor(served, "read") as client:
         opened = client.get(f"/documents/{document.id}", params={"version": 1, "line": 300, "span": "7000-7010"})
         assert opened.status_code == 200
         assert "citation is of version 1; this is version 2" in opened.text
@@ -362,23 +342,23 @@ def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served:
 
 
 def test_documents__are_found_by_parts_of_names_and_deleted_by_writers_alone(served: Running) -> None:
-    with _visitor(served, "read") as reader, _visitor(served, "read", "ingest") as writer:
-        found = _text(reader.get("/documents", params={"words": " LEAVE "}))
+    with visitor(served, "read") as reader, visitor(served, "read", "ingest") as writer:
+        found = text_of(reader.get("/documents", params={"words": " LEAVE "}))
         assert "leave.md" in found
         assert HOSTILE not in found
-        assert "has “moon” in its name" in _text(reader.get("/documents", params={"words": "moon"}))
+        assert "has “moon” in its name" in text_of(reader.get("/documents", params={"words": "moon"}))
         address = re.search(r"/documents/[0-9a-f-]{36}", reader.get("/documents", params={"words": "leave"}).text)
         assert address
         assert "Delete with all" not in reader.get("/documents").text
         assert reader.post(f"{address[0]}/delete").status_code == 403
         assert "Delete with all" in writer.get("/documents").text
         assert writer.post(f"{address[0]}/delete").headers["location"] == "/documents"
-        assert "leave.md" not in _text(reader.get("/documents"))
+        assert "leave.md" not in text_of(reader.get("/documents"))
         assert reader.get(address[0]).status_code == 404
 
 
 def test_documents__are_sorted_by_the_heads_of_their_columns(served: Running) -> None:
-    with _visitor(served, "read") as client:
+    with visitor(served, "read") as client:
         page = client.get("/documents", params={"words": "e"}).text
         assert 'aria-sort="ascending"' in page
         [link] = re.findall(r'href="(/documents[^"]*sort=bytes[^"]*)"', page)
@@ -390,69 +370,15 @@ def test_documents__are_sorted_by_the_heads_of_their_columns(served: Running) ->
         assert client.get("/documents", params={"sort": "title"}).status_code == 422
 
 
-def test_evaluations__are_listed_and_compared_question_by_question(served: Running) -> None:
-    engine = served.service.engine.sync_engine
-    store = Evaluations(engine.tenant(served.tenant_name))
-    texts = {QUESTION: "leave.md", "Who <b>plays</b> the moon?": "moon.md"}
-    questions = (Question(id=text, text=text, documents={source: 1}) for text, source in texts.items())
-    with _visitor(served, "admin") as client:
-        assert "kosmos-rag eval run" in client.get("/evaluations").text
-        asked = QuestionSet(name="small", questions=tuple(questions))
-        made = evaluate(served.tenant(), asked, Plan(label="first", settings=engine.settings))
-        store.add(made)
-        results = tuple(replace(one, measures=dict.fromkeys(one.measures, 0.0)) for one in made.results)
-        store.add(replace(made, id=uuid.uuid4(), label="second", results=results))
-        listed = client.get("/evaluations").text
-        assert {"first", "second"} <= set(re.findall(r'aria-label="Compare (\w+)"', listed))
-        compared = client.get("/evaluations", params={"baseline": "first", "other": "second"}).text
-        worse_part = compared.partition("Worse by")[2]
-        assert QUESTION in worse_part
-        assert "1.000" in worse_part
-        assert "moon" not in worse_part
-        assert client.get("/evaluations", params={"baseline": "first", "other": "third"}).status_code == 422
-    with _visitor(served, "read") as client:
-        assert client.get("/evaluations").status_code == 403
-
-
-@pytest.mark.own_database
-def test_monitor__shows_what_is_stored_and_what_fills_it(served: Running) -> None:
-    with _visitor(served, "admin") as client:
-        empty = _text(client.get("/monitor"))
-        for command in (f"monitor run --tenant {served.tenant_name}", "eval questions", "experiment start"):
-            assert f"kosmos-rag {command}" in empty
-        assert "there can be no alerts" in empty
-        store_history(served.service.engine.sync_engine, served.tenant_name, reason=f"because {HOSTILE}")
-        page = client.get("/monitor")
-        text = _text(page)
-        assert HOSTILE not in page.text
-        assert page.text.count('role="alert"') == 2
-        for shown in (
-            "0.900 ± 0.012",
-            "Goal: at least 0.95",
-            "Goal: at most 0.410",
-            "Recall@10 of leave",
-            "0 leaks",
-            f"{EXPERIMENT}: 40 questions, 40 compared",
-            "rag.retrieval.fusion",
-        ):
-            assert shown in text, shown
-        assert re.search(r"median latency, ms\s*27\s*31\s*\+4\s*yes, p < 0\.001", text), "as the command shows it"
-        assert client.get("/monitor", params={"experiment": EXPERIMENT}).status_code == 200
-        assert client.get("/monitor", params={"experiment": "none"}).status_code == 422
-    with _visitor(served, "read", "ingest") as client:
-        assert client.get("/monitor").status_code == 403
-        assert "0.900" not in client.get("/health").text
-
-
 def test_health__shows_goals_and_what_misses_them(served: Running) -> None:
     served.tenant().search(QUESTION)
-    with _visitor(served, "admin") as client:
-        text = _text(client.get("/health"))
+    with visitor(served, "admin") as client:
+        text = text_of(client.get("/health"))
         for shown in ("goal: ready", "maintenance due", "goal: 0", "words of chunks without an index"):
             assert shown in text, shown
         assert "p99" not in text, "latencies are of all tenants; Grafana shows them to operators"
-    with _visitor(served, "read") as client:
-        text = _text(client.get("/health"))
+    with visitor(served, "read") as client:
+        text = text_of(client.get("/health"))
         assert "goal: ready" in text
         assert "maintenance due" not in text
 
@@ -465,10 +391,9 @@ def test_operation_pages__without_the_worker_role_say_so(settings: Settings, sig
         httpx.Client(base_url=served.url, headers=OWN, timeout=60, trust_env=False, verify=False) as client,
     ):
         assert client.post("/sign-in", data={"credentials": signer.token(scope="admin")}).status_code == 303
-        for path in ("/evaluations", "/monitor", "/health"):
-            page = client.get(path)
-            assert page.status_code == 200, path
-            assert "no credentials of the worker role" in page.text, path
+        page = client.get("/health")
+        assert page.status_code == 200
+        assert "no credentials of the worker role" in page.text
 
 
 def test_health__tells_of_a_database_that_is_away(

@@ -22,8 +22,8 @@ from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
 from tests.conftest import Server, clone
 from tests.integration.apps.http.browsing import DESKTOP, PHONE, chromium
-from tests.integration.apps.http.monitored import store_history
 from tests.integration.apps.http.serving import Running, Signer, serving
+from tests.integration.evaluation.monitored import store_history
 from tests.integration.variants import changed
 
 if TYPE_CHECKING:

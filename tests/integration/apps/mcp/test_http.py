@@ -14,8 +14,6 @@ from mcp import MCPError
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.text2sql.catalog.sources import from_json
-from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from tests.integration.apps.http.serving import Signer, with_tokens
 from tests.integration.apps.mcp.conftest import DOCUMENTS, fill
 from tests.integration.apps.mcp.running import Running, data_of, error_of, serving
@@ -23,7 +21,6 @@ from tests.integration.variants import changed
 
 QUESTION = "How many days of paid annual leave do full-time employees receive per year?"
 NOT_FOUND = "there is no such document, or none that you may read"
-SCHEMA = Path(__file__).parents[4] / "examples" / "schema" / "programs.json"
 
 pytestmark = pytest.mark.usefixtures("tenant_name")
 
@@ -115,16 +112,6 @@ def test_answer__is_made_of_cited_sentences_or_refused(running: Running) -> None
     assert data_of(running.call("answer", {"question": "Who plays the violin?"}))["refused"]
 
 
-def test_ground_schema__names_what_a_question_needs(running: Running) -> None:
-    running.tenant().collections.create("schema", preset="schema")
-    SchemaGrounding(running.tenant(collection="schema")).build(from_json(SCHEMA))
-    asked = {"question": "What is the success count for the forest fire program", "max_tokens": 5000}
-    result = data_of(running.call("ground_schema", asked))
-    assert "ProgramStatistics.success_count" in {ref["name"] for ref in result["schema_refs"]}
-    assert "program_statistics" in result["prompt"]
-    assert data_of(running.call("ground_schema", asked, tenant=running.other_name))["tables"] == []
-
-
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("search", {}, "invalid arguments of search: question: Field required"),
     ("search", {"question": " "}, "the question is empty"),
@@ -135,7 +122,6 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("get_document", {"document_id": "leave.md"}, "invalid arguments of get_document: document_id"),
     ("get_document", {"document_id": "LEAVE", "offset": 400}, "the document has 10 lines"),
     ("answer", {"question": ""}, "invalid arguments of answer: question"),
-    ("ground_schema", {"question": "a", "database": "none"}, "none"),
     ("delete", {}, "there is no tool 'delete'; use search, context"),
 ]
 

@@ -11,11 +11,9 @@ from mcp_types import EmbeddedResource, TextContent, TextResourceContents
 
 from kosmos_rag import SourceDocument
 from kosmos_rag.apps.mcp import resources
-from kosmos_rag.text2sql.catalog.sources import from_json
-from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from tests.integration.apps.mcp.conftest import DOCUMENTS
 from tests.integration.apps.mcp.running import Running
-from tests.integration.apps.mcp.test_http import NOT_FOUND, SCHEMA
+from tests.integration.apps.mcp.test_http import NOT_FOUND
 
 pytestmark = pytest.mark.usefixtures("tenant_name")
 
@@ -141,10 +139,3 @@ def test_tools_without_use__are_not_listed(running: Running) -> None:
     reading = {"search", "context", "get_document"}
     assert asyncio.run(_names(running)) == (reading, 2), "no schema, and no language model"
     assert asyncio.run(_names(running, tenant="nobody")) == (set(), 0)
-    scope = running.engine.tenant(running.other_name, collection="schema")
-    running.engine.tenant(running.other_name).collections.create("schema", preset="schema")
-    assert asyncio.run(_names(running, tenant=running.other_name)) == (reading, 2), "the collection is empty"
-    SchemaGrounding(scope).build(from_json(SCHEMA))
-    assert asyncio.run(_names(running, tenant=running.other_name)) == (reading | {"ground_schema"}, 2)
-    running.engine.tenant(running.other_name).delete("theirs.md")
-    assert asyncio.run(_names(running, tenant=running.other_name)) == ({"ground_schema"}, 0)

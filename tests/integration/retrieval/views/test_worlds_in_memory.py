@@ -12,7 +12,6 @@ import pytest
 from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE
-from kosmos_rag.evaluation.experiments.experiments import Experiments
 from kosmos_rag.retrieval.blocks import cache as block_cache
 from tests.integration.retrieval.restoring import NEEDS_PROGRAMS, dump, restore
 from tests.integration.retrieval.views.blocks import blocks_of
@@ -45,11 +44,6 @@ PRESETS = (
     "rag: {signals: {department_match: {weight: 0.3}}}",
     "rag: {retrieval: {prf_weight: 0.2, fusion: score}}",
 )
-EXPERIMENTS: tuple[dict[str, Any], ...] = (
-    {"rag.retrieval.fusion": "score"},
-    {"rag.retrieval.prf_weight": 0.3},
-    {"rag.retrieval.semantic_weight": 0.0},
-)
 SETTINGS: dict[str, Any] = {
     "rag.retrieval.candidates": 12,
     "rag.retrieval.top_k": 8,
@@ -80,13 +74,17 @@ def engines(request: pytest.FixtureRequest, settings: Settings) -> Iterator[tupl
 class World:
     """A tenant that another process changes."""
 
+    CHANGES: tuple[str, ...] = (
+        *("publish", "publish", "delete", "change_metadata", "sync_permissions", "pack", "set_preset"),
+        *("reembed", "erase", "dump", "restore"),
+    )
+
     def __init__(self, seed: int, writer: Engine, admin_url: str, folder: Path) -> None:
         self.dice = random.Random(seed)
         self.writer = writer
         self.admin_url = admin_url
         self.folder = folder
         self.dumped = False
-        self.experiments = 0
         self.regulars = [self.reader() for _ in range(4)]
         for collection in LANGUAGES:
             scope = writer.tenant(TENANT, collection=collection)
@@ -126,12 +124,7 @@ class World:
 
     def change(self) -> str:
         """Change the tenant in a random way, and return which one."""
-        name: str = self.dice.choice(
-            (
-                *("publish", "publish", "delete", "change_metadata", "sync_permissions", "pack", "set_preset"),
-                *("experiment", "reembed", "erase", "dump", "restore"),
-            )
-        )
+        name = self.dice.choice(self.CHANGES)
         getattr(self, name)()
         return name
 
@@ -169,16 +162,6 @@ class World:
         file = self.folder / "preset.yaml"
         file.write_text(self.dice.choice(PRESETS), encoding="utf-8")
         self.writer.tenant(TENANT).collections.set_preset(self.dice.choice(sorted(LANGUAGES)), preset=file)
-
-    def experiment(self) -> None:
-        scope = self.writer.tenant(TENANT, collection=self.dice.choice((None, *LANGUAGES)))
-        stored = Experiments(scope)
-        running = [info for info in stored.infos() if info.stopped_at is None]
-        if running:
-            stored.stop(running[0].name)
-        else:
-            self.experiments += 1
-            stored.start(f"e{self.experiments}", self.dice.choice(EXPERIMENTS), share=1.0, mode="serve")
 
     def reembed(self) -> None:
         spaces = self.writer.tenant(TENANT).spaces
@@ -261,7 +244,7 @@ def _memory_hits(engine: Engine) -> int:
     return blocks_of(engine).hits
 
 
-def _run(engines: tuple[Engine, Engine], world: World, steps: Sequence[int]) -> tuple[int, int]:
+def run_world(engines: tuple[Engine, Engine], world: World, steps: Sequence[int]) -> tuple[int, int]:
     """Return how many searches were compared, and how many the memory answered."""
     compared = answered = 0
     for _ in steps:
@@ -280,7 +263,7 @@ def test_results__are_equal_after_every_change(
     engines: tuple[Engine, Engine], database: DatabaseSettings, tmp_path: Path
 ) -> None:
     assert database.admin_url is not None
-    compared, answered = _run(engines, World(1, engines[1], database.admin_url, tmp_path), range(10))
+    compared, answered = run_world(engines, World(1, engines[1], database.admin_url, tmp_path), range(10))
     assert compared == 240
     assert answered > 60
     assert blocks_of(engines[0]).followed > 3
@@ -294,6 +277,6 @@ def test_results__are_equal_after_many_changes(
 ) -> None:
     """Twelve worlds with 480 comparisons each."""
     assert database.admin_url is not None
-    compared, answered = _run(engines, World(seed, engines[1], database.admin_url, tmp_path), range(20))
+    compared, answered = run_world(engines, World(seed, engines[1], database.admin_url, tmp_path), range(20))
     assert compared == 480
     assert answered > 80

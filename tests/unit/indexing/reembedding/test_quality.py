@@ -1,16 +1,12 @@
-"""Evaluation sets as they are read, and what is measured too badly to switch."""
+"""What is measured too badly to switch, and the partitions of a backfill."""
 
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import SpaceQuality
-from kosmos_rag.evaluation.offline.embedding_quality import read_answerable
 from kosmos_rag.indexing.reembedding.backfill import ALL_IDS, id_partition
 from kosmos_rag.indexing.reembedding.migration import rejection_reason
 
@@ -24,34 +20,6 @@ GOOD = SpaceQuality(
     live_ndcg_at_10=0.81,
     forced=None,
 )
-
-
-def test_questions__of_the_sample_are_those_that_a_file_answers() -> None:
-    found = read_answerable(Path(__file__).parents[4] / "examples" / "questions.yaml")
-    assert found[0].text == "How is churn calculated?"
-    (place,) = found[0].locations
-    assert (place.source, place.section) == ("example_sql.md", "Churn Calculation")
-    assert all(asked.locations[0].source.endswith(".md") for asked in found)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("- {question: 'Who?', answerable: false}", "names the source of its answer"),
-        ("- question: Who?\n", "must either name the location of its answer or have none"),
-        ("question: Who?\nsource: a.md\n", "is not a list of questions"),
-        ("- who\n", "is not a list of questions"),
-        ("", "is not a list of questions"),
-        ("- {", "cannot be read"),
-    ],
-)
-def test_questions__that_are_another_thing_are_refused(text: str, message: str, tmp_path: Path) -> None:
-    file = tmp_path / "set.yaml"
-    file.write_text(text)
-    with pytest.raises(RequestError, match=message):
-        read_answerable(file)
-    with pytest.raises(RequestError, match="cannot be read"):
-        read_answerable(tmp_path / "missing.yaml")
 
 
 def test_refusal__names_what_was_measured() -> None:

@@ -20,7 +20,7 @@ from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.recipes import read_recipes
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "schema"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "schema"
 SEVEN: list[dict[str, Any]] = yaml.safe_load((EXAMPLE / "questions.yaml").read_text())["questions"]
 
 

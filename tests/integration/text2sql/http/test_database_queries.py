@@ -9,7 +9,7 @@ from kosmos_rag.apps.client import Client
 from kosmos_rag.core import errors
 from tests.integration.apps.http.serving import Signer
 from tests.integration.apps.http.serving import serving as http_serving
-from tests.integration.apps.shop import opened_shop
+from tests.integration.text2sql.shop import opened_shop
 
 pytestmark = pytest.mark.emptied_database
 

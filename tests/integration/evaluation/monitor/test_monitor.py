@@ -18,7 +18,7 @@ from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.evaluation.monitor.recall import Sample, measure_live_recall
 from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorState
 from kosmos_rag.storage.tenants import tenant
-from tests.integration.indexing.ann.monitoring import Mute, round_of
+from tests.integration.evaluation.monitor.monitoring import Mute, round_of
 from tests.integration.indexing.ann.worlds import (
     FULL,
     QUESTIONS,

@@ -16,7 +16,7 @@ from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorState
 from kosmos_rag.worker.cluster import ClusterWatch
 from kosmos_rag.worker.collectors import WorkerMetrics
-from tests.integration.indexing.ann.monitoring import Mute, round_of
+from tests.integration.evaluation.monitor.monitoring import Mute, round_of
 from tests.integration.indexing.ann.worlds import WORLD
 from tests.integration.variants import changed
 

@@ -8,7 +8,7 @@ import pytest
 from kosmos_rag import Settings
 from tests.integration.apps.http.serving import Signer
 from tests.integration.apps.mcp.running import Running, data_of, error_of, serving
-from tests.integration.apps.shop import opened_shop
+from tests.integration.text2sql.shop import opened_shop
 
 pytestmark = pytest.mark.emptied_database
 

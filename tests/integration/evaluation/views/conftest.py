@@ -1,0 +1,5 @@
+"""The engines of the tests of random worlds: with the view of the memory, and without."""
+
+from tests.integration.retrieval.views.test_worlds_in_memory import engines, few
+
+__all__ = ["engines", "few"]
