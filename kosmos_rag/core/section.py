@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Strict
@@ -37,6 +37,9 @@ File = Annotated[Path, BeforeValidator(_expand_path("file"))]
 
 class Section(BaseModel):
     """A frozen group of keys that refuses unknown names."""
+
+    keys_of: ClassVar[str | None] = None
+    """Another section, whose keys this one has too: the documentation has them there alone."""
 
     # Input stays out of pydantic's messages because a URL may hold a password.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kosmos_rag
-from kosmos_rag.core.config.keys import iter_keys
+from kosmos_rag.core.config.keys import iter_documented_keys
 from kosmos_rag.core.config.settings import Settings
 from kosmos_rag.core.problem_details import PROBLEMS
 
@@ -38,7 +38,7 @@ def test_site__loads_nothing_from_other_servers(site: Path) -> None:
 
 def test_reference__is_complete(site: Path) -> None:
     settings, library, errors = (_page(site, f"reference/{name}") for name in ("settings", "library", "errors"))
-    assert [key for key, _ in iter_keys(Settings) if f"<code>{key}</code>" not in settings] == []
+    assert [key for key, _ in iter_documented_keys(Settings) if f"<code>{key}</code>" not in settings] == []
     assert [name for name in kosmos_rag.__all__ if name[0] != "_" and f".{name}" not in library] == []
     assert [problem.name for problem in PROBLEMS.values() if problem.name not in errors] == []
     assert "--until-idle" in _page(site, "reference/commands")

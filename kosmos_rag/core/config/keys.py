@@ -7,6 +7,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from kosmos_rag.core.section import Section
+
 RENAMED: Mapping[str, str] = {
     "guard": "monitor",
     "guard.act": "monitor.auto_repair",
@@ -45,6 +47,16 @@ def iter_keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, F
             yield prefix + name, field
         else:
             yield from iter_keys(section, f"{prefix}{name}.")
+
+
+def iter_documented_keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yield the keys as `iter_keys`, without those that a section has in common with another one."""
+    for name, field in model.model_fields.items():
+        section = find_section_model(field)
+        if section is not None:
+            yield from iter_documented_keys(section, f"{prefix}{name}.")
+        elif not issubclass(model, Section) or model.keys_of is None or name in model.__annotations__:
+            yield prefix + name, field
 
 
 def nearest_key(model: type[BaseModel], key: str) -> str | None:

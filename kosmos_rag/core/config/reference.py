@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
 from kosmos_rag.core.config.display import mask_passwords, mask_urls, show
-from kosmos_rag.core.config.keys import iter_keys
+from kosmos_rag.core.config.keys import iter_documented_keys, iter_keys
 from kosmos_rag.core.config.settings import Settings
 from kosmos_rag.core.section import MAX_INTEGER
 
@@ -41,7 +41,7 @@ def flatten(settings: Settings) -> dict[str, Any]:
 def reference_table() -> str:
     """Write the table of all keys in Markdown: key, type, default, meaning."""
     rows = ["| Key | Type | Default | Meaning |", "| --- | --- | --- | --- |"]
-    for key, field in iter_keys(Settings):
+    for key, field in iter_documented_keys(Settings):
         cells = (f"`{key}`", _describe_type(field), f"`{show(field.default)}`", field.description or "")
         rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(rows) + "\n"
