@@ -17,6 +17,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.names import spell_sources
 from kosmos_rag.core.types import Filter, are_names, is_text
 
 MAX_DEPTH = 8
@@ -63,15 +64,13 @@ def compile_filter(conditions: Filter) -> dict[str, Any]:
         raise RequestError(f"filter is {_show(conditions)}; give Filter(sources=('docs',), where={{'title': 'Churn'}})")
     if not are_names(conditions.sources):
         raise RequestError(f"filter on sources is {_show(conditions.sources)}; give a tuple of names, ('docs',)")
-    escaped = (
-        source.rstrip("/").replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-        for source in conditions.sources
-    )
+    sources = spell_sources(conditions.sources)
+    escaped = (source.rstrip("/").replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") for source in sources)
     condition, variables = _compile_where(conditions.where)
     groups = _term_groups(conditions.where) if conditions.where else []
     return {
         "filtered": bool(conditions.sources or conditions.where),
-        "sources": list(conditions.sources),
+        "sources": sources,
         "folders": [f"{source}/%" for source in escaped],
         "condition": condition,
         "condition_values": Jsonb(variables),

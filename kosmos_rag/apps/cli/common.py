@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 
 from kosmos_rag.core.errors import IngestionError, KosmosError, RequestError
+from kosmos_rag.core.names import spell_sources
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -195,12 +196,12 @@ def console() -> "Console":
 def source_names(source: str) -> list[str]:
     """Return the possible names of a source.
 
-    They are the source, and for a path that exists the default name of its documents.
+    They are the source, and for a path that exists the default name of its documents, composed and decomposed.
     """
     from kosmos_rag.engine.source_names import default_name
 
     path = Path(source)
-    return list(dict.fromkeys([source, default_name(path)] if path.exists() else [source]))
+    return spell_sources([source, default_name(path)] if path.exists() else [source])
 
 
 def match_sources(sources: list[str], stored: list[str], tenant: str, collection: str | None) -> set[str]:

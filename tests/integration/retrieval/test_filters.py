@@ -198,6 +198,15 @@ def test_sources__hold_in_both_legs(sources: tuple[str, ...], letters: str, libr
     assert library.letters(Filter(sources=sources)) == set(letters)
 
 
+def test_sources__match_composed_and_decomposed_names(engine: Engine, tenant_name: str) -> None:
+    tenant = engine.tenant(tenant_name)
+    decomposed = "Bu\u0308ro/U\u0308bersicht.md"
+    tenant.ingest([SourceDocument(source=source, data=b"Words about churn.") for source in (decomposed, "other.md")])
+    for source in ("Büro/Übersicht.md", "Büro", decomposed):
+        hits = tenant.search(QUESTION, filter=Filter(sources=(source,))).hits
+        assert [hit.source for hit in hits] == [decomposed]
+
+
 def test_sources_conditions_collection_and_readers__must_all_hold(library: Library) -> None:
     given = Filter(sources=("/kb",), where={"department": "legal", "updated_at": {"$gte": library.moment}})
     assert library.letters(given) == {"d"}
