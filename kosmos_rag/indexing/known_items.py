@@ -23,7 +23,7 @@ from kosmos_rag.core.config import RetrievalSettings
 from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.core.text.analysis import is_unspaced, unspaced_runs
-from kosmos_rag.core.text.languages import LANGUAGES, UNSPACED, choose_chunk_language
+from kosmos_rag.core.text.languages import LANGUAGES, UNSPACED, choose_text_language
 from kosmos_rag.core.text.sentences import sentences
 from kosmos_rag.core.types import EVERYONE, IndexInfo, Space
 from kosmos_rag.indexing.transactions import maintenance_transaction
@@ -107,7 +107,7 @@ def sample_items(connection: psycopg.Connection, tenant_id: uuid.UUID, collectio
 
 def _ask(texts: Mapping[uuid.UUID, tuple[str, str]]) -> Iterator[KnownItem]:
     for chunk_id, (text, configured) in texts.items():
-        language = UNSPACED if is_unspaced(text) else choose_chunk_language(text, configured, LANGUAGES)
+        language = UNSPACED if is_unspaced(text) else choose_text_language(text, configured, LANGUAGES)
         if question := make_question(text, random.Random(chunk_id.int)):  # noqa: S311 — not for security
             yield KnownItem(chunk_id=chunk_id, question=question, language=language)
 

@@ -15,7 +15,7 @@ from kosmos_rag.core.protocols import Chunker, Embedder, Tokenizer
 from kosmos_rag.core.stored_files import parse_file_source
 from kosmos_rag.core.telemetry.metrics import INGESTION_STAGE_SECONDS
 from kosmos_rag.core.telemetry.observer import Telemetry
-from kosmos_rag.core.text.languages import choose_chunk_language
+from kosmos_rag.core.text.languages import choose_text_language
 from kosmos_rag.core.types import (
     DEFAULT_COLLECTION,
     PERMISSION_FEED,
@@ -261,6 +261,9 @@ def process_document(
     parsed = _parse(document, limits)
     if find_headings and not parsed.headings and parsed.media_type in (media_types.TEXT, media_types.PDF):
         parsed = replace(parsed, headings=find_plain_headings(parsed.text))
+    if declared_language(document) is None:
+        # Short chunks, names and tables of a German file have the language of the file, not the configured one.
+        text_search_language = choose_text_language(parsed.text, text_search_language, languages)
     title = parsed.title or PurePath(parse_file_source(document.source, identity)[1]).stem or document.source
     chunks = chunker.split(parsed)
     chunk_texts = [
@@ -280,7 +283,7 @@ def process_document(
         parsed=parsed,
         title=title,
         language=text_search_language,
-        languages=[choose_chunk_language(chunk.text, text_search_language, languages) for chunk in chunks],
+        languages=[choose_text_language(chunk.text, text_search_language, languages) for chunk in chunks],
         fingerprint=fingerprint(document, key),
         chunks=chunks,
         embedded=embedded,

@@ -1,7 +1,8 @@
-"""The language of a chunk, by its function words.
+"""The language of a document or chunk, by its function words.
 
 Articles, pronouns and prepositions are a quarter to a half of the words of prose. Code, names of options and tables
-have hardly any of another language, so a chunk of them keeps the language of its document (decision 51).
+have hardly any of another language, so a chunk of them keeps the language of its document, and a document of them the
+configured one (decision 51).
 """
 
 import re
@@ -26,26 +27,29 @@ UNSPACED = "unspaced"
 
 _WORD = re.compile(r"[^\W\d_]+")
 _MIN_WORDS = 20
-"""Words of a chunk. Shorter ones keep the language of the document."""
+"""Words of a text. Shorter ones keep the given language."""
+_MAX_CHARS = 50_000
+"""Of a text, from its beginning: more words change no result."""
 _MIN_SHARE = 0.2
-"""Share of a language's function words among the words of a chunk."""
+"""Share of a language's function words among the words of a text."""
 _MIN_DISTINCT = 6
 """Distinct function words: a repeated name may be one."""
 _MARGIN = 3
 """Least ratio of the words that a language has and another one has not to those that only the other one has, if any."""
 
 
-def choose_chunk_language(text: str, language: str, available: Collection[str]) -> str:
-    """Return the text search configuration of a chunk.
+def choose_text_language(text: str, language: str, available: Collection[str]) -> str:
+    """Return the text search configuration of a document or chunk.
 
-    It is that of the document, unless the text is clearly in another language. A configuration that is not of
-    `LANGUAGES`, such as `simple`, is never replaced.
+    It is the given one, unless the text is clearly in another language. A configuration that is not of `LANGUAGES`,
+    such as `simple`, is never replaced.
 
     Args:
-        language: Text search configuration of the document.
+        text: The text.
+        language: Text search configuration that is configured, or that of the chunk's document.
         available: Text search configurations of the server.
     """
-    words = _WORD.findall(text.lower()) if language in LANGUAGES else []
+    words = _WORD.findall(text[:_MAX_CHARS].lower()) if language in LANGUAGES else []
     if len(words) < _MIN_WORDS:
         return language
     counts = Counter(filter(_ALL_WORDS.__contains__, words))
@@ -72,7 +76,7 @@ def guess_language(question: str, languages: Collection[str]) -> str | None:
     """Return the language of a question; None where its function words do not show it.
 
     Args:
-        question: The question, which may be too short for `choose_chunk_language`.
+        question: The question, which may be too short for `choose_text_language`.
         languages: Text search configurations, and UNSPACED.
     """
     if is_unspaced(question):

@@ -74,6 +74,21 @@ def test_chunks__are_analysed_in_their_own_language(
     assert [hit.section for hit in hits if hit.lexical_rank is not None] == [("Houses",)]
 
 
+def test_document__in_another_language_than_the_configured_one(
+    engine: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
+    """Its short chunks too, which show no language of their own."""
+    sections = [
+        "# Urlaub\n\nDer Antrag ist bis zum Ende des Monats zu stellen.",
+        "# Dienstreisen\n\nDie Kosten werden von der Abteilung nach der Reise erstattet.",
+        "# Schlüssel\n\nEin Verlust ist sofort bei dem Hausmeister zu melden.",
+    ]
+    scope = engine.tenant(tenant_name)
+    scope.ingest(SourceDocument(source="handbuch.md", data="\n\n".join(sections).encode()))
+    assert [document.language for document in scope.documents()] == ["german"]
+    assert _languages(database, tenant_name) == {"default": ["german"]}
+
+
 def test_chunks__of_a_document_in_simple_have_no_other_language(
     engine: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:

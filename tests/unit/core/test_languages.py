@@ -2,7 +2,7 @@
 
 import pytest
 
-from kosmos_rag.core.text.languages import LANGUAGES, choose_chunk_language
+from kosmos_rag.core.text.languages import LANGUAGES, choose_text_language
 
 TEXTS = {
     "english": "The machine must be switched off before it is opened, and the plug has to be pulled. Parts that have "
@@ -29,8 +29,8 @@ for row in rows: con.execute("INSERT INTO sales VALUES (?, ?, ?)", (row.id, row.
 
 @pytest.mark.parametrize("language", list(TEXTS))
 @pytest.mark.parametrize("written", list(TEXTS))
-def test_choose_chunk_language__is_that_of_the_prose(language: str, written: str) -> None:
-    assert choose_chunk_language(TEXTS[written], language, LANGUAGES) == written
+def test_choose_text_language__is_that_of_the_prose(language: str, written: str) -> None:
+    assert choose_text_language(TEXTS[written], language, LANGUAGES) == written
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_choose_chunk_language__is_that_of_the_prose(language: str, written: str
         f"{TEXTS['english']} {TEXTS['german']}",  # no language is clear
     ],
 )
-def test_choose_chunk_language__keeps_that_of_the_document(text: str) -> None:
-    assert choose_chunk_language(text, "english", LANGUAGES) == "english"
+def test_choose_text_language__keeps_that_of_the_document(text: str) -> None:
+    assert choose_text_language(text, "english", LANGUAGES) == "english"
 
 
-def test_choose_chunk_language__replaces_languages_by_languages_of_the_server_only() -> None:
-    assert choose_chunk_language(TEXTS["german"], "simple", LANGUAGES) == "simple"
-    assert choose_chunk_language(TEXTS["german"], "my_english", LANGUAGES) == "my_english"
-    assert choose_chunk_language(TEXTS["german"], "english", {"english", "french"}) == "english"
+def test_choose_text_language__replaces_languages_by_languages_of_the_server_only() -> None:
+    assert choose_text_language(TEXTS["german"], "simple", LANGUAGES) == "simple"
+    assert choose_text_language(TEXTS["german"], "my_english", LANGUAGES) == "my_english"
+    assert choose_text_language(TEXTS["german"], "english", {"english", "french"}) == "english"
