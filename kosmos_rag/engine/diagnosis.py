@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from kosmos_rag.core.config import EMBEDDED, RagSettings, RerankingSettings, Settings
-from kosmos_rag.core.errors import DatabaseError, KosmosError, ModelUnavailable, ParseError
+from kosmos_rag.core.errors import ConfigError, DatabaseError, KosmosError, ModelUnavailable, ParseError
 from kosmos_rag.models.catalogue import find_listed
 from kosmos_rag.models.configured import ConfiguredModel, list_configured_models
 from kosmos_rag.models.download import require_local_models
@@ -24,6 +24,7 @@ from kosmos_rag.models.reranking.server import ServerReranker
 from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.replicas import ReplicaPool
 from kosmos_rag.storage.tenants import tenant as tenant_ref
 
@@ -75,6 +76,7 @@ def _database(settings: Settings, tenant: str | None) -> Iterator[Check]:
         yield from _check_pool("role that reads", lambda: database.app)
         yield from _check_pool("role that writes", lambda: database.worker)
         yield from (_check_replica(replica, settings) for replica in database.measure_replicas())
+        yield _run_check("worker", lambda: _worker(database, settings))
         if tenant is not None:
             yield _run_check("near-duplicates", lambda: _near_duplicates(database.worker, tenant))
     finally:
@@ -111,6 +113,12 @@ def _check_replica(replica: ReplicaPool, settings: Settings) -> Check:
         ok=replica.lag_s <= most,
         detail=behind if replica.lag_s <= most else f"{behind}; searches leave it above database.replica_max_lag_s",
     )
+
+
+def _worker(database: Database, settings: Settings) -> str:
+    if unclaimed := Queue.open(database, settings.worker).count_unclaimed():
+        raise ConfigError(f"no worker runs, and due jobs wait for one: {unclaimed:,}; start kosmos-rag worker")
+    return "no job waits for a worker"
 
 
 def _near_duplicates(worker: ConnectionPool, name: str) -> str:

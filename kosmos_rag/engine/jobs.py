@@ -286,6 +286,10 @@ class TenantJobs:
             self._owner, ids=ids, states=states, kinds=kinds, collection=collection, before=before, limit=limit
         )
 
+    def count_unclaimed(self) -> int:
+        """Count the due jobs of the tenant that wait because no worker runs. Raises DatabaseError."""
+        return self._queue.count_unclaimed(self._owner)
+
     def cancel(self, ids: Sequence[uuid.UUID]) -> list[uuid.UUID]:
         """Call off unfinished jobs, running ones too.
 

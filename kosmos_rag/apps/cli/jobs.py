@@ -50,11 +50,14 @@ def list_(
     with common.open_tenant() as owner:
         states = [JobState(name) for name in state] if state else None
         rows, truncated = cut(owner.jobs.find(states=states, before=before, limit=limit + 1), limit)
+        unclaimed = owner.jobs.count_unclaimed()
     if common.as_json:
         following = str(rows[-1].id) if truncated else None
-        print_json({"jobs": [info.to_dict() for info in rows], "next": following})
+        print_json({"jobs": [info.to_dict() for info in rows], "next": following, "unclaimed": unclaimed})
         return
     _print_jobs(rows)
+    if unclaimed:
+        console().print(f"no worker runs, and due jobs wait for one: {unclaimed:,}; start it with kosmos-rag worker")
     if truncated:
         print_truncated(limit, f"--before {rows[-1].id}")
 

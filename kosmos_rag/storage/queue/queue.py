@@ -41,6 +41,8 @@ OUTAGE_DELAY_S = 60.0
 """Seconds until a job that a full disk or a lost node stopped is tried again, on average."""
 OUTAGE_DAYS = 7
 """Age of a job from which on these use up attempts too."""
+UNCLAIMED_S = 30.0
+"""Seconds that a due job waits, and that no job ends, before no worker is taken to run."""
 _PASSES: tuple[list[str] | None, ...] = ([kinds.SYNC], None)
 """Kinds of the jobs of a collection in the order of their locks: those that enqueue others, then all."""
 
@@ -386,6 +388,18 @@ class Queue:
         with self._pool.untenanted() as connection:
             rows = connection.execute(statement("count_jobs")).fetchall()
         return [JobCount(kind=kind, state=JobState(state), count=n, oldest_s=age) for kind, state, n, age in rows]
+
+    def count_unclaimed(self, owner: TenantRef | None = None) -> int:
+        """Count the due jobs that no worker claims, because none runs.
+
+        0 while a worker runs. Without `owner` those of all tenants.
+        """
+        values = {"tenant_id": None if owner is None else owner.id, "wait_s": UNCLAIMED_S}
+        with self._pool.untenanted() as connection:
+            row = connection.execute(statement("unclaimed_jobs"), values).fetchone()
+        assert row is not None
+        count: int = row[0]
+        return count
 
     def count_unfinished(self, kinds: Sequence[str]) -> int:
         """Count queued and running jobs.

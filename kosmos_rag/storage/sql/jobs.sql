@@ -263,6 +263,16 @@ SELECT j.kind, j.state, count(*),
  WHERE j.state IN ('scheduled', 'queued', 'running', 'dead')
  GROUP BY j.kind, j.state
 
+-- name: unclaimed_jobs
+-- Due jobs while no worker runs: none has a lease, and none has ended a job lately.
+SELECT count(*)
+  FROM kosmos.jobs j
+ WHERE (%(tenant_id)s::uuid IS NULL OR j.tenant_id = %(tenant_id)s)
+   AND j.state IN ('queued', 'scheduled') AND j.run_at < now() - make_interval(secs => %(wait_s)s)
+   AND NOT EXISTS (SELECT FROM kosmos.jobs r WHERE r.state = 'running' AND r.lease_until > now())
+   AND NOT EXISTS (SELECT FROM kosmos.jobs f
+                    WHERE f.state IN ('done', 'dead') AND f.finished_at > now() - make_interval(secs => %(wait_s)s))
+
 -- name: path_of_unfinished_sync
 SELECT j.id, j.payload -> 'spec' ->> 'path'
   FROM kosmos.jobs j

@@ -213,6 +213,30 @@ def test_counts__by_kind_and_state(queue: Queue, put: Put) -> None:
     assert queue.count_unfinished([KIND]) == 3
 
 
+def test_unclaimed__are_due_jobs_while_no_worker_runs(queue: Queue, put: Put, database: DatabaseSettings) -> None:
+    def age(seconds: int) -> None:
+        with psycopg.connect(database.admin_url or "") as connection:
+            connection.execute(
+                "UPDATE kosmos.jobs SET run_at = run_at - make_interval(secs => %(age)s),"
+                " lease_until = lease_until - make_interval(secs => %(age)s),"
+                " finished_at = finished_at - make_interval(secs => %(age)s)",
+                {"age": seconds},
+            )
+
+    put("a", "b")
+    put("c", owner=BETA)
+    put("later", delay=timedelta(hours=1))
+    assert queue.count_unclaimed() == 0, "a worker may claim them at once"
+    age(60)
+    assert (queue.count_unclaimed(), queue.count_unclaimed(ACME), queue.count_unclaimed(BETA)) == (3, 2, 1)
+    job = one(queue)
+    assert queue.count_unclaimed() == 0, "a worker runs a job"
+    queue.finish({job.token: Outcome.NEW})
+    assert queue.count_unclaimed() == 0, "a worker has ended a job"
+    age(60)
+    assert queue.count_unclaimed() == 2
+
+
 def test_prune__keeps_the_dead_longer(queue: Queue, put: Put, database: DatabaseSettings) -> None:
     put("done", "dead")
     done, dead = sorted(take(queue), key=lambda job: job.key, reverse=True)

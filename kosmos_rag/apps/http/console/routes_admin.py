@@ -201,6 +201,7 @@ async def jobs(
         describe_kind=describe_kind,
         unfinished=unfinished,
         retryable={JobState.DEAD, JobState.CANCELLED},
+        unclaimed=await caller.run(caller.tenant().jobs.count_unclaimed),
         live=any(job.state in unfinished - {JobState.SCHEDULED} for job in page),
     )
 

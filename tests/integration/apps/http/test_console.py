@@ -15,6 +15,7 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import Filter, JobState
+from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue_periodic
@@ -253,6 +254,17 @@ def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Run
     assert job_info.payload["document"]["acl"] == ["department:board", "department:hr"]
     with visitor(served, "read") as client:
         assert client.post("/documents", files=[("files", ("new.md", b"New."))]).status_code == 403
+
+
+@pytest.mark.own_database
+def test_jobs__say_that_no_worker_runs(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kosmos_rag.storage.queue.queue.UNCLAIMED_S", -1.0)
+    with visitor(served, "admin") as client:
+        assert "No worker runs" not in client.get("/jobs").text
+        client.post("/documents", files=[("files", ("first.md", b"First."))])
+        assert "No worker runs: 1 job waits" in client.get("/jobs").text
+    checks = {check.name: check for check in diagnose(served.service.engine.settings)}
+    assert checks["worker"].detail == "no worker runs, and due jobs wait for one: 1; start kosmos-rag worker"
 
 
 @pytest.mark.own_database
