@@ -1,11 +1,12 @@
 """Measure which facts of tables our parser and others preserve in text.
 
-    python -m benchmarks.parsing [--held-out] [--json FILE] [--quick]
+    python -m benchmarks.parsing [--held-out] [--json FILE] [--bounds FILE] [--quick]
 
 A fact is the first value of a row, the names of a column and a value, as the file shows them. A text has a fact if a
 line has `name: value; name: value`, or if a row of a Markdown table has the value below the name. A table of two
 columns may also be read as pairs, `| name | value |`; the reading that is better for the parser counts. Other parsers
-run in the environment that `make bench-parsing` makes for them. A missing one is skipped with a message.
+run in the environment that `make bench-parsing` makes for them. A missing one is skipped with a message. The
+command fails if a figure is outside its bounds.
 """
 
 import re
@@ -14,7 +15,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.command import ROOT, command, parse, temporary_folder, write_results
+from benchmarks.bounds import command_with_bounds, exit_outside
+from benchmarks.command import ROOT, parse, temporary_folder, write_results
 from benchmarks.table_data import Case, Fact, cases
 from benchmarks.table_files import WRITERS
 from kosmos_rag.core.types import SourceDocument
@@ -30,7 +32,7 @@ _CELL_END = re.compile(r"(?<!\\)\|")
 
 def main() -> None:
     """Run the benchmark."""
-    parser = command(__doc__, "parsing.json")
+    parser = command_with_bounds(__doc__, "parsing.json")
     parser.add_argument("--held-out", action="store_true", help="the held-out part; look at it at the end only")
     arguments = parse(parser)
     documents = cases(held_out=arguments.held_out, copies=1 if arguments.quick else _COPIES)
@@ -53,6 +55,8 @@ def main() -> None:
         if value < 1:
             print(f"  {name}, {format_}: {value:.3f}")
     write_results(arguments.json, summary)
+    own = {format_: row["kosmos_rag"] for format_, row in summary.items()}
+    exit_outside(arguments.bounds, "parsing", {"held out" if arguments.held_out else "development": own})
 
 
 def score_files(*, held_out: bool, copies: int) -> Iterator[tuple[str, float]]:

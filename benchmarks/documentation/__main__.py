@@ -1,13 +1,13 @@
 """Measure ranking, context, answers and refusals on documentation trees.
 
-    python -m benchmarks.documentation [--tree NAME ...] [--set KEY=VALUE ...] [--json FILE] [--quick]
+    python -m benchmarks.documentation [--tree NAME ...] [--set KEY=VALUE ...] [--json FILE] [--bounds FILE] [--quick]
 
 Each tree is a tenant. A chunk is correct if it has the line that answers the question. success@k is the share of
 questions with a correct chunk among the first k, MRR that of ten. `in context` and `in answer` use the default
 settings: the line is in the context, and a sentence of the answer has most of the line's words. Intervals are 95 %
 bootstrap intervals of the difference of MRR to the default, paired by question; p is by randomisation, corrected by
 Holm's method within a tree. The command fails if the default is significantly worse than the better retriever alone for
-one kind of question.
+one kind of question, or if a figure is outside its bounds, which are those of the default settings.
 """
 
 import re
@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.better_retriever import compare_with_better, exit_if_worse
-from benchmarks.command import MODEL, command, parse, temporary_folder, write_results
+from benchmarks.bounds import command_with_bounds, exit_outside
+from benchmarks.command import MODEL, parse, temporary_folder, write_results
 from benchmarks.documentation.trees import Question, Tree, load_trees, quick_tree
 from benchmarks.quick import embedder
 from benchmarks.remembering import Remembering
@@ -207,7 +208,7 @@ def _print(result: dict[str, Any]) -> None:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = command(__doc__, "documentation.json")
+    parser = command_with_bounds(__doc__, "documentation.json")
     parser.add_argument("--tree", action="append", default=[], metavar="NAME", help="a tree; may be repeated")
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="change a setting")
     arguments = parse(parser)
@@ -227,6 +228,13 @@ def main() -> None:
                 for kind, compared in result["compared with the better retriever"].items()
             }
         )
+    if not arguments.set:
+        exit_outside(arguments.bounds, "documentation", {result["tree"]: _bounded(result) for result in results})
+
+
+def _bounded(result: Mapping[str, Any]) -> dict[str, float]:
+    """Return the figures of a tree that have bounds."""
+    return {**result["answers"], "MRR": statistics.fmean(row["MRR"] for row in result["rows"]["default"].values())}
 
 
 if __name__ == "__main__":

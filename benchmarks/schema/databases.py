@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.command import write_results
+from benchmarks.command import command, write_results
 from benchmarks.schema.spider import embedder, load_settings, parse_unread
 from kosmos_rag import Engine
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema, TableSchema
@@ -120,7 +120,7 @@ def measure(grounding: SchemaGrounding, questions: Sequence[Question]) -> dict[s
 
 def main() -> None:
     """Generate, measure and print."""
-    arguments, schemas, unread = parse_unread(__doc__)
+    arguments, schemas, unread = parse_unread(command(__doc__))
     chance = random.Random(_SEED)
     every = [question for schema in unread for question in generated(schema, chance)]
     questions = chance.sample(every, min(_QUESTIONS, len(every)))

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.command import EXAMPLES, command, parse, write_results
+from benchmarks.bounds import command_with_bounds, exit_outside
+from benchmarks.command import EXAMPLES, parse, write_results
 from benchmarks.schema.spider import VECTORS, embedder, load_settings
 from kosmos_rag import Engine
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
@@ -137,7 +138,7 @@ def timing_of_many(
 
 def main() -> None:
     """Measure and print."""
-    parser = command(__doc__)
+    parser = command_with_bounds(__doc__)
     parser.add_argument("--misses", action="store_true")
     parser.add_argument("--columns", type=int)
     arguments = parse(parser, columns=200)
@@ -178,6 +179,7 @@ def main() -> None:
             print("time of the generated", report["time of the generated"])
     model.save()
     write_results(arguments.json, report)
+    exit_outside(arguments.bounds, "schema.example", report)
 
 
 def share(verdicts: Sequence[tuple[bool, ...]], part: int) -> float:

@@ -1,6 +1,6 @@
 """Measure whether join hints have the needed keys, on databases with unread questions.
 
-    python -m benchmarks.schema.joins [--data FOLDER] [--quick]
+    python -m benchmarks.schema.joins [--data FOLDER] [--bounds FILE] [--quick]
 
 Questions are generated from the schemas of Spider's databases that have none in questions.json. A question names the
 asked columns, and not a table that only joins. The seed and the four forms below were fixed before the first
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import date
 from importlib.resources import as_file, files
 
+from benchmarks.bounds import command_with_bounds, exit_outside
 from benchmarks.schema.spider import embedder, parse_unread
 from benchmarks.schema.vectors import CachedVectors
 from kosmos_rag.ingestion.document import ChunkText, embedding_texts
@@ -154,7 +155,7 @@ def outcomes(
 
 def main() -> None:
     """Generate, measure and print."""
-    arguments, _, unread = parse_unread(__doc__)
+    arguments, _, unread = parse_unread(command_with_bounds(__doc__))
     with as_file(files("kosmos_rag.text2sql.linking") / "hints.yaml") as path:
         hints = Synonyms(read_rules(path))
     model, chance = embedder(quick=arguments.quick), random.Random(_SEED)
@@ -162,6 +163,7 @@ def main() -> None:
     for schema in unread:
         if questions := list(generated(schema, chance)):
             results += outcomes(schema, questions, model, hints)
+    figures = {}
     for form in (*dict.fromkeys(outcome.form for outcome in results), "all"):
         form_outcomes = [outcome for outcome in results if form in (outcome.form, "all")]
         needed, complete = (
@@ -172,7 +174,9 @@ def main() -> None:
             f"{form:<16} {len(form_outcomes):4} questions  needed tables {needed:.3f}  with the next {complete:.3f}  "
             f"hints {hints_given / len(form_outcomes):.2f}, right {right / max(hints_given, 1):.3f}"
         )
+        figures[form] = {"needed tables": needed, "with the next": complete}
     model.save()
+    exit_outside(arguments.bounds, "schema.joins", figures)
 
 
 if __name__ == "__main__":

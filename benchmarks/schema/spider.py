@@ -1,6 +1,7 @@
 """Measure grounding on Spider, compared with plain ways to rank.
 
-    python -m benchmarks.schema.spider [--data FOLDER] [--questions N] [--json FILE] [--misses] [--quick]
+    python -m benchmarks.schema.spider [--data FOLDER] [--questions N] [--misses] [--json FILE] [--bounds FILE]
+        [--quick]
 
 FOLDER has tables.json and questions.json in Spider's layout. The gold is the set of tables and columns in each
 question's SQL. Every way runs through the library over the same documents and vectors; plain ways rank only the
@@ -17,7 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import DATASETS, command, parse, temporary_folder, write_results
+from benchmarks.bounds import command_with_bounds, exit_outside
+from benchmarks.command import DATASETS, parse, temporary_folder, write_results
 from benchmarks.quick import embedder as model_of
 from benchmarks.schema.parts import TUNED_ON, parts
 from benchmarks.schema.vectors import CachedVectors
@@ -84,12 +86,13 @@ def read_databases(folder: Path) -> list[DatabaseSchema]:
     return from_spider(folder / "tables.json")
 
 
-def parse_unread(description: str | None) -> tuple[argparse.Namespace, list[DatabaseSchema], list[DatabaseSchema]]:
+def parse_unread(
+    parser: argparse.ArgumentParser,
+) -> tuple[argparse.Namespace, list[DatabaseSchema], list[DatabaseSchema]]:
     """Parse the command line of a benchmark on databases without a question in questions.json.
 
     Returns it, the schemas of all databases, and those of the databases without a question.
     """
-    parser = command(description)
     parser.add_argument("--data", type=Path, default=DATA)
     arguments = parse(parser, data=QUICK_DATA)
     schemas = read_databases(arguments.data)
@@ -185,7 +188,7 @@ def measured_by_question(
 
 def main() -> None:
     """Measure and print."""
-    parser = command(__doc__)
+    parser = command_with_bounds(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--questions", type=int)
     parser.add_argument("--misses", action="store_true")
@@ -209,6 +212,8 @@ def main() -> None:
         if arguments.misses and part == TUNED_ON:
             show_misses([judged[at] for at in positions])
     write_results(arguments.json, report)
+    if arguments.questions is None:
+        exit_outside(arguments.bounds, "schema.spider", {part: of["grounding"] for part, of in report.items()})
 
 
 def show(part: str, ways: Mapping[str, Figures], questions: int, databases: set[str]) -> None:

@@ -17,7 +17,8 @@ from datetime import date
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from benchmarks.command import command, parse, write_results
+from benchmarks.bounds import command_with_bounds, exit_outside
+from benchmarks.command import parse, write_results
 from benchmarks.schema.spider import DATA, QUICK_DATA, read_databases
 from kosmos_rag.retrieval.expansion.synonyms import Synonyms, read_rules
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema, TableSchema
@@ -146,12 +147,13 @@ def _has_values(schema: DatabaseSchema) -> bool:
 
 def main() -> None:
     """Measure and print."""
-    parser = command(__doc__)
+    parser = command_with_bounds(__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     arguments = parse(parser, data=QUICK_DATA)
     report = measure(read_databases(arguments.data), 20 if arguments.quick else _QUESTIONS)
     print("  ".join(f"{name} {value:.3f}" for name, value in report.items()))
     write_results(arguments.json, report)
+    exit_outside(arguments.bounds, "schema.values", {"all": report})
 
 
 if __name__ == "__main__":

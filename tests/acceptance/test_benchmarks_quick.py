@@ -4,11 +4,15 @@ import re
 import runpy
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
-from benchmarks import walk
+from benchmarks import bounds, walk
+from benchmarks.documentation.trees import quick_tree
+from benchmarks.page_descriptions import FILES
 from kosmos_rag.core.config import DatabaseSettings
 
 ROOT = Path(__file__).parents[2]
@@ -60,14 +64,24 @@ OF_MODELS = {
 """Those that are about cross-encoders: a minute or two of loading, exporting and training models."""
 OWN_SERVER = {"peers", "peers.ingest", "start"}
 """Those that give each system a database: they start a server of their own."""
+BOUNDS = yaml.safe_load((ROOT / "benchmarks" / "bounds.yaml").read_text())
+QUICK_GROUPS = {
+    "documentation": quick_tree().name,
+    "parsing": "development",
+    "parsing_pages": "first half",
+    "parsing_pdf": "development",
+}
+"""The group that a quick run has figures of, where it is not `all`."""
 _COMMAND = re.compile(r"python\)? -m benchmarks\.([\w.]*\w)")
 
 
-def _run(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> str:
+def _run(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], options: Sequence[str] = ()
+) -> str:
     """Run a benchmark as its command does, and return what it prints."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(sys, "argv", [name, "--quick"])
+    monkeypatch.setattr(sys, "argv", [name, "--quick", *options])
     monkeypatch.delitem(sys.modules, f"benchmarks.{name}", raising=False)  # as another benchmark imported it
     with warnings.catch_warnings():
         # The command runs in a process of its own, where a deprecation within a library is no error.
@@ -76,22 +90,24 @@ def _run(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtur
     return capfd.readouterr().out
 
 
+def _use(database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("url", "worker_url", "admin_url"):
+        monkeypatch.setenv(f"KOSMOS_DATABASE__{key.upper()}", getattr(database, key))
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_quick_run__prints_the_table(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if name not in OWN_SERVER:
-        database: DatabaseSettings = request.getfixturevalue("database")
-        for key in ("url", "worker_url", "admin_url"):
-            monkeypatch.setenv(f"KOSMOS_DATABASE__{key.upper()}", getattr(database, key))
+        _use(request.getfixturevalue("database"), monkeypatch)
     assert re.search(TABLES[name], _run(name, monkeypatch, capfd))
 
 
 def test_walk__keeps_to_the_limits_of_the_architecture_page(
     database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for key in ("url", "worker_url", "admin_url"):
-        monkeypatch.setenv(f"KOSMOS_DATABASE__{key.upper()}", getattr(database, key))
+    _use(database, monkeypatch)
     walks = walk.measure(tmp_path)
     limits = {"search, by the database": (9, 20, 66)}
     if walk.HAS_MEMORY_VIEW:
@@ -105,6 +121,50 @@ def test_walk__keeps_to_the_limits_of_the_architecture_page(
     assert transactions == {
         "search, by the database": 1, "context": 2, "answer": 2, "new document": 2, "unchanged document": 1
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_run__fails_where_a_figure_is_outside_its_bounds(
+    name: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    if name == "parsing_pages" and not FILES.is_dir():
+        pytest.skip("the folder of real pages is absent")
+    if name in {"documentation", "schema.spider", "schema.example"}:
+        _use(request.getfixturevalue("database"), monkeypatch)
+    group = QUICK_GROUPS.get(name, "all")
+    figure = next(iter(next(iter(BOUNDS[name].values()))))
+    file = tmp_path / "bounds.yaml"
+    file.write_text(yaml.safe_dump({name: {group: {figure: ">= 1e9"}}}))
+    with pytest.raises(SystemExit, match=re.escape(f"{group}: {figure} is ")):
+        _run(name, monkeypatch, capfd, ["--bounds", str(file)])
+
+
+def test_bounds__are_of_the_commands_that_the_makefile_runs() -> None:
+    targets = re.findall(
+        r"^bench-(?:parsing|docs|schema):.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    assert len(targets) == 3
+    assert set(_COMMAND.findall("".join(targets))) == BOUNDS.keys()
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "is_outside"), [(0.9, ">= 0.9", False), (0.89, ">= 0.9", True), (3, "<= 2", True)]
+)
+def test_exit_outside__names_the_figures_and_their_bounds(
+    tmp_path: Path, value: float, bound: str, is_outside: bool
+) -> None:
+    file = tmp_path / "bounds.yaml"
+    file.write_text(yaml.safe_dump({"parsing": {"all": {"F1": bound}, "not measured": {"F1": ">= 2"}}}))
+    figures = {"all": {"F1": value}}
+    if not is_outside:
+        bounds.exit_outside(file, "parsing", figures)
+        return
+    with pytest.raises(SystemExit, match=f"all: F1 is {value:.3f}, and must be {bound}"):
+        bounds.exit_outside(file, "parsing", figures)
 
 
 @pytest.mark.slow
