@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from kosmos_rag.answering.evidence import Evidence
+from kosmos_rag.answering.evidence import Evidence, heading
+from kosmos_rag.answering.question_type import subject
+from kosmos_rag.answering.words import stem, stems, words
 
 REFUSAL = "I don't have information about that in the approved knowledge base."
 
@@ -20,3 +22,20 @@ def best_evidence(evidence: Sequence[Evidence]) -> Evidence | None:
 def confidence(score: float) -> float:
     """Return the probability that evidence whose best unit has this score answers the question."""
     return 1 / (1 + math.exp(-STEEPNESS * (score - EVEN_SCORE)))
+
+
+def explain_low_score(question: str, best: Evidence, threshold: float) -> str:
+    """Return in one sentence why the best unit does not answer the question.
+
+    Args:
+        question: The question that was searched.
+        best: The unit with the highest score.
+        threshold: Confidence below which an answer is refused.
+    """
+    present = frozenset(stems(f"{heading(best.passage)} {best.unit.text}"))
+    missing = [word for word in dict.fromkeys(words(subject(question))) if stem(word) not in present]
+    lacks = f"; it lacks {', '.join(repr(word) for word in missing)}" if missing else ""
+    return (
+        f"The best unit, of {best.passage.citation.marker}, has a score of {best.score:.2f} and so a confidence of "
+        f"{confidence(best.score):.2f}, below rag.answer.threshold, {threshold:.2f}{lacks}."
+    )

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kosmos_rag.answering.evidence import Evidence, table_columns
 from kosmos_rag.answering.units import Unit, cells
-from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, hash_text
+from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, ScoredUnit, hash_text
 
 # A unit that scores less than this share of the best one adds nothing to it.
 MIN_RELATIVE_SCORE = 0.85
@@ -76,6 +76,22 @@ def _join_antecedent(item: Evidence) -> Evidence:
         return item
     text = item.passage.text[previous.start : unit.end]
     return replace(item, unit=replace(unit, text=text, start=previous.start))
+
+
+def rank(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """Return units by score, best first."""
+    return sorted(evidence, key=lambda item: -item.score)
+
+
+def scored_unit(evidence: Evidence) -> ScoredUnit:
+    """Convert a unit to the record that explains its score."""
+    return ScoredUnit(
+        marker=evidence.passage.citation.marker,
+        text=evidence.unit.text,
+        kind=evidence.unit.kind,
+        score=evidence.score,
+        parts=evidence.parts,
+    )
 
 
 def sentence(evidence: Evidence) -> AnswerSentence:

@@ -3,12 +3,12 @@
 The steps are: score the evidence, refuse or answer, check the sentences of a model.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 
-from kosmos_rag.answering.abstention import REFUSAL, best_evidence, confidence
+from kosmos_rag.answering.abstention import REFUSAL, best_evidence, confidence, explain_low_score
 from kosmos_rag.answering.citation_check import check_citations, is_refusal, suspicious_documents
-from kosmos_rag.answering.compose import render, select, sentence
+from kosmos_rag.answering.compose import rank, render, scored_unit, select, sentence
 from kosmos_rag.answering.conversation import SAMPLE as CONVERSATION_SAMPLE
 from kosmos_rag.answering.conversation import RewrittenQuery, contextualize
 from kosmos_rag.answering.evidence import Evidence, score_evidence
@@ -38,7 +38,6 @@ class _ScoredEvidence:
     """Scored evidence, with the confidence that it answers the question."""
 
     evidence: Sequence[Evidence]
-    features: Mapping[str, float]
     confidence: float
 
 
@@ -133,17 +132,29 @@ class Answerer:
             refused=refused,
             verified=supported and not refused and not truncated,
             confidence=scored.confidence,
-            features=scored.features,
             sentences=sentences,
             report=report,
             context=context,
             closest=self._select_closest(scored, context) if refused else (),
             warnings=sources.warnings + self._warnings(truncated=truncated) + _warn_outdated(sentences),
+            units=tuple(scored_unit(item) for item in rank(scored.evidence)),
+            refusal_reason=self._explain_refusal(sources, scored) if refused else None,
         )
 
     def _warnings(self, *, truncated: bool) -> tuple[str, ...]:
         limit = self._settings.max_output_tokens
         return (f"the answer was cut at rag.answer.max_output_tokens, which is {limit}",) if truncated else ()
+
+    def _explain_refusal(self, sources: AnswerSources, scored: _ScoredEvidence) -> str:
+        """Return the reason for a refusal in one sentence."""
+        if not sources.refused:
+            return "The language model found no answer in the passages."
+        if not sources.context.passages:
+            return f"There are no passages: {sources.context.retrieval.incomplete_reason or 'nothing fits the budget'}."
+        best = best_evidence(scored.evidence)
+        if best is None:
+            return "The passages have no sentence, code, item or row that could be quoted."
+        return explain_low_score(sources.context.question, best, self._settings.threshold)
 
     def _select_sentences(self, scored: _ScoredEvidence) -> tuple[AnswerSentence, ...]:
         selected = select(scored.evidence, self._settings.max_sentences, prefer_current=self._prefer_current)
@@ -164,7 +175,6 @@ class Answerer:
         best = best_evidence(evidence)
         return _ScoredEvidence(
             evidence=evidence,
-            features=best.parts if best else {},
             confidence=confidence(best.score) if best else 0.0,
         )
 

@@ -57,6 +57,15 @@ def test_ask__shows_all_passages_where_it_is_asked_to(chat: ChatServer) -> None:
     assert "--all" not in done.stdout
 
 
+def test_ask__explains_the_scores_of_units(chat: ChatServer) -> None:
+    chat.replies = [writes(f"{CHURN} [1]")]
+    done = _run("ask", "What is churn?", "--explain")
+    explained = done.stdout.rpartition("question   What is churn?\n")[2]
+    assert explained.startswith("confidence ")
+    assert "score  meaning  words" in explained
+    assert f"[1]  {CHURN}" in explained
+
+
 def test_ask__notes_what_is_out_of_date(chat: ChatServer) -> None:
     chat.replies = [writes(f"{CHURN} [1]")]
     assert _run("set-metadata", "churn.md", "--metadata", "valid_until=2023-12-31").exit_code == 0

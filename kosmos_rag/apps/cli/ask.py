@@ -28,6 +28,9 @@ def ask(
     show_all: Annotated[
         bool, typer.Option("--all", help="Show all passages of the context, with their scores.")
     ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the score of each unit with its parts, and why there is no answer.")
+    ] = False,
 ) -> None:
     """Answer a question with citations, or refuse, and show the cited sources."""
     filter_ = options.filter()
@@ -42,7 +45,7 @@ def ask(
             print_json(answer.to_dict())
         else:
             with tenant.stream_answer(question, options.k, filter_, **extra) as stream:
-                _print_answer(stream, show_all=show_all)
+                _print_answer(stream, show_all=show_all, explain=explain)
 
 
 def _reference(citation: "Citation") -> str:
@@ -53,7 +56,7 @@ def _freshness(citation: "Citation") -> str:
     return "".join(f" | {part}" for part in (citation.date, citation.outdated) if part)
 
 
-def _print_answer(events: "Iterable[AnswerEvent]", *, show_all: bool) -> None:
+def _print_answer(events: "Iterable[AnswerEvent]", *, show_all: bool, explain: bool) -> None:
     """Print an answer while it is written.
 
     Texts of models have no control characters.
@@ -70,6 +73,9 @@ def _print_answer(events: "Iterable[AnswerEvent]", *, show_all: bool) -> None:
         else:
             out.print("\n")
             _print_sources(event.answer, show_all=show_all)
+            if explain:
+                # Not through the console, which would wrap the table.
+                typer.echo(f"\n{event.answer.explain()}", nl=False)
 
 
 def _print_sources(answer: "Answer", *, show_all: bool) -> None:

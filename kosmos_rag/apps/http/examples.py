@@ -116,10 +116,11 @@ _ANSWER = Answer(
     refused=False,
     verified=True,
     confidence=0.93,
-    features={},
     sentences=(AnswerSentence(text=_TEXT, kind="sentence", score=0.91, citation=_CITATION),),
     report=None,
     context=_CONTEXT,
+    units=(),
+    refusal_reason=None,
 )
 _DOCUMENT = DocumentInfo(
     id=_DOCUMENT_ID,

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import computed_field
 
+from kosmos_rag.core.types.explain import explain_answer
 from kosmos_rag.core.types.notebook import answer_html
 from kosmos_rag.core.types.search import Citation, Context
 from kosmos_rag.core.types.serialize import Serializable, explain_only, explain_only_parts
@@ -46,6 +47,20 @@ class AnswerSentence(Serializable):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ScoredUnit(Serializable):
+    """A text unit that could answer, with its score."""
+
+    marker: str
+    """The marker of its passage."""
+    text: str
+    kind: UnitKind
+    score: float
+    """The sum of the parts, 0 or more."""
+    parts: Mapping[str, float]
+    """The parts of the score by name (docs/answers.md)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Answer(Serializable):
     """An answer from evidence, or a refusal if the evidence is insufficient."""
 
@@ -60,8 +75,6 @@ class Answer(Serializable):
     and truncated answers."""
     confidence: float
     """Estimated probability that the evidence answers the question, 0 to 1; refused below `rag.answer.threshold`."""
-    features: Annotated[Mapping[str, float], explain_only({})]
-    """Features of the confidence; empty without evidence."""
     sentences: tuple[AnswerSentence, ...]
     """The quoted evidence, in order; of a generated answer, the evidence of its supported sentences."""
     report: "CitationReport | None"
@@ -73,6 +86,14 @@ class Answer(Serializable):
     answer, without a claim that they are one; else empty."""
     warnings: tuple[str, ...] = ()
     """Warnings for the caller, in addition to those of the search."""
+    units: Annotated[tuple[ScoredUnit, ...], explain_only(())]
+    """All text units of the passages that were scored, best first."""
+    refusal_reason: Annotated[str | None, explain_only(None)]
+    """The reason for a refusal in one sentence; None for an answer."""
+
+    def explain(self) -> str:
+        """Return the score of each unit and the reason for a refusal, as text."""
+        return explain_answer(self)
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -1,4 +1,4 @@
-"""Explain a search result as text: ranks of passages, and stages."""
+"""Explain a search result or an answer as text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 from kosmos_rag.core.text.counts import count
 
 if TYPE_CHECKING:
-    from kosmos_rag.core.types import Passage, RetrieverStats, SearchResult
+    from kosmos_rag.core.types import Answer, Passage, RetrieverStats, SearchResult
 
 _HEADER = ("rank", "dense", "lexical", "fused", "shares", "reranked", "passage")
 _NONE = "-"
+_UNIT_CHARS = 100
+"""Characters of a unit that an explanation of an answer shows."""
 
 
 def explanation(result: "SearchResult") -> str:
@@ -30,6 +32,29 @@ def explanation(result: "SearchResult") -> str:
     cached = "from the cache; " if result.cached else ""
     lines.append(f"ms        {cached}{_timings(result.timings_ms)}")
     return "".join(f"{_strip_control(line).rstrip()}\n" for line in lines)
+
+
+def explain_answer(answer: "Answer") -> str:
+    """Return a table of scored units and the reason for a refusal as text.
+
+    Without control characters.
+    """
+    lines = [f"question   {answer.search_query}", f"confidence {answer.confidence:.2f}"]
+    if answer.refusal_reason is not None:
+        lines.append(f"refused    {answer.refusal_reason}")
+    if answer.units:
+        names = tuple(answer.units[0].parts)
+        rows = [
+            (f"{unit.score:.3f}", *(f"{unit.parts[name]:+.3f}" for name in names), unit.marker, _shorten(unit.text))
+            for unit in answer.units
+        ]
+        lines += ["", *_table([("score", *names, "", "unit"), *rows])]
+    return "".join(f"{_strip_control(line).rstrip()}\n" for line in lines)
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _UNIT_CHARS else f"{line[:_UNIT_CHARS]}…"
 
 
 def operator_lines(result: "SearchResult") -> Iterator[str]:

@@ -13,7 +13,7 @@ from kosmos_rag.core.config import AnswerSettings, RagSettings
 from kosmos_rag.core.errors import ConfigError, ModelError
 from kosmos_rag.core.protocols import Message
 from kosmos_rag.core.types import Answer, AnswerDone, AnswerPiece, AnswerSources, ContextPassage, Turn
-from kosmos_rag.core.types.serialize import from_dict
+from kosmos_rag.core.types.serialize import from_dict, to_dict
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.unit.answering.passages import context, passage
 
@@ -55,7 +55,41 @@ def test_answer__looks_at_the_best_passages_only() -> None:
 def test_answer__refuses_below_the_threshold() -> None:
     said = _answer("Which exchange rate converts euros?", threshold=1.0)
     assert (said.refused, said.text, said.sentences) == (True, REFUSAL, ())
-    assert set(said.features) == {"meaning", "words", "kind", "rank"}
+
+
+def test_explain__shows_the_parts_of_each_unit_and_the_reason_of_a_refusal() -> None:
+    said = _answer("Which exchange rate converts churn?", threshold=1.0)
+    assert all(unit.score == pytest.approx(max(0.0, sum(unit.parts.values()))) for unit in said.units)
+    assert [unit.score for unit in said.units] == sorted((unit.score for unit in said.units), reverse=True)
+    assert {unit.text for unit in said.units} > {"Churn is watched by Finance.", REFUNDS.text}
+    assert said.refusal_reason is not None
+    assert "below rag.answer.threshold, 1.00; it lacks 'exchange', 'rate', 'converts'." in said.refusal_reason
+    text = said.explain()
+    assert said.refusal_reason in text
+    assert all(unit.text.split("\n")[0] in text for unit in said.units)
+    assert all(name in text for name in said.units[0].parts)
+
+
+def test_explain__needs_no_reason_for_an_answer() -> None:
+    said = _answer("How is churn calculated?", threshold=0.0)
+    assert said.refusal_reason is None
+    assert "refused" not in said.explain()
+    hidden = to_dict(said, explain=False)
+    assert "units" not in hidden
+    assert from_dict(Answer, hidden).units == ()
+    assert from_dict(Answer, said.to_dict()).units == said.units
+
+
+def test_explain__names_the_reason_without_passages_or_units() -> None:
+    question = "How is churn calculated?"
+    nothing = _answerer().stream(question, context(question)).answer()
+    assert nothing.refusal_reason == "There are no passages: nothing fits the budget."
+    heading_alone = _answerer().stream(question, context(question, passage("# Churn"))).answer()
+    assert heading_alone.refusal_reason is not None
+    assert "no sentence, code, item or row" in heading_alone.refusal_reason
+    writer = Writer(REFUSAL)
+    of_model = _answerer(writer, mode="generative", threshold=0.0).stream(question, context(question, CHURN)).answer()
+    assert of_model.refusal_reason == "The language model found no answer in the passages."
 
 
 def test_answer__warns_of_sentences_that_are_out_of_date() -> None:
@@ -86,7 +120,7 @@ def test_refusal__names_the_closest_sentences_without_a_claim() -> None:
 
 def test_answer__refuses_without_evidence_whatever_the_threshold() -> None:
     said = _answerer(threshold=0.0).stream("Why?", context("Why?")).answer()
-    assert (said.refused, said.text, said.confidence, said.features) == (True, REFUSAL, 0.0, {})
+    assert (said.refused, said.text, said.confidence, said.units) == (True, REFUSAL, 0.0, ())
 
 
 def test_answer__of_the_documents_is_verified_unless_one_speaks_to_a_model() -> None:
