@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.linking.known_values import normalize_value
+from kosmos_rag.text2sql.linking.known_values import known_texts
 from kosmos_rag.text2sql.records import ColumnRef, Entities, TimeRange, ValueFilter
 from kosmos_rag.text2sql.sql.quoting import quote_identifier, quote_literal, quote_table
 
@@ -65,7 +65,7 @@ def _value_filters(
         column = table.column(column_name) if table else None
         if table is None or column is None or count == _MAX_COLUMNS:
             continue
-        value = next((value for value in (*column.enum, *column.samples) if normalize_value(value) == normalized), None)
+        value = known_texts(column).get(normalized)
         if value is not None:
             count += 1
             yield ValueFilter(

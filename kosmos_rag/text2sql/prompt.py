@@ -5,6 +5,7 @@ The block keeps to a token budget.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from kosmos_rag.text2sql.catalog.joins import Join, JoinPlan
@@ -178,9 +179,10 @@ def _column(table: TableSchema, column: ColumnSchema) -> str:
         parts.append("PK")
     keys = (key for key in table.foreign_keys if key.columns == (column.name,))
     parts += [f"-> {key.table}.{key.target[0]}" for key in keys]
-    if column.enum:
-        more = "|…" if len(column.enum) > _MAX_VALUES else ""
-        parts.append(f"{'|'.join(repr(value) for value in column.enum[:_MAX_VALUES])}{more}")
+    meanings = dict(column.labels)
+    if allowed := column.enum or tuple(meanings):
+        values = (f"{value!r}={meanings[value]}" if value in meanings else repr(value) for value in allowed)
+        parts.append("|".join([*islice(values, _MAX_VALUES), *(["…"] if len(allowed) > _MAX_VALUES else [])]))
     return " ".join(part for part in parts if part)
 
 

@@ -42,13 +42,18 @@ def schema_documents(
     for table in schema.tables:
         yield _document(
             table_source(schema, table),
-            [*_table_lines(table, incoming.get(table.full_name, ())), _columns_line(table)],
+            [
+                *_table_lines(table, incoming.get(table.full_name, ())),
+                _columns_line(table),
+                f"Database: {schema.comment}" if schema.comment else "",
+            ],
             title=table.full_name,
             metadata={
                 "kind": "schema_model",
                 **_table_metadata(schema, table),
                 "keywords": _keywords(table.name),
                 **({"dialect": schema.dialect} if schema.dialect else {}),
+                **({"database_comment": storable(schema.comment)} if schema.comment else {}),
                 "definition": _definition(table_as_json(table)),
             },
             acl=acl,
@@ -163,8 +168,9 @@ def _column_lines(table: TableSchema, column: ColumnSchema) -> Iterator[str]:
     context = f"Table {table.full_name}" + (f", model {_model_words(table)}" if table.model else "")
     yield ", ".join(filter(None, [context, column.type])) + "."
     yield column.comment or ""
-    if column.enum or column.samples:
-        values = (column.enum or column.samples)[:_MAX_VALUES]
+    if column.values:
+        labels = dict(column.labels)
+        values = (f"{value} ({labels[value]})" if value in labels else value for value in column.values[:_MAX_VALUES])
         yield f"Values: {', '.join(values)}."
     for key in table.foreign_keys:
         if column.name in key.columns:
@@ -201,7 +207,7 @@ def _column_metadata(table: TableSchema, column: ColumnSchema) -> dict[str, Any]
         "nullable": column.nullable,
         "key": column.name in table.key_columns,
         "keywords": _keywords(column.name, *column.aliases),
-        "values": [storable(value) for value in (column.enum or column.samples)[:_MAX_VALUES]],
+        "values": [storable(value) for value in column.values[:_MAX_VALUES]],
     }
 
 

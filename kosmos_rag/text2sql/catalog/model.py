@@ -23,10 +23,17 @@ class ColumnSchema:
     comment: str | None = None
     enum: tuple[str, ...] = ()
     """All allowed values, from an enum type or a check constraint."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Values that are codes, each with its meaning: `("AK", "Alaska")`."""
     samples: tuple[str, ...] = ()
     """Sample values, read only on request."""
     aliases: tuple[str, ...] = ()
     """Names in use for it, as the source lists them; without those derived from the column name."""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """All known values, or samples of them."""
+        return self.enum or tuple(value for value, _ in self.labels) or self.samples
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +110,7 @@ class DatabaseSchema:
     name: str
     dialect: str | None = None
     """As sqlglot and SQLAlchemy name it: `postgresql`, `sqlite`."""
+    comment: str | None = None
     tables: tuple[TableSchema, ...] = ()
 
     def __post_init__(self) -> None:

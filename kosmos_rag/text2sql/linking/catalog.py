@@ -48,9 +48,11 @@ def _schema(
                 | {"columns": [json.loads(column["definition"]) for column in table_columns]}
             )
     columns_by_table = {_full_name(model): {column["name"] for column in model["columns"]} for model in models}
-    dialect = next((metadata["dialect"] for metadata in tables.values() if "dialect" in metadata), None)
     data = {"name": name, "models": [_drop_dangling(model, columns_by_table) for model in models]}
-    return from_json(data | ({"dialect": dialect} if dialect else {}))
+    for key, stored in (("dialect", "dialect"), ("description", "database_comment")):
+        value = next((metadata[stored] for metadata in tables.values() if stored in metadata), None)
+        data |= {key: value} if value else {}
+    return from_json(data)
 
 
 def _full_name(model: Mapping[str, Any]) -> str:

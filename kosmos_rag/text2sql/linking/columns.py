@@ -12,7 +12,7 @@ import numpy as np
 
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, TableSchema
 from kosmos_rag.text2sql.catalog.roles import is_temporal, label_column
-from kosmos_rag.text2sql.linking.known_values import KnownValues, normalize_value
+from kosmos_rag.text2sql.linking.known_values import KnownValues, known_texts
 from kosmos_rag.text2sql.linking.name_index import Floats, Integers, NameIndex
 from kosmos_rag.text2sql.linking.weights import Weights
 from kosmos_rag.text2sql.records import Entities
@@ -76,8 +76,8 @@ class ColumnRanker:
         self._referenced = _find_referenced_tables(index)
         self._values: dict[str, list[int]] = {}
         for at, (_, column) in enumerate(index.columns):
-            for value in (*column.enum, *column.samples):
-                self._values.setdefault(normalize_value(value), []).append(at)
+            for text in known_texts(column):
+                self._values.setdefault(text, []).append(at)
         self.known_values = KnownValues(self._values)
 
     def rank(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from kosmos_rag.core.extras import require_extra
+from kosmos_rag.text2sql.catalog.model import ColumnSchema
+from kosmos_rag.text2sql.linking.words import STOP_WORDS
 
 _WORD = re.compile(r"\w[\w'-]*")
 _MIN_LETTERS = 4
@@ -33,6 +35,17 @@ class ValueMatch:
 def normalize_value(value: str) -> str:
     """Return the words of a value in lower case, without other characters."""
     return " ".join(_WORD.findall(value.lower()))
+
+
+def known_texts(column: ColumnSchema) -> dict[str, str]:
+    """Return the texts in questions that mean a value of a column, each with the value.
+
+    A code is meant by its meaning; `in` is no code of Indiana.
+    """
+    texts = {normalize_value(meaning): code for code, meaning in column.labels}
+    for value in (*column.enum, *column.samples):
+        texts.setdefault(normalize_value(value), value)
+    return {text: value for text, value in texts.items() if text and text not in STOP_WORDS}
 
 
 class KnownValues:

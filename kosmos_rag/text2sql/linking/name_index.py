@@ -153,8 +153,10 @@ def _document_of_column(table: TableSchema, column: ColumnSchema) -> Hashable:
         for key in table.foreign_keys
         if column.name in key.columns
     )
-    values = column.enum or column.samples
-    return table.full_name, table.model, column.name, column.aliases, column.type, column.comment, values, references
+    return (
+        *(table.full_name, table.model, column.name, column.aliases, column.type, column.comment),
+        *(column.values, column.labels, references),
+    )
 
 
 class NameIndex:

@@ -15,7 +15,7 @@ QUOTED = re.compile(r"\"([^\"]+)\"|(?<!\w)'([^']{2,})'(?!\w)|“([^”]+)”")
 
 _WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"\w+(?:[._]\w+)+")
-_STOP_WORDS = frozenset(
+STOP_WORDS = frozenset(
     _WORD.findall(
         "a about all also am an and any are as at be been both but by can could did do does each either every find "
         "for from get give had has have having how i if in into is it its list many me more most much my no not of "
@@ -23,6 +23,7 @@ _STOP_WORDS = frozenset(
         "those to total up us was we were what when where which while who whom whose why will with would you your"
     )
 )
+"""Words that are no part of a name or a value."""
 
 
 @lru_cache(maxsize=20_000)
@@ -64,4 +65,4 @@ def is_content_word(word: str) -> bool:
 
     Stop words and single letters cannot.
     """
-    return len(word) > 1 and word not in _STOP_WORDS
+    return len(word) > 1 and word not in STOP_WORDS

@@ -44,6 +44,7 @@ class _Column(Section):
     default: Text | None = None
     description: Text | None = None
     enum: tuple[Text, ...] = ()
+    labels: dict[Text, Text] = Field(default={}, description="Meanings of values that are codes.")
     samples: tuple[Text, ...] = ()
     aliases: tuple[Name, ...] = ()
 
@@ -77,6 +78,7 @@ class _Model(Section):
 class _Schema(Section):
     name: Name = Field(description="Name of the database.")
     dialect: Name | None = Field(default=None, description="postgresql, sqlite, …")
+    description: Text | None = None
     models: tuple[_Model, ...]
 
 
@@ -115,14 +117,18 @@ def from_json(source: Path | Mapping[str, Any]) -> DatabaseSchema:
     if problems or parsed is None:
         raise SchemaInvalid(f"schema {source}" if isinstance(source, Path) else "schema", problems)
     return DatabaseSchema(
-        name=parsed.name, dialect=parsed.dialect, tables=tuple(_table(model) for model in parsed.models)
+        name=parsed.name,
+        dialect=parsed.dialect,
+        comment=parsed.description,
+        tables=tuple(_table(model) for model in parsed.models),
     )
 
 
 def to_json(schema: DatabaseSchema) -> str:
     """Write a schema in the layout of `from_json`, without empty values."""
     models = [table_as_json(table, columns=True) for table in schema.tables]
-    data = _drop_empty({"name": schema.name, "dialect": schema.dialect}) | {"models": models}
+    values = {"name": schema.name, "dialect": schema.dialect, "description": schema.comment}
+    data = _drop_empty(values) | {"models": models}
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -136,7 +142,11 @@ def _table(model: _Model) -> TableSchema:
         comment=model.description,
         aliases=model.aliases,
         columns=tuple(
-            ColumnSchema(**column.model_dump(exclude={"description"}), comment=column.description)
+            ColumnSchema(
+                **column.model_dump(exclude={"description", "labels"}),
+                comment=column.description,
+                labels=tuple(column.labels.items()),
+            )
             for column in model.columns
         ),
         primary_key=model.primary_key,
@@ -177,6 +187,7 @@ def column_as_json(column: ColumnSchema) -> dict[str, Any]:
             "default": column.default,
             "description": column.comment,
             "enum": column.enum,
+            "labels": dict(column.labels),
             "samples": column.samples,
             "aliases": column.aliases,
         }
@@ -185,7 +196,7 @@ def column_as_json(column: ColumnSchema) -> dict[str, Any]:
 
 
 def _drop_empty(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value not in (None, "", (), [])}
+    return {key: value for key, value in values.items() if value not in (None, "", (), [], {})}
 
 
 def _problem(detail: ErrorDetails) -> str:

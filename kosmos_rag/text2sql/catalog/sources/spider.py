@@ -4,6 +4,7 @@ Yu et al. 2018, arXiv:1809.08887. Files of other sets in this layout may lack na
 descriptions and values as well (KaggleDBQA: Lee et al. 2021, arXiv:2106.11455).
 """
 
+import json
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from kosmos_rag.core.errors import SchemaInvalid
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
+from kosmos_rag.text2sql.catalog.naming import humanize, words
 from kosmos_rag.text2sql.catalog.sources.schema_json import read_json
 
 
@@ -55,18 +57,56 @@ def _schema(database: dict[str, Any]) -> DatabaseSchema:
                 foreign_keys=tuple(key for table, key in keys if table == number),
             )
         )
-    return DatabaseSchema(name=str(database["db_id"]), dialect="sqlite", tables=tuple(tables))
+    return DatabaseSchema(
+        name=str(database["db_id"]),
+        dialect="sqlite",
+        comment=database.get("db_overview") or None,
+        tables=tuple(tables),
+    )
 
 
 def _columns(database: dict[str, Any], columns: list[tuple[int, str]]) -> list[ColumnSchema]:
     """Return the record of each column of the file."""
     primary = _primary_columns(database)
-    natural = [str(name) for _, name in database.get("column_names", columns)]
-    types = database["column_types"]
-    return [
-        ColumnSchema(name=name, type=str(types[at]), nullable=at not in primary, aliases=_aliases(name, natural[at]))
-        for at, (_, name) in enumerate(columns)
+    natural = [
+        [str(name) for _, name in database[key]]
+        for key in ("column_names", "column_names_manually_normalized_alternative")
+        if key in database
     ]
+    descriptions = database.get("column_descriptions") or [""] * len(columns)
+    labels = _value_labels(database.get("value_enums") or {})
+    return [
+        ColumnSchema(
+            name=name,
+            type=str(database["column_types"][at]),
+            nullable=at not in primary,
+            comment=_comment(str(descriptions[at]), name, str(database["table_names_original"][table])),
+            labels=tuple(labels.get(name, {}).items()),
+            aliases=_aliases(name, *(names[at] for names in natural)),
+        )
+        for at, (table, name) in enumerate(columns)
+    ]
+
+
+def _comment(description: str, *names: str) -> str | None:
+    """Return a description that says more than these names: `the year of the salary` does not."""
+    known = {word for name in names for word in humanize(name).split()} | {"the", "of"}
+    return description if set(humanize(description).split()) - known else None
+
+
+def _value_labels(enums: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    """Return the codes of each column with their meanings.
+
+    A list that columns of different kinds have describes none of them.
+    """
+    kinds: dict[str, set[str]] = {}
+    for name, labels in enums.items():
+        kinds.setdefault(json.dumps(labels, sort_keys=True), set()).add(words(name)[-1] if words(name) else name)
+    return {
+        name: {str(code): str(meaning) for code, meaning in labels.items()}
+        for name, labels in enums.items()
+        if len(kinds[json.dumps(labels, sort_keys=True)]) == 1
+    }
 
 
 def _primary_columns(database: dict[str, Any]) -> set[int]:

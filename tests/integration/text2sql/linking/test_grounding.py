@@ -58,6 +58,20 @@ def test_a_schema__is_read_back_from_its_documents_as_it_was(
     assert (again.ingest.new, again.ingest.changed, again.removed) == (0, 0, 0)
 
 
+def test_an_overview_and_the_meanings_of_codes__are_read_back_and_used(scope: Tenant) -> None:
+    state = ColumnSchema(name="st", type="text", labels=(("AK", "Alaska"), ("IN", "Indiana")))
+    tables = (TableSchema(name="shops", columns=(ColumnSchema(name="owner", type="text"), state)),)
+    schema = DatabaseSchema(name="chain", comment="Shops of a chain of bakeries.", tables=tables)
+    grounding = SchemaGrounding(scope)
+    grounding.build(schema)
+    (stored,) = grounding.schemas()
+    assert stored.fingerprint() == schema.fingerprint()
+    result = grounding.ask("bakeries in Indiana")
+    assert [(ref.table, ref.column) for ref in result.schema_refs] == [("shops", "st")]
+    assert [item.condition for item in result.filters] == ["shops.st = 'IN'"]
+    assert "'AK'=Alaska" in result.prompt
+
+
 RETIRED = "How many programs are retired?"
 COUNTED = "SELECT count(*) FROM programs WHERE lifecycle = 'retired'"
 

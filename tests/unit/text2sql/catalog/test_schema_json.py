@@ -83,6 +83,14 @@ def test_json__of_another_shape_is_refused(data: Any) -> None:
         from_json(data)
 
 
+def test_json__has_the_overview_of_the_database_and_the_meanings_of_codes() -> None:
+    state = {"name": "state", "labels": {"AK": "Alaska", "IN": "Indiana"}}
+    data = {"name": "shops", "description": "Shops of a chain.", "models": [{"table": "shops", "columns": [state]}]}
+    schema = from_json(data)
+    assert (schema.comment, schema.tables[0].columns[0].values) == ("Shops of a chain.", ("AK", "IN"))
+    assert json.loads(to_json(schema)) == data
+
+
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe\x00", b"[" * 100_000])
 def test_file__that_is_no_json_is_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "schema.json"

@@ -67,6 +67,35 @@ def test_tables__take_the_first_of_two_columns_with_one_name(tmp_path: Path) -> 
     ]
 
 
+STATES = {"AK": "Alaska", "IN": "Indiana"}
+
+
+def test_tables__have_the_descriptions_and_values_of_the_file(tmp_path: Path) -> None:
+    described = {
+        **DATABASE,
+        "db_overview": "Games of a league.",
+        "column_descriptions": ["*", "the id of the team", "Name of the club", *["the rest"] * 6],
+        "column_names_manually_normalized_alternative": [
+            [table, "club" if name == "team name" else name] for table, name in DATABASE["column_names"]
+        ],
+        "value_enums": {"Nm": STATES},
+    }
+    (schema,) = from_spider(_file(tmp_path, [described]))
+    identifier, name = schema.tables[0].columns
+    assert schema.comment == "Games of a league."
+    assert (identifier.comment, name.comment) == (None, "Name of the club"), "the first one repeats the names"
+    assert (name.aliases, name.labels) == (("team name", "club"), tuple(STATES.items()))
+
+
+def test_values__that_columns_of_different_kinds_share_describe_none(tmp_path: Path) -> None:
+    def labels(*names: str) -> list[bool]:
+        (schema,) = from_spider(_file(tmp_path, [{**DATABASE, "value_enums": dict.fromkeys(names, STATES)}]))
+        return [bool(column.labels) for table in schema.tables for column in table.columns if column.name in names]
+
+    assert labels("hall") == [True, True]
+    assert labels("hall", "row") == [False] * 4
+
+
 def test_tables__of_another_shape_are_refused_with_every_database(tmp_path: Path) -> None:
     broken = {**DATABASE, "foreign_keys": [[99, 1]]}
     with pytest.raises(SchemaInvalid) as caught:

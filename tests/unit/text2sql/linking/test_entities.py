@@ -4,8 +4,10 @@ from datetime import date
 
 import pytest
 
+from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
+from kosmos_rag.text2sql.filters import find_filters
 from kosmos_rag.text2sql.linking.entities import find_entities
-from kosmos_rag.text2sql.linking.known_values import KnownValues, normalize_value
+from kosmos_rag.text2sql.linking.known_values import KnownValues, known_texts, normalize_value
 from kosmos_rag.text2sql.records import Entities
 
 TODAY = date(2026, 5, 20)
@@ -21,6 +23,16 @@ def test_quoted_names__are_found_in_either_quotes() -> None:
 
 def test_an_apostrophe__is_no_quote() -> None:
     assert _found("the program's owner and the user's role").quoted == ()
+
+
+def test_a_code__is_meant_by_its_meaning_and_a_stop_word_is_no_value() -> None:
+    state = ColumnSchema(name="state", labels=(("AK", "Alaska"), ("IN", "Indiana")))
+    texts = known_texts(state)
+    assert texts == {"alaska": "AK", "indiana": "IN"}
+    schema = DatabaseSchema(name="shops", tables=(TableSchema(name="shops", columns=(state,)),))
+    (condition,) = find_filters(schema, [("shops", "state")], _found("shops in Indiana", *texts))
+    assert (condition.value, condition.condition) == ("IN", "shops.state = 'IN'")
+    assert known_texts(ColumnSchema(name="state", enum=("in", "out", "lost"))) == {"lost": "lost"}
 
 
 def test_known_values__are_found_as_whole_words() -> None:
