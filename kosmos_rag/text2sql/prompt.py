@@ -94,7 +94,7 @@ def _lines_by_importance(selection: Selection) -> Iterator[_Line]:
     for plan in selection.plans:
         yield from _joins(schema, plan)
     if selection.further:
-        joins = " AND ".join(join_condition(schema, join) for join in selection.further)
+        joins = _conditions(schema, selection.further)
         tables_of = tuple({table for join in selection.further for table in join.tables})
         yield _Line(key=("join", "further"), heading="Joins:", text=f"if needed {joins}", tables=tables_of)
     for item in selection.filters:
@@ -133,7 +133,7 @@ def _experience(selection: Selection) -> Iterator[_Line]:
 def _joins(schema: DatabaseSchema, plan: JoinPlan) -> Iterator[_Line]:
     for number, path in enumerate(plan.paths[:_MAX_PATHS]):
         if path.joins:
-            joins = " AND ".join(join_condition(schema, join) for join in path.joins)
+            joins = _conditions(schema, path.joins)
             yield _Line(
                 key=("join", f"{plan.tables[0]} {number}"),
                 heading="Joins:",
@@ -143,6 +143,12 @@ def _joins(schema: DatabaseSchema, plan: JoinPlan) -> Iterator[_Line]:
     for join in plan.self_joins:
         itself = f"{join.table} with itself: {join.hint}"
         yield _Line(key=("join", join.hint), heading="Joins:", text=itself, tables=(join.table,))
+
+
+def _conditions(schema: DatabaseSchema, joins: Sequence[Join]) -> str:
+    """Return the condition of joins, with a comment where a key is a guess."""
+    condition = " AND ".join(join_condition(schema, join) for join in joins)
+    return f"{condition} -- guessed by names" if any(join.key.guessed for join in joins) else condition
 
 
 def _render(selection: Selection, included: dict[tuple[str, str], _Line]) -> str:
@@ -178,7 +184,7 @@ def _column(table: TableSchema, column: ColumnSchema) -> str:
     if column.name in table.primary_key:
         parts.append("PK")
     keys = (key for key in table.foreign_keys if key.columns == (column.name,))
-    parts += [f"-> {key.table}.{key.target[0]}" for key in keys]
+    parts += [f"-> {key.table}.{key.target[0]}{' (guess)' if key.guessed else ''}" for key in keys]
     meanings = dict(column.labels)
     if allowed := column.enum or tuple(meanings):
         values = (f"{value!r}={meanings[value]}" if value in meanings else repr(value) for value in allowed)
@@ -221,6 +227,7 @@ def _plan(schema: DatabaseSchema, plan: JoinPlan) -> dict[str, Any]:
                 "hints": [join.hint for join in path.joins],
                 "conditions": [join_condition(schema, join) for join in path.joins],
                 "bridges": list(path.bridges),
+                "guessed": any(join.key.guessed for join in path.joins),
             }
             for path in plan.paths
         ],

@@ -35,8 +35,9 @@ class Join:
 
     @property
     def hint(self) -> str:
-        """The join as `program_statistics.program_id -> programs.id`."""
-        return f"{_qualify(self.table, self.key.columns)} -> {_qualify(self.key.table, self.key.target)}"
+        """The join as `program_statistics.program_id -> programs.id`, with ` (guess)` for a guessed key."""
+        join = f"{_qualify(self.table, self.key.columns)} -> {_qualify(self.key.table, self.key.target)}"
+        return f"{join} (guess)" if self.key.guessed else join
 
     @property
     def tables(self) -> Edge:

@@ -45,6 +45,8 @@ class ForeignKey:
     """Full name of the referenced table, which may be outside of the schema."""
     target: tuple[str, ...]
     """Its columns, in the order of `columns`."""
+    guessed: bool = False
+    """Whether it was guessed by names, and not declared."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,6 +17,7 @@ from kosmos_rag.core.types import EVERYONE, DocumentInfo, Filter, IngestReport, 
 from kosmos_rag.engine.synonyms import Synonyms, read_rules
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.documents import schema_documents
+from kosmos_rag.text2sql.catalog.guessed_keys import guess_keys
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.linking.catalog import parse_curated_recipes, parse_schemas
 from kosmos_rag.text2sql.linking.entities import find_entities
@@ -46,10 +47,11 @@ class _SchemaSnapshot:
     ) -> None:
         self.changes = changes
         self.schemas = {schema.name: schema for schema in parse_schemas(documents)}
+        self.schemas_to_link = {name: guess_keys(schema) for name, schema in self.schemas.items()}
         self.versions = {info.source: info.version for info in documents}
         self.exclusions = read_exclusions(documents)
         self._synonyms, self._weights = synonyms, weights
-        self._linkers: dict[str | None, Linker] = {None: self._linker(self.schemas.values())}
+        self._linkers: dict[str | None, Linker] = {None: self._linker(self.schemas_to_link.values())}
         self._lock = threading.Lock()
 
     def linker(self, database: str | None) -> Linker:
@@ -60,7 +62,7 @@ class _SchemaSnapshot:
         """
         with self._lock:
             if database is not None and database not in self._linkers:
-                self._linkers[database] = self._linker([get_schema(self.schemas, database)])
+                self._linkers[database] = self._linker([get_schema(self.schemas_to_link, database)])
             return self._linkers[database]
 
     def _linker(self, schemas: Iterable[DatabaseSchema]) -> Linker:
@@ -283,7 +285,7 @@ class SchemaGrounding:
         prompt, tokens = "", 0
         omitted: tuple[tuple[str, str], ...] = ()
         if linked.tables:
-            schema = snapshot.schemas[linked.tables[0].database]
+            schema = snapshot.schemas_to_link[linked.tables[0].database]
             excluded = find_exclusions(snapshot.exclusions, question, schema.name)
             linked = exclude_columns(linked, (item.column for item in excluded))
             refs = column_references(schema.name, schema, linked, k)
@@ -292,7 +294,7 @@ class SchemaGrounding:
             )
             count = self._count
             prompt, tokens, omitted = build_prompt(
-                selection, linked, snapshot.schemas, max_tokens=max_tokens, count=count
+                selection, linked, snapshot.schemas_to_link, max_tokens=max_tokens, count=count
             )
         return GroundingResult(
             question=question,

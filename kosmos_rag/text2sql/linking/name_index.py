@@ -4,7 +4,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -146,12 +146,17 @@ def _equal_positions(items: Iterable[Hashable]) -> dict[int, list[int]]:
     return {at: equals for equals in positions.values() if len(equals) > 1 for at in equals}
 
 
+def _document_of_table(table: TableSchema) -> Hashable:
+    """Return what the text of a table's document is made of: no guess is in it."""
+    return replace(table, foreign_keys=tuple(key for key in table.foreign_keys if not key.guessed))
+
+
 def _document_of_column(table: TableSchema, column: ColumnSchema) -> Hashable:
     """Return what the text of a column's document is made of."""
     references = tuple(
         (key.table, key.target[key.columns.index(column.name)])
         for key in table.foreign_keys
-        if column.name in key.columns
+        if column.name in key.columns and not key.guessed
     )
     return (
         *(table.full_name, table.model, column.name, column.aliases, column.type, column.comment),
@@ -178,7 +183,7 @@ class NameIndex:
                 self.tables.append((name, table))
         self.table_numbers = {(name, table.full_name): at for at, (name, table) in enumerate(self.tables)}
         self.column_numbers = {(table, column.name): at for at, (table, column) in enumerate(self.columns)}
-        self.equal_tables = _equal_positions(table for _, table in self.tables)
+        self.equal_tables = _equal_positions(_document_of_table(table) for _, table in self.tables)
         """Number of a table → the tables of other databases with the same document."""
         self.equal_columns = _equal_positions(
             _document_of_column(self.tables[table][1], column) for table, column in self.columns

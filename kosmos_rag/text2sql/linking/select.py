@@ -1,12 +1,13 @@
 """Select columns, joins, recipes and ambiguities of a schema for the prompt."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import combinations
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Passage
 from kosmos_rag.text2sql.ambiguity import find_ambiguities
-from kosmos_rag.text2sql.catalog.joins import Join, JoinGraph, JoinPlan
-from kosmos_rag.text2sql.catalog.model import DatabaseSchema
+from kosmos_rag.text2sql.catalog.joins import Join, JoinGraph, JoinPath, JoinPlan
+from kosmos_rag.text2sql.catalog.model import DatabaseSchema, ForeignKey
 from kosmos_rag.text2sql.filters import find_filters
 from kosmos_rag.text2sql.linking.catalog import parse_recipe
 from kosmos_rag.text2sql.linking.exclusions import Exclusion
@@ -127,16 +128,33 @@ def _key_columns(joins: Iterable[Join]) -> Iterator[ColumnRef]:
 def _further_joins(
     graph: JoinGraph, needed: Sequence[str], ranking: Sequence[str], plans: Sequence[JoinPlan]
 ) -> tuple[Join, ...]:
-    """Return the joins to the best table that is not selected.
+    """Return the joins past tables that are only between, then those to the best table that is not selected.
 
     The selection of tables is often uncertain.
     """
-    next_table = next((table for table in ranking if table not in needed), None)
-    if next_table is None:
-        return ()
     planned = {join for plan in plans for path in plan.paths for join in path.joins}
-    wider = graph.plans([*needed, next_table])
-    return tuple(join for plan in wider for join in plan.paths[0].joins if join not in planned)
+    direct = [join for plan in plans for join in _direct_joins(plan.paths[0])]
+    next_table = next((table for table in ranking if table not in needed), None)
+    wider = graph.plans([*needed, next_table]) if next_table is not None else ()
+    more = (join for plan in wider for join in plan.paths[0].joins if join not in planned)
+    return tuple(dict.fromkeys((*direct, *more)))
+
+
+def _direct_joins(path: JoinPath) -> Iterator[Join]:
+    """Yield a join between two tables that refer to the same columns of a table between them.
+
+    The query may need no row of that table: awards and salaries of players join over the player.
+    """
+    for first, second in combinations(path.joins, 2):
+        same = first.key.table == second.key.table and first.key.target == second.key.target
+        if same and first.key.table in path.bridges:
+            key = ForeignKey(
+                columns=first.key.columns,
+                table=second.table,
+                target=second.key.columns,
+                guessed=first.key.guessed or second.key.guessed,
+            )
+            yield Join(table=first.table, key=key)
 
 
 def _recipes(database: str, tables: Sequence[str], docs: Sequence[Passage], without: Set[str]) -> tuple[Recipe, ...]:

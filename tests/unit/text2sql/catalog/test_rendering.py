@@ -110,5 +110,6 @@ def test_json__has_references_joins_and_what_is_open(example: DatabaseSchema) ->
             "hints": ["program_statistics.program_id -> programs.id"],
             "conditions": ["program_statistics.program_id = programs.id"],
             "bridges": [],
+            "guessed": False,
         }
     ]
