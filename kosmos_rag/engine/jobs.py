@@ -109,7 +109,12 @@ class TenantJobs:
         return job_id
 
     def enqueue_upload(
-        self, document: SourceDocument, upload_id: uuid.UUID, connection: psycopg.Connection
+        self,
+        document: SourceDocument,
+        upload_id: uuid.UUID,
+        connection: psycopg.Connection,
+        *,
+        warning: str | None = None,
     ) -> uuid.UUID:
         """Enqueue a document whose bytes are stored already. Returns the job's id.
 
@@ -117,12 +122,27 @@ class TenantJobs:
             document: the document without its bytes.
             upload_id: the stored upload; `store_chunk` writes it.
             connection: a transaction of the worker role for this tenant.
+            warning: what the job warns of.
 
         Raises:
             SourceError: the document cannot be stored.
             DatabaseError: the job is not enqueued.
         """
-        return self._enqueue_stored(document, {"upload": str(upload_id)}, connection)
+        stored = {"upload": str(upload_id)}
+        return self._enqueue_stored(document, stored | ({"warning": warning} if warning else {}), connection)
+
+    def replaces_another_upload(self, source: str, sha256: str, connection: psycopg.Connection) -> bool:
+        """Return whether a document with other bytes is stored under a name, or waits to be.
+
+        Args:
+            source: the name.
+            sha256: SHA-256 of the bytes that are uploaded under it, hexadecimal.
+            connection: a transaction of the worker role for this tenant.
+        """
+        key = self.document_id(source)
+        values = {"tenant_id": self._owner.id, "document_id": key, "key": str(key), "sha256": sha256}
+        names = ("other_content_of_document", "unfinished_job_of_key")
+        return any(connection.execute(statement(name), values).fetchone() for name in names)
 
     def enqueue_file(self, document: SourceDocument, file_id: uuid.UUID, connection: psycopg.Connection) -> uuid.UUID:
         """Enqueue a document whose bytes are those of a stored file.

@@ -111,7 +111,7 @@ class TenantUploads:
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as own_connection:
             delete_uploads(own_connection, self._owner.id, [upload_id])
 
-    def enqueue(self, document: SourceDocument, upload: StoredUpload) -> uuid.UUID:
+    def enqueue(self, document: SourceDocument, upload: StoredUpload, *, named_by_file: bool = False) -> uuid.UUID:
         """Enqueue a document whose bytes are stored. Returns the job's id.
 
         Raises SourceError, RequestError, ConfigError, DatabaseError.
@@ -119,16 +119,33 @@ class TenantUploads:
         Args:
             document: The document without its bytes.
             upload: The stored bytes.
+            named_by_file: Whether the source is only the name of a file, which another one may have: the job warns if
+                it replaces one.
         """
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            return self._enqueue(connection, document, upload)
+            return self._enqueue(connection, document, upload, named_by_file=named_by_file)
 
-    def _enqueue(self, connection: psycopg.Connection, document: SourceDocument, upload: StoredUpload) -> uuid.UUID:
+    def _enqueue(
+        self, connection: psycopg.Connection, document: SourceDocument, upload: StoredUpload, *, named_by_file: bool
+    ) -> uuid.UUID:
         require_complete(connection, self._owner.id, upload.id, upload.size)
-        return self._open_jobs().enqueue_upload(document, upload.id, connection)
+        jobs, warning = self._open_jobs(), None
+        if named_by_file and jobs.replaces_another_upload(document.source, upload.sha256, connection):
+            warning = (
+                f"it replaces another {document.source}; if that is another document, upload this one with its folder "
+                f"as source, such as team/{document.source}, and the other one again"
+            )
+        return jobs.enqueue_upload(document, upload.id, connection, warning=warning)
 
     def enqueue_once(
-        self, document: SourceDocument, upload: StoredUpload, *, collection: str, subject: str, key: str | None
+        self,
+        document: SourceDocument,
+        upload: StoredUpload,
+        *,
+        collection: str,
+        subject: str,
+        key: str | None,
+        named_by_file: bool = False,
     ) -> uuid.UUID:
         """Enqueue an uploaded document.
 
@@ -142,13 +159,14 @@ class TenantUploads:
             collection: Name of the collection, part of the request's digest.
             subject: Who uploads; keys are separate for each subject.
             key: The idempotency key; None to enqueue always.
+            named_by_file: As in `enqueue`.
 
         Raises:
             RequestError: The key was used with another document, or an erasure removed bytes of the upload.
             KosmosError: SourceError, ConfigError or DatabaseError.
         """
         if key is None:
-            return self.enqueue(document, upload)
+            return self.enqueue(document, upload, named_by_file=named_by_file)
         now = datetime.now(UTC)
         values = {
             "tenant_id": self._owner.id,
@@ -169,7 +187,7 @@ class TenantUploads:
                 delete_uploads(connection, self._owner.id, [upload.id])
                 existing_job: uuid.UUID = claimed[1]
                 return existing_job
-            job_id = self._enqueue(connection, document, upload)
+            job_id = self._enqueue(connection, document, upload, named_by_file=named_by_file)
             connection.execute(statement("set_idempotency_key_job"), {**values, "job_id": job_id})
             return job_id
 

@@ -99,14 +99,22 @@ class JobInfo(Serializable):
         source: str | None = (self.payload.get("document") or self.payload.get("entry") or {}).get("source")
         return source
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def warning(self) -> str | None:
+        """What the job warns of: an upload replaces another one of the same name."""
+        warning: str | None = self.payload.get("warning")
+        return warning
+
     @model_validator(mode="before")
     @classmethod
-    def _read_source(cls, values: Any) -> Any:
-        """Read the one part of the payload that the JSON has."""
+    def _read_payload(cls, values: Any) -> Any:
+        """Read the parts of the payload that the JSON has."""
         if not isinstance(values, Mapping) or "source" not in values:
             return values
-        source = values["source"]
-        return {**values, "payload": {} if source is None else {"document": {"source": source}}}
+        source, warning = values["source"], values.get("warning")
+        payload = {} if source is None else {"document": {"source": source}}
+        return {**values, "payload": payload | ({} if warning is None else {"warning": warning})}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

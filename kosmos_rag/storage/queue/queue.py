@@ -156,7 +156,7 @@ def cancel_document_jobs(connection: psycopg.Connection, owner: TenantRef, docum
     In the caller's transaction, before it locks the collection.
     """
     values = {"tenant_id": owner.id, "ids": None, "keys": [str(key) for key in document_ids], "collection": None}
-    others = {"kinds": None, "kept": [], "reason": "the document was deleted"}
+    others: dict[str, Any] = {"kinds": None, "kept": [], "reason": "the document was deleted"}
     connection.execute(statement("cancel_jobs"), values | others)
 
 

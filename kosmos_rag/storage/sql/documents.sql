@@ -1,3 +1,10 @@
+-- name: other_content_of_document
+-- Returns a row if the stored document has other bytes.
+SELECT n.id
+  FROM kosmos.documents d
+  JOIN kosmos.document_versions n ON n.tenant_id = d.tenant_id AND n.document_id = d.id AND n.number = d.version
+ WHERE d.tenant_id = %(tenant_id)s AND d.id = %(document_id)s AND n.content_hash <> %(sha256)s
+
 -- name: list_documents
 SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.version, v.content_hash, v.bytes, v.chunks,
        d.metadata, d.notes, d.updated_at

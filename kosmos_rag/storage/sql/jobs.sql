@@ -273,6 +273,11 @@ SELECT count(*)
    AND NOT EXISTS (SELECT FROM kosmos.jobs f
                     WHERE f.state IN ('done', 'dead') AND f.finished_at > now() - make_interval(secs => %(wait_s)s))
 
+-- name: unfinished_job_of_key
+SELECT j.id
+  FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s AND j.key = %(key)s AND j.state IN ('scheduled', 'queued', 'running')
+
 -- name: path_of_unfinished_sync
 SELECT j.id, j.payload -> 'spec' ->> 'path'
   FROM kosmos.jobs j

@@ -126,7 +126,7 @@ async def _enqueue(caller: Caller, fields: FormData) -> list[JobInfo]:
         document = SourceDocument(source=file.filename or "", data=b"", acl=acl)
         stored = await uploads.store(tenant, _chunks(file))
         try:
-            ids.append(await uploads.run(tenant.uploads.enqueue, document, stored))
+            ids.append(await uploads.run(tenant.uploads.enqueue, document, stored, named_by_file=True))
         except KosmosError:
             await uploads.discard(tenant, stored.id)
             raise

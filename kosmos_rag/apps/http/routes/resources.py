@@ -103,6 +103,8 @@ class _UploadFields:
     language: str | None = None
     reader: Sequence[str] = ()
     metadata: str | None = None
+    named_by_file: bool = False
+    """Whether the source is the name of the file of a form."""
 
     def merge_form(self, form: FileForm) -> Self:
         """Add the fields of a form.
@@ -118,7 +120,9 @@ class _UploadFields:
         form_values: dict[str, Any] = {
             name: values if name == "reader" else values[0] for name, values in fields.items()
         }
-        return replace(self, **({"source": self.source or form.filename} | form_values))
+        named_by_file = self.source is None and "source" not in form_values
+        source: dict[str, Any] = {"source": self.source or form.filename, "named_by_file": named_by_file}
+        return replace(self, **(source | form_values))
 
     def document(self) -> SourceDocument:
         """Return the document without its bytes. Raises RequestError."""
@@ -188,7 +192,12 @@ def _enqueue_upload(caller: Caller, fields: _UploadFields, stored: StoredUpload,
     collection = caller.collection(fields.collection) or DEFAULT_COLLECTION
     tenant = caller.tenant(collection)
     job_id = tenant.uploads.enqueue_once(
-        fields.document(), stored, collection=collection, subject=caller.identity.subject, key=key
+        fields.document(),
+        stored,
+        collection=collection,
+        subject=caller.identity.subject,
+        key=key,
+        named_by_file=fields.named_by_file,
     )
     rows = tenant.jobs.find(ids=[job_id])
     if not rows:

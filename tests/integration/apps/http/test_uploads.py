@@ -190,6 +190,25 @@ def test_upload__as_a_wrong_form_is_refused_and_leaves_nothing(narrow: Running) 
     assert _rows(narrow) == 0
 
 
+def test_upload__warns_if_a_file_replaces_another_one_of_its_name(narrow: Running) -> None:
+    def send(data: bytes, **fields: str) -> str | None:
+        with narrow.client(scope="ingest") as client:
+            sent = client.post("/v1/documents", files={"file": ("README.md", data)}, data=fields)
+        assert sent.status_code == 202
+        warning: str | None = sent.json()["warning"]
+        return warning
+
+    tenant = narrow.service.engine.sync_engine.tenant(narrow.tenant_name)
+    assert send(b"Words of one team.") is None
+    assert "it replaces another README.md" in (send(b"Words of another team.") or ""), "the first still waits"
+    assert send(b"Words of a third team.", source="third/README.md") is None
+    tenant.jobs.cancel([job.id for job in tenant.jobs.find()])
+    tenant.ingest(SourceDocument(source="README.md", data=b"Words of one team."))
+    assert "such as team/README.md" in (send(b"Words of another team.") or "")
+    tenant.jobs.cancel([job.id for job in tenant.jobs.find()])
+    assert send(b"Words of one team.") is None, "the same bytes replace nothing"
+
+
 def test_upload__of_nothing_is_a_document_without_bytes(narrow: Running) -> None:
     with narrow.client(scope="ingest") as client:
         assert client.post("/v1/documents?source=a", content=b"").status_code == 202
