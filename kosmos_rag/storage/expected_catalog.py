@@ -9,7 +9,7 @@ revision that changes a policy or a grant changes this module too.
 import re
 from typing import NamedTuple
 
-from kosmos_rag.storage.provision import APP, OWNER, WORKER
+from kosmos_rag.storage.provision import APP, BACKUP, OWNER, WORKER
 
 _TENANT = "(tenant_id = kosmos.current_tenant())"
 _READABLE = (
@@ -69,12 +69,20 @@ def base_name(table: str) -> str:
 def list_policies(table: str, *, partition: bool) -> frozenset[Policy]:
     """Return the policies of a table.
 
-    A partition has none of its parent: no query reads past the parent.
+    A partition has none of its parent for the roles that serve: no query reads past the parent.
     """
     base = base_name(table)
+    if base == VERSION:
+        return frozenset()
+    # pg_dump reads each partition, and not its parent.
+    backup_read = Policy("backup_read", "r", BACKUP, using="true")
     if partition:
         expire = Policy("owner_expire", "*", OWNER, using=_EXPIRED)
-        return frozenset({expire} if table.endswith("_default") else ())
+        return frozenset({backup_read, expire} if table.endswith("_default") else {backup_read})
+    return frozenset({backup_read, *_list_serving_policies(base)})
+
+
+def _list_serving_policies(base: str) -> set[Policy]:
     app_read = Policy("app_read", "r", APP, using=_READABLE if base in WITH_ACL else _TENANT)
     app_append = Policy("app_append", "a", APP, check=_TENANT)
     worker_all = Policy("worker_all", "*", WORKER, using=_TENANT, check=_TENANT)
@@ -82,14 +90,14 @@ def list_policies(table: str, *, partition: bool) -> frozenset[Policy]:
     worker_read = Policy("worker_read", "r", WORKER, using=_TENANT)
     worker_append = Policy("worker_append", "a", WORKER, check=_TENANT)
     if base in ACROSS_TENANTS:
-        return frozenset({app_read, worker_queue})
+        return {app_read, worker_queue}
     if base in APPEND_ONLY:
-        return frozenset({app_append, worker_read})
+        return {app_append, worker_read}
     if base in CHAINS:
-        return frozenset({worker_append, worker_read})
+        return {worker_append, worker_read}
     if base == SAMPLES:
-        return frozenset({app_append, worker_all})
-    return frozenset(() if base == VERSION else {app_read, worker_all})
+        return {app_append, worker_all}
+    return {app_read, worker_all}
 
 
 def list_privileges(role: str, table: str) -> frozenset[str]:

@@ -18,14 +18,18 @@ from kosmos_rag.storage.expected_catalog import TABLES, Policy, base_name, list_
 from kosmos_rag.storage.functions import CONTEXT_FUNCTIONS, load_functions, read_functions
 from kosmos_rag.storage.migrate import REVISION, describe_older_line
 from kosmos_rag.storage.placement import ClusterNode
-from kosmos_rag.storage.provision import APP, OWNER, WORKER
+from kosmos_rag.storage.provision import APP, BACKUP, OWNER, WORKER
 from kosmos_rag.storage.sql import list_used_names, statement
 
 MIN_SERVER = 160000
 MIN_VECTOR = (0, 8, 0)
 _ATTRIBUTES = ("SUPERUSER", "BYPASSRLS", "CREATEROLE", "REPLICATION")
 """Attributes of `reachable_roles`, none of which a serving role may have or reach."""
-_DANGERS = {OWNER: "may drop the policies", WORKER: "reads all rows of a tenant"}
+_DANGERS = {
+    OWNER: "may drop the policies",
+    WORKER: "reads all rows of a tenant",
+    BACKUP: "reads the rows of every tenant",
+}
 _RESTORE = "restore it as the migrations make it"
 _MIGRATE = "run `kosmos-rag migrate`"
 
@@ -114,6 +118,10 @@ class _CatalogueCheck:
             *self._policy_problems(),
             *self._owner_problems(),
             *self._privilege_problems(),
+            *(
+                f"role {role} is a member of {BACKUP}, which reads all tenants; REVOKE {BACKUP} FROM {role}"
+                for (role,) in self._all(statement("backup_members"))
+            ),
             *self._function_problems(),
             *self._view_problems(),
             *(

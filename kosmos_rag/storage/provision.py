@@ -13,7 +13,7 @@ from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.sql import statement
 
-OWNER, APP, WORKER = "kosmos_owner", "kosmos_app", "kosmos_worker"
+OWNER, APP, WORKER, BACKUP = "kosmos_owner", "kosmos_app", "kosmos_worker", "kosmos_backup"
 
 # Set on the role and not by the library, so that it holds for every client and behind a pooler: an index of one
 # tenant's own is only matched by a plan made for that tenant. Not on the role that writes: it would have every check of
@@ -76,13 +76,16 @@ def provision(admin_conninfo: str, *, app_url: str | None = None, worker_url: st
             _create_role(connection, OWNER, sql.SQL("NOLOGIN"), None)
             _create_role(connection, APP, sql.SQL("LOGIN"), _password(app_url, APP))
             _create_role(connection, WORKER, sql.SQL("LOGIN"), _password(worker_url, WORKER))
+            _create_role(connection, BACKUP, sql.SQL("LOGIN"), None)
             _create_extension(connection)
             _create_schema(connection)
             _prepare_citus(connection)
         except psycopg.errors.InsufficientPrivilege as error:
             message = (
                 f"the role of database.admin_url may not prepare the database ({error.diag.message_primary}); use a "
-                "superuser, or the database's owner with CREATEROLE after a superuser ran CREATE EXTENSION vector"
+                "superuser, or the database's owner with CREATEROLE after a superuser ran CREATE EXTENSION vector. "
+                f"Where the roles exist, GRANT {OWNER}, {APP}, {WORKER}, {BACKUP} TO it WITH ADMIN OPTION "
+                "(docs/how-to/managed-postgresql.md)"
             )
             raise DatabaseNotReady([message]) from error
 
@@ -98,8 +101,9 @@ def _create_extension(connection: psycopg.Connection) -> None:
 
 def _create_schema(connection: psycopg.Connection) -> None:
     owner = sql.Identifier(OWNER)
-    if connection.execute(statement("can_set_owner_role")).fetchone() != (True,):
-        connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(owner))
+    for role in (OWNER, BACKUP):  # to migrate as the one, and to back up as the other
+        if connection.execute(statement("can_set_role"), {"role": role}).fetchone() != (True,):
+            connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(role)))
     connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(sql.Identifier(SCHEMA), owner))
     database = sql.Identifier(connection.info.dbname)
     name, value = _APP_SETTING
@@ -146,6 +150,6 @@ def _register_roles(connection: psycopg.Connection) -> None:
     """
     probe = sql.Identifier(SCHEMA, "of_a_role")
     connection.execute(sql.SQL("CREATE TYPE {} AS (value integer)").format(probe))
-    for role in (APP, WORKER, OWNER):
+    for role in (APP, WORKER, BACKUP, OWNER):
         connection.execute(sql.SQL("ALTER TYPE {} OWNER TO {}").format(probe, sql.Identifier(role)))
     connection.execute(sql.SQL("DROP TYPE {}").format(probe))

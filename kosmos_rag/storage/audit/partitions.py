@@ -16,6 +16,7 @@ from kosmos_rag.core.errors import ConfigError, first_line
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.provision import BACKUP
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -145,6 +146,11 @@ def _create_partition(connection: psycopg.Connection, table: str, month: date) -
     )
     connection.execute(sql.SQL("ALTER TABLE {} ENABLE ROW LEVEL SECURITY").format(partition))
     connection.execute(sql.SQL("ALTER TABLE {} FORCE ROW LEVEL SECURITY").format(partition))
+    backup = sql.Identifier(BACKUP)
+    connection.execute(
+        sql.SQL("CREATE POLICY backup_read ON {} FOR SELECT TO {} USING (true)").format(partition, backup)
+    )
+    connection.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(partition, backup))
     return f"{name} made"
 
 

@@ -4,9 +4,31 @@ SELECT 1 FROM pg_catalog.pg_database WHERE datname = %(name)s
 -- name: role_exists
 SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = %(name)s
 
--- name: can_set_owner_role
+-- name: can_set_role
 -- A superuser may set any role; pg_has_role says so without a grant.
-SELECT pg_has_role(current_user, 'kosmos_owner', 'SET')
+SELECT pg_has_role(current_user, %(role)s, 'SET')
+
+-- name: backup_rights
+-- Whether row-level security does not bind the connected role, whether it is kosmos_backup or may act as it, and the
+-- tables that this role does not read yet. pg_dump would leave their rows out, without an error.
+SELECT (SELECT r.rolsuper OR r.rolbypassrls FROM pg_catalog.pg_roles r WHERE r.rolname = current_user),
+       EXISTS (SELECT FROM pg_catalog.pg_roles r
+                WHERE r.rolname = 'kosmos_backup' AND pg_has_role(current_user, r.oid, 'SET')),
+       ARRAY(SELECT c.relname::text FROM pg_catalog.pg_class c
+               JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+              WHERE n.nspname = 'kosmos' AND c.relkind = 'r' AND c.relrowsecurity
+                AND NOT EXISTS (SELECT FROM pg_catalog.pg_policy p
+                                 WHERE p.polrelid = c.oid AND p.polname = 'backup_read')
+              ORDER BY 1)
+
+-- name: backup_members
+-- Roles that read the rows of every tenant as kosmos_backup. Members of the owner may change its policies anyway.
+SELECT r.rolname::text
+  FROM pg_catalog.pg_roles r
+  JOIN pg_catalog.pg_roles b ON b.rolname = 'kosmos_backup'
+ WHERE r.oid <> b.oid AND pg_has_role(r.oid, b.oid, 'MEMBER')
+   AND NOT pg_has_role(r.oid, (SELECT o.oid FROM pg_catalog.pg_roles o WHERE o.rolname = 'kosmos_owner'), 'MEMBER')
+ ORDER BY 1
 
 -- name: set_owner_role
 -- Migrations run as the owner until their transaction ends: the owner owns what they create.
@@ -154,7 +176,7 @@ SELECT quote_ident(n.nspname) || '.' || quote_ident(p.proname), r.rolname::text
   JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
   JOIN pg_catalog.pg_roles r ON r.oid = p.proowner
  WHERE p.prosecdef AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'kosmos')
-   AND (r.rolsuper OR r.rolbypassrls OR r.rolname IN ('kosmos_owner', 'kosmos_worker'))
+   AND (r.rolsuper OR r.rolbypassrls OR r.rolname IN ('kosmos_owner', 'kosmos_worker', 'kosmos_backup'))
    AND has_schema_privilege(session_user, n.oid, 'USAGE') AND has_function_privilege(session_user, p.oid, 'EXECUTE')
    AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d
                     WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e')
