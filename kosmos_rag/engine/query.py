@@ -28,14 +28,15 @@ from kosmos_rag.core.types import (
     QuerySyntax,
     ResultOptions,
     RetrieverStats,
+    RunningExperiment,
     SearchResult,
     Turn,
 )
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import CollectionPipelines, PipelineCache
-from kosmos_rag.engine.query_hooks import Assignment, IndexedQuery, QueryHooks, RoutedQuery, Treatment
+from kosmos_rag.engine.query_hooks import Assignment, ExperimentRouter, IndexedQuery, QueryHooks, RoutedQuery
 from kosmos_rag.retrieval.outcome import SearchOutcome
-from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchPipeline
+from kosmos_rag.retrieval.pipeline import RoutingChanged
 from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, Query, RetrieverOptions, parse_query
 from kosmos_rag.retrieval.several import fuse_results
 from kosmos_rag.retrieval.snapshot import Routing, read_routing
@@ -197,52 +198,42 @@ class QueryHandler:
     def _search(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
         """Search by the current route. Raises what `Tenant.search` raises."""
         with self._telemetry.count_errors():
-            try:
-                return self._search_once(reader, request)
-            except NodeUnavailable:
-                # A replica is lost, or has cancelled the search.
-                if request.read_your_writes or self._pool.replicas is None:
-                    raise
-                return self._search_once(reader, replace(request, read_your_writes=True))
-
-    def _search_once(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
-        route = self._route(reader, request)
-        while True:
-            settings, search = route.pipelines.settings, route.pipelines.search
-            try:
-                query = parse_query(
-                    request.text,
-                    tenant=reader.tenant,
-                    principals=reader.principals,
-                    collection=reader.collection,
-                    subject=reader.subject,
-                    k=request.k,
-                    filter=request.filter,
-                    syntax=request.syntax,
-                    options=request.options,
-                    retrievers=request.retrievers,
-                    read_your_writes=request.read_your_writes,
-                    max_chars=settings.rag.retrieval.max_question_chars,
-                )
-                assignment = None
-                if self._router is not None and route.routing.experiment is not None:
-                    routed = RoutedQuery(
-                        query=query, routing=route.routing, experiment=route.routing.experiment, settings=settings
+            route: Route | None = None
+            while True:
+                try:
+                    route = route or self._route(reader, request)
+                    query = parse_query(
+                        request.text,
+                        tenant=reader.tenant,
+                        principals=reader.principals,
+                        collection=reader.collection,
+                        subject=reader.subject,
+                        k=request.k,
+                        filter=request.filter,
+                        syntax=request.syntax,
+                        options=request.options,
+                        retrievers=request.retrievers,
+                        read_your_writes=request.read_your_writes,
+                        max_chars=route.pipelines.settings.rag.retrieval.max_question_chars,
                     )
-                    assignment = self._router.assign(routed)
-                if assignment is None or assignment.serving is None:
-                    outcome = search.search(query, route.routing)
-                else:
-                    assignment, outcome = self._search_treatment(assignment, assignment.serving, search)
-                return self._disclose(reader, route, query, assignment, outcome)
-            except RoutingChanged as changed:
-                route = self._cache_route(reader, changed.routing)
-            except (RequestError, ConfigError, ModelError):
-                # Before the snapshot a cached route is unchecked: under the current one there may be no error.
-                current = self._read_routing(reader, request)
-                if current == route.routing:
-                    raise
-                route = self._cache_route(reader, current)
+                    experiment, assignment = route.routing.experiment, None
+                    if experiment is None or self._router is None:
+                        outcome = route.pipelines.search.search(query, route.routing)
+                    else:
+                        assignment, outcome = self._search_experiment(self._router, route, query, experiment)
+                    return self._disclose(reader, route, query, assignment, outcome)
+                except RoutingChanged as changed:
+                    route = self._cache_route(reader, changed.routing)
+                except NodeUnavailable:
+                    # A replica is lost, or has cancelled the search.
+                    if request.read_your_writes or self._pool.replicas is None:
+                        raise
+                    request = replace(request, read_your_writes=True)
+                except (RequestError, ConfigError, ModelError):
+                    # Before the snapshot a cached route is unchecked: under the current one there may be no error.
+                    if route is None or (current := self._read_routing(reader, request)) == route.routing:
+                        raise
+                    route = self._cache_route(reader, current)
 
     def _disclose(
         self,
@@ -265,22 +256,24 @@ class QueryHandler:
             reader=reader, route=route, query=query, assignment=assignment, outcome=outcome, result=result
         )
 
-    def _search_treatment(
-        self, assignment: Assignment, treatment: Treatment, control: SearchPipeline
-    ) -> tuple[Assignment, SearchOutcome]:
-        """Search with the treatment.
+    def _search_experiment(
+        self, router: ExperimentRouter, route: Route, query: Query, experiment: RunningExperiment
+    ) -> tuple[Assignment | None, SearchOutcome]:
+        """Search with the treatment, if the query is assigned to it.
 
         If it fails, search with the control, in a transaction of its own.
         """
-        assert self._router is not None, "it assigned the query"
-        routed = assignment.routed
-        try:
-            return assignment, treatment.search(routed)
-        except RoutingChanged:
-            raise
-        except Exception as error:  # noqa: BLE001 — an experiment never fails a query
-            assignment = self._router.fail(assignment, error)
-        return assignment, control.search(routed.query, routed.routing)
+        settings, control = route.pipelines.settings, route.pipelines.search
+        routed = RoutedQuery(query=query, routing=route.routing, experiment=experiment, settings=settings)
+        assignment = router.assign(routed)
+        if assignment is not None and assignment.serving is not None:
+            try:
+                return assignment, assignment.serving.search(routed)
+            except RoutingChanged:
+                raise
+            except Exception as error:  # noqa: BLE001 — an experiment never fails a query
+                assignment = router.fail(assignment, error)
+        return assignment, control.search(query, route.routing)
 
     def _answer(
         self, reader: AuditContext, request: QueryRequest, max_tokens: int | None, history: Sequence[Turn]

@@ -14,7 +14,7 @@ from pgvector import HalfVector
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.retrieval.fusion import CandidateList, rank_candidates
+from kosmos_rag.retrieval.fusion import CandidateList, rank_vectors
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot
 from kosmos_rag.storage.sql import statement
@@ -220,24 +220,3 @@ class DenseSearch:
             self.send()
             rows = self.cursor.fetchall() if self.cursor else []
         return rank_vectors(rows, query, plan.name if plan else "exact scan", plan.read if plan else {})
-
-
-def rank_vectors(
-    rows: Sequence[tuple[uuid.UUID, float]], query: RetrieverQuery, plan: str, read: Mapping[str, int]
-) -> CandidateList:
-    """Rank the chunks above the similarity threshold.
-
-    Args:
-        rows: Chunk ids with inner products, at most `query.candidates`.
-        plan: How the rows were found, for the explanation.
-        read: How much was read to find them, by unit.
-    """
-    threshold = query.similarity_threshold
-    similar = [(chunk_id, float(score)) for chunk_id, score in rows if score >= threshold]
-    reason = None
-    if len(similar) < query.candidates:
-        dropped = len(rows) - len(similar)
-        reason = f"chunks in reach: {len(rows)}" + (
-            f", {dropped} of them below similarity_threshold {threshold}" if dropped else ""
-        )
-    return rank_candidates(similar, limit=query.candidates, plan=plan, read=read, reason=reason)

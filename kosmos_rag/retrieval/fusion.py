@@ -1,4 +1,17 @@
-"""Ranked candidate lists of the retrievers, and their fusion into one ranking."""
+"""Ranked candidate lists of the retrievers, their weights, and their fusion into one ranking.
+
+The weights are those of the settings, moved by the question and by its collection.
+
+*The question.* Its coverage is the BM25 score of its best candidate, divided by the sum of the idf of its terms. The
+odds of the lexical retriever are multiplied by coverage · √terms / 1.25. A paraphrase has hardly a word of its answer,
+and its factor is below 1; a question in the words of the documents has 2. Words decide where the question names an
+identifier or is one term, and the best candidate covers it (docs/decisions/0056-fusion-by-ranks.md).
+
+*The collection.* Maintenance asks both retrievers for known items. Their questions have words of the text, so words
+miss fewer of them even where both retrievers are equally useful to readers: a quarter. Where they miss less than a
+quarter, the odds grow by the ratio; where they miss more than vectors do, the odds fall
+(docs/decisions/0057-known-items.md).
+"""
 
 import math
 import statistics
@@ -9,13 +22,26 @@ from typing import NamedTuple, TypeAlias
 
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.text.counts import count
-from kosmos_rag.core.types import Candidate, RetrieverStats
+from kosmos_rag.core.text.languages import guess_language
+from kosmos_rag.core.types import Candidate, KnownItems, RetrieverStats
+from kosmos_rag.retrieval.query import RetrieverQuery
+from kosmos_rag.retrieval.snapshot import Snapshot
 
 Lists: TypeAlias = Mapping[str, Sequence[Candidate]]
 """Candidates by name of their list, each list best first."""
 
 _SPREAD = 3
 """Standard deviations below and above the mean that are scaled to 0 and 1."""
+
+COVERED = 0.75
+"""Smallest coverage of a question whose identifier the best candidate has."""
+MAX_SHARE = 0.9
+"""Share of the lexical retriever where words decide, and its largest share: vectors may only order near ties. Known
+items move the odds by no more than this."""
+EVEN_EVIDENCE = 1.25
+"""Coverage · √terms of a question for which the weights of the settings hold."""
+WORDS_ADVANTAGE = 4.0
+"""Ratio of the known items that vectors and words miss, up to which the weights of the settings hold."""
 
 DENSE, LEXICAL = "dense", "lexical"
 PHRASE = "phrase"
@@ -74,6 +100,137 @@ def rank_candidates(
             coverage=coverage,
             terms=terms,
         ),
+    )
+
+
+def rank_vectors(
+    rows: Sequence[tuple[uuid.UUID, float]], query: RetrieverQuery, plan: str, read: Mapping[str, int]
+) -> CandidateList:
+    """Rank the chunks above the similarity threshold.
+
+    Args:
+        rows: Chunk ids with inner products, at most `query.candidates`.
+        plan: How the rows were found, for the explanation.
+        read: How much was read to find them, by unit.
+    """
+    threshold = query.similarity_threshold
+    similar = [(chunk_id, float(score)) for chunk_id, score in rows if score >= threshold]
+    reason = None
+    if len(similar) < query.candidates:
+        dropped = len(rows) - len(similar)
+        reason = f"chunks in reach: {len(rows)}" + (
+            f", {dropped} of them below similarity_threshold {threshold}" if dropped else ""
+        )
+    return rank_candidates(similar, limit=query.candidates, plan=plan, read=read, reason=reason)
+
+
+def rank_scores(
+    scores: Mapping[uuid.UUID, float], limit: int, snapshot: Snapshot, plan: str, read: Mapping[str, int]
+) -> CandidateList:
+    """Rank the chunks by BM25.
+
+    Args:
+        scores: Scores by chunk id.
+        limit: Candidates to return.
+        snapshot: State of the tenant.
+        plan: How the chunks were found, for the explanation.
+        read: How much was read to find them, by unit.
+    """
+    reason = None
+    if not snapshot.chunks:
+        reason = "there are no chunks"
+    elif not snapshot.terms:
+        reason = "the question has no term to look up: stop words and signs only"
+    elif len(scores) < limit:
+        reason = f"visible chunks with a term of the question: {len(scores)}"
+    total = max((stats.total_weight for stats in snapshot.collections), default=0.0)
+    return rank_candidates(
+        scores.items(),
+        limit=limit,
+        plan=plan,
+        read=read,
+        reason=reason,
+        weights=QueryWeights(terms=len(snapshot.terms), total=total),
+    )
+
+
+def words_decide(lists: Mapping[str, CandidateList], *, has_identifier: bool) -> bool:
+    """Return whether words decide: the best lexical candidate covers an identifier or a single term.
+
+    Args:
+        lists: Candidates of each retriever.
+        has_identifier: Whether the question names an identifier, by its form.
+    """
+    stats = lists[LEXICAL].explain if LEXICAL in lists else None
+    return stats is not None and (stats.coverage or 0.0) >= COVERED and (has_identifier or stats.terms == 1)
+
+
+def adapt_weights(
+    lists: Mapping[str, CandidateList],
+    weights: Mapping[str, float],
+    *,
+    by_words: bool,
+    known_items: KnownItems | None = None,
+) -> dict[str, float]:
+    """Return the weights of a question.
+
+    Args:
+        lists: Candidates of each retriever for each wording; those of the question decide.
+        weights: Weight of each list by the settings.
+        by_words: Whether `words_decide`.
+        known_items: How well the retrievers find known items; None where that is unknown.
+    """
+    dense, lexical = weights.get(DENSE, 0.0), weights.get(LEXICAL, 0.0)
+    if not dense or not lexical:
+        return dict(weights)
+    prior = lexical / (dense + lexical)
+    highest = max(prior, MAX_SHARE)
+    if by_words:
+        share = highest
+    else:
+        stats = lists[LEXICAL].explain
+        odds = lexical / dense * (stats.coverage or 0.0) * math.sqrt(stats.terms or 0) / EVEN_EVIDENCE
+        if known_items is not None:
+            odds *= odds_factor(known_items)
+        share = min(highest, odds / (1 + odds))
+    return {
+        name: weight * (share / prior if name.startswith(LEXICAL) else (1 - share) / (1 - prior))
+        for name, weight in weights.items()
+    }
+
+
+def odds_factor(known_items: KnownItems) -> float:
+    """Return the factor of a collection on the odds of the lexical retriever.
+
+    One miss of each is added, so that few questions decide little.
+    """
+    missed_by_vectors = 1 + known_items.questions * (1 - known_items.dense)
+    missed_by_words = 1 + known_items.questions * (1 - known_items.lexical)
+    ratio = missed_by_vectors / missed_by_words
+    if ratio > 1:
+        ratio = max(1.0, ratio / WORDS_ADVANTAGE)
+    bound = MAX_SHARE / (1 - MAX_SHARE)
+    return max(1 / bound, min(bound, ratio))
+
+
+def find_known_items(collections: Iterable[Mapping[str, KnownItems]], question: str) -> KnownItems | None:
+    """Return the figures of the language of a question, else those of all languages.
+
+    Args:
+        collections: Known items of each collection, by language.
+    """
+    items = [(language, of_language) for figures in collections for language, of_language in figures.items()]
+    if not items:
+        return None
+    language = guess_language(question, {name for name, _ in items})
+    of_question = [entry for name, entry in items if language in (None, name)]
+    questions = sum(entry.questions for entry in of_question)
+    if not questions:
+        return None
+    return KnownItems(
+        questions=questions,
+        dense=sum(entry.dense * entry.questions for entry in of_question) / questions,
+        lexical=sum(entry.lexical * entry.questions for entry in of_question) / questions,
     )
 
 

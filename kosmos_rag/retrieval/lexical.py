@@ -16,7 +16,7 @@ from pgvector import SparseVector
 
 from kosmos_rag.core.text import bm25
 from kosmos_rag.retrieval.dense import FilteredSet
-from kosmos_rag.retrieval.fusion import CandidateList, QueryWeights, rank_candidates
+from kosmos_rag.retrieval.fusion import CandidateList, rank_scores
 from kosmos_rag.retrieval.postings import (
     CHUNKS,
     MARGIN,
@@ -200,36 +200,6 @@ class _UnindexedScan:
         order = np.argsort(weights, kind="stable")  # the order of summation of `SegmentScores.exact`
         scores = np.bincount(of_row[order], weights=weights[order], minlength=len(rows))
         return {row[0]: score for row, score in zip(rows, scores.tolist(), strict=True)}
-
-
-def rank_scores(
-    scores: Mapping[uuid.UUID, float], limit: int, snapshot: Snapshot, plan: str, read: Mapping[str, int]
-) -> CandidateList:
-    """Rank the chunks by BM25.
-
-    Args:
-        scores: Scores by chunk id.
-        limit: Candidates to return.
-        snapshot: State of the tenant.
-        plan: How the chunks were found, for the explanation.
-        read: How much was read to find them, by unit.
-    """
-    reason = None
-    if not snapshot.chunks:
-        reason = "there are no chunks"
-    elif not snapshot.terms:
-        reason = "the question has no term to look up: stop words and signs only"
-    elif len(scores) < limit:
-        reason = f"visible chunks with a term of the question: {len(scores)}"
-    total = max((stats.total_weight for stats in snapshot.collections), default=0.0)
-    return rank_candidates(
-        scores.items(),
-        limit=limit,
-        plan=plan,
-        read=read,
-        reason=reason,
-        weights=QueryWeights(terms=len(snapshot.terms), total=total),
-    )
 
 
 def _score_segment(stats: CollectionStats, postings: Mapping[int, Posting]) -> SegmentScores:

@@ -39,9 +39,12 @@ from kosmos_rag.retrieval.fusion import (
     PHRASE,
     CandidateList,
     Ranking,
+    adapt_weights,
     backfill_phrase_results,
+    find_known_items,
     reciprocal_rank_fusion,
     score_fusion,
+    words_decide,
 )
 from kosmos_rag.retrieval.hydrate import hydrate
 from kosmos_rag.retrieval.outcome import FetchedPassages, IndexedSearch, Reading, SearchOutcome
@@ -53,7 +56,6 @@ from kosmos_rag.retrieval.signals.apply import SignalResult, Signals, build_sign
 from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Routing, Snapshot
 from kosmos_rag.retrieval.views.base import SearchView, ViewRequest, ViewSession, ViewUnavailable
-from kosmos_rag.retrieval.weights import adapt_weights, find_known_items, words_decide
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -372,7 +374,7 @@ class SearchPipeline:
             known_items = find_known_items([stats.known_items for stats in snapshot.collections], query.parsed.text)
         if retrieval.weighting != "fixed":
             decided = words_decide(lists, has_identifier=has_identifier)
-            weights = adapt_weights(lists, weights, has_identifier=has_identifier, known_items=known_items)
+            weights = adapt_weights(lists, weights, by_words=decided, known_items=known_items)
         lists = {
             name: replace(
                 entry,

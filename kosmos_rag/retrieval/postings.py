@@ -13,7 +13,7 @@ import psycopg
 from numpy.typing import NDArray
 
 from kosmos_rag.core.text import bm25
-from kosmos_rag.retrieval.byte_cache import ByteCache
+from kosmos_rag.retrieval.cache import ByteCache
 from kosmos_rag.storage.binary import unpack_frequencies, unpack_numbers
 from kosmos_rag.storage.sql import statement
 

@@ -80,7 +80,6 @@ class ParsedQuery:
 
 
 _NO_OPERATORS = Operators()
-_NO_TEXT = ParsedQuery(text="", operators=_NO_OPERATORS)
 
 
 def parse_operators(text: str, syntax: QuerySyntax = "auto") -> ParsedQuery:
@@ -288,7 +287,9 @@ def parse_query(
         raise RequestError(f"syntax is {syntax!r}; give one of {', '.join(SYNTAXES)}")
     conditions = _NO_FILTER if filter is None else filter
     compiled = _NO_CONDITION if filter is None else compile_filter(filter)
-    parsed = _parse(cleaned, syntax) if cleaned else _NO_TEXT
+    parsed = ParsedQuery(text=cleaned, operators=_NO_OPERATORS)
+    if _SIGN.search(cleaned):
+        parsed = _parse_signs(cleaned, syntax)
     parsed_options = None
     if options is not None:
         readers = sorted(set(principals))
@@ -309,9 +310,7 @@ def parse_query(
     )
 
 
-def _parse(cleaned: str, syntax: QuerySyntax) -> ParsedQuery:
-    if not _SIGN.search(cleaned):
-        return ParsedQuery(text=cleaned, operators=_NO_OPERATORS)
+def _parse_signs(cleaned: str, syntax: QuerySyntax) -> ParsedQuery:
     parsed = parse_operators(cleaned, syntax)
     if not parsed.text:
         if parsed.operators.excluded:

@@ -109,9 +109,9 @@ def test_walk__keeps_to_the_limits_of_the_architecture_page(
 ) -> None:
     _use(database, monkeypatch)
     walks = walk.measure(tmp_path)
-    limits = {"search, by the database": (9, 20, 66)}
+    limits = {"search, by the database": (8, 19, 64)}
     if walk.HAS_MEMORY_VIEW:
-        limits["search, in memory"] = (8, 23, 83)
+        limits["search, in memory"] = (7, 19, 83)
     for name, (frames, modules, functions) in limits.items():
         assert walks[name].driver_frames <= frames
         assert len(walks[name].modules) <= modules, walks[name].modules

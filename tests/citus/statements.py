@@ -21,6 +21,7 @@ _TYPES = {
     "at": "timestamptz",
     "epoch": "bigint",
     "state": "uuid",
+    "previous": "uuid",
     "pivot": "real",
 }
 _VALUES = {

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -146,16 +147,18 @@ def _use(parent: trace.SpanContext) -> AbstractContextManager[trace.Span]:
     return trace.use_span(trace.NonRecordingSpan(parent), record_exception=False, set_status_on_exception=False)
 
 
+@dataclass(slots=True)
 class StageTimer:
     """Measures consecutive stages of a search and records each as a span.
 
     One thread uses it.
     """
 
-    def __init__(self) -> None:
-        self._started = self._last = time.perf_counter()
-        self.durations_ms: dict[str, float] = {}
-        """Milliseconds of each stage that ran, in order."""
+    durations_ms: dict[str, float] = field(default_factory=dict, init=False)
+    """Milliseconds of each stage that ran, in order."""
+    _started: float = field(default_factory=time.perf_counter, init=False)
+    _measured_s: float = field(default=0.0, init=False)
+    """Seconds of the stages so far."""
 
     def record(self, stage: str, duration_s: float | None = None) -> None:
         """End a stage that started where the previous one ended.
@@ -167,8 +170,8 @@ class StageTimer:
                 None: the stage ends now.
         """
         if duration_s is None:
-            duration_s = time.perf_counter() - self._last
-        self._last += duration_s
+            duration_s = time.perf_counter() - self._started - self._measured_s
+        self._measured_s += duration_s
         self.durations_ms[stage] = self.durations_ms.get(stage, 0.0) + duration_s * 1000
         if trace.get_current_span().is_recording():
             record_span(f"kosmos.{stage}", duration_s)

@@ -209,11 +209,6 @@ class Block:
         """Approximate memory of the block."""
         return sum(layer.part.bytes for layer in self.layers)
 
-    @property
-    def rows(self) -> int:
-        """Chunks of the block."""
-        return sum(layer.rows for layer in self.layers)
-
     def nearest(self, vector: NDArray[np.floating], count: int) -> list[Row]:
         """Return the chunks with the largest inner products.
 

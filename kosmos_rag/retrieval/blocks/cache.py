@@ -16,7 +16,7 @@ from uuid import UUID
 from cachetools import LRUCache
 
 from kosmos_rag.retrieval.blocks.block import Block
-from kosmos_rag.retrieval.byte_cache import ByteCache
+from kosmos_rag.retrieval.cache import ByteCache
 from kosmos_rag.retrieval.query import RetrieverQuery
 
 MISSES = 20

@@ -8,6 +8,7 @@ next view is asked. The coordinator of Citus sends the reader to a node with a t
 import logging
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
@@ -26,10 +27,8 @@ from kosmos_rag.retrieval.blocks.cache import BlockCache, StateKey, reader_key, 
 from kosmos_rag.retrieval.blocks.following import follow
 from kosmos_rag.retrieval.blocks.loading import load_block
 from kosmos_rag.retrieval.close_terms import CloseTermCache, WordMatches
-from kosmos_rag.retrieval.dense import rank_vectors
-from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, CandidateList
+from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, CandidateList, rank_scores, rank_vectors
 from kosmos_rag.retrieval.hydrate import PassageRow, parse_passage_rows
-from kosmos_rag.retrieval.lexical import rank_scores
 from kosmos_rag.retrieval.pseudo_relevance import BEST, rank_similar
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot, bind_texts, build_snapshot
@@ -44,42 +43,26 @@ _WAIT_S = 0.1
 log = logging.getLogger(__name__)
 
 
+@dataclass(kw_only=True, slots=True)
 class MemorySession:
     """Searches the block of the state.
 
     It has what readers of the same access control lists see. The candidates are those of exact scans, to the last bit.
     """
 
-    def __init__(
-        self,
-        connection: psycopg.Connection,
-        reader: Hashable,
-        blocks: BlockCache,
-        close_terms: CloseTermCache,
-        timer: StageTimer,
-        *,
-        in_transaction: bool,
-    ) -> None:
-        """Create the session of one search.
-
-        Args:
-            connection: Outside a transaction, or in that of the reader.
-            reader: `reader_key` of the search.
-            blocks: Blocks of the process.
-            timer: Timer of the search.
-            in_transaction: Whether there is a transaction; else each statement sets the reader.
-        """
-        self._connection = connection
-        self._in_transaction = in_transaction
-        self._reader = reader
-        self._blocks = blocks
-        self._close_terms = close_terms
-        self._timer = timer
-        self._wording: RetrieverQuery
-        self._state: StateKey
-        self._block: Block | None = None
-        self._rows: dict[int, tuple[Part, int]] = {}
-        """Where the candidates are, by number of the chunk id."""
+    connection: psycopg.Connection
+    in_transaction: bool
+    """Whether the connection is in a transaction of the reader; else each statement sets the reader."""
+    reader: Hashable
+    """`reader_key` of the search."""
+    blocks: BlockCache
+    close_terms: CloseTermCache
+    timer: StageTimer
+    _wording: RetrieverQuery = field(init=False)
+    _state: StateKey = field(init=False)
+    _block: Block | None = field(default=None, init=False)
+    _rows: dict[int, tuple[Part, int]] = field(default_factory=dict, init=False)
+    """Where the candidates are, by number of the chunk id."""
 
     def snapshot(self, wording: RetrieverQuery) -> Snapshot:
         """Read the state of the tenant by one statement.
@@ -87,12 +70,12 @@ class MemorySession:
         Raises ViewUnavailable where close terms are to be looked up, or the tenant was not found.
         """
         bound = bind_texts(wording)
-        text = statement("search_state") if self._in_transaction else statement("search_state_of_reader")
-        [(state,)] = self._connection.execute(text, bound.values).fetchall()
+        text = statement("search_state") if self.in_transaction else statement("search_state_of_reader")
+        [(state,)] = self.connection.execute(text, bound.values).fetchall()
         if state["overview"] is None:
             # There is no such tenant, or Citus sent the statement to its node without the reader.
             raise ViewUnavailable
-        return build_snapshot(wording, bound, state, self._close_terms, _refuse_words)
+        return build_snapshot(wording, bound, state, self.close_terms, _refuse_words)
 
     def find_space(self) -> Space | None:
         """Raise ViewUnavailable: the live space has a model that is not loaded yet."""
@@ -105,22 +88,23 @@ class MemorySession:
         """
         state = state_key(wording, snapshot.space_id, snapshot.states)
         if self._block is None:
-            self._block = self._blocks.find(self._reader, state) or self._follow(wording, state)
+            self._block = self.blocks.find(self.reader, state) or self._follow(wording, state)
             self._wording, self._state = wording, state
         elif state != self._state:
             raise ViewUnavailable
-        self._timer.record("plan")
+        self.timer.record("plan")
+        rows = sum(layer.rows for layer in self._block.layers)
         lists: dict[str, CandidateList] = {}
         if wording.vector is not None:
             located = self._block.nearest(wording.vector, wording.candidates)
-            lists[DENSE] = rank_vectors(self._identify(located), wording, PLAN, {"rows": self._block.rows})
-            self._timer.record(DENSE)
+            lists[DENSE] = rank_vectors(self._identify(located), wording, PLAN, {"rows": rows})
+            self.timer.record(DENSE)
         if wording.lexical:
             located, postings = score_postings(self._block, snapshot.collections, wording.candidates)
-            read = {"rows": self._block.rows, "postings": postings}
+            read = {"rows": rows, "postings": postings}
             scores = dict(self._identify(located))
             lists[LEXICAL] = rank_scores(scores, wording.candidates, snapshot, PLAN, read)
-            self._timer.record(LEXICAL)
+            self.timer.record(LEXICAL)
         return lists
 
     def compare_with_best(self, snapshot: Snapshot, chunk_ids: Sequence[UUID]) -> CandidateList:
@@ -144,17 +128,17 @@ class MemorySession:
         """
         principals = frozenset(self._wording.principals)
         parts = {chunk_id.int: self._rows[chunk_id.int][0].number for chunk_id in chunk_ids}
-        rows = self._blocks.passages.find(principals, parts)
+        rows = self.blocks.passages.find(principals, parts)
         missing = [chunk_id for chunk_id in chunk_ids if chunk_id.int not in rows]
         if not missing:
             return rows
         # As text: psycopg's adapter of lists asks for the type of each value.
         ids = "{" + ",".join([chunk_id.hex for chunk_id in missing]) + "}"
         values = {**self._wording.scope, "principals": list(self._wording.principals), "chunk_ids": ids}
-        cursor = self._connection.cursor(row_factory=dict_row)
-        cursor.execute(statement("passages") if self._in_transaction else statement("passages_of_reader"), values)
+        cursor = self.connection.cursor(row_factory=dict_row)
+        cursor.execute(statement("passages") if self.in_transaction else statement("passages_of_reader"), values)
         read = cursor.fetchall()
-        if not self._in_transaction:
+        if not self.in_transaction:
             states = read.pop()["states"]
             if states != snapshot.states:
                 raise ViewUnavailable
@@ -163,12 +147,12 @@ class MemorySession:
                 "chunks in memory are not those that the reader may read; the database is searched",
                 extra={"action": "block_refused"},
             )
-            self._blocks.drop(self._state)
+            self.blocks.drop(self._state)
             raise ViewUnavailable
         for row in read:
             row.pop("states", None)
         parsed = parse_passage_rows(read)
-        self._blocks.passages.put(principals, parts, parsed)
+        self.blocks.passages.put(principals, parts, parsed)
         return rows | parsed
 
     def vectors(self, _snapshot: Snapshot, chunk_ids: Sequence[UUID]) -> Vectors:
@@ -186,29 +170,29 @@ class MemorySession:
 
         Raises ViewUnavailable if it cannot be made.
         """
-        last = self._blocks.find_last(self._reader, state)
+        last = self.blocks.find_last(self.reader, state)
         # One thread makes it; the others wait a little for it.
         if last is not None and last[1].following.acquire(timeout=_WAIT_S):
             try:
-                if self._blocks.find(self._reader, state) is None:
+                if self.blocks.find(self.reader, state) is None:
                     self._make_block(wording, *last)
             finally:
                 last[1].following.release()
-        block = self._blocks.find(self._reader, state)
+        block = self.blocks.find(self.reader, state)
         if block is None:
-            self._blocks.forget(self._reader)
+            self.blocks.forget(self.reader)
             raise ViewUnavailable
         return block
 
     def _make_block(self, wording: RetrieverQuery, last_state: StateKey, last: Block) -> None:
         """Replace a block by one that follows it, or drop it."""
-        begin = partial(ConnectionPool.begin_read, self._connection, wording.scope["tenant_id"], wording.principals)
-        with nullcontext() if self._in_transaction else begin():
-            followed = follow(self._connection, wording, last)
+        begin = partial(ConnectionPool.begin_read, self.connection, wording.scope["tenant_id"], wording.principals)
+        with nullcontext() if self.in_transaction else begin():
+            followed = follow(self.connection, wording, last)
         if followed is None:
-            self._blocks.drop(last_state)
+            self.blocks.drop(last_state)
         else:
-            self._blocks.put(self._reader, *followed, instead_of=last_state)
+            self.blocks.put(self.reader, *followed, instead_of=last_state)
 
     def _identify(self, rows: Sequence[Row]) -> list[tuple[UUID, float]]:
         """Return chunk ids with scores, and remember where they are."""
@@ -251,7 +235,12 @@ class MemoryView:
         opened = pool.transaction(tenant_id, request.query.principals) if in_transaction else pool.connection(tenant_id)
         with opened as connection:
             yield MemorySession(
-                connection, reader, self.blocks, self._close_terms, timer, in_transaction=in_transaction
+                connection=connection,
+                in_transaction=in_transaction,
+                reader=reader,
+                blocks=self.blocks,
+                close_terms=self._close_terms,
+                timer=timer,
             )
 
     def observe(self, request: ViewRequest, wording: RetrieverQuery, snapshot: Snapshot) -> BackgroundTask | None:

@@ -5,8 +5,15 @@ import uuid
 import pytest
 
 from kosmos_rag.core.types import KnownItems
-from kosmos_rag.retrieval.fusion import CandidateList, QueryWeights, rank_candidates
-from kosmos_rag.retrieval.weights import adapt_weights, find_known_items, odds_factor, words_decide
+from kosmos_rag.retrieval.fusion import (
+    CandidateList,
+    QueryWeights,
+    adapt_weights,
+    find_known_items,
+    odds_factor,
+    rank_candidates,
+    words_decide,
+)
 
 EVEN = {"dense": 0.5, "dense 2": 0.5, "lexical": 0.5, "lexical 2": 0.5}
 
@@ -30,7 +37,7 @@ def _lists(coverage: float, *, terms: int = 1) -> dict[str, CandidateList]:
     ],
 )
 def test_adapt_weights__follows_coverage_and_terms(coverage: float, terms: int, share: float) -> None:
-    adapted = adapt_weights(_lists(coverage, terms=terms), EVEN, has_identifier=False)
+    adapted = adapt_weights(_lists(coverage, terms=terms), EVEN, by_words=False)
     expected = {"dense": 1 - share, "dense 2": 1 - share, "lexical": share, "lexical 2": share}
     assert adapted == pytest.approx(expected, abs=1e-4)
 
@@ -48,27 +55,27 @@ def test_adapt_weights__follows_coverage_and_terms(coverage: float, terms: int, 
 def test_words_decide__for_a_covered_name(coverage: float, terms: int, named: bool, decided: bool) -> None:
     lists = _lists(coverage, terms=terms)
     assert words_decide(lists, has_identifier=named) is decided
-    adapted = adapt_weights(lists, EVEN, has_identifier=named)
+    adapted = adapt_weights(lists, EVEN, by_words=decided)
     assert (adapted["lexical"] == pytest.approx(0.9)) is decided
 
 
 def test_adapt_weights__begins_with_the_weights_of_the_settings() -> None:
     """.3 to .7 are odds of .43; a coverage of .625 of four terms has the evidence 1."""
     weights = {"dense": 0.7, "dense 2": 0.7, "lexical": 0.3, "lexical 2": 0.3}
-    assert adapt_weights(_lists(0.625, terms=4), weights, has_identifier=False) == pytest.approx(weights)
-    doubled = adapt_weights(_lists(1.25, terms=4), weights, has_identifier=False)
+    assert adapt_weights(_lists(0.625, terms=4), weights, by_words=False) == pytest.approx(weights)
+    doubled = adapt_weights(_lists(1.25, terms=4), weights, by_words=False)
     assert doubled["lexical"] / doubled["dense"] == pytest.approx(2 * 0.3 / 0.7)
 
 
 def test_adapt_weights__keeps_a_larger_share_of_the_settings() -> None:
     weights = {"dense": 0.05, "lexical": 0.95}
-    adapted = adapt_weights(_lists(2.0, terms=4), weights, has_identifier=True)
+    adapted = adapt_weights(_lists(2.0, terms=4), weights, by_words=True)
     assert adapted == pytest.approx(weights)
 
 
 def test_adapt_weights__of_one_retriever_changes_nothing() -> None:
     lists = {name: entry for name, entry in _lists(1.0).items() if name.startswith("dense")}
-    assert adapt_weights(lists, {"dense": 0.5, "dense 2": 0.5}, has_identifier=True) == {"dense": 0.5, "dense 2": 0.5}
+    assert adapt_weights(lists, {"dense": 0.5, "dense 2": 0.5}, by_words=True) == {"dense": 0.5, "dense 2": 0.5}
     assert not words_decide(lists, has_identifier=True)
 
 
@@ -87,14 +94,13 @@ def test_odds_factor__follows_the_misses(dense: float, lexical: float, factor: f
     assert odds_factor(KnownItems(questions=100, dense=dense, lexical=lexical)) == pytest.approx(factor)
 
 
-def test_odds_factor__of_few_questions_or_none_is_about_one() -> None:
-    assert odds_factor(None) == 1.0
+def test_odds_factor__of_few_questions_is_about_one() -> None:
     assert odds_factor(KnownItems(questions=3, dense=0.0, lexical=1.0)) == 1.0
 
 
 def test_adapt_weights__multiplies_the_odds_by_the_known_items() -> None:
     known = KnownItems(questions=100, dense=0.67, lexical=0.96)
-    adapted = adapt_weights(_lists(0.625, terms=4), EVEN, has_identifier=False, known_items=known)
+    adapted = adapt_weights(_lists(0.625, terms=4), EVEN, by_words=False, known_items=known)
     assert adapted["lexical"] / adapted["dense"] == pytest.approx(34 / 5 / 4)
 
 
