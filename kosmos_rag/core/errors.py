@@ -11,6 +11,7 @@
     │   ├── SourceError           it could not be read
     │   └── ParseError            it was read, and is not a document we can use
     ├── ModelError
+    │   ├── InputRefused          the model refuses a text
     │   ├── ModelUnavailable      the model cannot be loaded here
     │   ├── EmbeddingSpaceMismatch  the tenant's vectors were made by another model
     │   └── EmbeddingSpaceChanged   another space has become live since the vectors were made
@@ -33,6 +34,10 @@ A message names the fault, with the value, and then the remedy. It is one line: 
 """
 
 import errno
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kosmos_rag.core.types.stored import IngestReport
 
 
 class KosmosError(Exception):
@@ -114,6 +119,14 @@ GONE = "gone"
 
 EMPTY = "empty"
 """Code of a document without text: no failure of a file that a source lists."""
+
+
+class IngestInterrupted(KeyboardInterrupt):
+    """The user has interrupted an `ingest` call. What was published stays."""
+
+    def __init__(self, report: "IngestReport", *, total: int) -> None:
+        super().__init__(f"interrupted: {report.seen} of {total} documents are done; ingest them again to continue")
+        self.report = report
 
 
 def costs_no_attempt(error: BaseException) -> bool:

@@ -122,7 +122,7 @@ class TenantJobs:
             document: the document without its bytes.
             upload_id: the stored upload; `store_chunk` writes it.
             connection: a transaction of the worker role for this tenant.
-            warning: what the job warns of.
+            warning: message that the job and its lists show.
 
         Raises:
             SourceError: the document cannot be stored.
@@ -135,7 +135,7 @@ class TenantJobs:
         """Return whether a document with other bytes is stored under a name, or waits to be.
 
         Args:
-            source: the name.
+            source: what the document would be stored under.
             sha256: SHA-256 of the bytes that are uploaded under it, hexadecimal.
             connection: a transaction of the worker role for this tenant.
         """

@@ -5,6 +5,7 @@ parse and chunk it; batches of chunks are embedded and published in one transact
 """
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -17,7 +18,7 @@ from cachetools import LRUCache
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset
-from kosmos_rag.core.errors import EMPTY, GONE, IngestionError, RequestError
+from kosmos_rag.core.errors import EMPTY, GONE, IngestInterrupted, IngestionError, RequestError
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, IngestReport, Outcome, SourceDocument, is_text
 from kosmos_rag.ingestion.acl import remove_unauthorised
@@ -44,6 +45,10 @@ Progress = Callable[[int, int, str], None]
 
 BATCH_CHUNKS = 1024
 """Chunks that are embedded and published together. The lexical statistics change once for a batch and lexeme."""
+FIRST_BATCH_CHUNKS = BATCH_CHUNKS // 8
+"""Chunks of the first batch, before it is known how fast this machine embeds."""
+BATCH_S = 5.0
+"""Seconds that a batch of an `ingest` call takes, about: what an interrupted call loses."""
 BATCH_BYTES = 8 * 1024 * 1024
 """Bytes of documents in a batch."""
 LARGE_BYTES = 4 * 1024 * 1024
@@ -85,10 +90,14 @@ class Executor(Protocol):
         ...
 
 
-class _SynchronousExecutor:
-    batch_chunks = BATCH_CHUNKS
+class SynchronousExecutor:
+    """Works in the calling thread, with batches that take about `BATCH_S`."""
+
+    def __init__(self) -> None:
+        self.batch_chunks = FIRST_BATCH_CHUNKS
 
     def process(self, work: Callable[[], ChunkedDocument]) -> Future[ChunkedDocument]:
+        """Process a document by calling `work`."""
         future: Future[ChunkedDocument] = Future()
         try:
             future.set_result(work())
@@ -97,11 +106,11 @@ class _SynchronousExecutor:
         return future
 
     def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:  # noqa: ARG002
+        """Publish a batch, and choose the size of the next one. Args: see `Executor.submit`."""
+        start = time.monotonic()
         publish()
-
-
-SYNCHRONOUS: Executor = _SynchronousExecutor()
-"""Works in the calling thread."""
+        chunks_in_time = int(chunks * BATCH_S / max(time.monotonic() - start, 1e-3))
+        self.batch_chunks = min(BATCH_CHUNKS, max(FIRST_BATCH_CHUNKS, chunks_in_time))
 
 
 class IngestPipeline:
@@ -153,18 +162,33 @@ class IngestPipeline:
             DatabaseNotReady: the database is not one to write to.
             ModelError: the model cannot embed, or is not the one of the tenant.
             ConfigError: the preset of the collection does not fit the settings of this process.
+            IngestInterrupted: the user has interrupted the call; what was published stays.
         """
         discovery = discover(items, self.settings.ingestion, root=root)
         report = ReportBuilder(failed=list(discovery.failures))
+        try:
+            self._ingest(tenant, collection, discovery, report, on_progress)
+            self._remove_missing(tenant, collection, discovery, report, prune=prune)
+        except KeyboardInterrupt:
+            raise IngestInterrupted(report.build(), total=len(discovery.documents)) from None
+        return report.build()
+
+    def _ingest(
+        self,
+        tenant: TenantRef,
+        collection: str,
+        discovery: Discovery,
+        report: ReportBuilder,
+        on_progress: Progress | None,
+    ) -> None:
         position, total = 0, len(discovery.documents)
+        executor = SynchronousExecutor()
         for window in split_windows(discovery.documents, WINDOW_DOCUMENTS):
-            self.run(tenant, collection, window, recorder=report)
+            self.run(tenant, collection, window, recorder=report, executor=executor)
             for document in window:
                 position += 1
                 if on_progress is not None:
                     on_progress(position, total, str(document.source))
-        self._remove_missing(tenant, collection, discovery, report, prune=prune)
-        return report.build()
 
     def run(
         self,
@@ -175,7 +199,7 @@ class IngestPipeline:
         recorder: OutcomeRecorder,
         preset_version: str | None = None,
         lease: Lease = NO_LEASE,
-        executor: Executor = SYNCHRONOUS,
+        executor: Executor | None = None,
     ) -> None:
         """Ingest documents of one collection.
 
@@ -187,7 +211,7 @@ class IngestPipeline:
             recorder: receives the outcomes. An error that it raises ends the run.
             preset_version: version of the preset that the collection must have, or all documents fail; None for any.
             lease: fences the documents off from other writers.
-            executor: processes the documents and publishes the batches.
+            executor: processes the documents and publishes the batches; None for the calling thread.
         """
         entries = _assign_ids(tenant, collection, documents, recorder)
         try:
@@ -199,7 +223,8 @@ class IngestPipeline:
             return recorder.record_failure([document for _, document in entries], error)
         run = _Run(
             database=self._database, publisher=self.publisher, processor=processor, tenant=tenant,
-            collection=collection, state=state, recorder=recorder, lease=lease, executor=executor,
+            collection=collection, state=state, recorder=recorder, lease=lease,
+            executor=executor or SynchronousExecutor(),
         )  # fmt: skip
         return run.ingest(entries)
 

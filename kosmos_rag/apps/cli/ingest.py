@@ -15,13 +15,16 @@ from kosmos_rag.apps.cli.common import (
 )
 from kosmos_rag.apps.cli.options import WriteOptions, command
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import KosmosError
+from kosmos_rag.core.errors import IngestInterrupted, KosmosError
 from kosmos_rag.core.telemetry.metrics import INGESTION_EMBEDDED_CHUNKS, INGESTION_STAGE_SECONDS, Metric
 from kosmos_rag.core.text.counts import count
 
 if TYPE_CHECKING:
     from kosmos_rag.core.types import IngestReport
     from kosmos_rag.engine.tenant import Tenant
+
+_INTERRUPTED = 130
+"""Exit status of shells after Ctrl-C."""
 
 
 @command
@@ -36,22 +39,30 @@ def ingest(
 ) -> None:
     """Ingest files and folders. Unchanged files are skipped; folders are mirrored.
 
-    Exits with 1 when a document failed; all others are ingested.
+    Exits with 1 when a document failed; all others are ingested. Exits with 130 when it is interrupted (Ctrl-C): what
+    is stored stays, and the same command continues.
     """
     require_not_blank(paths, "PATH")
     with common.open_engine() as engine:
         tenant = engine.tenant(common.tenant, collection=common.collection)
-        if common.as_json:
-            report = tenant.ingest(paths, prune=not keep_missing, root=root)
-        else:
-            with _ProgressBar() as progress:
-                engine.observe(progress)
-                report = tenant.ingest(paths, prune=not keep_missing, root=root, on_progress=progress.advance)
+        interruption: IngestInterrupted | None = None
+        try:
+            if common.as_json:
+                report = tenant.ingest(paths, prune=not keep_missing, root=root)
+            else:
+                with _ProgressBar() as progress:
+                    engine.observe(progress)
+                    report = tenant.ingest(paths, prune=not keep_missing, root=root, on_progress=progress.advance)
+        except IngestInterrupted as error:
+            interruption, report = error, error.report
         if common.as_json:
             print_json(_serialize_report(report))
         else:
             _print(report)
             _print_due_indexes(tenant)
+    if interruption:
+        typer.echo(str(interruption), err=True)
+        raise typer.Exit(_INTERRUPTED)
     if report.failed:
         raise typer.Exit(1)
 

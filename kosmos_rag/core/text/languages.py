@@ -45,7 +45,7 @@ def choose_text_language(text: str, language: str, available: Collection[str]) -
     such as `simple`, is never replaced.
 
     Args:
-        text: The text.
+        text: A document, of which the beginning counts, or a chunk.
         language: Text search configuration that is configured, or that of the chunk's document.
         available: Text search configurations of the server.
     """

@@ -44,10 +44,10 @@ class _Row:
 def read_html_table(source: str, clean_text: Callable[[str], str], limits: OutputLimits) -> TableText | None:
     """Read a table of HTML.
 
-    None for one of a single column, and for one with more lines than its source.
+    The result is None for one of a single column, and for one with more lines than its source.
 
     Args:
-        source: of the table.
+        source: from `<table` to `</table>`.
         clean_text: removes the markup of a cell.
         limits: of the text.
     """

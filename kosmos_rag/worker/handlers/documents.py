@@ -35,7 +35,7 @@ from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import EVERYONE, Job, Outcome, SourceDocument
 from kosmos_rag.ingestion.discovery import PendingDocument
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id
-from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS, IngestPipeline
+from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS, FIRST_BATCH_CHUNKS, IngestPipeline
 from kosmos_rag.ingestion.publisher import Completion
 from kosmos_rag.ingestion.report import PublishedDocument
 from kosmos_rag.ingestion.sources.listing import Entry, Source
@@ -55,8 +55,6 @@ EMBED_TIMEOUT_S = 60.0
 """Seconds that embedding and writing a batch may take, plus one for each chunk, before the process counts as stuck."""
 SOURCE_CACHE_SIZE = 256
 """Sources that are kept open for the next jobs from them."""
-FIRST_BATCH_CHUNKS = BATCH_CHUNKS // 8
-"""Size of a batch while no other is being published: the model must not wait for a whole batch to be parsed."""
 SLOW_S = 0.1
 """Seconds after which a document is slow: the others do not wait for it."""
 PUBLISH_THREADS = 2
@@ -284,6 +282,7 @@ class _BackgroundExecutor:
 
     @property
     def batch_chunks(self) -> int:
+        # The model must not wait for a whole batch to be parsed.
         return FIRST_BATCH_CHUNKS if self.threads.idle else BATCH_CHUNKS
 
     def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:

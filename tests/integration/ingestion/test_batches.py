@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.errors import IngestInterrupted
+from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.ingestion import pipeline
 from kosmos_rag.ingestion.discovery import LoadedDocument, PendingDocument
 from kosmos_rag.ingestion.report import ReportBuilder
@@ -20,11 +22,35 @@ class RecordingExecutor:
     batch_chunks: int = 100
     batches: list[list[str]] = field(default_factory=list)
 
-    process = staticmethod(pipeline.SYNCHRONOUS.process)
+    process = staticmethod(pipeline.SynchronousExecutor().process)
 
     def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:
         self.batches.append([document.source for document in documents])
         publish()
+
+
+class InterruptedEmbedder(HashingEmbedder):
+    """Is interrupted by the user after some texts."""
+
+    texts = 0
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self.texts += len(texts)
+        if self.texts > 300:
+            raise KeyboardInterrupt
+        return super().embed(texts)
+
+
+def test_interrupted_call__keeps_what_is_stored_and_reports_it(settings: Settings, tenant_name: str) -> None:
+    documents = [SourceDocument(source=f"{n:03}", data=f"Words of document {n}.".encode()) for n in range(400)]
+    with Engine(settings, embedder=InterruptedEmbedder()) as engine:
+        scope = engine.tenant(tenant_name)
+        with pytest.raises(IngestInterrupted, match="256 of 400 documents are done") as interruption:
+            scope.ingest(documents)
+        assert interruption.value.report.new == len(scope.sources()) == 256
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        report = engine.tenant(tenant_name).ingest(documents)
+        assert (report.new, report.unchanged) == (144, 256)
 
 
 @pytest.mark.parametrize(("large_bytes", "batch_chunks"), [(5_000, 100), (1_000_000, 3)])
