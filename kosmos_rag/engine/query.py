@@ -157,6 +157,11 @@ class QueryHandler:
             texts: The questions.
             request: Options of each question; its text is not used.
         """
+        if not isinstance(texts, Iterable):
+            raise RequestError(f"the question is {texts!r}; give a text, or a list of texts")
+        for text in texts:
+            if not isinstance(text, str):
+                raise RequestError(f"the question is {text!r}; give a text")
         distinct = list(dict.fromkeys(texts))
         if not 1 <= len(distinct) <= MAX_QUESTIONS:
             raise RequestError(f"{len(distinct)} questions are asked; ask 1 to {MAX_QUESTIONS} at once")

@@ -285,6 +285,8 @@ class Tenant:
             on_progress: Called after each document.
         """
         several = [items] if isinstance(items, str | Path | SourceDocument) else items
+        if not isinstance(several, Iterable):
+            raise RequestError(f"{several!r} is nothing to ingest; give files, folders or SourceDocuments")
         report = self._parts.ingest_pipeline.ingest(
             self._tenant,
             self._write_collection,

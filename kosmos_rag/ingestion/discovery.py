@@ -119,6 +119,8 @@ def discover(
         if isinstance(item, SourceDocument):
             loaded.append(LoadedDocument(document=item))
             continue
+        if not isinstance(item, Path):
+            raise RequestError(f"{item!r} is nothing to ingest; give files, folders or SourceDocuments")
         origin = FolderSource(validate_spec(FolderSpec, "folder", {"path": item, "root": root}), settings)
         listing = origin.listing()
         for entry in listing:

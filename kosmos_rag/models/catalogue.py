@@ -44,9 +44,13 @@ class ListedModel:
     published: PublishedFigure | None = None
     note: str = ""
 
+    def knows(self, language: str) -> bool:
+        """Return whether the model was trained for a language."""
+        return language in self.languages or _EVERY_LANGUAGE in self.languages
+
     def fits(self, language: str, machine: Machine) -> bool:
         """Return whether the model knows the language and runs there at a usual speed."""
-        return machine in self.runs_on and (language in self.languages or _EVERY_LANGUAGE in self.languages)
+        return machine in self.runs_on and self.knows(language)
 
     def settings(self) -> dict[str, Any]:
         """Return the keys of `rag.embedding` or `rag.reranking` that the model needs."""
@@ -73,7 +77,8 @@ def recommend_models(language: str, machine: Machine) -> Sequence[ListedModel]:
 
 def find_listed(name: str, use: Use) -> ListedModel | None:
     """Return the model of a configuration, or None where the file does not have it."""
-    names = {name, f"sentence-transformers/{name}"}
+    # Both packaged models are one, in two precisions.
+    names = {name, f"sentence-transformers/{name}", f"{name}-int8"}
     return next((model for model in load_catalogue() if model.use == use and model.name in names), None)
 
 

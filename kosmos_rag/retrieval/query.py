@@ -269,6 +269,8 @@ def parse_query(
         read_your_writes: Whether the primary answers, and no replica.
         max_chars: Longest allowed text, `rag.retrieval.max_question_chars`.
     """
+    if not isinstance(text, str):
+        raise RequestError(f"the question is {text!r}; give a text")
     cleaned = text
     if not text.isprintable():
         cleaned = "".join(character if character.isprintable() else " " for character in text)

@@ -140,3 +140,17 @@ def test_config_show__of_a_key_or_a_section(kosmos: Run, monkeypatch: pytest.Mon
     }.items():
         done = kosmos("config", "show", wrong)
         assert (done.exit_code, remedy in done.stderr) == (1, True)
+
+
+GERMAN = """
+Der Antrag auf Urlaub ist bei der Leitung zu stellen, und sie entscheidet über ihn in einer Woche. Wer krank ist, meldet
+sich am ersten Tag, und ein Attest ist ab dem dritten Tag nötig, wenn es nicht anders vereinbart ist.
+"""
+
+
+def test_init__warns_of_documents_in_a_language_that_the_model_does_not_know(kosmos: Run, tmp_path: Path) -> None:
+    (tmp_path / "handbuch").mkdir()
+    (tmp_path / "handbuch" / "urlaub.md").write_text(GERMAN)
+    assert "kosmos-rag models recommend --language de" in kosmos("init").stderr
+    assert kosmos("init", "--force", "--language", "en").stderr == ""
+    assert "--language zh" in kosmos("init", "--force", "--language", "zh").stderr

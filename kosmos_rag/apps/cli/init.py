@@ -4,6 +4,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,16 @@ _HEAD = """\
 # Settings of kosmos-rag on this machine, written by `kosmos-rag init`. Every other key has its default:
 # `kosmos-rag config show` lists all keys, and `kosmos-rag config show KEY` explains one.
 """
+_TEXTS = ("*.md", "*.txt", "*.rst", "*/*.md", "*/*.txt", "*/*.rst")
+"""Files of a folder whose language is looked at."""
+_MAX_FILES = 50
+_SAMPLE_BYTES = 4_000
+_CODES = {
+    "danish": "da", "dutch": "nl", "english": "en", "finnish": "fi", "french": "fr", "german": "de", "greek": "el",
+    "hungarian": "hu", "italian": "it", "norwegian": "no", "portuguese": "pt", "romanian": "ro", "russian": "ru",
+    "spanish": "es", "swedish": "sv", "turkish": "tr",
+}  # fmt: skip
+"""ISO 639-1 codes of text search configurations."""
 _TENANT = "default"
 _TENANT_NOTE = "Users of this machine need no key. Set it to null, and create keys, before you serve others."
 
@@ -32,6 +43,12 @@ def init(
         typer.Option("--set", metavar="KEY=VALUE", help="Write this value; may be repeated."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            "--language", metavar="CODE", help="Language of the documents: en, de …; default: of this folder."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a commented settings file for this machine.
@@ -51,9 +68,33 @@ def init(
     if as_json:
         print_json({"file": str(file), "values": values})
         return
+    if (warning := _warn_of_language(settings, language or _find_language(Path.cwd()))) is not None:
+        typer.echo(warning, err=True)
     typer.echo(
         f"wrote {file}: model {settings.rag.embedding.model}, data in {settings.database.resolved_data_dir}\n"
         "next: kosmos-rag ingest FOLDER, kosmos-rag ask QUESTION, kosmos-rag serve"
+    )
+
+
+def _find_language(folder: Path) -> str:
+    """Return the ISO 639-1 code of the texts of a folder; `en` where they do not show another one."""
+    from kosmos_rag.core.text.languages import LANGUAGES, choose_text_language
+
+    files = islice((file for pattern in _TEXTS for file in sorted(folder.glob(pattern)) if file.is_file()), _MAX_FILES)
+    text = "\n".join(file.read_bytes()[:_SAMPLE_BYTES].decode("utf-8", "ignore") for file in files)
+    return _CODES[choose_text_language(text, "english", LANGUAGES)]
+
+
+def _warn_of_language(settings: "Settings", language: str) -> str | None:
+    """Return a warning where the embedding model does not know the language of the documents."""
+    from kosmos_rag.engine.local_models import find_listed
+
+    model = find_listed(settings.rag.embedding.model, "embedding")
+    if model is None or model.knows(language):
+        return None
+    return (
+        f"warning: {model.name} does not know the language {language!r}, so paraphrases and answers are weak; "
+        f"kosmos-rag models recommend --language {language} lists models that know it"
     )
 
 

@@ -1,5 +1,7 @@
 """Several questions in one search."""
 
+from typing import Any
+
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
@@ -56,3 +58,21 @@ def test_audit_log__has_one_event_with_all_questions_and_the_returned_passages(
         assert event.question == "paid annual leave\ntravel expenses"
         assert [passage.chunk_ids for passage in event.passages] == [(result.hits[0].chunk_id,)]
         scope.feedback("up", retrieval_id=result.id, chunk_id=result.hits[0].chunk_id)
+
+
+def test_search__names_what_is_no_question(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
+    values: list[Any] = [None, 5, [None], [["nested"]]]
+    for value in values:
+        with pytest.raises(RequestError, match=r"the question is .*; give a text"):
+            scope.search(value)
+        with pytest.raises(RequestError, match=r"the question is .*; give a text"):
+            scope.answer(value)
+
+
+def test_ingest__names_what_is_no_document(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
+    values: list[Any] = [None, 5, [None], [5]]
+    for value in values:
+        with pytest.raises(RequestError, match="is nothing to ingest; give files, folders or SourceDocuments"):
+            scope.ingest(value)
