@@ -3,7 +3,7 @@
 The media type is found by content. Each type has one parser, a function from bytes to ParsedDocument.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -16,6 +16,7 @@ from kosmos_rag.parsing.errors import translate_errors
 from kosmos_rag.parsing.limits import UNLIMITED, OutputLimits, bound_notes
 from kosmos_rag.parsing.mail.eml import ParsePart, parse_eml, parse_mbox, parse_mhtml, parse_msg
 from kosmos_rag.parsing.office.docx import parse_docx, parse_wordml
+from kosmos_rag.parsing.office.encrypted import decrypt_office, is_encrypted_office
 from kosmos_rag.parsing.office.odf import parse_odf
 from kosmos_rag.parsing.office.pptx import parse_pptx
 from kosmos_rag.parsing.office.rtf import parse_rtf
@@ -105,7 +106,12 @@ _WORKBOOK_PARSERS: dict[str, _WorkbookParser] = {
 
 
 def parse(
-    document: SourceDocument, limits: OutputLimits = UNLIMITED, *, ocr: bool = False, hidden_cells: bool = False
+    document: SourceDocument,
+    limits: OutputLimits = UNLIMITED,
+    *,
+    ocr: bool = False,
+    hidden_cells: bool = False,
+    passwords: Sequence[str] = (),
 ) -> ParsedDocument:
     """Parse a document.
 
@@ -116,11 +122,12 @@ def parse(
         limits: limits of the result.
         ocr: whether to read scanned pages of a PDF, which takes seconds for each.
         hidden_cells: whether to read hidden sheets, rows and columns of workbooks.
+        passwords: are tried on encrypted files.
 
     Raises:
         ParseError: the bytes are not a document that can be used; `code` is the reason.
     """
-    return _FileParser(limits=limits, ocr=ocr, hidden_cells=hidden_cells).parse(document)
+    return _FileParser(limits=limits, ocr=ocr, hidden_cells=hidden_cells, passwords=passwords).parse(document)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,9 +137,12 @@ class _FileParser:
     limits: OutputLimits
     ocr: bool
     hidden_cells: bool
+    passwords: Sequence[str]
 
     def parse(self, document: SourceDocument, depth: int = 0) -> ParsedDocument:
         """Parse a document that is `depth` files deep in others. Raises ParseError."""
+        if self.passwords and is_encrypted_office(document.data):
+            document = replace(document, data=decrypt_office(document.data, self.passwords))
         media_type = document.media_type or detect(document.data, document.source)
         name = media_types.NAMES[media_type]
         parser = self._parser(media_type, depth)
@@ -146,7 +156,7 @@ class _FileParser:
 
     def _parser(self, media_type: str, depth: int) -> _Parser:
         if media_type == media_types.PDF:
-            return partial(parse_pdf, ocr=self.ocr)
+            return partial(parse_pdf, ocr=self.ocr, passwords=self.passwords)
         if media_type in _WORKBOOK_PARSERS:
             return partial(_WORKBOOK_PARSERS[media_type], hidden_cells=self.hidden_cells)
         if media_type not in _MAIL_PARSERS:

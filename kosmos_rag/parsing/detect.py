@@ -8,11 +8,11 @@ from io import BytesIO
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.parsing import media_types
 from kosmos_rag.parsing.errors import translate_errors
+from kosmos_rag.parsing.office.encrypted import OLE, is_encrypted_office
 from kosmos_rag.parsing.text.decode import decode, has_escapes
 from kosmos_rag.parsing.web.confluence import IS_STORAGE
 from kosmos_rag.parsing.web.confluence_export import DESCRIPTOR, ENTITIES, IS_INDEX
 
-_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLE_STREAMS = (
     ("WordDocument", "legacy Word document (DOC)"),
     ("PowerPoint Document", "legacy PowerPoint presentation (PPT)"),
@@ -121,7 +121,7 @@ def detect(data: bytes, source: str) -> str:
         return media_types.PDF
     if data.startswith(_ZIP):
         return _type_of_zip(data)
-    if data.startswith(_OLE):
+    if data.startswith(OLE):
         return _type_of_ole(data)
     if data.startswith(_RTF):
         return media_types.RTF
@@ -194,8 +194,9 @@ def _type_of_ole(data: bytes) -> str:
 
     It names its streams in UTF-16.
     """
-    if "EncryptedPackage".encode("utf-16-le") in data:
-        raise ParseError("encrypted", "the Office document has a password; remove it and save the document again")
+    if is_encrypted_office(data):
+        message = "the Office document has a password; add it to ingestion.parsing.passwords, or save it without one"
+        raise ParseError("encrypted", message)
     for stream, name in _OLE_STREAMS:
         if _stream(stream) in data:
             raise _unsupported_error(name)

@@ -201,6 +201,10 @@ class ParsingSettings(Section):
         description="Read scanned pages of a PDF by OCR, in seconds for each; needs memory_mb 2048 and the extra ocr.",
     )
     hidden_cells: Switch = Field(default=False, description="Read hidden sheets, rows and columns of workbooks too.")
+    passwords: tuple[SecretStr, ...] = Field(
+        default=(),
+        description="Passwords of PDF files and, with the extra encrypted, Office files; set them in the environment.",
+    )
     require_isolation: Switch = Field(
         default=False,
         description="Parse only in a process isolated from network, processes and files: docs/parsing.md.",

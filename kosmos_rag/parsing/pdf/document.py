@@ -6,7 +6,7 @@ import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -77,7 +77,7 @@ class _Content:
     frames: list[PageFrame | None]
 
 
-def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> ParsedDocument:
+def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False, passwords: Sequence[str] = ()) -> ParsedDocument:
     """Parse a PDF: one offset for each page, also without text.
 
     Headings come from the outline, else from their letters. A page that cannot be read is left out, with a note.
@@ -85,12 +85,13 @@ def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> Parsed
     Args:
         limits: limits of the result.
         ocr: whether to read pages without text by OCR.
+        passwords: are tried on an encrypted file.
 
     Raises:
         ParseError: `encrypted`, `unsupported`, `no_text`, `garbled`, `corrupt`, `too_large`.
     """
     with _PDFIUM:
-        content = _read(data, limits, PageReader() if ocr else None)
+        content = _read(data, limits, PageReader() if ocr else None, passwords)
     if not any(content.pages):
         raise _no_text(data, len(content.pages), ocr=ocr)
     text = _compose(content)
@@ -110,15 +111,16 @@ def parse_pdf(data: bytes, limits: OutputLimits, *, ocr: bool = False) -> Parsed
     )
 
 
-def render_page(data: bytes, page: int) -> bytes:
+def render_page(data: bytes, page: int, *, passwords: Sequence[str] = ()) -> bytes:
     """Render a page as a PNG, at most 1,400 pixels wide.
 
     Raises ParseError.
 
     Args:
         page: number of the page, from 1.
+        passwords: are tried on an encrypted file.
     """
-    with _PDFIUM, closing(_open(data)) as document:
+    with _PDFIUM, closing(_open(data, passwords)) as document:
         if page > len(document):
             raise ParseError("unsupported", f"page {page} is requested, and the document has {len(document)} pages")
         with closing(document[page - 1]) as opened:
@@ -130,8 +132,8 @@ def render_page(data: bytes, page: int) -> bytes:
     return picture.getvalue()
 
 
-def _read(data: bytes, limits: OutputLimits, reader: PageReader | None) -> _Content:
-    with closing(_open(data)) as document:
+def _read(data: bytes, limits: OutputLimits, reader: PageReader | None, passwords: Sequence[str]) -> _Content:
+    with closing(_open(data, passwords)) as document:
         limits.check_pages(len(document))
         contents = list(_pages(document, limits, reader))
         outline = list(islice(_outline(document), _MAX_OUTLINE_ENTRIES))
@@ -188,9 +190,12 @@ def _page_notes(broken: Sequence[int]) -> Iterator[Note]:
         yield Note(code="pages_unreadable", message=f"pages that could not be read and are left out: {numbers}")
 
 
-def _open(data: bytes) -> Any:
+def _open(data: bytes, passwords: Sequence[str]) -> Any:
     import pypdfium2
 
+    for password in passwords:
+        with suppress(pypdfium2.PdfiumError):
+            return pypdfium2.PdfDocument(data, password=password)
     try:
         return pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as exc:
@@ -198,7 +203,8 @@ def _open(data: bytes) -> Any:
             message = "the PDF is encrypted for the holders of certificates; save it again without encryption"
             raise ParseError("encrypted", message) from exc
         if exc.err_code in (pypdfium2.raw.FPDF_ERR_PASSWORD, pypdfium2.raw.FPDF_ERR_SECURITY):
-            message = "the PDF has a password; remove it and save the document again"
+            other = " other than those of ingestion.parsing.passwords" if passwords else ""
+            message = f"the PDF has a password{other}; add it to ingestion.parsing.passwords, or save it without one"
             raise ParseError("encrypted", message) from exc
         if _BROTLI in data:
             raise _brotli() from exc

@@ -115,6 +115,7 @@ def _request(document: SourceDocument, limits: "ParsingSettings") -> Request:
         pages=limits.pages,
         ocr=limits.ocr,
         hidden_cells=limits.hidden_cells,
+        passwords=tuple(password.get_secret_value() for password in limits.passwords),
     )
 
 

@@ -46,6 +46,7 @@ class Request:
     pages: int
     ocr: bool
     hidden_cells: bool
+    passwords: tuple[str, ...] = ()
     page: int = 0
     """Page of a PDF to render; 0 to parse the file."""
 
@@ -82,7 +83,8 @@ def receive_request(connection: socket.socket) -> Request:
 
     The bytes of the file are the next frame.
     """
-    return Request(**json.loads(receive_frame(connection, _LARGEST_REQUEST)))
+    fields = json.loads(receive_frame(connection, _LARGEST_REQUEST))
+    return Request(**{**fields, "passwords": tuple(fields["passwords"])})
 
 
 def build_document(request: Request, data: bytes) -> SourceDocument:

@@ -36,9 +36,14 @@ def work(connection: socket.socket) -> None:
 def _result(request: Request, data: bytes) -> ParsedDocument | Failure | bytes:
     try:
         if request.page:
-            return render_page(data, request.page)
-        document = build_document(request, data)
-        return parse(document, request.output, ocr=request.ocr, hidden_cells=request.hidden_cells)
+            return render_page(data, request.page, passwords=request.passwords)
+        return parse(
+            build_document(request, data),
+            request.output,
+            ocr=request.ocr,
+            hidden_cells=request.hidden_cells,
+            passwords=request.passwords,
+        )
     except ParseError as error:
         return Failure(code=error.code, message=str(error))
     except MemoryError:

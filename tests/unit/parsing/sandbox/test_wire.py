@@ -72,8 +72,10 @@ def test_reply__that_makes_no_sense(frame: bytes) -> None:
 
 
 def test_request__comes_as_it_was_sent() -> None:
-    limits = {"memory_bytes": 1, "cpu_s": 2, "text_bytes": 3, "pages": 4}
-    request = Request(source="a\ud800.txt", title=None, media_type=None, ocr=True, hidden_cells=False, **limits)
+    request = Request(
+        source="a\ud800.txt", title=None, media_type=None, memory_bytes=1, cpu_s=2, text_bytes=3, pages=4, ocr=True,
+        hidden_cells=False, passwords=("sesame", "\ud800"),
+    )  # fmt: skip
     data = bytes(range(256)) * 10_000
     ours, theirs = socket.socketpair()
     with ours, theirs:
