@@ -95,6 +95,8 @@ def _check_pool(name: str, open_pool: Callable[[], ConnectionPool]) -> Iterator[
     )
     if not state.problems:
         yield Check(name=name, ok=True, detail=summary)
+    for warning in state.warnings:
+        yield Check(name=name, ok=True, detail=f"warning: {warning}")
     for problem in state.problems:
         yield Check(name=name, ok=False, detail=problem)
     for node in state.nodes:

@@ -6,6 +6,7 @@ Row-level security fails open for a superuser, for an owner without FORCE, and f
 result shows that, so the preflight reads the catalogue.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, LiteralString
@@ -20,6 +21,8 @@ from kosmos_rag.storage.migrate import REVISION, describe_older_line
 from kosmos_rag.storage.placement import ClusterNode
 from kosmos_rag.storage.provision import APP, BACKUP, OWNER, WORKER
 from kosmos_rag.storage.sql import list_used_names, statement
+
+_LOG = logging.getLogger(__name__)
 
 MIN_SERVER = 160000
 MIN_VECTOR = (0, 8, 0)
@@ -45,6 +48,8 @@ class ServerState:
     problems: tuple[str, ...]
     apart: bool | None
     """True if role and catalogue isolate the tenants; None for an unknown catalogue."""
+    warnings: tuple[str, ...] = ()
+    """What the migrations did not make, and what may be meant."""
     nodes: tuple[ClusterNode, ...] = ()
     """The nodes of a cluster. One that is down is no problem of the others, so it is not among `problems`."""
 
@@ -127,6 +132,18 @@ class _CatalogueCheck:
             *(
                 f"{kind} {name} on kosmos.{table} is not of the migrations; drop it"
                 for table, kind, name in self._rows(statement("triggers_and_rules"))
+            ),
+            *(
+                f"{kind} {owner} sets {name}, which changes whose rows a session reads; ALTER {kind.upper()} … RESET it"
+                for kind, owner, name in self._all(statement("unsafe_settings"))
+            ),
+            *(
+                f"operator {name} is not of the migrations; drop it"
+                for (name,) in self._all(statement("foreign_operators"))
+            ),
+            *(
+                f"table kosmos.{table} has rows without a tenant or readers; {_RESTORE}"
+                for (table,) in self._rows(statement("nullable_acls"))
             ),
             *(
                 f"table {other} is a parent or a child of kosmos.{table}, and has policies of its own; "
@@ -228,6 +245,7 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
     of_role = _role_problems(server, roles, expected_role)
     problems = _server_problems(server) + of_role
     apart = False if of_role else None
+    warnings: list[str] = []
     revision = None
     if connection.execute(statement("schema_exists")).fetchone() != (True,):
         problems.append("the database has no kosmos schema yet; run `kosmos-rag migrate`")
@@ -237,6 +255,7 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
             check = _CatalogueCheck(connection, expected_role=expected_role, newer=revision != REVISION)
             problems = check.problems()
             apart = not problems
+            warnings = [warning for (warning,) in connection.execute(statement("unusual_objects"))]
     connection.rollback()
     return ServerState(
         server_version=server["server_version"],
@@ -245,6 +264,7 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
         revision=revision,
         problems=tuple(problems),
         apart=apart,
+        warnings=tuple(warnings),
     )
 
 
@@ -275,3 +295,5 @@ def require(connection: psycopg.Connection, expected_role: str) -> None:
     state = inspect(connection, expected_role)
     if state.problems:
         raise DatabaseNotReady(list(state.problems))
+    for warning in state.warnings:
+        _LOG.warning("%s", warning, extra={"action": "preflight_warning"})

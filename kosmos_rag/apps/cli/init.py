@@ -22,7 +22,7 @@ _HEAD = """\
 # `kosmos-rag config show` lists all keys, and `kosmos-rag config show KEY` explains one.
 """
 _TEXTS = ("*.md", "*.txt", "*.rst", "*/*.md", "*/*.txt", "*/*.rst")
-"""Files of a folder whose language is looked at."""
+"""Files of a folder whose language is detected."""
 _MAX_FILES = 50
 _SAMPLE_BYTES = 4_000
 _CODES = {
@@ -77,7 +77,7 @@ def init(
 
 
 def _find_language(folder: Path) -> str:
-    """Return the ISO 639-1 code of the texts of a folder; `en` where they do not show another one."""
+    """Return the ISO 639-1 code of the texts of a folder, or `en`."""
     from kosmos_rag.core.text.languages import LANGUAGES, choose_text_language
 
     files = islice((file for pattern in _TEXTS for file in sorted(folder.glob(pattern)) if file.is_file()), _MAX_FILES)

@@ -221,6 +221,68 @@ SELECT c.relname::text, 'rule', w.rulename::text
  WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p')
  ORDER BY 1, 2, 3
 
+-- name: unsafe_settings
+-- Settings of roles and of the database that change whose rows a session reads: the context itself, checks that are off,
+-- and a search path on which other functions come before those of the server, which our functions call.
+SELECT CASE WHEN s.setrole = 0 THEN 'database' ELSE 'role' END, coalesce(r.rolname, current_database())::text,
+       split_part(c, '=', 1)
+  FROM pg_catalog.pg_db_role_setting s
+  LEFT JOIN pg_catalog.pg_roles r ON r.oid = s.setrole
+  LEFT JOIN pg_catalog.pg_database d ON d.oid = s.setdatabase
+ CROSS JOIN unnest(s.setconfig) AS c
+ WHERE (s.setdatabase = 0 OR d.datname = current_database())
+   AND (s.setrole = 0 OR r.rolname IN ('kosmos_app', 'kosmos_worker', session_user))
+   AND (split_part(c, '=', 1) IN ('row_security', 'session_replication_role') OR c LIKE 'kosmos.%'
+        OR c ~ '^search_path=.*[ ,"]pg_(catalog|temp)')
+ ORDER BY 1, 2, 3
+
+-- name: foreign_operators
+-- The migrations make none: one could take the place of the server's in an expression.
+SELECT o.oid::regoperator::text
+  FROM pg_catalog.pg_operator o JOIN pg_catalog.pg_namespace n ON n.oid = o.oprnamespace
+ WHERE n.nspname = 'kosmos'
+ ORDER BY 1
+
+-- name: nullable_acls
+SELECT c.relname::text
+  FROM pg_catalog.pg_attribute a
+  JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p') AND a.attname IN ('tenant_id', 'acl') AND NOT a.attnotnull
+ ORDER BY 1
+
+-- name: unusual_objects
+-- What no policy restricts, and what loses rows: not wrong in every installation, and not made by the migrations.
+SELECT format('table kosmos.%s is UNLOGGED, and a crash of the server empties it; ALTER TABLE … SET LOGGED', c.relname)
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'kosmos' AND c.relkind IN ('r', 'p') AND c.relpersistence = 'u'
+ UNION ALL
+SELECT format('publication %s copies rows of every tenant to its subscribers; DROP PUBLICATION it, unless you made it for that',
+              p.pubname)
+  FROM pg_catalog.pg_publication p
+ WHERE p.puballtables
+    OR EXISTS (SELECT FROM pg_catalog.pg_publication_rel pr JOIN pg_catalog.pg_class c ON c.oid = pr.prrelid
+                 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                WHERE pr.prpubid = p.oid AND n.nspname = 'kosmos')
+    OR EXISTS (SELECT FROM pg_catalog.pg_publication_namespace pn JOIN pg_catalog.pg_namespace n ON n.oid = pn.pnnspid
+                WHERE pn.pnpubid = p.oid AND n.nspname = 'kosmos')
+ UNION ALL
+SELECT format('event trigger %s of %s runs with every migration; drop it, unless you know what it does',
+              e.evtname, pg_get_userbyid(e.evtowner))
+  FROM pg_catalog.pg_event_trigger e
+ WHERE e.evtenabled <> 'D'
+   AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d
+                    WHERE d.classid = 'pg_event_trigger'::regclass AND d.objid = e.oid AND d.deptype = 'e')
+ UNION ALL
+SELECT format('table %I.%I has tenants and readers in columns, and no policy binds who may read it; REVOKE SELECT ON it',
+              n.nspname, c.relname)
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname NOT IN ('kosmos', 'pg_catalog', 'information_schema') AND c.relkind IN ('r', 'p', 'm', 'f')
+   AND NOT c.relrowsecurity AND has_table_privilege(session_user, c.oid, 'SELECT')
+   AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped)
+   AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'acl' AND NOT a.attisdropped)
+ ORDER BY 1
+
 -- name: outside_relatives
 -- Tables of other schemas that inherit from ours, or that ours inherit from: a query on a parent has the policies of the
 -- parent alone.

@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, DatabaseNotReady, DatabaseUnavailable
+from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.setup import set_up
 
@@ -256,6 +257,39 @@ MUTANTS = {
         "CREATE VIEW public.leak AS SELECT * FROM kosmos.chunks; GRANT SELECT ON public.leak TO kosmos_app",
         "view public.leak shows the rows of every tenant",
     ),
+    # Settings, and objects that no migration makes.
+    "context as a setting of the role": (
+        "ALTER ROLE kosmos_app IN DATABASE {database} SET kosmos.everyone = 'on'",
+        "role kosmos_app sets kosmos.everyone, which changes whose rows a session reads; ALTER ROLE … RESET it",
+    ),
+    "tenant as a setting of the database": (
+        "ALTER DATABASE {database} SET kosmos.tenant = '00000000-0000-0000-0000-000000000001'",
+        "sets kosmos.tenant, which changes whose rows a session reads; ALTER DATABASE … RESET it",
+    ),
+    "checks of rows off": (
+        "ALTER ROLE kosmos_worker IN DATABASE {database} SET row_security = off",
+        "role kosmos_worker sets row_security",
+    ),
+    "triggers of a replica": (
+        "ALTER ROLE kosmos_worker IN DATABASE {database} SET session_replication_role = replica",
+        "role kosmos_worker sets session_replication_role",
+    ),
+    "functions before those of the server": (
+        "ALTER ROLE kosmos_app IN DATABASE {database} SET search_path = public, pg_catalog",
+        "role kosmos_app sets search_path",
+    ),
+    "operator in the schema": (
+        "CREATE OPERATOR kosmos.= (LEFTARG = uuid, RIGHTARG = uuid, FUNCTION = uuid_ne)",
+        "operator kosmos.=(uuid,uuid) is not of the migrations; drop it",
+    ),
+    "readers that may be missing": (
+        "ALTER TABLE kosmos.documents ALTER COLUMN acl DROP NOT NULL",
+        "table kosmos.documents has rows without a tenant or readers",
+    ),
+    "member of the role of backups": (
+        "CREATE ROLE {database}_dumper; GRANT kosmos_backup TO {database}_dumper",
+        "is a member of kosmos_backup, which reads all tenants",
+    ),
     "no extension": ("DROP EXTENSION vector CASCADE", "extension `vector` is missing"),
     "old extension": (
         "UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'",
@@ -287,10 +321,48 @@ def test_preflight__accepts_a_newer_schema_that_only_adds(settings: Settings, da
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_preflight__refuses(mutant: str, settings: Settings, database: DatabaseSettings) -> None:
     command, finding = MUTANTS[mutant]
-    _admin(database, command)
-    with pytest.raises(DatabaseNotReady) as refused:
-        _ask(settings)
+    name = conninfo_to_dict(database.url)["dbname"]
+    _admin(database, command.replace("{database}", str(name)))
+    try:
+        with pytest.raises(DatabaseNotReady) as refused:
+            _ask(settings)
+    finally:
+        _admin(database, f"DROP ROLE IF EXISTS {name}_dumper")
     assert any(finding in problem for problem in refused.value.problems), refused.value.problems
+
+
+WARNINGS = {
+    "unlogged": (
+        "ALTER TABLE kosmos.postings SET UNLOGGED",
+        "table kosmos.postings is UNLOGGED, and a crash of the server empties it",
+    ),
+    "publication": (
+        "CREATE PUBLICATION copies FOR TABLE kosmos.chunks",
+        "publication copies copies rows of every tenant to its subscribers",
+    ),
+    "event trigger": (
+        (
+            "CREATE FUNCTION public.kosmos_event() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'; "
+            "CREATE EVENT TRIGGER watching ON ddl_command_end EXECUTE FUNCTION public.kosmos_event()"
+        ),
+        "event trigger watching of postgres runs with every migration",
+    ),
+    "copy": (
+        "CREATE TABLE public.copies AS SELECT * FROM kosmos.chunks; GRANT SELECT ON public.copies TO kosmos_app",
+        "table public.copies has tenants and readers in columns, and no policy binds who may read it",
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", WARNINGS)
+def test_preflight__warns_and_serves(
+    mutant: str, settings: Settings, database: DatabaseSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    command, finding = WARNINGS[mutant]
+    _admin(database, command)
+    _ask(settings)
+    assert finding in caplog.text
+    assert any(check.ok and finding in check.detail for check in diagnose(settings))
 
 
 def test_preflight__refuses_an_empty_database(settings: Settings, empty_database: DatabaseSettings) -> None:
