@@ -141,8 +141,8 @@ class TenantJobs:
         """
         key = self.document_id(source)
         values = {"tenant_id": self._owner.id, "document_id": key, "key": str(key), "sha256": sha256}
-        names = ("other_content_of_document", "unfinished_job_of_key")
-        return any(connection.execute(statement(name), values).fetchone() for name in names)
+        queries = (statement("other_content_of_document"), statement("unfinished_job_of_key"))
+        return any(connection.execute(query, values).fetchone() for query in queries)
 
     def enqueue_file(self, document: SourceDocument, file_id: uuid.UUID, connection: psycopg.Connection) -> uuid.UUID:
         """Enqueue a document whose bytes are those of a stored file.

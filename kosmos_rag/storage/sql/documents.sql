@@ -2,7 +2,7 @@
 -- Returns a row if the stored document has other bytes.
 SELECT n.id
   FROM kosmos.documents d
-  JOIN kosmos.document_versions n ON n.tenant_id = d.tenant_id AND n.document_id = d.id AND n.number = d.version
+  JOIN kosmos.document_versions n ON n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
  WHERE d.tenant_id = %(tenant_id)s AND d.id = %(document_id)s AND n.content_hash <> %(sha256)s
 
 -- name: list_documents
