@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.protocols import Embedder, LanguageModel, Reranker
-from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS
+from kosmos_rag.core.telemetry.metrics import CACHE_BYTES, CACHE_LOOKUPS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.retrieval.cache import QueryEmbeddingCache, ResultCache
@@ -86,6 +86,7 @@ class SearchResources:
         for name, cache in caches:
             telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "hits"), name, "hit")
             telemetry.gauge(CACHE_LOOKUPS, partial(getattr, cache, "misses"), name, "miss")
+        telemetry.gauge(CACHE_BYTES, lambda: postings.bytes, "postings")
         return resources
 
     def for_background(self, pool: ConnectionPool) -> Self:

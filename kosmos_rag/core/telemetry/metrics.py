@@ -73,6 +73,12 @@ CACHE_LOOKUPS = Metric(
     "Lookups in the caches of the process (results, question_vectors, postings, vectors), by outcome: hit or miss.",
     ("cache", "outcome"),
 )
+CACHE_BYTES = Metric(
+    "kosmos_cache_bytes",
+    "gauge",
+    "Approximate memory of caches of the process: postings of segments, vectors (with their postings), passages.",
+    ("cache",),
+)
 POOL_CONNECTIONS = Metric(
     "kosmos_pool_connections",
     "gauge",
@@ -117,8 +123,8 @@ TENANT_RETRIEVAL_SECONDS = Metric(
 
 ENGINE = (
     RETRIEVAL_STAGE_SECONDS, RETRIEVAL_INCOMPLETE, RETRIEVAL_FALLBACKS, RETRIEVAL_FAILURES, ANSWER_SECONDS,
-    CACHE_LOOKUPS, POOL_CONNECTIONS, POOL_WAITING, POOL_WAIT_SECONDS, REPLICA_LAG_SECONDS, TENANT_RETRIEVALS,
-    TENANT_RETRIEVAL_SECONDS,
+    CACHE_LOOKUPS, CACHE_BYTES, POOL_CONNECTIONS, POOL_WAITING, POOL_WAIT_SECONDS, REPLICA_LAG_SECONDS,
+    TENANT_RETRIEVALS, TENANT_RETRIEVAL_SECONDS,
 )  # fmt: skip
 INGESTION = (INGESTION_STAGE_SECONDS, INGESTION_EMBEDDED_DOCUMENTS, INGESTION_EMBEDDED_CHUNKS)
 

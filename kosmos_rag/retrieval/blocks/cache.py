@@ -67,6 +67,11 @@ class PassageCache:
         """
         self._rows.put({(principals, parts[chunk_id], chunk_id): _copy_row(row) for chunk_id, row in rows.items()})
 
+    @property
+    def bytes(self) -> int:
+        """Approximate memory in use."""
+        return self._rows.bytes
+
 
 def _copy_row(row: dict[str, Any]) -> dict[str, Any]:
     """Copy the fields of a passage.
@@ -86,7 +91,8 @@ class BlockCache:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._bytes = 0
+        self.bytes = 0
+        """Approximate memory in use."""
         self._lock = threading.Lock()
         self._blocks: OrderedDict[StateKey, Block] = OrderedDict()
         self._sizes: dict[StateKey, int] = {}
@@ -180,11 +186,11 @@ class BlockCache:
                 return
             self._blocks[state] = block
             self._sizes[state] = block.bytes
-            self._bytes += block.bytes
+            self.bytes += block.bytes
             self._lineages[block.lineage] = state
             self._readers[reader] = state, block.lineage
             self.followed += instead_of is not None
-            while self._bytes > self._max_bytes:
+            while self.bytes > self._max_bytes:
                 self._remove(next(iter(self._blocks)))
 
     def drop(self, state: StateKey) -> None:
@@ -194,7 +200,7 @@ class BlockCache:
 
     def _remove(self, state: StateKey) -> None:
         if (block := self._blocks.pop(state, None)) is not None:
-            self._bytes -= self._sizes.pop(state)
+            self.bytes -= self._sizes.pop(state)
             del self._lineages[block.lineage]
 
     def most_rows(self, query: RetrieverQuery) -> int:

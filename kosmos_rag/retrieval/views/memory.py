@@ -17,7 +17,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.telemetry.metrics import CACHE_LOOKUPS
+from kosmos_rag.core.telemetry.metrics import CACHE_BYTES, CACHE_LOOKUPS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.core.types import Space
@@ -222,6 +222,8 @@ class MemoryView:
         self._close_terms = close_terms
         for name, outcome in (("hits", "hit"), ("misses", "miss")):
             telemetry.gauge(CACHE_LOOKUPS, partial(getattr, self.blocks, name), "vectors", outcome)
+        telemetry.gauge(CACHE_BYTES, lambda: self.blocks.bytes, "vectors")
+        telemetry.gauge(CACHE_BYTES, lambda: self.blocks.passages.bytes, "passages")
 
     def can_answer(self, request: ViewRequest) -> bool:
         """Return whether the block of the reader's last search has what this one needs."""

@@ -124,7 +124,7 @@ def test_cache__replaces_a_block_by_one_that_follows_it() -> None:
     assert cache.find("ben", after) is last
     cache.drop(after)
     assert not cache.is_warm("ben")
-    assert cache._bytes == 0
+    assert cache.bytes == 0
 
 
 def test_find_last__is_of_the_same_request() -> None:
