@@ -13,6 +13,7 @@ from psycopg import sql
 from kosmos_rag.core.errors import DatabaseNotReady, RequestError
 from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.expected_catalog import ACROSS_TENANTS
 from kosmos_rag.storage.functions import POLICY_FUNCTIONS
 from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.provision import APP, WORKER
@@ -21,7 +22,6 @@ from kosmos_rag.storage.sql import statement
 try:
     from sqlalchemy import ForeignKeyConstraint
 
-    from kosmos_rag.storage.lint import QUEUE
     from kosmos_rag.storage.tables import metadata
 except ModuleNotFoundError as error:
     raise missing_extra("migrate", "setting up a database", "sqlalchemy") from error
@@ -31,11 +31,11 @@ ANCHOR = "tenants"
 
 DISTRIBUTED = (
     ANCHOR,
-    *(table.name for table in metadata.sorted_tables if table.name not in {*QUEUE, ANCHOR}),
+    *(table.name for table in metadata.sorted_tables if table.name not in {*ACROSS_TENANTS, ANCHOR}),
 )
 """Tables distributed by tenant; referenced tables come first."""
 
-LOCAL = (*(table.name for table in metadata.sorted_tables if table.name in QUEUE), "alembic_version")
+LOCAL = (*(table.name for table in metadata.sorted_tables if table.name in ACROSS_TENANTS), "alembic_version")
 """Tables of the coordinator, unknown to Citus: it would refuse what the statements of the queue compute."""
 
 FUNCTIONS_OF_POLICIES = tuple(f"{SCHEMA}.{name}()" for name in POLICY_FUNCTIONS)

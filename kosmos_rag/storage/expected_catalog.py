@@ -35,7 +35,7 @@ WORKER_ONLY = frozenset(
 )
 """Tables that kosmos_app has no grant to read."""
 ACROSS_TENANTS = frozenset({"jobs", "sync_runs"})
-"""The queue: a worker chooses between the jobs of all tenants."""
+"""The queue: a worker chooses between the jobs of all tenants. On a cluster, local tables of the coordinator."""
 APPEND_ONLY = frozenset({"audit_events", "audit_passages"})
 """The audit log: kosmos_app appends, kosmos_worker reads."""
 CHAINS = frozenset({"audit_seals", "erasures"})

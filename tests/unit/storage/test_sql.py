@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag.storage.functions import load_functions
-from kosmos_rag.storage.lint import lint_ddl, lint_metadata, lint_statement
 from kosmos_rag.storage.migrate import script_location
 from kosmos_rag.storage.tables import metadata
+from tests.statement_lint import lint_ddl, lint_metadata, lint_statement
 from tests.statements import PACKAGE, STATEMENTS, TEXTS
 
 TABLES = {table.name for table in metadata.sorted_tables}

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from sqlalchemy import ForeignKeyConstraint, MetaData, PrimaryKeyConstraint, Table, UniqueConstraint
 
+from kosmos_rag.storage.expected_catalog import ACROSS_TENANTS
+
 _TENANT = "tenant_id"
-QUEUE = frozenset({"jobs", "sync_runs"})
-"""Tables that workers read for all tenants at once. On a distributed server they are local ones of the coordinator."""
 _OF_ADMINISTRATOR = frozenset({"count_tenants"})
 """Statements over all tenants. They run with `row_security = off`: a role that policies bind gets an error."""
 _BOUND = r"tenant_id = %\(tenant_id\)s"
@@ -83,7 +83,7 @@ def _lint_reference(table: Table, constraint: ForeignKeyConstraint) -> Iterator[
     if (_TENANT, _TENANT) not in pairs:
         yield f"{table.name}: foreign key {pairs} does not carry tenant_id"
     for element in constraint.elements:
-        if (element.column.table.name in QUEUE) != (table.name in QUEUE):
+        if (element.column.table.name in ACROSS_TENANTS) != (table.name in ACROSS_TENANTS):
             yield f"{table.name}: foreign key {pairs} is between the queue, a local table, and a distributed one"
             break
     if constraint.ondelete not in {None, "CASCADE", "RESTRICT"}:
@@ -106,7 +106,7 @@ def lint_statement(name: str, sql: str, tenant_tables: set[str]) -> list[str]:
     for table, alias in _TABLE.findall(text):
         if name in _OF_ADMINISTRATOR:
             continue
-        if table in tenant_tables - QUEUE and not re.search(
+        if table in tenant_tables - ACROSS_TENANTS and not re.search(
             (rf"\b{alias}\." if alias else r"(?<![.\w])") + _BOUND, text
         ):
             findings.append(f"{name}: table {table} is read or written without a bound tenant_id of its own")
@@ -116,9 +116,9 @@ def lint_statement(name: str, sql: str, tenant_tables: set[str]) -> list[str]:
         if re.search(rf"\bkosmos\.\w+\({alias}\s*[,)]", text)
     ]
     tables = {table for table, _ in _TABLE.findall(text)} & tenant_tables
-    if tables & QUEUE and tables - QUEUE:
+    if tables & ACROSS_TENANTS and tables - ACROSS_TENANTS:
         findings.append(f"{name}: joins the queue, a local table, with distributed ones")
-    if set(_WRITE.findall(text)) - QUEUE:
+    if set(_WRITE.findall(text)) - ACROSS_TENANTS:
         findings += _lint_write(name, text)
     return findings
 
