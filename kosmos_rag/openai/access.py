@@ -2,7 +2,8 @@
 
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.engine.api_keys import ADMIN
-from kosmos_rag.openai.files import TenantFiles, TenantVectorStores
+from kosmos_rag.openai.files import TenantFiles
+from kosmos_rag.openai.vector_stores import TenantVectorStores
 
 
 def open_files(caller: Caller) -> TenantFiles:

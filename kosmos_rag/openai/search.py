@@ -8,9 +8,9 @@ from pydantic import BaseModel, Field, model_validator
 from kosmos_rag.apps.http.toolkit.bodies import QUESTION, RequestBody
 from kosmos_rag.core.stored_files import file_name, parse_file_source
 from kosmos_rag.core.types import Passage
-from kosmos_rag.openai.files import scalars
 from kosmos_rag.openai.filters import Filters
 from kosmos_rag.openai.shapes import TextContent
+from kosmos_rag.openai.vector_stores import scalars
 
 Query = Annotated[str, Field(min_length=1, examples=[QUESTION])]
 MaxResults = Annotated[int, Field(ge=1, le=50, strict=True)]

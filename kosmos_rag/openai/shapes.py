@@ -8,7 +8,6 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from pydantic import BaseModel
 
 from kosmos_rag.core.stored_files import file_name
-from kosmos_rag.openai.files import scalars
 from kosmos_rag.openai.records import (
     FileBatchInfo,
     FileCounts,
@@ -17,6 +16,7 @@ from kosmos_rag.openai.records import (
     VectorStoreFileInfo,
     VectorStoreInfo,
 )
+from kosmos_rag.openai.vector_stores import scalars
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")

@@ -23,7 +23,6 @@ from kosmos_rag.openai.bodies import (
     VectorStoreRequest,
     parse_id,
 )
-from kosmos_rag.openai.files import TenantVectorStores
 from kosmos_rag.openai.paging import read_page
 from kosmos_rag.openai.records import FileBatchInfo, FileStatus, VectorStoreFileInfo, VectorStoreInfo
 from kosmos_rag.openai.shapes import (
@@ -36,6 +35,7 @@ from kosmos_rag.openai.shapes import (
     VectorStoreFile,
     build_list,
 )
+from kosmos_rag.openai.vector_stores import TenantVectorStores
 
 router = APIRouter(prefix="/openai/v1/vector_stores", tags=["openai: vector stores"])
 

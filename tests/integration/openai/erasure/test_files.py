@@ -8,8 +8,9 @@ import pytest
 from kosmos_rag import Engine, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.openai.files import TenantFiles, TenantVectorStores
+from kosmos_rag.openai.files import TenantFiles
 from kosmos_rag.openai.records import FileInfo
+from kosmos_rag.openai.vector_stores import TenantVectorStores
 from kosmos_rag.storage.queue.uploads import find_abandoned_uploads, store_upload
 from tests.integration.engine.test_erasure import DOCUMENT, SECRET, count_rows
 
