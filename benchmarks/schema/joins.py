@@ -26,7 +26,7 @@ from kosmos_rag.text2sql.catalog.naming import humanize, plural, singular
 from kosmos_rag.text2sql.catalog.roles import foreign_keys_with_targets, label_column
 from kosmos_rag.text2sql.linking.entities import find_entities
 from kosmos_rag.text2sql.linking.evaluation import join_column_pairs
-from kosmos_rag.text2sql.linking.linking import Evidence, Linker
+from kosmos_rag.text2sql.linking.linking import Linker, Similarities
 from kosmos_rag.text2sql.linking.name_index import NameIndex
 from kosmos_rag.text2sql.linking.select import column_references, join_hints, select_parts
 from kosmos_rag.text2sql.records import ColumnRef
@@ -135,7 +135,7 @@ def outcomes(
             else:
                 columns[metadata["database"], metadata["table"], metadata["column"]] = float(cosines[at])
         entities = find_entities(question.text, values=linker.find_values(question.text), today=_TODAY)
-        evidence = Evidence(tables=tables, columns=columns)
+        evidence = Similarities(tables=tables, columns=columns)
         linked = linker.link(question.text, entities, evidence, tables=5, columns=10)
         selection = select_parts(
             schema, linker, linked, column_references(schema.name, schema, linked, 10), entities=entities

@@ -26,7 +26,7 @@ from kosmos_rag.text2sql.catalog.documents import schema_documents
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.linking.entities import find_entities
 from kosmos_rag.text2sql.linking.evaluation import contains_all, contains_joins, r_precision
-from kosmos_rag.text2sql.linking.linking import Evidence, Linker
+from kosmos_rag.text2sql.linking.linking import Linker, Similarities
 from kosmos_rag.text2sql.linking.name_index import NameIndex
 from kosmos_rag.text2sql.linking.weights import Weights
 from kosmos_rag.text2sql.records import Entities
@@ -43,9 +43,9 @@ class Case:
 
     gold: GoldQuestion
     entities: Entities
-    every: Evidence
+    every: Similarities
     """Over all databases."""
-    own_database: Evidence
+    own_database: Similarities
     """Over the question's own."""
 
 
@@ -92,8 +92,8 @@ def searched(scope: Tenant, gold: GoldQuestion) -> Case:
     return Case(
         gold=gold,
         entities=find_entities(gold.question, today=_TODAY),
-        every=Evidence.from_hits(scope.search(text).hits),
-        own_database=Evidence.from_hits(scope.search(text, filter=condition).hits),
+        every=Similarities.from_hits(scope.search(text).hits),
+        own_database=Similarities.from_hits(scope.search(text, filter=condition).hits),
     )
 
 

@@ -25,7 +25,7 @@ from kosmos_rag.text2sql.catalog.model import DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.catalog.naming import humanize, plural
 from kosmos_rag.text2sql.catalog.sources.database import SampleRules
 from kosmos_rag.text2sql.linking.entities import find_entities
-from kosmos_rag.text2sql.linking.linking import Evidence, Linker
+from kosmos_rag.text2sql.linking.linking import Linker, Similarities
 from kosmos_rag.text2sql.linking.name_index import NameIndex
 from kosmos_rag.text2sql.linking.select import column_references, select_parts
 
@@ -113,7 +113,7 @@ def questions(schema: DatabaseSchema, count: int, chance: random.Random) -> list
 def bound(schema: DatabaseSchema, linker: Linker, question: Question, text: str) -> bool:
     """Return whether a filter has the value on its column."""
     entities = find_entities(text, values=linker.find_values(text), row_names=linker.row_names(text), today=_TODAY)
-    linked = linker.link(text, entities, Evidence(tables={}, columns={}), tables=5, columns=10)
+    linked = linker.link(text, entities, Similarities(tables={}, columns={}), tables=5, columns=10)
     refs = column_references(schema.name, schema, linked, 10)
     filters = select_parts(schema, linker, linked, refs, entities=entities).filters
     return (question.table, question.column, question.value) in {

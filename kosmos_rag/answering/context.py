@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from kosmos_rag.answering.select import Selection, SpanReader, drop_near_duplicates, select, select_single
+from kosmos_rag.answering.select import SelectedPassage, SpanReader, drop_near_duplicates, select, select_single
 from kosmos_rag.core.config import ContextSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.freshness import content_date, outdated_reason
@@ -69,7 +69,7 @@ def assemble(
     )
 
 
-def _candidates(selection: Selection) -> Iterator[Selection]:
+def _candidates(selection: SelectedPassage) -> Iterator[SelectedPassage]:
     """Yield the selection, then each of its members, best first."""
     yield selection
     if not selection.is_one_chunk:
@@ -77,7 +77,7 @@ def _candidates(selection: Selection) -> Iterator[Selection]:
             yield select_single(member)
 
 
-def _citation(selection: Selection, index: int, template: str) -> Citation:
+def _citation(selection: SelectedPassage, index: int, template: str) -> Citation:
     first, last, best = selection.cited[0], selection.cited[-1], selection.best
     return Citation(
         index=index,
@@ -103,7 +103,7 @@ def _citation(selection: Selection, index: int, template: str) -> Citation:
     )
 
 
-def _passage(selection: Selection, citation: Citation, tokens: int) -> ContextPassage:
+def _passage(selection: SelectedPassage, citation: Citation, tokens: int) -> ContextPassage:
     return ContextPassage(
         citation=citation,
         text=selection.excerpt.text,
@@ -117,7 +117,7 @@ def _passage(selection: Selection, citation: Citation, tokens: int) -> ContextPa
     )
 
 
-def _render(citation: Citation, selection: Selection, *, include_metadata: bool) -> str:
+def _render(citation: Citation, selection: SelectedPassage, *, include_metadata: bool) -> str:
     # A section shows the beginning of the table itself.
     table = citation.table_context if selection.start == citation.start else ()
     text = "\n".join((*table, selection.excerpt.text))

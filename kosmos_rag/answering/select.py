@@ -38,7 +38,7 @@ SpanReader = Callable[[Sequence[tuple[uuid.UUID, int, int]]], list[Excerpt | Non
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Selection:
+class SelectedPassage:
     """A passage of the context: one hit, joined neighbours, or a section.
 
     A section has the hits within it as members.
@@ -92,10 +92,10 @@ class _Group:
         return not neighbours and (self.start, self.end) == (first.start, first.end)
 
 
-def select_single(hit: Passage) -> Selection:
+def select_single(hit: Passage) -> SelectedPassage:
     """Select a hit with its own text."""
     excerpt = Excerpt(text=hit.text, page_start=hit.page_start, page_end=hit.page_end)
-    return Selection(members=(hit,), start=hit.start, excerpt=excerpt)
+    return SelectedPassage(members=(hit,), start=hit.start, excerpt=excerpt)
 
 
 def drop_near_duplicates(hits: Sequence[Passage], threshold: float) -> list[Passage]:
@@ -110,7 +110,7 @@ def drop_near_duplicates(hits: Sequence[Passage], threshold: float) -> list[Pass
     return unique
 
 
-def select(hits: Sequence[Passage], read_spans: SpanReader) -> list[Selection]:
+def select(hits: Sequence[Passage], read_spans: SpanReader) -> list[SelectedPassage]:
     """Group hits into passages, ordered by their best member.
 
     Hits with a parent span are shown as that section, once for all hits in it. Other hits are joined where they are
@@ -128,7 +128,7 @@ def select(hits: Sequence[Passage], read_spans: SpanReader) -> list[Selection]:
     return sorted(selections, key=lambda selection: selection.best.rank)
 
 
-def _selections(group: _Group, excerpt: Excerpt | None) -> Iterator[Selection]:
+def _selections(group: _Group, excerpt: Excerpt | None) -> Iterator[SelectedPassage]:
     if excerpt is None:
         yield from (select_single(hit) for hit in group.members)
         return
@@ -136,7 +136,7 @@ def _selections(group: _Group, excerpt: Excerpt | None) -> Iterator[Selection]:
     # A section that was cut at another passage may start with a blank line.
     blank = len(excerpt.text) - len(excerpt.text.lstrip())
     trimmed = replace(excerpt, text=excerpt.text.strip())
-    yield Selection(members=tuple(members), start=group.start + blank, excerpt=trimmed)
+    yield SelectedPassage(members=tuple(members), start=group.start + blank, excerpt=trimmed)
 
 
 def _group_by_section(hits: Sequence[Passage]) -> list[_Group]:

@@ -46,7 +46,7 @@ class TextPart(BaseModel):
     text: str
 
 
-class Message(BaseModel):
+class ConversationMessage(BaseModel):
     """A message of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
@@ -81,7 +81,7 @@ class FileCitation(BaseModel):
     filename: str
 
 
-def to_question(messages: Sequence[Message]) -> tuple[str, list[Turn]]:
+def to_question(messages: Sequence[ConversationMessage]) -> tuple[str, list[Turn]]:
     """Return the question and the conversation before it.
 
     Instructions have no effect: the prompt is that of the service. Raises RequestError where the last message is not of
@@ -99,13 +99,13 @@ def to_question(messages: Sequence[Message]) -> tuple[str, list[Turn]]:
 
 
 async def start(
-    caller: Caller, model: str, messages: Sequence[Message], tools: Sequence[FileSearchTool]
+    caller: Caller, model: str, messages: Sequence[ConversationMessage], tools: Sequence[FileSearchTool]
 ) -> AnswerEventStream:
     """Start an answer.
 
     Args:
         model: Name of the language model.
-        messages: The conversation.
+        messages: Earlier turns, and the question last.
         tools: The vector stores; without any, the default collection of the key, or all.
 
     Raises:

@@ -12,7 +12,7 @@ from kosmos_rag.apps.http.toolkit.bodies import RequestBody
 from kosmos_rag.apps.http.toolkit.errors import public_detail
 from kosmos_rag.apps.http.toolkit.streaming import report_early_end
 from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
-from kosmos_rag.openai.answers import FileCitation, Message, Sampling, Tools, cite
+from kosmos_rag.openai.answers import ConversationMessage, FileCitation, Sampling, Tools, cite
 from kosmos_rag.openai.errors import openai_error
 
 CountTokens = Callable[[str], int]
@@ -35,7 +35,7 @@ class ChatCompletionRequest(Sampling):
     """A conversation whose last message is the question."""
 
     model: str = Field(description="The language model of the service.")
-    messages: Annotated[list[Message], Field(min_length=1, max_length=400)]
+    messages: Annotated[list[ConversationMessage], Field(min_length=1, max_length=400)]
     tools: Tools | None = None
     tool_choice: Literal["auto", "required"] | None = None
     stream: bool | None = None
@@ -67,7 +67,7 @@ class Choice(BaseModel):
     logprobs: None = None
 
 
-class Usage(BaseModel):
+class CompletionUsage(BaseModel):
     """Tokens of evidence, question and answer, as the embedding model counts them."""
 
     prompt_tokens: int
@@ -83,7 +83,7 @@ class ChatCompletion(BaseModel):
     created: int
     model: str
     choices: list[Choice]
-    usage: Usage
+    usage: CompletionUsage
 
 
 def completion(answer: Answer, model: str, count: CountTokens) -> ChatCompletion:
@@ -139,9 +139,9 @@ class ChatEncoder:
         return _event({**self._head, "choices": [choice]})
 
 
-def _usage(answer: Answer, count: CountTokens) -> Usage:
+def _usage(answer: Answer, count: CountTokens) -> CompletionUsage:
     prompt, completion = count_input(answer, count), count(answer.text)
-    return Usage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
+    return CompletionUsage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
 
 
 def count_input(answer: Answer, count: CountTokens) -> int:

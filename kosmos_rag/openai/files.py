@@ -12,7 +12,7 @@ from kosmos_rag.openai.records import (
 )
 from kosmos_rag.openai.rows import (
     ALL,
-    Page,
+    PageRequest,
     list_files,
 )
 from kosmos_rag.openai.sql import statement
@@ -73,7 +73,7 @@ class TenantFiles:
         )
 
     def find(
-        self, *, ids: Collection[uuid.UUID] | None = None, purpose: str | None = None, page: Page = ALL
+        self, *, ids: Collection[uuid.UUID] | None = None, purpose: str | None = None, page: PageRequest = ALL
     ) -> list[FileInfo]:
         """List files. Raises DatabaseError.
 

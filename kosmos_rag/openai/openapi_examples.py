@@ -10,7 +10,7 @@ from typing import Any
 from kosmos_rag.apps.http.toolkit.bodies import QUESTION
 from kosmos_rag.core.stored_files import file_name
 from kosmos_rag.openai.answers import FileCitation
-from kosmos_rag.openai.chat import ChatCompletion, ChatMessage, Choice, Usage
+from kosmos_rag.openai.chat import ChatCompletion, ChatMessage, Choice, CompletionUsage
 from kosmos_rag.openai.records import (
     FileBatchInfo,
     FileCounts,
@@ -82,7 +82,7 @@ _COMPLETION = ChatCompletion(
     created=int(_NOON.timestamp()),
     model=_MODEL,
     choices=[Choice(message=ChatMessage(content=_ANSWER, annotations=[_CITATION]))],
-    usage=Usage(prompt_tokens=120, completion_tokens=16, total_tokens=136),
+    usage=CompletionUsage(prompt_tokens=120, completion_tokens=16, total_tokens=136),
 )
 _RESPONSE = ResponseObject(
     id="resp_8f0e3b1c5a7d4e6f90122334",
@@ -152,7 +152,7 @@ OPENAI_EXAMPLES: dict[str, Any] = {
     "FileBatch": FileBatch.from_record(_BATCH).model_dump(mode="json"),
     "Deleted": Deleted(id=file_name(_FILE_ID), object="file").model_dump(mode="json"),
     "FileContent": FileContent(data=[TextContent(text="# Leave")]).model_dump(mode="json"),
-    "Listing_FileObject_": _page(FileObject.from_record, _FILE),
-    "Listing_VectorStore_": _page(VectorStore.from_record, _VECTOR_STORE),
-    "Listing_VectorStoreFile_": _page(VectorStoreFile.from_record, _VECTOR_STORE_FILE),
+    "ListObject_FileObject_": _page(FileObject.from_record, _FILE),
+    "ListObject_VectorStore_": _page(VectorStore.from_record, _VECTOR_STORE),
+    "ListObject_VectorStoreFile_": _page(VectorStoreFile.from_record, _VECTOR_STORE_FILE),
 }

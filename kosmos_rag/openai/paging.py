@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.openai.rows import Page
+from kosmos_rag.openai.rows import PageRequest
 
 
 class _Entry(Protocol):
@@ -49,7 +49,7 @@ def read_page(
         if not entries:
             raise RequestError(f"there is no entry {cursor[:60]!r} in the list; start at its first page")
         position = (entries[0].created_at, identify(entries[0]))
-    page = Page(limit=limit + 1, descending=order == "desc", position=position)
+    page = PageRequest(limit=limit + 1, descending=order == "desc", position=position)
     page_entries = list(find(page=page if before is None else page.backward()))
     has_more = len(page_entries) > limit
     return (page_entries[:limit] if before is None else page_entries[:limit][::-1]), has_more

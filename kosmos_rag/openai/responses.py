@@ -11,7 +11,7 @@ from kosmos_rag.apps.http.toolkit.bodies import QUESTION, RequestBody
 from kosmos_rag.apps.http.toolkit.errors import public_detail
 from kosmos_rag.apps.http.toolkit.streaming import format_event, report_early_end
 from kosmos_rag.core.types import Answer, AnswerEvent, AnswerPiece, AnswerSources, Context
-from kosmos_rag.openai.answers import FileCitation, Message, Sampling, Tools, cite
+from kosmos_rag.openai.answers import ConversationMessage, FileCitation, Sampling, Tools, cite
 from kosmos_rag.openai.chat import CountTokens, TextFormat, count_input
 from kosmos_rag.openai.errors import openai_error
 from kosmos_rag.openai.search import SearchResultObject, merge_hits
@@ -26,7 +26,7 @@ class TextOptions(RequestBody):
     verbosity: Any = None
 
 
-class InputMessage(Message):
+class InputMessage(ConversationMessage):
     """A message of the conversation; an answer of an earlier response too."""
 
     type: Literal["message"] = "message"
@@ -58,11 +58,11 @@ class ResponseRequest(Sampling):
     reasoning: Any = None
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[ConversationMessage]:
         """The conversation."""
         if isinstance(self.input, str):
-            return [Message(role="user", content=self.input)]
-        return [entry for entry in self.input if isinstance(entry, Message)]
+            return [ConversationMessage(role="user", content=self.input)]
+        return [entry for entry in self.input if isinstance(entry, ConversationMessage)]
 
 
 class FileSearchResult(BaseModel):

@@ -15,7 +15,7 @@ from kosmos_rag.openai.sql import statement
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class PageRequest:
     """A page of a list sorted by time and id."""
 
     limit: int | None = None
@@ -40,7 +40,7 @@ class Page:
         return replace(self, descending=not self.descending)
 
 
-ALL = Page()
+ALL = PageRequest()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +64,7 @@ def list_files(
     *,
     ids: Collection[uuid.UUID] | None = None,
     purpose: str | None = None,
-    page: Page = ALL,
+    page: PageRequest = ALL,
 ) -> list[FileInfo]:
     """List the files that the principals of the transaction see.
 
@@ -85,7 +85,7 @@ def list_vector_stores(
     tenant_id: uuid.UUID,
     *,
     ids: Collection[str] | None = None,
-    page: Page = ALL,
+    page: PageRequest = ALL,
 ) -> list[VectorStoreInfo]:
     """List the collections as vector stores; the counts have readable documents only.
 
@@ -136,7 +136,7 @@ def list_vector_store_files(
     *,
     ids: Collection[uuid.UUID] | None = None,
     status: FileStatus | None = None,
-    page: Page = ALL,
+    page: PageRequest = ALL,
 ) -> list[VectorStoreFileInfo]:
     """List the files of a collection: readable documents, and pending files.
 

@@ -172,7 +172,7 @@ class FileBatch(BaseModel):
         )
 
 
-class Listing(BaseModel, Generic[T]):
+class ListObject(BaseModel, Generic[T]):
     """A page of a list."""
 
     object: Literal["list"] = "list"

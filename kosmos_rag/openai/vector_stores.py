@@ -22,7 +22,7 @@ from kosmos_rag.openai.records import (
 )
 from kosmos_rag.openai.rows import (
     ALL,
-    Page,
+    PageRequest,
     PendingFile,
     list_pending_attachments,
     list_vector_store_files,
@@ -77,7 +77,7 @@ class TenantVectorStores:
             now = self._tenant.sessions.create_tenant(connection)
             connection.execute(statement("insert_vector_store"), {**values, "now": now})
 
-    def find(self, *, ids: Collection[str] | None = None, page: Page = ALL) -> list[VectorStoreInfo]:
+    def find(self, *, ids: Collection[str] | None = None, page: PageRequest = ALL) -> list[VectorStoreInfo]:
         """List the vector stores. Raises DatabaseError.
 
         Args:
@@ -161,7 +161,7 @@ class TenantVectorStores:
         *,
         ids: Collection[uuid.UUID] | None = None,
         status: FileStatus | None = None,
-        page: Page = ALL,
+        page: PageRequest = ALL,
     ) -> list[VectorStoreFileInfo]:
         """List the files of a vector store. Raises NotFound, DatabaseError.
 

@@ -26,7 +26,7 @@ LATE, BUSY, MODEL = "deadline", "busy", "model"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome(Generic[T]):
+class CallOutcome(Generic[T]):
     """The value of a call, or why there is none."""
 
     value: T | None
@@ -49,7 +49,7 @@ class DeadlineExecutor:
         self._lock = threading.Lock()
         self._late: set[Future[Any]] = set()
 
-    def run(self, call: Callable[[], T], *, deadline_ms: float, spent_ms: float = 0.0) -> Outcome[T]:
+    def run(self, call: Callable[[], T], *, deadline_ms: float, spent_ms: float = 0.0) -> CallOutcome[T]:
         """Run a call and return its value, or why it has none.
 
         Args:
@@ -63,7 +63,7 @@ class DeadlineExecutor:
             return _build_failure(f"{self._slot_count} earlier calls are past their deadline and have not ended", BUSY)
         if not self._slots.acquire(timeout=max(0.0, until - time.monotonic())):
             return _build_failure(f"the deadline of {deadline_ms} ms passed while earlier calls ran", BUSY)
-        future: Future[Outcome[T]] = Future()
+        future: Future[CallOutcome[T]] = Future()
         try:
             # A daemon thread, so that a hanging model does not keep the process alive.
             threading.Thread(
@@ -79,10 +79,10 @@ class DeadlineExecutor:
                 return _build_failure(f"the deadline of {deadline_ms} ms passed", LATE)
         return future.result()
 
-    def _run_call(self, call: Callable[[], T], future: Future[Outcome[T]]) -> None:
-        outcome: Outcome[T]
+    def _run_call(self, call: Callable[[], T], future: Future[CallOutcome[T]]) -> None:
+        outcome: CallOutcome[T]
         try:
-            outcome = Outcome(value=call(), message=None)
+            outcome = CallOutcome(value=call(), message=None)
         except BaseException as error:  # noqa: BLE001 — handed to the waiting thread
             logger.warning("a model failed: %s", error, extra={"action": "model_failed"})
             outcome = _build_failure(reader_message(error), MODEL)
@@ -92,8 +92,8 @@ class DeadlineExecutor:
         self._slots.release()
 
 
-def _build_failure(message: str, error_kind: str) -> Outcome[T]:
-    return Outcome(value=None, message=message, error_kind=error_kind)
+def _build_failure(message: str, error_kind: str) -> CallOutcome[T]:
+    return CallOutcome(value=None, message=message, error_kind=error_kind)
 
 
 _WARM_UP_MS = 120_000

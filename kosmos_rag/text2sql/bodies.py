@@ -24,7 +24,7 @@ class GroundingRequest(RequestBody):
     explain: bool = Field(default=False, strict=True, description="Add the scores of documents; needs the scope admin.")
 
 
-class QueryRequest(RequestBody):
+class DatabaseQuery(RequestBody):
     """A query on a database that a schema describes."""
 
     sql: Annotated[str, Field(min_length=1, max_length=20_000, description="One SELECT; values as :name.")]

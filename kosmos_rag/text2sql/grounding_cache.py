@@ -8,10 +8,10 @@ from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.answer import answer_question
 from kosmos_rag.text2sql.bodies import (
+    DatabaseQuery,
     DatabaseQuestion,
     ExampleRequest,
     GroundingRequest,
-    QueryRequest,
 )
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import GroundingResult
@@ -48,7 +48,7 @@ class GroundingCache:
             query.question, query.k, database=query.database, tables=query.tables, max_tokens=query.max_tokens
         )
 
-    def query(self, tenant: Tenant, identity: Identity, query: QueryRequest) -> QueryResult:
+    def query(self, tenant: Tenant, identity: Identity, query: DatabaseQuery) -> QueryResult:
         """Run a query on a database whose schema the caller may read.
 
         Args:

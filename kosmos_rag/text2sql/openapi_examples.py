@@ -68,7 +68,7 @@ _QUERY = {
     "milliseconds": 3.1,
 }
 EXAMPLES |= {
-    "QueryRequest": {
+    "DatabaseQuery": {
         "sql": "SELECT description FROM programs WHERE name = :name",
         "database": "programs",
         "parameters": {"name": "forest fire"},

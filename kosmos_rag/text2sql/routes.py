@@ -9,7 +9,7 @@ from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader, Writer
 from kosmos_rag.apps.http.toolkit.wing import HttpWing
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.engine.api_keys import ADMIN
-from kosmos_rag.text2sql.bodies import DatabaseQuestion, ExampleRequest, GroundingRequest, QueryRequest
+from kosmos_rag.text2sql.bodies import DatabaseQuery, DatabaseQuestion, ExampleRequest, GroundingRequest
 from kosmos_rag.text2sql.grounding_cache import GroundingCache
 from kosmos_rag.text2sql.openapi_examples import EXAMPLES
 from kosmos_rag.text2sql.records import Grounding, QueryExample, QueryExamples, QueryResult, SqlAnswer
@@ -34,7 +34,7 @@ async def ground(query: GroundingRequest, caller: Reader) -> Grounding:
 
 
 @router.post("/v1/schema/query")
-async def query(body: QueryRequest, caller: Reader) -> QueryResult:
+async def query(body: DatabaseQuery, caller: Reader) -> QueryResult:
     """Run one SELECT on a described database, if `text2sql.databases` enables it."""
     require_extra("schema", "reading SQL", "sqlglot")
     tenant = caller.tenant(body.collection)

@@ -18,7 +18,7 @@ from kosmos_rag.apps.mcp.registry import Result, Tool, Usage
 from kosmos_rag.apps.mcp.wings import McpWing
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import CollectionInfo
-from kosmos_rag.text2sql.bodies import DatabaseQuestion, GroundingRequest, QueryRequest
+from kosmos_rag.text2sql.bodies import DatabaseQuery, DatabaseQuestion, GroundingRequest
 from kosmos_rag.text2sql.grounding_cache import GroundingCache
 from kosmos_rag.text2sql.settings import Text2SqlSettings
 
@@ -85,7 +85,7 @@ class SchemaTools:
         """
         require_extra("schema", "reading SQL", "sqlglot")
         values = {"sql": sql, "database": database, "parameters": parameters or {}, "collection": collection}
-        query = validate(QueryRequest, **values)
+        query = validate(DatabaseQuery, **values)
         result = await caller.run(self._groundings.query, caller.tenant(collection), caller.identity, query)
         return result.to_dict()
 

@@ -1,6 +1,7 @@
 """Identifiers are terms of the field: no participle or pronoun as a noun, and no preposition as a function."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,13 @@ ALLOWED = {
     "kosmos_rag/text2sql/linking/weights.py": {"named": "the name of a part of a score, as results have it"},
 }
 """Names that stay, by file, with the reason."""
+
+SHARED_CLASS_NAMES = {
+    "protocols of model servers": {"Cohere", "Jina", "Ollama", "OpenAI", "TextEmbeddingsInference", "VLLM", "Voyage"},
+    "adapters of several frameworks": {"KosmosRetriever", "KosmosVectorStore"},
+    "parts of several file formats": {"Paragraph", "Row", "Styles", "TextReader"},
+}
+"""Names of public classes that occur more than once, by what the classes are."""
 
 
 def _is_refused_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -78,6 +86,14 @@ def test_allowed_names__are_still_in_use() -> None:
     for path, names in ALLOWED.items():
         refused = {name for _, name in find_refused(ast.parse((ROOT / path).read_text()))}
         assert names.keys() <= refused, f"{path} has no name {sorted(names.keys() - refused)}: remove it from ALLOWED"
+
+
+def test_public_classes__have_names_of_their_own() -> None:
+    files = sorted((ROOT / "kosmos_rag").rglob("*.py"))
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
+    counts = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name[0] != "_")
+    repeated = {name for name, count in counts.items() if count > 1}
+    assert repeated == set().union(*SHARED_CLASS_NAMES.values())
 
 
 @pytest.mark.parametrize(

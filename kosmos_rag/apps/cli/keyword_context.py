@@ -11,7 +11,7 @@ from kosmos_rag.apps.cli.common import print_json
 from kosmos_rag.apps.cli.options import JsonOption, command
 
 
-class Ranking(StrEnum):
+class Scoring(StrEnum):
     """How paragraphs are scored."""
 
     bm25 = "bm25"
@@ -23,7 +23,7 @@ def keyword_context(
     query: Annotated[str, typer.Argument(help="The query, in plain words.")],
     file: Annotated[Path, typer.Option("--file", "-f", help="Text file with paragraphs separated by blank lines.")],
     k: Annotated[int, typer.Option("-k", help="Number of paragraphs.")] = 5,
-    ranking: Annotated[Ranking, typer.Option(help="Scoring function.")] = Ranking.bm25,
+    ranking: Annotated[Scoring, typer.Option(help="Scoring function.")] = Scoring.bm25,
     as_json: JsonOption = False,
 ) -> None:
     """Show the paragraphs of a text file that match a query.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Migrate a tenant to the model of rag.next_embedding, or back, without downtime.")
 
 
-class Engine(StrEnum):
+class BackfillEngine(StrEnum):
     """Where the backfill runs."""
 
     local = "local"
@@ -48,7 +48,9 @@ def start(
     chunks_per_second: Annotated[
         float | None, typer.Option("--chunks-per-second", metavar="N", help="Rate limit.")
     ] = None,
-    engine: Annotated[Engine, typer.Option(help="This process, or the workers of a Ray cluster.")] = Engine.local,
+    engine: Annotated[
+        BackfillEngine, typer.Option(help="This process, or the workers of a Ray cluster.")
+    ] = BackfillEngine.local,
     *,
     common: TenantOptions,
 ) -> None:

@@ -99,7 +99,7 @@ def _conditions(where: str) -> dict[str, Any]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class ResultOptions:
+class DisplayOptions:
     """Options of how the hits are shown: pages, groups, facets, diversity."""
 
     cursor: Annotated[
@@ -128,7 +128,7 @@ AlsoOption = Annotated[
 def search(
     question: QuestionArgument,
     options: SearchOptions,
-    result_options: ResultOptions,
+    result_options: DisplayOptions,
     explain: ExplainOption = False,
     also: AlsoOption = None,
 ) -> None:

@@ -40,7 +40,7 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layer:
+class SettingsLayer:
     """Values of one source by dotted key, with its faults."""
 
     origin: Origin
@@ -84,7 +84,7 @@ def find_config_file(path: str | Path | None) -> Path | None:
     return DEFAULT_FILE if DEFAULT_FILE.exists() else None
 
 
-def read_files(settings: type[BaseSettings], path: str | Path | None) -> list[Layer]:
+def read_files(settings: type[BaseSettings], path: str | Path | None) -> list[SettingsLayer]:
     """Read the file that is used, after the files that it extends.
 
     Raises ConfigError where a file cannot be read or is not a YAML mapping, and where files extend each other in a
@@ -95,13 +95,15 @@ def read_files(settings: type[BaseSettings], path: str | Path | None) -> list[La
     return [] if file is None else _file_layers(settings, file, named_by, ())
 
 
-def _file_layers(settings: type[BaseSettings], path: Path, named_by: str, extended_by: tuple[Path, ...]) -> list[Layer]:
+def _file_layers(
+    settings: type[BaseSettings], path: Path, named_by: str, extended_by: tuple[Path, ...]
+) -> list[SettingsLayer]:
     subject = f"configuration file {path}{named_by}"
     data = read_yaml(path, subject)
     absolute = path.expanduser().absolute()
     if absolute in extended_by:
         raise ConfigError(one_line(f"{subject} extends itself: remove one of the lines `{EXTENDS}: …`"))
-    layer = Layer(origin=Origin(level="file", name=str(path)))
+    layer = SettingsLayer(origin=Origin(level="file", name=str(path)))
     if not isinstance(data, dict | None):
         sections = ", ".join(settings.model_fields)
         raise ConfigError(one_line(f"{subject} contains {show(data)}: its top level must be a mapping of {sections}"))
@@ -146,19 +148,19 @@ def _parse_yaml(data: bytes) -> Any:
         loader.dispose()
 
 
-def read_preset(settings: type[BaseSettings], name: str, values: Mapping[Any, Any]) -> Layer:
+def read_preset(settings: type[BaseSettings], name: str, values: Mapping[Any, Any]) -> SettingsLayer:
     """Read the values of a preset, nested as in a file.
 
     Args:
         settings: The settings class.
         name: Name of the preset, for messages.
     """
-    layer = Layer(origin=Origin(level="preset", name=name))
+    layer = SettingsLayer(origin=Origin(level="preset", name=name))
     _collect(settings, values, layer)
     return layer
 
 
-def read_environment(settings: type[BaseSettings]) -> list[Layer]:
+def read_environment(settings: type[BaseSettings]) -> list[SettingsLayer]:
     """Read the variables that start with KOSMOS_, one layer each.
 
     A deeper name comes later and wins.
@@ -175,8 +177,8 @@ def read_environment(settings: type[BaseSettings]) -> list[Layer]:
     return layers
 
 
-def _variable_layer(settings: type[BaseSettings], source: EnvSettingsSource, name: str) -> Layer:
-    layer = Layer(origin=Origin(level="environment", name=name))
+def _variable_layer(settings: type[BaseSettings], source: EnvSettingsSource, name: str) -> SettingsLayer:
+    layer = SettingsLayer(origin=Origin(level="environment", name=name))
     key = name.removeprefix(PREFIX).lower().replace(DELIMITER, ".")
     if key.partition(".")[0] not in settings.model_fields:
         layer.faults.append(_unknown(settings, key, layer.origin))
@@ -190,12 +192,12 @@ def _variable_layer(settings: type[BaseSettings], source: EnvSettingsSource, nam
     return layer
 
 
-def read_arguments(settings: type[BaseSettings], overrides: Mapping[str, Any]) -> Layer:
+def read_arguments(settings: type[BaseSettings], overrides: Mapping[str, Any]) -> SettingsLayer:
     """Read values by dotted key.
 
     A string given for a number or a switch is converted.
     """
-    layer = Layer(origin=Origin(level="argument"))
+    layer = SettingsLayer(origin=Origin(level="argument"))
     fields = dict(iter_keys(settings))
     for key, value in overrides.items():
         if key in fields:
@@ -206,7 +208,7 @@ def read_arguments(settings: type[BaseSettings], overrides: Mapping[str, Any]) -
     return layer
 
 
-def _convert_texts(settings: type[BaseSettings], layer: Layer) -> None:
+def _convert_texts(settings: type[BaseSettings], layer: SettingsLayer) -> None:
     """Convert strings to the type of their key.
 
     Validation reports the strings that cannot be converted.
@@ -221,7 +223,7 @@ def _convert_texts(settings: type[BaseSettings], layer: Layer) -> None:
                 continue
 
 
-def _collect(model: type[BaseModel], data: Mapping[Any, Any], layer: Layer, prefix: str = "") -> None:
+def _collect(model: type[BaseModel], data: Mapping[Any, Any], layer: SettingsLayer, prefix: str = "") -> None:
     for name, value in data.items():
         key = f"{prefix}{name}"
         field = model.model_fields.get(name)

@@ -19,8 +19,8 @@ from kosmos_rag.core.config.keys import iter_keys, nest
 from kosmos_rag.core.config.loading import (
     DELIMITER,
     PREFIX,
-    Layer,
     Origin,
+    SettingsLayer,
     read_arguments,
     read_environment,
     read_files,
@@ -201,7 +201,7 @@ else:
     )
 
 
-def _process_preset(settings: type[BaseSettings], layers: Sequence[Layer]) -> list[Layer]:
+def _process_preset(settings: type[BaseSettings], layers: Sequence[SettingsLayer]) -> list[SettingsLayer]:
     """Read the preset that `rag.preset` names; nothing where no layer names one."""
     presets = [(layer.values[_PRESET], layer.origin) for layer in layers if _PRESET in layer.values]
     if not presets or not isinstance(presets[-1][0], str):
@@ -212,7 +212,7 @@ def _process_preset(settings: type[BaseSettings], layers: Sequence[Layer]) -> li
         layer = read_preset(settings, name, values)
         check_preset_keys(name, layer.values)
     except ConfigError as error:
-        return [Layer(origin=origin, faults=[f"{_PRESET} is {show(source)} ({origin}): {error}"])]
+        return [SettingsLayer(origin=origin, faults=[f"{_PRESET} is {show(source)} ({origin}): {error}"])]
     return [layer]
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kosmos_rag.engine.engine import Engine
-    from kosmos_rag.evaluation.offline import Difference, Evaluation, Evaluations, Verdict
+    from kosmos_rag.evaluation.offline import Difference, Evaluation, Evaluations, GateResult
 
 app = typer.Typer(help="Measure retrieval with judged questions, compare evaluations, check targets.")
 
@@ -290,7 +290,7 @@ def _print_differences(baseline: "Evaluation", differences: "Sequence[Difference
     out.print(rows)
 
 
-def _print_verdicts(evaluation: "Evaluation", verdicts: "Sequence[Verdict]") -> None:
+def _print_verdicts(evaluation: "Evaluation", verdicts: "Sequence[GateResult]") -> None:
     rows = table("measure", "value", "target", "alert", "state", right={"value", "target", "alert"})
     for verdict in verdicts:
         bounds = ["" if bound is None else f"{bound:g}" for bound in (verdict.target, verdict.alert)]

@@ -43,11 +43,11 @@ def tune(
     Without --grid it tunes fusion, weights, candidates, thresholds and the number of reranked passages.
     """
     from kosmos_rag.evaluation.offline.grid import parse_grid
-    from kosmos_rag.evaluation.offline.tuning import TEST, Stage, default_stages, render_configuration, tune
+    from kosmos_rag.evaluation.offline.tuning import TEST, TuningStage, default_stages, render_configuration, tune
 
     require_new(output)
     runner = EvaluationRunner.create(set_name, options)
-    stages = [Stage(alternatives=parse_grid(grid))] if grid else default_stages(runner.settings({}))
+    stages = [TuningStage(alternatives=parse_grid(grid))] if grid else default_stages(runner.settings({}))
 
     def evaluate_configuration(changes: "Mapping[str, Any]", questions: "QuestionSet") -> "Evaluation":
         # Only the two evaluations of the final comparison are stored.

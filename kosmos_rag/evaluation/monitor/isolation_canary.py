@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kosmos_rag.core.types import EVERYONE, IngestReport, SearchResult, SourceDocument
-from kosmos_rag.evaluation.monitor.verdict import Verdict, judge_isolation
+from kosmos_rag.evaluation.monitor.verdict import MonitorVerdict, judge_isolation
 
 TENANTS = ("kosmos-canary-a", "kosmos-canary-b")
 _DEPARTMENT = "department:kosmos-canary"
@@ -63,7 +63,7 @@ class _Secret:
 SECRETS = tuple(_Secret(tenant=name, reader=reader) for name in TENANTS for reader in (EVERYONE, _DEPARTMENT))
 
 
-def check_isolation(open_tenant: OpenCanaryTenant) -> Verdict:
+def check_isolation(open_tenant: OpenCanaryTenant) -> MonitorVerdict:
     """Ingest the secrets, then search for all of them as every reader.
 
     Raises what ingestion and search raise.

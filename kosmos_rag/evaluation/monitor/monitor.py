@@ -20,7 +20,7 @@ from kosmos_rag.evaluation.monitor.store import MonitorStore
 from kosmos_rag.evaluation.monitor.verdict import (
     MEASURES,
     MIN_SAMPLES,
-    Verdict,
+    MonitorVerdict,
     insufficient_samples,
     judge_answers,
     judge_isolation,
@@ -43,7 +43,7 @@ SKIPPED = "skipped"
 class _Measurement:
     """What is stored of one run."""
 
-    verdict: Verdict
+    verdict: MonitorVerdict
     index_id: uuid.UUID | None = None
     scores: tuple[float, ...] = ()
     milliseconds: float = 0.0
@@ -175,7 +175,9 @@ class RecallMonitor:
         store.delete_samples(space_id, samples)
         return run
 
-    def _repair(self, verdict: Verdict, tenant: Tenant, samples: Sequence[Sample], report: Progress) -> Verdict:
+    def _repair(
+        self, verdict: MonitorVerdict, tenant: Tenant, samples: Sequence[Sample], report: Progress
+    ) -> MonitorVerdict:
         report(f"{verdict.reason}: repairing the index")
         vectors = [sample.vector for sample in samples]
         try:
@@ -209,7 +211,7 @@ class RecallMonitor:
                 evaluation = evaluate(tenant, answerable, plan)
                 verdict = judge_answers(evaluation.measures, evaluation.questions, section.alerts)
         except KosmosError as error:
-            verdict = Verdict(state=MonitorState.UNKNOWN, reason=str(error))
+            verdict = MonitorVerdict(state=MonitorState.UNKNOWN, reason=str(error))
         figures = {**verdict.figures, "collection": tenant.collection, "set": path.stem}
         milliseconds = round((time.perf_counter() - started) * 1000, 1)
         measurement = _Measurement(verdict=replace(verdict, figures=figures), milliseconds=milliseconds)

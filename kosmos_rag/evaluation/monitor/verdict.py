@@ -25,7 +25,7 @@ MEASURES = (_RECALL, _MRR)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class MonitorVerdict:
     """A state with its reason and the figures behind it."""
 
     state: MonitorState
@@ -55,14 +55,14 @@ def ks_critical_distance(first: int, second: int, *, comparisons: int = 1) -> fl
     return math.sqrt(-math.log(_ALPHA / max(1, comparisons) / 2) / 2) * math.sqrt((first + second) / (first * second))
 
 
-def insufficient_samples(samples: int) -> Verdict:
+def insufficient_samples(samples: int) -> MonitorVerdict:
     """Return the verdict on a number of samples below MIN_SAMPLES."""
-    return Verdict(
+    return MonitorVerdict(
         state=MonitorState.UNKNOWN, reason=f"{samples} samples, {MIN_SAMPLES} are needed", figures={"samples": samples}
     )
 
 
-def judge_recall(live: LiveRecall, baseline: Sequence[float], target: float, *, indexes: int = 1) -> Verdict:
+def judge_recall(live: LiveRecall, baseline: Sequence[float], target: float, *, indexes: int = 1) -> MonitorVerdict:
     """Judge the recall and the score drift of live samples.
 
     Args:
@@ -76,7 +76,7 @@ def judge_recall(live: LiveRecall, baseline: Sequence[float], target: float, *, 
         reason = insufficient_samples(live.samples).reason + (
             f"; {live.timed_out} took too long" if live.timed_out else ""
         )
-        return Verdict(state=MonitorState.UNKNOWN, reason=reason, figures=figures)
+        return MonitorVerdict(state=MonitorState.UNKNOWN, reason=reason, figures=figures)
     recall, standard_error = live.recall.recall_at_10, live.recall.standard_error
     figures |= {
         "ann_recall_at_10": round(recall, 4),
@@ -94,10 +94,10 @@ def judge_recall(live: LiveRecall, baseline: Sequence[float], target: float, *, 
         if figures["drift"] > figures["drift_limit"]:
             reason += "; the best scores have drifted since the last build or tuning"
     is_low = recall + _STANDARD_ERRORS * standard_error < target
-    return Verdict(state=MonitorState.ALARM if is_low else MonitorState.OK, reason=reason, figures=figures)
+    return MonitorVerdict(state=MonitorState.ALARM if is_low else MonitorState.OK, reason=reason, figures=figures)
 
 
-def judge_answers(measures: Mapping[str, float], questions: int, alerts: Mapping[str, float]) -> Verdict:
+def judge_answers(measures: Mapping[str, float], questions: int, alerts: Mapping[str, float]) -> MonitorVerdict:
     """Judge the measures of questions with known answers.
 
     Args:
@@ -108,20 +108,20 @@ def judge_answers(measures: Mapping[str, float], questions: int, alerts: Mapping
     figures = {"questions": questions, "recall_at_10": measures.get(_RECALL), "mrr": measures.get(_MRR)}
     if questions < MIN_QUESTIONS:
         reason = f"{questions} questions with an answer, {MIN_QUESTIONS} are needed"
-        return Verdict(state=MonitorState.UNKNOWN, reason=reason, figures={"questions": questions})
+        return MonitorVerdict(state=MonitorState.UNKNOWN, reason=reason, figures={"questions": questions})
     is_low = any(measures[name] < alerts.get(name, 0.0) for name in MEASURES)
     reason = ", ".join(f"{name} {measures[name]:.3f} (alert below {alerts.get(name, 0.0)})" for name in MEASURES)
-    return Verdict(state=MonitorState.ALARM if is_low else MonitorState.OK, reason=reason, figures=figures)
+    return MonitorVerdict(state=MonitorState.ALARM if is_low else MonitorState.OK, reason=reason, figures=figures)
 
 
-def judge_isolation(leaks: Sequence[str], missed: Sequence[str]) -> Verdict:
+def judge_isolation(leaks: Sequence[str], missed: Sequence[str]) -> MonitorVerdict:
     """Judge the isolation canary.
 
     A leaked secret is an alarm, an own secret that was missed is unknown.
     """
     figures = {"leaks": len(leaks), "missed": len(missed)}
     if leaks:
-        return Verdict(state=MonitorState.ALARM, reason="; ".join(leaks), figures=figures)
+        return MonitorVerdict(state=MonitorState.ALARM, reason="; ".join(leaks), figures=figures)
     if missed:
-        return Verdict(state=MonitorState.UNKNOWN, reason="; ".join(missed), figures=figures)
-    return Verdict(state=MonitorState.OK, reason="no reader found a secret of others", figures=figures)
+        return MonitorVerdict(state=MonitorState.UNKNOWN, reason="; ".join(missed), figures=figures)
+    return MonitorVerdict(state=MonitorState.OK, reason="no reader found a secret of others", figures=figures)

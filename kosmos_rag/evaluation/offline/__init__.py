@@ -2,7 +2,7 @@
 
 from kosmos_rag.evaluation.offline.beir import BeirSet, derive_tenant_name, load_beir
 from kosmos_rag.evaluation.offline.compare import Difference, compare, list_changes
-from kosmos_rag.evaluation.offline.gate import Verdict, check_thresholds
+from kosmos_rag.evaluation.offline.gate import GateResult, check_thresholds
 from kosmos_rag.evaluation.offline.questions import Location, Question, QuestionSet, read_questions
 from kosmos_rag.evaluation.offline.runner import Plan, evaluate, for_evaluation
 from kosmos_rag.evaluation.offline.store import Evaluations
@@ -13,12 +13,12 @@ __all__ = [
     "Difference",
     "Evaluation",
     "Evaluations",
+    "GateResult",
     "Location",
     "Plan",
     "Question",
     "QuestionResult",
     "QuestionSet",
-    "Verdict",
     "check_thresholds",
     "compare",
     "derive_tenant_name",

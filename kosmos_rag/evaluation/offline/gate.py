@@ -12,7 +12,7 @@ State = Literal["reached", "below target", "alert"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class GateResult:
     """One measure against its target and alert.
 
     Both are upper bounds if lower is better.
@@ -38,7 +38,7 @@ class Verdict:
 
 def check_thresholds(
     evaluation: Evaluation, settings: EvaluationSettings, *, alerts_only: bool = False
-) -> list[Verdict]:
+) -> list[GateResult]:
     """Check each measure with a target or alert in the settings.
 
     Raises RequestError if the evaluation lacks a measure, or without bounds: such a check would always pass.
@@ -57,7 +57,7 @@ def check_thresholds(
             "put it into evaluation.measures, or run with --answers, and evaluate again"
         )
     return [
-        Verdict(
+        GateResult(
             measure=name,
             value=evaluation.measures[name],
             target=settings.targets.get(name),

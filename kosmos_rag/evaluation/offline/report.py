@@ -16,7 +16,7 @@ _LISTED = 15
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class ChangedQuestion:
     """A question with different values in two evaluations."""
 
     question: str
@@ -38,8 +38,8 @@ class Comparison:
     measure: str | None
     """The measure that questions are compared by; None without a common one."""
     plot: str
-    won: tuple[Change, ...]
-    lost: tuple[Change, ...]
+    won: tuple[ChangedQuestion, ...]
+    lost: tuple[ChangedQuestion, ...]
 
 
 def report(evaluations: Sequence[Evaluation]) -> str:
@@ -123,14 +123,14 @@ def _compare(first: Evaluation, other: Evaluation, differences: Sequence[Differe
     )
 
 
-def _loss(change: Change) -> float:
+def _loss(change: ChangedQuestion) -> float:
     return change.before - change.after
 
 
-def _changes(first: Evaluation, other: Evaluation, measure: str) -> list[Change]:
+def _changes(first: Evaluation, other: Evaluation, measure: str) -> list[ChangedQuestion]:
     before = {result.question_id: result for result in first.results}
     return [
-        Change(
+        ChangedQuestion(
             question=result.question,
             before=before[result.question_id].measures[measure],
             after=result.measures[measure],

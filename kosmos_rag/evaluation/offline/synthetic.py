@@ -56,7 +56,7 @@ _MENTIONS_PASSAGE = re.compile(r"\b(?:passage|text|excerpt|author|document|above
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ChunkText:
+class SampledChunk:
     """Text and location of a chunk."""
 
     source: str
@@ -66,7 +66,7 @@ class ChunkText:
     text: str
 
 
-def read_chunks(tenant: Tenant) -> list[ChunkText]:
+def read_chunks(tenant: Tenant) -> list[SampledChunk]:
     """Read the chunks that the reader of a tenant may read.
 
     Raises RequestError if there are none, DatabaseError.
@@ -77,12 +77,12 @@ def read_chunks(tenant: Tenant) -> list[ChunkText]:
     if not rows:
         raise RequestError(f"tenant {tenant.name!r} has no documents to make questions of; ingest some first")
     return [
-        ChunkText(source=source, section=tuple(section), line_start=first, line_end=last, text=text)
+        SampledChunk(source=source, section=tuple(section), line_start=first, line_end=last, text=text)
         for source, section, first, last, text in rows
     ]
 
 
-def generate_questions(chunks: Sequence[ChunkText], limit: int) -> list[GeneratedQuestion]:
+def generate_questions(chunks: Sequence[SampledChunk], limit: int) -> list[GeneratedQuestion]:
     """Generate up to `limit` questions without a model.
 
     Alternately from headings, definitions and key phrases.
@@ -95,7 +95,7 @@ def generate_questions(chunks: Sequence[ChunkText], limit: int) -> list[Generate
 
 def generate_with_model(
     model: LanguageModel,
-    chunks: Sequence[ChunkText],
+    chunks: Sequence[SampledChunk],
     limit: int,
     on_progress: Callable[[int, int, str], None] | None = None,
 ) -> list[GeneratedQuestion]:
@@ -142,9 +142,9 @@ def _extract_question(answer: str) -> str | None:
     return None
 
 
-def _generate_from_headings(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
+def _generate_from_headings(chunks: Sequence[SampledChunk]) -> Iterator[GeneratedQuestion]:
     """Generate a question from each heading that occurs once."""
-    chunks_by_heading: dict[str, dict[tuple[str, tuple[str, ...]], list[ChunkText]]] = {}
+    chunks_by_heading: dict[str, dict[tuple[str, tuple[str, ...]], list[SampledChunk]]] = {}
     for chunk in chunks:
         if chunk.section:
             heading = " ".join(chunk.section[-1].casefold().split())
@@ -154,7 +154,7 @@ def _generate_from_headings(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQu
         ((_, section), inside), *other_sections = chunks_by_heading[heading].items()
         if not other_sections and len(_words(section[-1])) in _HEADING_WORDS:
             first, last = inside[0], inside[-1]
-            section_chunk = ChunkText(
+            section_chunk = SampledChunk(
                 source=first.source,
                 section=section,
                 line_start=min(first.line_start, last.line_start),
@@ -164,7 +164,7 @@ def _generate_from_headings(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQu
             yield _question(f"What is there to know about {' '.join(section[-1].split())}?", section_chunk), "heading"
 
 
-def _generate_from_definitions(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
+def _generate_from_definitions(chunks: Sequence[SampledChunk]) -> Iterator[GeneratedQuestion]:
     """Generate a question from each term that is defined once."""
     questions_by_term: dict[str, list[GeneratedQuestion]] = {}
     for chunk in chunks:
@@ -179,7 +179,7 @@ def _generate_from_definitions(chunks: Sequence[ChunkText]) -> Iterator[Generate
     yield from (once[0] for once in questions_by_term.values() if len(once) == 1)
 
 
-def _generate_from_phrases(chunks: Sequence[ChunkText]) -> Iterator[GeneratedQuestion]:
+def _generate_from_phrases(chunks: Sequence[SampledChunk]) -> Iterator[GeneratedQuestion]:
     """Generate a question of two phrases that only one chunk contains.
 
     The words of the phrases are common otherwise.
@@ -213,12 +213,12 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def _shuffle(chunks: Iterable[ChunkText]) -> list[ChunkText]:
+def _shuffle(chunks: Iterable[SampledChunk]) -> list[SampledChunk]:
     """Return passages in a pseudo-random order that is always the same."""
     return sorted(chunks, key=lambda chunk: (sha256(chunk.text.encode()).hexdigest(), chunk.source, chunk.line_start))
 
 
-def _question(text: str, chunk: ChunkText) -> Question:
+def _question(text: str, chunk: SampledChunk) -> Question:
     location = Location(source=chunk.source, lines=(chunk.line_start, chunk.line_end))
     return Question(id=hash_question(text), text=text, locations=(location,))
 

@@ -28,7 +28,7 @@ _RERANKED = (5, 10, 15, 20, 30, 50)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
+class TuningStage:
     """Alternatives: one is chosen before the next stage."""
 
     alternatives: Sequence[Changes]
@@ -61,7 +61,7 @@ class TuningResult:
         return next(difference for difference in self.differences if difference.measure == self.measure)
 
 
-def default_stages(settings: Settings) -> list[Stage]:
+def default_stages(settings: Settings) -> list[TuningStage]:
     """Return the stages without a grid: fusion and weights, candidates, thresholds, reranking."""
     retrieval, reranking = settings.rag.retrieval, settings.rag.reranking
     fusion = [
@@ -74,18 +74,18 @@ def default_stages(settings: Settings) -> list[Stage]:
         for weight in _WEIGHTS
     ]
     stages = [
-        Stage(alternatives=fusion),
-        Stage(
+        TuningStage(alternatives=fusion),
+        TuningStage(
             alternatives=[{"rag.retrieval.candidates": count} for count in (50, 100, 200) if count >= retrieval.top_k]
         ),
-        Stage(alternatives=[{"rag.retrieval.similarity_threshold": value} for value in (0.0, 0.1, 0.2, 0.3)]),
+        TuningStage(alternatives=[{"rag.retrieval.similarity_threshold": value} for value in (0.0, 0.1, 0.2, 0.3)]),
     ]
     if reranking.enabled:
         counts = sorted({retrieval.top_k, *(count for count in _RERANKED if count <= retrieval.candidates)})
         stages += [
-            Stage(alternatives=[{"rag.reranking.weight": value} for value in (0.3, 0.5, 0.7, 0.85, 1.0)]),
-            Stage(alternatives=[{"rag.reranking.threshold": value} for value in (0.0, 0.1, 0.3, 0.5)]),
-            Stage(
+            TuningStage(alternatives=[{"rag.reranking.weight": value} for value in (0.3, 0.5, 0.7, 0.85, 1.0)]),
+            TuningStage(alternatives=[{"rag.reranking.threshold": value} for value in (0.0, 0.1, 0.3, 0.5)]),
+            TuningStage(
                 alternatives=[{"rag.retrieval.top_k": count} for count in counts],
                 deadline_ms=reranking.milliseconds_to_deadline,
             ),
@@ -117,7 +117,7 @@ def split_questions(question_set: QuestionSet) -> tuple[QuestionSet, QuestionSet
     )
 
 
-def tune(question_set: QuestionSet, stages: Sequence[Stage], measure: str, run: Runner) -> TuningResult:
+def tune(question_set: QuestionSet, stages: Sequence[TuningStage], measure: str, run: Runner) -> TuningResult:
     """Choose changes in stages on the training half, and test them.
 
     A stage adds to the changes of the stages before. Changes are chosen only if the mean improves, of equals the first,

@@ -28,7 +28,7 @@ class QuestionChange:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
+class BaselineComparison:
     """An evaluation compared with a baseline, as the page shows it."""
 
     baseline: Evaluation
@@ -59,7 +59,7 @@ async def evaluations(
     """
     tenant = caller.tenant()
 
-    def read() -> tuple[list[Evaluation] | None, Comparison | None]:
+    def read() -> tuple[list[Evaluation] | None, BaselineComparison | None]:
         try:
             store = Evaluations(tenant)
             evaluations = store.recent(_EVALUATIONS)
@@ -76,7 +76,7 @@ async def evaluations(
     )
 
 
-def build_comparison(baseline: Evaluation, other: Evaluation, measure: str | None) -> Comparison:
+def build_comparison(baseline: Evaluation, other: Evaluation, measure: str | None) -> BaselineComparison:
     """Compare two evaluations, and list the questions that changed most.
 
     Raises RequestError if their questions differ.
@@ -102,7 +102,7 @@ def build_comparison(baseline: Evaluation, other: Evaluation, measure: str | Non
     )
     wins = [change for change in changed if (change.after - change.before) * better > 0]
     losses = [change for change in reversed(changed) if (change.after - change.before) * better < 0]
-    return Comparison(
+    return BaselineComparison(
         baseline=baseline,
         other=other,
         differences=tuple(differences),

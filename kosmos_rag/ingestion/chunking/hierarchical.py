@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
-from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
+from kosmos_rag.ingestion.chunking.pack import ChunkUnit, Packer, UnitRun
 from kosmos_rag.ingestion.chunking.section import split_sections, split_units
 from kosmos_rag.ingestion.chunking.span import Span, build_chunks
 
@@ -36,7 +36,7 @@ class HierarchicalChunker:
         section_blocks = [
             units for section in split_sections(document) if (units := list(split_units(document, section)))
         ]
-        runs = [Run(units=units, target=self._max_size) for units in section_blocks]
+        runs = [UnitRun(units=units, target=self._max_size) for units in section_blocks]
         spans = [span for spans_of_run in self._packer.pack(text, runs) for span in spans_of_run]
         chunks = build_chunks(document, self._budget.fit(text, spans))
         return [
@@ -44,7 +44,7 @@ class HierarchicalChunker:
             for chunk in chunks
         ]
 
-    def _parent_span(self, units: Sequence[Unit], chunk: Chunk) -> Span | None:
+    def _parent_span(self, units: Sequence[ChunkUnit], chunk: Chunk) -> Span | None:
         start, end = units[0].start, units[-1].end
         if end - start <= self._section_size:
             return start, end
@@ -59,13 +59,13 @@ class HierarchicalChunker:
         return units[bisect_left(units, low, key=_start)].start, units[bisect_right(units, high, key=_end) - 1].end
 
 
-def _find_section(chunk: Chunk, section_blocks: Sequence[Sequence[Unit]]) -> Sequence[Unit]:
+def _find_section(chunk: Chunk, section_blocks: Sequence[Sequence[ChunkUnit]]) -> Sequence[ChunkUnit]:
     return section_blocks[bisect_right(section_blocks, chunk.start, key=lambda units: units[0].start) - 1]
 
 
-def _start(unit: Unit) -> int:
+def _start(unit: ChunkUnit) -> int:
     return unit.start
 
 
-def _end(unit: Unit) -> int:
+def _end(unit: ChunkUnit) -> int:
     return unit.end

@@ -11,8 +11,8 @@ from itertools import pairwise
 from kosmos_rag.core.text.sentences import LINE_START, SENTENCE_START
 from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
-from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
-from kosmos_rag.ingestion.chunking.section import Section, split_sections, split_units
+from kosmos_rag.ingestion.chunking.pack import ChunkUnit, Packer, UnitRun
+from kosmos_rag.ingestion.chunking.section import TextSection, split_sections, split_units
 from kosmos_rag.ingestion.chunking.span import ChunkSpan, build_chunks, find_overlap_start
 
 
@@ -42,13 +42,13 @@ class MarkdownChunker:
         ]
         return build_chunks(document, self._budget.fit(text, spans))
 
-    def _run(self, document: ParsedDocument, section: Section) -> Run:
+    def _run(self, document: ParsedDocument, section: TextSection) -> UnitRun:
         # A chunk is full, or ends with its section: topics end none.
         units = [replace(unit, begins_topic=False) for unit in split_units(document, section)]
         size = units[-1].end - units[0].start if units else 0
-        return Run(units=units, target=self._max_size - (self._overlap if size > self._max_size else 0))
+        return UnitRun(units=units, target=self._max_size - (self._overlap if size > self._max_size else 0))
 
-    def _add_overlap(self, text: str, spans: Sequence[ChunkSpan], units: Sequence[Unit]) -> Iterator[ChunkSpan]:
+    def _add_overlap(self, text: str, spans: Sequence[ChunkSpan], units: Sequence[ChunkUnit]) -> Iterator[ChunkSpan]:
         yield from spans[:1]
         fence_ends = [0, *(unit.end for unit in units if unit.fenced)]
         for previous, span in pairwise(spans):

@@ -11,7 +11,7 @@ from kosmos_rag.ingestion.chunking.span import ChunkSpan, cut_to_size, trim, tri
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Unit:
+class ChunkUnit:
     """A trimmed span that stays whole within the limits."""
 
     start: int
@@ -29,10 +29,10 @@ class Unit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class UnitRun:
     """Units that may share chunks, in order."""
 
-    units: Sequence[Unit]
+    units: Sequence[ChunkUnit]
     target: int
     """Characters that a chunk of several units may have."""
 
@@ -42,7 +42,7 @@ _FENCE_ALLOWANCE = 1.5
 
 
 class _CountedUnit(NamedTuple):
-    unit: Unit
+    unit: ChunkUnit
     tokens: int
     tokens_before: int
     """Tokens of all units before it."""
@@ -74,7 +74,7 @@ class Packer:
         self._recursive = recursive
         self._whole_blocks = whole_blocks
 
-    def pack(self, text: str, runs: Sequence[Run]) -> list[list[ChunkSpan]]:
+    def pack(self, text: str, runs: Sequence[UnitRun]) -> list[list[ChunkSpan]]:
         """Return the chunk spans of each run, in order.
 
         All units are counted in one call of the tokenizer.
@@ -82,7 +82,7 @@ class Packer:
         counted_units = self._count(text, [unit for run in runs for unit in run.units])
         return [list(self._pack_run(text, list(islice(counted_units, len(run.units))), run.target)) for run in runs]
 
-    def _count(self, text: str, units: Sequence[Unit]) -> Iterator[_CountedUnit]:
+    def _count(self, text: str, units: Sequence[ChunkUnit]) -> Iterator[_CountedUnit]:
         spans = [(unit.start, unit.end) for unit in units if not self._is_oversize(unit)]
         counts = iter(self._budget.count(text, spans))
         before = 0
@@ -91,13 +91,13 @@ class Packer:
             yield _CountedUnit(unit, tokens, before, self._too_long(unit, tokens))
             before += tokens
 
-    def _is_oversize(self, unit: Unit) -> bool:
+    def _is_oversize(self, unit: ChunkUnit) -> bool:
         if unit.fenced and self._whole_blocks:
             return False
         allowance = _FENCE_ALLOWANCE if unit.fenced else 1
         return unit.end - unit.start > self._max_size * allowance
 
-    def _too_long(self, unit: Unit, tokens: int) -> str | None:
+    def _too_long(self, unit: ChunkUnit, tokens: int) -> str | None:
         if self._is_oversize(unit):
             limit = f"{_FENCE_ALLOWANCE} times max_size" if unit.fenced else "max_size"
             return f"{unit.noun} longer than {limit} ({self._max_size} characters)"
@@ -149,7 +149,7 @@ class Packer:
                 return index
         return len(group)
 
-    def _cut(self, text: str, unit: Unit, reason: str) -> Iterator[ChunkSpan]:
+    def _cut(self, text: str, unit: ChunkUnit, reason: str) -> Iterator[ChunkSpan]:
         if unit.fenced and unit.start < unit.body and self._fits_alone(text, unit):
             yield self._chunk_span(*trim(text, (unit.start, unit.body)))
             yield self._chunk_span(unit.body, unit.end)
@@ -159,7 +159,7 @@ class Packer:
             yield replace(first, start=start, own_start=start, end=end)
         yield from remaining
 
-    def _fits_alone(self, text: str, unit: Unit) -> bool:
+    def _fits_alone(self, text: str, unit: ChunkUnit) -> bool:
         alone = replace(unit, start=unit.body)
         if self._is_oversize(alone):
             return False

@@ -7,14 +7,14 @@ from itertools import pairwise
 
 from kosmos_rag.core.types import Chunk, ParsedDocument, TableSpan
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
-from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
+from kosmos_rag.ingestion.chunking.pack import ChunkUnit, Packer, UnitRun
 from kosmos_rag.ingestion.chunking.span import Span, build_chunks, trim_spans
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*+\n\s*+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Block:
+class ParagraphBlock:
     """A trimmed paragraph, or a row of a table."""
 
     start: int
@@ -25,7 +25,7 @@ class Block:
     """Whether it is a row after the first of its table."""
 
 
-def split_blocks(document: ParsedDocument, span: Span) -> Iterator[Block]:
+def split_blocks(document: ParsedDocument, span: Span) -> Iterator[ParagraphBlock]:
     """Yield the paragraphs of a span, and the rows of its tables.
 
     The first row of a table begins with caption and header.
@@ -38,11 +38,11 @@ def split_blocks(document: ParsedDocument, span: Span) -> Iterator[Block]:
     yield from _paragraphs(document.text, (at, end))
 
 
-def _paragraphs(text: str, span: Span) -> Iterator[Block]:
-    return (Block(start=start, end=end) for start, end in trim_spans(text, _split_at_blank_lines(text, span)))
+def _paragraphs(text: str, span: Span) -> Iterator[ParagraphBlock]:
+    return (ParagraphBlock(start=start, end=end) for start, end in trim_spans(text, _split_at_blank_lines(text, span)))
 
 
-def split_table_rows(text: str, table: TableSpan) -> Iterator[Block]:
+def split_table_rows(text: str, table: TableSpan) -> Iterator[ParagraphBlock]:
     """Yield the rows of a table.
 
     The first begins with caption and header.
@@ -54,7 +54,7 @@ def split_table_rows(text: str, table: TableSpan) -> Iterator[Block]:
         ends.append(at)
     lines = pairwise([start, *ends, table.end])
     for first, end in trim_spans(text, lines):
-        yield Block(start=first, end=end, noun="table row", continues_table=first > start)
+        yield ParagraphBlock(start=first, end=end, noun="table row", continues_table=first > start)
 
 
 def _split_at_blank_lines(text: str, span: Span) -> Iterator[Span]:
@@ -84,7 +84,7 @@ class ParagraphChunker:
         """Split a document; an all-blank text gives no chunks."""
         text = document.text
         units = [
-            Unit(
+            ChunkUnit(
                 start=block.start,
                 body=block.start,
                 end=block.end,
@@ -93,5 +93,5 @@ class ParagraphChunker:
             )
             for block in split_blocks(document, (0, len(text)))
         ]
-        (spans,) = self._packer.pack(text, [Run(units=units, target=self._max_size)])
+        (spans,) = self._packer.pack(text, [UnitRun(units=units, target=self._max_size)])
         return build_chunks(document, self._budget.fit(text, spans))

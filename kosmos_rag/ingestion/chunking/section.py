@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.ingestion.chunking.pack import Unit
-from kosmos_rag.ingestion.chunking.paragraph import Block, split_blocks
+from kosmos_rag.ingestion.chunking.pack import ChunkUnit
+from kosmos_rag.ingestion.chunking.paragraph import ParagraphBlock, split_blocks
 from kosmos_rag.ingestion.chunking.span import Span, list_heading_spans, trim
 
 _FENCE_LINE = re.compile(r"^ {0,3}(?P<fence>`{3,}+|~{3,}+)(?P<info>[^\n]*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Section:
+class TextSection:
     """A heading with its text up to the next heading.
 
     Preceding headings without text of their own belong to it, whatever their level is.
@@ -25,22 +25,22 @@ class Section:
     end: int
 
 
-def split_sections(document: ParsedDocument) -> Iterator[Section]:
+def split_sections(document: ParsedDocument) -> Iterator[TextSection]:
     """Yield the sections in order; together they are the whole text."""
     text = document.text
     spans = list_heading_spans(document)
     first_end, *ends = [*(start for start, _ in spans), len(text)]
-    yield Section(start=0, body=0, end=first_end)
+    yield TextSection(start=0, body=0, end=first_end)
     leading_start: int | None = None
     for (start, body), end in zip(spans, ends, strict=True):
         leading_start = start if leading_start is None else leading_start
         if end < len(text) and not text[body:end].strip():
             continue
-        yield Section(start=leading_start, body=body, end=end)
+        yield TextSection(start=leading_start, body=body, end=end)
         leading_start = None
 
 
-def split_units(document: ParsedDocument, section: Section) -> Iterator[Unit]:
+def split_units(document: ParsedDocument, section: TextSection) -> Iterator[ChunkUnit]:
     """Yield paragraphs, rows of tables and fenced blocks of a section.
 
     The first begins with the headings, and a blank one has none.
@@ -48,10 +48,10 @@ def split_units(document: ParsedDocument, section: Section) -> Iterator[Unit]:
     start, end = trim(document.text, (section.start, section.end))
     blocks = list(_blocks(document, (section.body, section.end)))
     if not blocks and start < end:
-        blocks = [(Block(start=start, end=end), False)]
+        blocks = [(ParagraphBlock(start=start, end=end), False)]
     for index, (block, fenced) in enumerate(blocks):
         noun = "fenced block" if fenced else block.noun
-        yield Unit(
+        yield ChunkUnit(
             start=block.start if index else start,
             body=block.start,
             end=block.end,
@@ -61,11 +61,11 @@ def split_units(document: ParsedDocument, section: Section) -> Iterator[Unit]:
         )
 
 
-def _blocks(document: ParsedDocument, span: Span) -> Iterator[tuple[Block, bool]]:
+def _blocks(document: ParsedDocument, span: Span) -> Iterator[tuple[ParagraphBlock, bool]]:
     at, end = span
     for fence_start, fence_end in _fences(document.text, span):
         yield from ((block, False) for block in split_blocks(document, (at, fence_start)))
-        yield Block(start=fence_start, end=fence_end), True
+        yield ParagraphBlock(start=fence_start, end=fence_end), True
         at = fence_end
     yield from ((block, False) for block in split_blocks(document, (at, end)))
 

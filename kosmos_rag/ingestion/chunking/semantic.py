@@ -15,7 +15,7 @@ from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.text.sentences import sentences
 from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
-from kosmos_rag.ingestion.chunking.pack import Packer, Run, Unit
+from kosmos_rag.ingestion.chunking.pack import ChunkUnit, Packer, UnitRun
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.section import split_sections, split_units
 from kosmos_rag.ingestion.chunking.span import ChunkSpan, Span, build_chunks, trim_spans
@@ -72,7 +72,7 @@ class SemanticChunker:
 
     def _chunk_spans(self, document: ParsedDocument) -> list[ChunkSpan]:
         section_spans: list[ChunkSpan] = []
-        long: list[Sequence[Unit]] = []
+        long: list[Sequence[ChunkUnit]] = []
         section_blocks = [
             units for section in split_sections(document) if (units := list(split_units(document, section)))
         ]
@@ -82,17 +82,19 @@ class SemanticChunker:
                 section_spans.append(ChunkSpan(start=start, own_start=start, end=end, chunker=self.name))
             else:
                 long.append(list(_split_blocks(document.text, blocks)))
-        runs = [Run(units=units, target=self._max_size) for units in self._split_topics(document.text, long)]
+        runs = [UnitRun(units=units, target=self._max_size) for units in self._split_topics(document.text, long)]
         return [*section_spans, *(span for spans in self._packer.pack(document.text, runs) for span in spans)]
 
-    def _fit(self, text: str, section_blocks: Sequence[Sequence[Unit]]) -> list[bool]:
+    def _fit(self, text: str, section_blocks: Sequence[Sequence[ChunkUnit]]) -> list[bool]:
         """Return for each section whether it is one chunk."""
         extents = [_extent(blocks) for blocks in section_blocks]
         short = [(start, end) for start, end in extents if end - start <= self._max_size]
         tokens = dict(zip(short, self._budget.count(text, short), strict=True))
         return [extent in tokens and tokens[extent] <= self._budget.max_tokens for extent in extents]
 
-    def _split_topics(self, text: str, sections_of_units: Sequence[Sequence[Unit]]) -> Iterator[Sequence[Unit]]:
+    def _split_topics(
+        self, text: str, sections_of_units: Sequence[Sequence[ChunkUnit]]
+    ) -> Iterator[Sequence[ChunkUnit]]:
         """Yield the units of each section, with the topics found.
 
         Sentences of all sections are embedded in one call.
@@ -102,7 +104,7 @@ class SemanticChunker:
         for units in sections_of_units:
             yield [replace(unit, begins_topic=True) if unit.start in topics else unit for unit in units]
 
-    def _find_gaps(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, Unit]]:
+    def _find_gaps(self, units: Sequence[ChunkUnit]) -> Iterator[tuple[ChunkUnit, ChunkUnit]]:
         """Yield the pairs of neighbouring sentences of long paragraphs.
 
         Without those so near to an end of the section that a chunk would be shorter than `min_size`.
@@ -115,7 +117,7 @@ class SemanticChunker:
                 if before.end - start >= self._min_size and end - after.start >= self._min_size:
                     yield before, after
 
-    def _topic_starts(self, text: str, gaps: Sequence[tuple[Unit, Unit]]) -> set[int]:
+    def _topic_starts(self, text: str, gaps: Sequence[tuple[ChunkUnit, ChunkUnit]]) -> set[int]:
         """Return the starts of those second sentences that differ from the first."""
         if not gaps:
             return set()
@@ -142,12 +144,12 @@ class SemanticChunker:
         return vectors
 
 
-def _split_blocks(text: str, blocks: Sequence[Unit]) -> Iterator[Unit]:
+def _split_blocks(text: str, blocks: Sequence[ChunkUnit]) -> Iterator[ChunkUnit]:
     """Yield rows, fenced blocks and the sentences of paragraphs.
 
     A list is one topic, and so is a block with the colon that announces it.
     """
-    before: Unit | None = None
+    before: ChunkUnit | None = None
     for block in blocks:
         announced = before is not None and (text[before.end - 1] == ":" or _is_term(text, before, block))
         continues_list = before is not None and _is_list_item(text, before) and _is_list_item(text, block)
@@ -156,7 +158,7 @@ def _split_blocks(text: str, blocks: Sequence[Unit]) -> Iterator[Unit]:
         before = block
 
 
-def _parts(text: str, block: Unit) -> Iterator[Unit]:
+def _parts(text: str, block: ChunkUnit) -> Iterator[ChunkUnit]:
     if block.noun != "paragraph":
         yield block
         return
@@ -164,13 +166,13 @@ def _parts(text: str, block: Unit) -> Iterator[Unit]:
         if start == block.body:
             yield replace(block, end=end, noun="sentence")
         else:
-            sentence = Unit(start=start, body=start, end=end, noun="sentence")
+            sentence = ChunkUnit(start=start, body=start, end=end, noun="sentence")
             yield replace(sentence, begins_paragraph=_is_list_item(text, sentence))
 
 
-def _paragraphs(units: Sequence[Unit]) -> Iterator[list[Unit]]:
+def _paragraphs(units: Sequence[ChunkUnit]) -> Iterator[list[ChunkUnit]]:
     """Yield the sentences of each paragraph and list item."""
-    paragraph: list[Unit] = []
+    paragraph: list[ChunkUnit] = []
     for unit in units:
         if unit.noun != "sentence" or unit.begins_paragraph:
             if paragraph:
@@ -182,7 +184,7 @@ def _paragraphs(units: Sequence[Unit]) -> Iterator[list[Unit]]:
         yield paragraph
 
 
-def _is_term(text: str, unit: Unit, following: Unit) -> bool:
+def _is_term(text: str, unit: ChunkUnit, following: ChunkUnit) -> bool:
     """Return whether a unit is a line above its indented description.
 
     A description is indented deeper than the line.
@@ -190,13 +192,13 @@ def _is_term(text: str, unit: Unit, following: Unit) -> bool:
     return "\n" not in text[unit.body : unit.end] and _indent(text, following) > _indent(text, unit)
 
 
-def _indent(text: str, unit: Unit) -> int:
+def _indent(text: str, unit: ChunkUnit) -> int:
     return unit.body - (text.rfind("\n", 0, unit.body) + 1)
 
 
-def _is_list_item(text: str, unit: Unit) -> bool:
+def _is_list_item(text: str, unit: ChunkUnit) -> bool:
     return _LIST_ITEM.match(text, unit.body) is not None
 
 
-def _extent(units: Sequence[Unit]) -> Span:
+def _extent(units: Sequence[ChunkUnit]) -> Span:
     return units[0].start, units[-1].end

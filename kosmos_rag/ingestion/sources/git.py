@@ -12,7 +12,7 @@ from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.core.section import Switch
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.git_repository import (
-    Change,
+    FileChange,
     Repository,
     TreeFile,
     check_address,
@@ -143,7 +143,7 @@ class GitSource:
             raise SourceError("refused", f"{source} is stored by Git LFS; set lfs: true, which needs git-lfs")
         return repository.read_large(pointer, source, max_bytes=self._max_bytes)
 
-    def _metadata(self, url: str, file: TreeFile, change: Change) -> dict[str, str]:
+    def _metadata(self, url: str, file: TreeFile, change: FileChange) -> dict[str, str]:
         metadata = {"commit": change.commit, "updated": change.date}
         web, form = web_address(url, self._spec.web)
         if web and form in _LINKS:

@@ -50,7 +50,7 @@ class TreeFile:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class FileChange:
     """The commit that changed a file last."""
 
     commit: str
@@ -142,12 +142,12 @@ class Repository:
             raise SourceError("unavailable", f"{name} is not on the server of Git LFS; push it there")
         return content
 
-    def find_change(self, commit: str, path: bytes) -> Change:
+    def find_change(self, commit: str, path: bytes) -> FileChange:
         """Return the last commit up to `commit` that changed a file. Raises SourceError."""
         literal = ":(literal)" + path.decode("utf-8", "surrogateescape")
         line = self._call("log", "-1", "--no-show-signature", "--format=%H%x00%aI", commit, "--", literal)
         last, _, date = (line.decode().strip() or f"{commit}\0").partition("\0")
-        return Change(commit=last, date=date)
+        return FileChange(commit=last, date=date)
 
     def read_modules(self, commit: str) -> dict[bytes, str]:
         """Return the addresses of submodules by their path.

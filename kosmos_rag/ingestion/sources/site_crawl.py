@@ -17,7 +17,7 @@ from kosmos_rag.ingestion.sources.fetching import Fetcher, Response, check_url
 from kosmos_rag.ingestion.sources.gitignore import Patterns
 from kosmos_rag.ingestion.sources.listing import Entry, build_failure
 from kosmos_rag.ingestion.sources.site_pages import normalize_url, read_page, read_sitemap
-from kosmos_rag.ingestion.sources.site_state import Page, SiteState
+from kosmos_rag.ingestion.sources.site_state import SiteState, StoredPage
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, Variable
 
 AGENT = "kosmos-rag"
@@ -167,7 +167,7 @@ class Crawl:
         if self._delay:
             self._sleep(self._delay)
 
-    def _visit(self, url: str, depth: int) -> Page:
+    def _visit(self, url: str, depth: int) -> StoredPage:
         """Fetch a page, store it, and add its links. Raises SourceError."""
         stored = self._state.find(url)
         self._wait()
@@ -180,14 +180,14 @@ class Crawl:
             self._add(link, depth + 1)
         return page
 
-    def _read(self, url: str, response: Response | None) -> Page:
+    def _read(self, url: str, response: Response | None) -> StoredPage:
         assert response is not None, "without validators a server sends the body"
         at = normalize_url(response.url)
         if not at.startswith(self._scope.prefix):  # a redirect to another site
-            return Page(url=url, name=None, etag="", modified="", digest="", links=())
+            return StoredPage(url=url, name=None, etag="", modified="", digest="", links=())
         content = read_page(response.body, at, media_type=response.media_type)
         name = content.canonical if content.canonical.startswith(self._scope.prefix) else at
-        return Page(
+        return StoredPage(
             url=url,
             name=name if content.is_indexed else None,
             etag=response.etag,
@@ -208,7 +208,7 @@ class Crawl:
             else:
                 self._state.remove(page.url)
 
-    def _entry(self, page: Page) -> Iterator[Entry]:
+    def _entry(self, page: StoredPage) -> Iterator[Entry]:
         # Several addresses may have one canonical page, which is one document.
         if page.name is not None and page.name not in self._names and self._scope.admits(page.name):
             self._names.add(page.name)

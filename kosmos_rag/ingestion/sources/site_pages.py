@@ -16,7 +16,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PageContent:
+class WebPageContent:
     """What a page says about itself and others."""
 
     links: tuple[str, ...]
@@ -43,7 +43,7 @@ def normalize_url(url: str) -> str:
     return urlunsplit((parts.scheme.lower(), host, parts.path or "/", parts.query, ""))
 
 
-def read_page(body: bytes, url: str, *, media_type: str) -> PageContent:
+def read_page(body: bytes, url: str, *, media_type: str) -> WebPageContent:
     """Return links and rules of a page; of other files only their address.
 
     Args:
@@ -51,7 +51,7 @@ def read_page(body: bytes, url: str, *, media_type: str) -> PageContent:
         media_type: what the server says that it is.
     """
     if media_type not in _HTML:
-        return PageContent(links=(), canonical=url, is_indexed=True)
+        return WebPageContent(links=(), canonical=url, is_indexed=True)
     from selectolax.lexbor import LexborHTMLParser
 
     tree = LexborHTMLParser(body)
@@ -70,7 +70,7 @@ def read_page(body: bytes, url: str, *, media_type: str) -> PageContent:
             if "nofollow" not in (node.attributes.get("rel") or "").split():
                 links[_join(base, node.attributes.get("href")) or ""] = None
     links.pop("", None)
-    return PageContent(links=tuple(links), canonical=canonical or url, is_indexed=not rules & {"noindex", "none"})
+    return WebPageContent(links=tuple(links), canonical=canonical or url, is_indexed=not rules & {"noindex", "none"})
 
 
 def read_sitemap(body: bytes, url: str) -> Sitemap:

@@ -18,7 +18,7 @@ _UPSERT = "INSERT OR REPLACE INTO page VALUES (:url, :name, :etag, :modified, :d
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class StoredPage:
     """A page as it was found."""
 
     url: str
@@ -51,14 +51,14 @@ class SiteState:
         (last,) = self._connection.execute("SELECT coalesce(max(pass), 0) FROM page").fetchone()
         self._pass = last + 1
 
-    def find(self, url: str) -> Page | None:
+    def find(self, url: str) -> StoredPage | None:
         """Return a page of an earlier pass."""
         row = self._connection.execute(
             "SELECT url, name, etag, modified, digest, links, missed FROM page WHERE url = ?", (url,)
         ).fetchone()
         return None if row is None else _page(row)
 
-    def store(self, page: Page) -> None:
+    def store(self, page: StoredPage) -> None:
         """Store a page of this pass."""
         self._connection.execute(
             _UPSERT,
@@ -68,7 +68,7 @@ class SiteState:
             },
         )  # fmt: skip
 
-    def list_missing(self) -> Iterator[Page]:
+    def list_missing(self) -> Iterator[StoredPage]:
         """Yield the pages of earlier passes that this one has not stored."""
         with closing(self._connection.cursor()) as cursor:
             rows = cursor.execute(
@@ -86,8 +86,8 @@ class SiteState:
         self._connection.close()
 
 
-def _page(row: tuple[str, str | None, str, str, str, str, int]) -> Page:
+def _page(row: tuple[str, str | None, str, str, str, str, int]) -> StoredPage:
     url, name, etag, modified, digest, links, missed = row
-    return Page(
+    return StoredPage(
         url=url, name=name, etag=etag, modified=modified, digest=digest, links=tuple(json.loads(links)), missed=missed
     )

@@ -18,7 +18,7 @@ from kosmos_rag.core.telemetry import genai
 from kosmos_rag.models.embedding.protocols import PROTOCOLS, EmbeddingProtocol, Purpose
 from kosmos_rag.models.embedding.space import MIN_COSINE, PROBE, cosine
 from kosmos_rag.models.embedding.tokenizer import load_tokenizer
-from kosmos_rag.models.http.client import Limits, ModelServer
+from kosmos_rag.models.http.client import ModelServer, RequestLimits
 from kosmos_rag.models.http.endpoint import Endpoint
 
 _PROBE_INTERVAL_S = 60.0
@@ -143,8 +143,8 @@ class ServerEmbedder:
         end = spans[self.max_tokens - 1][1] if len(spans) > self.max_tokens else None
         return text[:end] or " "
 
-    def _limits(self, timeout_s: float, key: str, texts: int) -> Limits:
-        return Limits(timeout_s=timeout_s, timeout_key=key, max_bytes=texts * _MAX_BYTES_OF_VECTOR)
+    def _limits(self, timeout_s: float, key: str, texts: int) -> RequestLimits:
+        return RequestLimits(timeout_s=timeout_s, timeout_key=key, max_bytes=texts * _MAX_BYTES_OF_VECTOR)
 
     def _read(self, rows: list[Any], texts: int) -> Vectors:
         """Return the vectors of a response, checked, truncated and normalised as configured."""

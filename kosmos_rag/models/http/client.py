@@ -22,7 +22,7 @@ Parse = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class RequestLimits:
     """Limits of one request."""
 
     timeout_s: float
@@ -55,7 +55,7 @@ class ModelServer:
         self._background = BackgroundLoop()
         self._slots = asyncio.Semaphore(concurrency)  # belongs to the loop of its first use
 
-    def post(self, body: object, parse: Parse, limits: Limits) -> Any:
+    def post(self, body: object, parse: Parse, limits: RequestLimits) -> Any:
         """Send one request at once and return the parsed response.
 
         Args:
@@ -69,7 +69,7 @@ class ModelServer:
         """
         return self._background.run(self._post(body, parse, limits))
 
-    def post_all(self, bodies: Sequence[object], parse: Parse, limits: Limits) -> list[Any]:
+    def post_all(self, bodies: Sequence[object], parse: Parse, limits: RequestLimits) -> list[Any]:
         """Send several requests and return the parsed responses in order.
 
         Up to `concurrency` of them are sent at once. The first failure cancels the others.
@@ -87,7 +87,7 @@ class ModelServer:
         """Cancel all requests and close the connections."""
         self._background.close(self._client.aclose)
 
-    async def _post_all(self, bodies: Sequence[object], parse: Parse, limits: Limits) -> list[Any]:
+    async def _post_all(self, bodies: Sequence[object], parse: Parse, limits: RequestLimits) -> list[Any]:
         async def post(body: object) -> Any:
             async with self._slots:
                 return await self._post(body, parse, limits)
@@ -103,7 +103,7 @@ class ModelServer:
             raise error from None
         return [task.result() for task in tasks]
 
-    async def _post(self, body: object, parse: Parse, limits: Limits) -> Any:
+    async def _post(self, body: object, parse: Parse, limits: RequestLimits) -> Any:
         until = asyncio.get_running_loop().time() + limits.timeout_s
         try:
             async with asyncio.timeout_at(until):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kosmos_rag.core.config import RerankingSettings
-from kosmos_rag.models.http.client import Limits, ModelServer
+from kosmos_rag.models.http.client import ModelServer, RequestLimits
 from kosmos_rag.models.http.endpoint import Endpoint
 from kosmos_rag.models.reranking.protocols import PROTOCOLS
 
@@ -51,7 +51,7 @@ class ServerReranker:
         if not passages:
             return []
         body = self._protocol.build_request(question, [passage or " " for passage in passages], self._settings)
-        limits = Limits(
+        limits = RequestLimits(
             timeout_s=self._settings.timeout_s,
             timeout_key="rag.reranking.timeout_s",
             max_bytes=len(passages) * _MAX_BYTES_OF_PASSAGE,

@@ -18,7 +18,7 @@ from kosmos_rag.openai.access import open_files
 from kosmos_rag.openai.bodies import Cursor, Order, parse_id
 from kosmos_rag.openai.files import TenantFiles
 from kosmos_rag.openai.paging import read_page
-from kosmos_rag.openai.shapes import Deleted, FileObject, Listing, build_list
+from kosmos_rag.openai.shapes import Deleted, FileObject, ListObject, build_list
 
 router = APIRouter(prefix="/openai/v1", tags=["openai: files"])
 
@@ -88,13 +88,13 @@ async def list_files(
     after: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 10_000,
     order: Order = "desc",
-) -> Listing[FileObject]:
+) -> ListObject[FileObject]:
     """List the files that you see."""
     find = partial(open_files(caller).find, purpose=purpose)
     page, has_more = await caller.run(
         read_page, find, lambda info: info.id, parse_id, after=after, before=None, limit=limit, order=order
     )
-    return Listing[FileObject](**build_list(FileObject.from_record, page, has_more=has_more))
+    return ListObject[FileObject](**build_list(FileObject.from_record, page, has_more=has_more))
 
 
 @router.get("/files/{file_id}")

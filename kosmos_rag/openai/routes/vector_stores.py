@@ -29,7 +29,7 @@ from kosmos_rag.openai.shapes import (
     Deleted,
     FileBatch,
     FileContent,
-    Listing,
+    ListObject,
     TextContent,
     VectorStore,
     VectorStoreFile,
@@ -68,7 +68,7 @@ def _create(
 @router.get("")
 async def list_stores(
     caller: Reader, after: Cursor = None, before: Cursor = None, limit: Limit = 20, order: Order = "desc"
-) -> Listing[VectorStore]:
+) -> ListObject[VectorStore]:
     """List the vector stores.
 
     They are collections with readable documents, a preset, or a name.
@@ -77,7 +77,7 @@ async def list_stores(
         read_page, open_vector_stores(caller).find, lambda info: info.collection, str,
         after=after, before=before, limit=limit, order=order,
     )  # fmt: skip
-    return Listing[VectorStore](**build_list(VectorStore.from_record, page, has_more=has_more))
+    return ListObject[VectorStore](**build_list(VectorStore.from_record, page, has_more=has_more))
 
 
 @router.get("/{vector_store_id}")
@@ -122,7 +122,7 @@ async def list_store_files(
     before: Cursor = None,
     limit: Limit = 20,
     order: Order = "desc",
-) -> Listing[VectorStoreFile]:
+) -> ListObject[VectorStoreFile]:
     """List the files of a vector store.
 
     They are the documents that you may read, and your files that have none yet.
@@ -144,11 +144,11 @@ async def _list_files(
     before: str | None,
     limit: int,
     order: str,
-) -> Listing[VectorStoreFile]:
+) -> ListObject[VectorStoreFile]:
     page, has_more = await caller.run(
         read_page, find, lambda info: info.id, parse_id, after=after, before=before, limit=limit, order=order
     )
-    return Listing[VectorStoreFile](**build_list(VectorStoreFile.from_record, page, has_more=has_more))
+    return ListObject[VectorStoreFile](**build_list(VectorStoreFile.from_record, page, has_more=has_more))
 
 
 @router.get("/{vector_store_id}/files/{file_id}")
@@ -233,7 +233,7 @@ async def list_batch_files(
     before: Cursor = None,
     limit: Limit = 20,
     order: Order = "desc",
-) -> Listing[VectorStoreFile]:
+) -> ListObject[VectorStoreFile]:
     """List the files of a batch."""
     stores = open_vector_stores(caller)
     batch = await caller.run(stores.batch, vector_store_id, parse_id(batch_id))

@@ -17,7 +17,7 @@ from kosmos_rag.parsing.sandbox.fork_server import ForkServer, ForkServerLost
 from kosmos_rag.parsing.sandbox.protocol import (
     OUT_OF_MEMORY,
     PNG,
-    Request,
+    ParseRequest,
     decode_reply,
     receive_frame,
     send_request,
@@ -64,7 +64,7 @@ def render_confined(data: bytes, page: int, limits: "ParsingSettings") -> bytes:
     raise _invalid_reply()
 
 
-def _exchange_twice(request: Request, data: bytes, limits: "ParsingSettings") -> bytearray:
+def _exchange_twice(request: ParseRequest, data: bytes, limits: "ParsingSettings") -> bytearray:
     try:
         return _attempt(request, data, limits)
     except ForkServerLost:
@@ -76,7 +76,7 @@ def _exchange_twice(request: Request, data: bytes, limits: "ParsingSettings") ->
         raise ParseError("crashed", message) from error
 
 
-def _attempt(request: Request, data: bytes, limits: "ParsingSettings") -> bytearray:
+def _attempt(request: ParseRequest, data: bytes, limits: "ParsingSettings") -> bytearray:
     server = fork_server.current()
     if limits.require_isolation and not server.isolation.complete:
         raise ParseError("not_isolated", server.isolation.remedy())
@@ -87,7 +87,7 @@ def _attempt(request: Request, data: bytes, limits: "ParsingSettings") -> bytear
         raise
 
 
-def _exchange(server: ForkServer, request: Request, data: bytes, limits: "ParsingSettings") -> bytearray:
+def _exchange(server: ForkServer, request: ParseRequest, data: bytes, limits: "ParsingSettings") -> bytearray:
     parent_socket, child_socket = socket.socketpair()
     exit_socket, child_exit_socket = socket.socketpair()
     # However this block ends: closing `exit_socket` kills the child.
@@ -104,8 +104,8 @@ def _exchange(server: ForkServer, request: Request, data: bytes, limits: "Parsin
     return frame
 
 
-def _request(document: SourceDocument, limits: "ParsingSettings") -> Request:
-    return Request(
+def _request(document: SourceDocument, limits: "ParsingSettings") -> ParseRequest:
+    return ParseRequest(
         source=document.source,
         title=document.title,
         media_type=document.media_type,
@@ -119,7 +119,9 @@ def _request(document: SourceDocument, limits: "ParsingSettings") -> Request:
     )
 
 
-def _send_and_receive(connection: socket.socket, request: Request, data: bytes, deadline: float) -> bytearray | None:
+def _send_and_receive(
+    connection: socket.socket, request: ParseRequest, data: bytes, deadline: float
+) -> bytearray | None:
     """Send a request and receive the reply.
 
     The result is None where the child ended before it had sent one.

@@ -34,7 +34,7 @@ _BESIDE_TEXT = 2**24
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class ParseRequest:
     """Parameters of one file for a child. The bytes follow separately."""
 
     source: str
@@ -72,22 +72,22 @@ class Failure:
     message: str
 
 
-def send_request(connection: socket.socket, request: Request, data: bytes) -> None:
+def send_request(connection: socket.socket, request: ParseRequest, data: bytes) -> None:
     """Send a request and the file's bytes."""
     send_frame(connection, json.dumps(asdict(request)).encode())
     send_frame(connection, data)
 
 
-def receive_request(connection: socket.socket) -> Request:
+def receive_request(connection: socket.socket) -> ParseRequest:
     """Receive what `send_request` sends first.
 
     The bytes of the file are the next frame.
     """
     fields = json.loads(receive_frame(connection, _LARGEST_REQUEST))
-    return Request(**{**fields, "passwords": tuple(fields["passwords"])})
+    return ParseRequest(**{**fields, "passwords": tuple(fields["passwords"])})
 
 
-def build_document(request: Request, data: bytes) -> SourceDocument:
+def build_document(request: ParseRequest, data: bytes) -> SourceDocument:
     """Rebuild the document of a request for the parser."""
     return SourceDocument(source=request.source, title=request.title, media_type=request.media_type, data=data)
 

@@ -9,7 +9,7 @@ from kosmos_rag.parsing.pdf.document import render_page
 from kosmos_rag.parsing.sandbox.limits import limit_resources
 from kosmos_rag.parsing.sandbox.protocol import (
     Failure,
-    Request,
+    ParseRequest,
     build_document,
     encode_reply,
     receive_frame,
@@ -33,7 +33,7 @@ def work(connection: socket.socket) -> None:
     send_frame(connection, reply)
 
 
-def _result(request: Request, data: bytes) -> ParsedDocument | Failure | bytes:
+def _result(request: ParseRequest, data: bytes) -> ParsedDocument | Failure | bytes:
     try:
         if request.page:
             return render_page(data, request.page, passwords=request.passwords)

@@ -22,7 +22,7 @@ from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.linking.catalog import parse_curated_recipes, parse_schemas
 from kosmos_rag.text2sql.linking.entities import find_entities
 from kosmos_rag.text2sql.linking.exclusions import exclude_columns, find_exclusions, read_exclusions
-from kosmos_rag.text2sql.linking.linking import Evidence, Linker
+from kosmos_rag.text2sql.linking.linking import Linker, Similarities
 from kosmos_rag.text2sql.linking.name_index import NameIndex
 from kosmos_rag.text2sql.linking.result import NO_SCHEMA, GroundingResult
 from kosmos_rag.text2sql.linking.select import build_prompt, column_references, get_schema, join_hints, select_parts
@@ -279,7 +279,7 @@ class SchemaGrounding:
             row_names=linker.row_names(question),
             today=datetime.now(UTC).date(),
         )
-        linked = linker.link(question, entities, Evidence.from_hits(search_result.hits), tables=tables, columns=k)
+        linked = linker.link(question, entities, Similarities.from_hits(search_result.hits), tables=tables, columns=k)
         selection = None
         refs: tuple[SchemaRef, ...] = ()
         prompt, tokens = "", 0

@@ -32,7 +32,7 @@ _MATCH_STRENGTH = 0.6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
+class Similarities:
     """Cosines of documents to the question, by table and column."""
 
     tables: Mapping[tuple[str, str], float]
@@ -102,7 +102,7 @@ class Linker:
         return self._graphs[database]
 
     def link(
-        self, question: str, entities: Entities, evidence: Evidence, *, tables: int, columns: int | None = None
+        self, question: str, entities: Entities, evidence: Similarities, *, tables: int, columns: int | None = None
     ) -> Linked:
         """Rank tables, and the columns of the best table's database.
 
@@ -170,7 +170,7 @@ class Linker:
             "database_meaning": weights.database_meaning * index.best_of_databases(meaning),
         }
 
-    def _cosines(self, evidence: Evidence) -> tuple[Floats, Floats]:
+    def _cosines(self, evidence: Similarities) -> tuple[Floats, Floats]:
         """Return the cosine of each table's document and of each column's."""
         index = self._index
         # A document that was not retrieved is no closer than the last one retrieved.

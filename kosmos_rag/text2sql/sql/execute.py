@@ -79,7 +79,7 @@ _WRITE_NODES = {"ModifyTable", "LockRows"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class QueryLimits:
     """Limits of a query."""
 
     timeout_ms: int = 5_000
@@ -100,7 +100,7 @@ class ReadOnlyDatabase:
     """
 
     def __init__(
-        self, url: str, schema: DatabaseSchema, *, limits: Limits | None = None, functions: Collection[str] = ()
+        self, url: str, schema: DatabaseSchema, *, limits: QueryLimits | None = None, functions: Collection[str] = ()
     ) -> None:
         """Configure access; connects on `run` only.
 
@@ -116,7 +116,7 @@ class ReadOnlyDatabase:
         self._engine = create_read_only_engine(url)
         # Names are resolved by the rules of this database, not of the schema's origin.
         self._schema = replace(schema, dialect=self._engine.dialect.name)
-        self._limits = limits or Limits()
+        self._limits = limits or QueryLimits()
         self._functions = frozenset(functions)
         if self._engine.dialect.name not in _DIALECTS:
             raise RequestError(

@@ -15,7 +15,7 @@ from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT
 from kosmos_rag.text2sql.records import QueryResult
 from kosmos_rag.text2sql.settings import Text2SqlSettings
-from kosmos_rag.text2sql.sql.execute import Limits, ReadOnlyDatabase
+from kosmos_rag.text2sql.sql.execute import QueryLimits, ReadOnlyDatabase
 
 
 class QueryRunner:
@@ -92,8 +92,8 @@ class QueryRunner:
         self._tenant.record_access(AuditKind.QUERY, f"query on {schema.name}: {sql}", outcome, milliseconds)
 
 
-def _limits(settings: Text2SqlSettings) -> Limits:
-    return Limits(timeout_ms=settings.timeout_ms, max_rows=settings.max_rows, max_bytes=settings.max_bytes)
+def _limits(settings: Text2SqlSettings) -> QueryLimits:
+    return QueryLimits(timeout_ms=settings.timeout_ms, max_rows=settings.max_rows, max_bytes=settings.max_bytes)
 
 
 def _database_message(error: StatementFailed) -> str:

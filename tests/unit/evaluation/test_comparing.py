@@ -27,7 +27,13 @@ from kosmos_rag.evaluation.offline import (
 from kosmos_rag.evaluation.offline.grid import label, parse_grid, require_applied
 from kosmos_rag.evaluation.offline.report import report
 from kosmos_rag.evaluation.offline.significance import bootstrap_interval, holm, randomisation_p
-from kosmos_rag.evaluation.offline.tuning import Stage, default_stages, render_configuration, split_questions, tune
+from kosmos_rag.evaluation.offline.tuning import (
+    TuningStage,
+    default_stages,
+    render_configuration,
+    split_questions,
+    tune,
+)
 from kosmos_rag.evaluation.settings import EvaluationSettings
 from tests.unit.evaluation.making import evaluation, of
 
@@ -181,8 +187,8 @@ def _asking(worth: dict[Any, float]) -> Any:
 
 def test_tune__chooses_stage_by_stage_and_reports_the_other_half(tmp_path: Path) -> None:
     stages = [
-        Stage(alternatives=[{"w": 1}, {"w": 2}, {"w": 3}]),
-        Stage(alternatives=[{"d": 0}, {"d": 5}]),
+        TuningStage(alternatives=[{"w": 1}, {"w": 2}, {"w": 3}]),
+        TuningStage(alternatives=[{"d": 0}, {"d": 5}]),
     ]
     tuned = tune(_set(60), stages, "R@10", _asking({None: 0.3, 1: 0.2, 2: 0.5, 3: 0.4}))
     assert tuned.changes == {"w": 2, "d": 5}
@@ -202,7 +208,7 @@ def test_tune__chooses_stage_by_stage_and_reports_the_other_half(tmp_path: Path)
 
 
 def test_tune__keeps_what_there_is_where_nothing_is_better() -> None:
-    tuned = tune(_set(20), [Stage(alternatives=[{"w": 1}])], "R@10", _asking({None: 0.3, 1: 0.3}))
+    tuned = tune(_set(20), [TuningStage(alternatives=[{"w": 1}])], "R@10", _asking({None: 0.3, 1: 0.3}))
     assert tuned.changes == {}
     assert tuned.difference.difference == 0
     with pytest.raises(RequestError, match="P@5 is not measured"):
@@ -221,7 +227,7 @@ def test_tune__takes_the_fewest_passages_that_are_as_good_within_the_deadline() 
         made = evaluation(measures, number=count, set_sha256=asked.sha256)
         return replace(made, results=tuple(replace(one, timings_ms={"total": 10.0 * count}) for one in made.results))
 
-    counts = Stage(alternatives=[{"n": count} for count in (5, 20, 30, 50)], deadline_ms=400)
+    counts = TuningStage(alternatives=[{"n": count} for count in (5, 20, 30, 50)], deadline_ms=400)
     assert tune(_set(60), [counts], "R@10", ask).changes == {"n": 20}
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import LanguageModel, Message
-from kosmos_rag.evaluation.offline.synthetic import ChunkText, generate_questions, generate_with_model
+from kosmos_rag.evaluation.offline.synthetic import SampledChunk, generate_questions, generate_with_model
 
 
-def _piece(source: str, section: str, text: str, line: int = 1) -> ChunkText:
-    return ChunkText(source=source, section=("Handbook", section), line_start=line, line_end=line + 3, text=text)
+def _piece(source: str, section: str, text: str, line: int = 1) -> SampledChunk:
+    return SampledChunk(source=source, section=("Handbook", section), line_start=line, line_end=line + 3, text=text)
 
 
 PIECES = [

@@ -35,7 +35,7 @@ _Quote = tuple[Citation, bool]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class EvidenceSource:
     """A passage of the evidence."""
 
     marker: str
@@ -56,9 +56,9 @@ class Reply:
 
     answer: Answer
     html: Markup
-    sources: tuple[Source, ...]
+    sources: tuple[EvidenceSource, ...]
     """Cited passages; of a refusal the most similar ones."""
-    others: tuple[Source, ...]
+    others: tuple[EvidenceSource, ...]
     copied: str
     """The text that is copied: the answer with its sources."""
 
@@ -114,11 +114,11 @@ def _links(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[_Qu
     }
 
 
-def _sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[_Quote]]) -> Iterator[Source]:
+def _sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[_Quote]]) -> Iterator[EvidenceSource]:
     """Yield the passages; `quotes` are the cited sentences by passage number."""
     for passage in passages:
         citation = passage.citation
-        yield Source(
+        yield EvidenceSource(
             marker=citation.marker,
             title=citation.title,
             source=citation.source,
@@ -184,7 +184,7 @@ def _strip_heading(text: str, span: Span) -> Span:
     return (end if line_end < 0 else line_end, end)
 
 
-def _format_for_copying(text: str, sources: Sequence[Source]) -> str:
+def _format_for_copying(text: str, sources: Sequence[EvidenceSource]) -> str:
     lines = [
         ", ".join(filter(None, (f"{source.marker} {source.title}", source.place, source.source))) for source in sources
     ]

@@ -12,7 +12,7 @@ _DEFAULT_AXIS_START = 0.8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Recall:
+class RecallChart:
     """Recall of a vector index at its tuning.
 
     The x coordinates are from 0 to 100.
@@ -30,7 +30,7 @@ class Recall:
     checked: IndexInfo
 
 
-def build_recall_rows(indexes: Sequence[IndexInfo]) -> tuple[float, list[Recall]]:
+def build_recall_rows(indexes: Sequence[IndexInfo]) -> tuple[float, list[RecallChart]]:
     """Return the start of the axis, and the rows of recall.
 
     Each tuned index has a row, and the rejected candidate.
@@ -53,7 +53,7 @@ def build_recall_rows(indexes: Sequence[IndexInfo]) -> tuple[float, list[Recall]
         return None if value is None else round(100 * (value - axis_start) / (1 - axis_start), 2)
 
     rows = [
-        Recall(
+        RecallChart(
             name=name,
             at_10=health["recall_at_10"],
             at_100=health.get("recall_at_100"),

@@ -33,7 +33,7 @@ class Bar:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class RankedHit:
     """A hit in one of the rankings."""
 
     number: int
@@ -60,7 +60,7 @@ class Retriever:
 
     name: str
     explain: RetrieverStats | None
-    entries: tuple[Entry, ...]
+    entries: tuple[RankedHit, ...]
     links: tuple[Link, ...]
 
 
@@ -79,7 +79,7 @@ class Hit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
+class StageDuration:
     """A stage of the search and its duration."""
 
     name: str
@@ -97,11 +97,11 @@ class Inspection:
     result: SearchResult
     dense: Retriever
     lexical: Retriever
-    fused: tuple[Entry, ...]
+    fused: tuple[RankedHit, ...]
     slopes: tuple[Link, ...]
     """Lines from the fused ranking to the final one."""
     hits: tuple[Hit, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[StageDuration, ...]
     others: Mapping[str, RetrieverStats]
     """Further retrievers: other wordings, and pseudo-relevance feedback."""
     zero_x: float
@@ -171,13 +171,13 @@ def _excerpt(text: str) -> str:
 
 def _list(
     hits: Sequence[Passage], rank: Callable[[Passage], int | None], score: Callable[[Passage], float | None]
-) -> list[Entry]:
+) -> list[RankedHit]:
     ranking = sorted((position, hit.rank, hit) for hit in hits if (position := rank(hit)) is not None)
-    entries: list[Entry] = []
+    entries: list[RankedHit] = []
     for position, number, hit in ranking:
         previous_rank = entries[-1].rank if entries else 0
         entries.append(
-            Entry(number=number, rank=position, score=score(hit) or 0.0, hit=hit, gap=position > previous_rank + 1)
+            RankedHit(number=number, rank=position, score=score(hit) or 0.0, hit=hit, gap=position > previous_rank + 1)
         )
     return entries
 
@@ -272,7 +272,7 @@ def _stack_bars(parts: Sequence[tuple[str, str, float]], low: float, high: float
             right += width
 
 
-def _stages(timings_ms: Mapping[str, float]) -> Iterator[Stage]:
+def _stages(timings_ms: Mapping[str, float]) -> Iterator[StageDuration]:
     durations = {name: took_ms for name, took_ms in timings_ms.items() if name != "total"}
     remainder = timings_ms["total"] - sum(durations.values())
     if remainder > 0:
@@ -284,5 +284,5 @@ def _stages(timings_ms: Mapping[str, float]) -> Iterator[Stage]:
         bar = Bar(x=round(x, 2), width=round(width, 2), kind="stage", tooltip=f"{name} {took_ms:.1f} ms")
         # Shades alternate, and have no meaning.
         labelled = width >= _MIN_LABEL_WIDTH and name != _REMAINDER
-        yield Stage(name=name, milliseconds=took_ms, bar=bar, shade=(1, 0.45)[row % 2], labelled=labelled)
+        yield StageDuration(name=name, milliseconds=took_ms, bar=bar, shade=(1, 0.45)[row % 2], labelled=labelled)
         x += width

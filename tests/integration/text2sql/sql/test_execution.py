@@ -21,13 +21,13 @@ from kosmos_rag.core.errors import (
 )
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources import from_database
-from kosmos_rag.text2sql.sql.execute import Limits, ReadOnlyDatabase
+from kosmos_rag.text2sql.sql.execute import QueryLimits, ReadOnlyDatabase
 
 Shop = tuple[str, str]
 
 
 def _open(shop: Shop, **limits: int) -> ReadOnlyDatabase:
-    return ReadOnlyDatabase(shop[1], from_database(shop[1]), limits=Limits(**limits))
+    return ReadOnlyDatabase(shop[1], from_database(shop[1]), limits=QueryLimits(**limits))
 
 
 def test_rows__come_with_names_and_are_cut_at_the_cap(shop: Shop) -> None:
@@ -112,7 +112,7 @@ def test_function__that_is_allowed_still_cannot_write_or_sleep(shop: Shop) -> No
             "$$ BEGIN INSERT INTO teams (name) VALUES ('sneaked'); RETURN 1; END $$"
         )
     schema = from_database(shop[1])
-    database = ReadOnlyDatabase(shop[1], schema, limits=Limits(timeout_ms=200), functions=["sneak", "pg_sleep"])
+    database = ReadOnlyDatabase(shop[1], schema, limits=QueryLimits(timeout_ms=200), functions=["sneak", "pg_sleep"])
     with pytest.raises(StatementFailed) as caught:
         database.run("SELECT sneak() FROM teams")
     assert caught.value.sqlstate == "25006"
@@ -266,7 +266,7 @@ def lite(tmp_path: Path) -> str:
 
 
 def test_sqlite__is_guarded_as_well(lite: str) -> None:
-    database = ReadOnlyDatabase(lite, from_database(lite), limits=Limits(timeout_ms=300, max_rows=1))
+    database = ReadOnlyDatabase(lite, from_database(lite), limits=QueryLimits(timeout_ms=300, max_rows=1))
     result = database.run(
         'SELECT ID, strftime("%Y", :day) AS y FROM T WHERE name <> "x:y" ORDER BY id', {"day": "2026-01-02"}
     )
@@ -295,4 +295,4 @@ def test_other_databases_and_limits_that_are_none_are_refused(lite: str) -> None
         ReadOnlyDatabase("mysql+pymysql://x/y", schema)
     for given in ({"timeout_ms": 0}, {"max_rows": 0}):
         with pytest.raises(RequestError, match="at least 1"):
-            Limits(**given)
+            QueryLimits(**given)

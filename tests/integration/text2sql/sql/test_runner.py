@@ -13,7 +13,7 @@ from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.answer import answer_question, extract_sql
 from kosmos_rag.text2sql.catalog.sources import from_database
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
-from kosmos_rag.text2sql.sql.execute import Limits, ReadOnlyDatabase
+from kosmos_rag.text2sql.sql.execute import QueryLimits, ReadOnlyDatabase
 from kosmos_rag.text2sql.sql.runner import QueryRunner
 from tests.integration.variants import opened
 from tests.unit.models.llm.chat_server import running, writes
@@ -187,7 +187,7 @@ WAYS_ROUND = (
 
 
 def test_ways_round_the_guard__are_all_refused(shop: Shop) -> None:
-    database = ReadOnlyDatabase(shop[1], from_database(shop[1]), limits=Limits(timeout_ms=1_000))
+    database = ReadOnlyDatabase(shop[1], from_database(shop[1]), limits=QueryLimits(timeout_ms=1_000))
     assert len(set(WAYS_ROUND)) >= 30
     for sql in WAYS_ROUND:
         with pytest.raises(QueryRefused):

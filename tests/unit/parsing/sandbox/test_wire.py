@@ -14,7 +14,7 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import Heading, Note, ParsedDocument
 from kosmos_rag.parsing.sandbox.protocol import (
     Failure,
-    Request,
+    ParseRequest,
     decode_reply,
     encode_reply,
     receive_frame,
@@ -72,7 +72,7 @@ def test_reply__that_makes_no_sense(frame: bytes) -> None:
 
 
 def test_request__comes_as_it_was_sent() -> None:
-    request = Request(
+    request = ParseRequest(
         source="a\ud800.txt", title=None, media_type=None, memory_bytes=1, cpu_s=2, text_bytes=3, pages=4, ocr=True,
         hidden_cells=False, passwords=("sesame", "\ud800"),
     )  # fmt: skip

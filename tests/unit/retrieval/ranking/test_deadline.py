@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kosmos_rag.retrieval.rerank import DeadlineExecutor, Outcome
+from kosmos_rag.retrieval.rerank import CallOutcome, DeadlineExecutor
 
 
 def test_run__returns_the_value_in_time() -> None:
@@ -26,7 +26,7 @@ def test_run__gives_up_at_the_deadline() -> None:
 def test_run__does_not_begin_what_has_no_time_left(spent_ms: float) -> None:
     began: list[int] = []
     outcome = DeadlineExecutor(slots=1).run(lambda: began.append(1), deadline_ms=50, spent_ms=spent_ms)
-    assert outcome == Outcome(value=None, message="the deadline of 50 ms passed before", error_kind="deadline")
+    assert outcome == CallOutcome(value=None, message="the deadline of 50 ms passed before", error_kind="deadline")
     assert began == []
 
 

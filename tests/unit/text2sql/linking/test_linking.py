@@ -13,12 +13,12 @@ from kosmos_rag.text2sql.catalog.joins import JoinGraph
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
 from kosmos_rag.text2sql.linking.columns import best_first
 from kosmos_rag.text2sql.linking.entities import find_entities
-from kosmos_rag.text2sql.linking.linking import Evidence, Linked, Linker
+from kosmos_rag.text2sql.linking.linking import Linked, Linker, Similarities
 from kosmos_rag.text2sql.linking.name_index import NameIndex
 from kosmos_rag.text2sql.linking.select import rank_columns
 from kosmos_rag.text2sql.linking.weights import Weights
 
-NOTHING = Evidence(tables={}, columns={})
+NOTHING = Similarities(tables={}, columns={})
 HINTS = Synonyms.load(Path(kosmos_rag.text2sql.linking.__file__).parent / "hints.yaml")
 
 
@@ -52,7 +52,11 @@ def _shop() -> DatabaseSchema:
 
 
 def _linked(
-    question: str, *schemas: DatabaseSchema, synonyms: Synonyms = HINTS, evidence: Evidence = NOTHING, tables: int = 9
+    question: str,
+    *schemas: DatabaseSchema,
+    synonyms: Synonyms = HINTS,
+    evidence: Similarities = NOTHING,
+    tables: int = 9,
 ) -> Linked:
     linker = Linker(NameIndex(schemas or (_music(), _shop()), synonyms))
     entities = find_entities(question, values=linker.find_values(question), today=date(2026, 1, 1))
@@ -106,7 +110,7 @@ def test_equal_documents_of_two_databases__are_the_same_evidence() -> None:
     columns = ("id", "name", "age")
     first = DatabaseSchema(name="first", tables=(_table("singer", *columns),))
     second = DatabaseSchema(name="second", tables=(_table("singer", *columns),))
-    found = Evidence(tables={("second", "singer"): 0.7}, columns={("second", "singer", "age"): 0.8})
+    found = Similarities(tables={("second", "singer"): 0.7}, columns={("second", "singer", "age"): 0.8})
     one, other = _linked("zzz", first, second, evidence=found).tables
     assert one.score == pytest.approx(other.score + 0.5), "apart from the part of the needed table"
     assert one.database == "first", "not of chance: in the order of the schemas"
@@ -186,7 +190,7 @@ def test_hints__have_the_forms_of_a_verb() -> None:
 
 
 def test_parts__add_up_to_the_score() -> None:
-    linked = _linked("year of the concert", evidence=Evidence(tables={("music", "concert"): 0.5}, columns={}))
+    linked = _linked("year of the concert", evidence=Similarities(tables={("music", "concert"): 0.5}, columns={}))
     for parts, score in [(found.parts, found.score) for found in linked.tables] + [
         (found.parts, found.score) for found in linked.columns
     ]:
@@ -194,12 +198,12 @@ def test_parts__add_up_to_the_score() -> None:
 
 
 def test_meaning__decides_where_words_say_nothing() -> None:
-    found = Evidence(tables={("shop", "customer"): 0.9, ("music", "singer"): 0.1}, columns={})
+    found = Similarities(tables={("shop", "customer"): 0.9, ("music", "singer"): 0.1}, columns={})
     assert _first(_linked("zzz", evidence=found)) == "shop.customer"
 
 
 def test_evidence_of_what_is_not_there__counts_for_nothing() -> None:
-    found = Evidence(tables={("gone", "gone"): 0.9}, columns={("music", "singer", "gone"): 0.9})
+    found = Similarities(tables={("gone", "gone"): 0.9}, columns={("music", "singer", "gone"): 0.9})
     assert _first(_linked("stadium", evidence=found)) == "music.stadium"
 
 
@@ -241,7 +245,7 @@ def test_the_best_columns__are_those_of_all_columns(question: str) -> None:
     ]
     schema = DatabaseSchema(name="many", tables=(TableSchema(name="bare"), *tables, _table("o", "id", "total")))
     found = {("many", f"table_{number}", "id"): float(chance.random()) for number in range(0, 40, 7)}
-    evidence = Evidence(tables={("many", "table_3"): 0.9, ("many", "bare"): 0.8}, columns=found)
+    evidence = Similarities(tables={("many", "table_3"): 0.9, ("many", "bare"): 0.8}, columns=found)
     linker = Linker(NameIndex([_music(), schema], HINTS))
     entities = find_entities(question, values=linker.find_values(question), today=date(2026, 1, 1))
     every = linker.link(question, entities, evidence, tables=3)

@@ -6,7 +6,7 @@ from kosmos_rag.retrieval.expansion.synonyms import Synonyms
 from kosmos_rag.text2sql.catalog.guessed_keys import guess_keys
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
 from kosmos_rag.text2sql.linking.entities import find_entities
-from kosmos_rag.text2sql.linking.linking import Evidence, Linker
+from kosmos_rag.text2sql.linking.linking import Linker, Similarities
 from kosmos_rag.text2sql.linking.name_index import NameIndex
 from kosmos_rag.text2sql.linking.select import join_hints, select_parts
 from kosmos_rag.text2sql.prompt import Selection, prompt_block, selection_as_json
@@ -25,7 +25,7 @@ def _table(name: str, *columns: str, keys: dict[str, str] | None = None) -> Tabl
 def _selection(schema: DatabaseSchema, question: str) -> Selection:
     linker = Linker(NameIndex([schema], Synonyms([])))
     entities = find_entities(question, today=date(2026, 1, 1))
-    linked = linker.link(question, entities, Evidence(tables={}, columns={}), tables=2)
+    linked = linker.link(question, entities, Similarities(tables={}, columns={}), tables=2)
     return select_parts(schema, linker, linked, (), entities=entities)
 
 
