@@ -84,7 +84,6 @@ LONGEST_FIRST = (
     "acceptance/test_cli_mcp.py",
     "acceptance/test_cli_index.py",
     "integration/indexing/test_segments.py",
-    "integration/storage/test_preflight.py",
     "unit/parsing/sandbox/test_parse_confined.py",
     "integration/engine/test_erasure.py",
     "integration/storage/audit/test_recording.py",
