@@ -11,6 +11,7 @@ from typing import Protocol
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import Note, ParsedDocument, SourceDocument
 from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing.archives.documents import parse_archive
 from kosmos_rag.parsing.detect import detect, is_small_text
 from kosmos_rag.parsing.errors import translate_errors
 from kosmos_rag.parsing.limits import UNLIMITED, OutputLimits, bound_notes
@@ -145,10 +146,12 @@ class _FileParser:
             document = replace(document, data=decrypt_office(document.data, self.passwords))
         media_type = document.media_type or detect(document.data, document.source)
         name = media_types.NAMES[media_type]
-        parser = self._parser(media_type, depth)
         with translate_errors(name):
             data, notes = _in_utf8(document.data, media_type)
-            parsed = parser(data, self.limits)
+            if media_type == media_types.ZIP:
+                parsed = parse_archive(document, self.limits, self._parse_inner(depth))
+            else:
+                parsed = self._parser(media_type, depth)(data, self.limits)
         if not parsed.text or parsed.text.isspace():
             raise ParseError("empty", f"no text in the {name} file; give a document that has some")
         self.limits.check(parsed)
@@ -161,9 +164,14 @@ class _FileParser:
             return partial(_WORKBOOK_PARSERS[media_type], hidden_cells=self.hidden_cells)
         if media_type not in _MAIL_PARSERS:
             return _PARSERS[media_type]
+        return partial(_MAIL_PARSERS[media_type], parse_part=self._parse_inner(depth))
+
+    def _parse_inner(self, depth: int) -> ParsePart:
+        """Return what parses the files in a mail or archive. Raises ParseError."""
         if depth > _DEEPEST_ATTACHMENT:
-            raise ParseError("unsupported", f"mails in mails are read {_DEEPEST_ATTACHMENT} deep; take it out")
-        return partial(_MAIL_PARSERS[media_type], parse_part=partial(self.parse, depth=depth + 1))
+            message = f"mails and archives in others are read {_DEEPEST_ATTACHMENT} deep; take it out"
+            raise ParseError("unsupported", message)
+        return partial(self.parse, depth=depth + 1)
 
 
 def _in_utf8(data: bytes, media_type: str) -> tuple[bytes, tuple[Note, ...]]:

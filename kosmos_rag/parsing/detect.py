@@ -7,6 +7,7 @@ from io import BytesIO
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing.archives.members import is_compressed, is_tar
 from kosmos_rag.parsing.errors import translate_errors
 from kosmos_rag.parsing.office.encrypted import OLE, is_encrypted_office
 from kosmos_rag.parsing.text.decode import decode, has_escapes
@@ -34,13 +35,9 @@ _BINARIES = (  # offset, signature, name
     (0, b"ID3", "MP3 audio"),
     (0, b"OggS", "Ogg media"),
     (4, b"ftyp", "MPEG-4 media"),
-    (0, b"\x1f\x8b", "gzip archive"),
-    (0, b"BZh", "bzip2 archive"),
-    (0, b"\xfd7zXZ\0", "xz archive"),
     (0, b"(\xb5/\xfd", "Zstandard archive"),
     (0, b"7z\xbc\xaf\x27\x1c", "7-Zip archive"),
     (0, b"Rar!\x1a\x07", "RAR archive"),
-    (257, b"ustar", "tar archive"),
     (0, b"\x7fELF", "ELF program"),
     (0, b"MZ", "Windows program"),
     (0, b"\xcf\xfa\xed\xfe", "macOS program"),
@@ -127,6 +124,8 @@ def detect(data: bytes, source: str) -> str:
         return media_types.RTF
     if data.startswith(_PARQUET) and data.endswith(_PARQUET):
         return media_types.PARQUET
+    if (is_compressed(data) and not data.isascii()) or is_tar(data):
+        return media_types.ZIP
     _refuse_known_binary(data)
     if data.strip() and _extension(source) == "pdf":
         raise ParseError("binary", "the file is named .pdf, and holds no PDF; give it the name of what it is")
@@ -176,7 +175,9 @@ def _type_of_zip(data: bytes) -> str:
         return media_types.CONFLUENCE
     if declared in _OPEN_DOCUMENTS and _OPEN_DOCUMENT in members:
         return declared
-    raise _unsupported_error(next((name for member, name in _ZIP_CONTENTS if member in members), "ZIP archive"))
+    if (name := next((name for member, name in _ZIP_CONTENTS if member in members), None)) is not None:
+        raise _unsupported_error(name)
+    return media_types.ZIP
 
 
 def _is_confluence(archive: zipfile.ZipFile, members: Collection[str]) -> bool:

@@ -10,6 +10,8 @@ MBOX = "application/mbox"
 MHTML = "multipart/related"
 MSG = "application/vnd.ms-outlook"
 CONFLUENCE = "application/vnd.atlassian.confluence+zip"
+ZIP = "application/zip"
+"""Archives of documents, tar archives and compressed files too."""
 HTML = "text/html"
 MARKDOWN = "text/markdown"
 CSV = "text/csv"
@@ -90,7 +92,9 @@ TEXTS = (
 )
 """Kinds of text that only the extension identifies."""
 
-NO_TEXT = frozenset({PDF, DOCX, PPTX, XLSX, EPUB, XLS, RTF, ODT, ODS, ODP, EML, MBOX, MHTML, MSG, PARQUET, CONFLUENCE})
+NO_TEXT = frozenset(
+    {PDF, DOCX, PPTX, XLSX, EPUB, XLS, RTF, ODT, ODS, ODP, EML, MBOX, MHTML, MSG, PARQUET, CONFLUENCE, ZIP}
+)
 """Formats that are not a text in one encoding."""
 
 NAMES = dict.fromkeys(CODE.values(), "source code") | {
@@ -104,6 +108,7 @@ NAMES = dict.fromkeys(CODE.values(), "source code") | {
     MHTML: "MHTML",
     MSG: "MSG",
     CONFLUENCE: "Confluence export",
+    ZIP: "archive",
     HTML: "HTML",
     MARKDOWN: "Markdown",
     CSV: "CSV",

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.parsing import media_types
-from kosmos_rag.parsing.archive import refuse_doctype, screen
+from kosmos_rag.parsing.archives.screening import refuse_doctype, screen
 from kosmos_rag.parsing.clean import clean_property_title, clean_title
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits

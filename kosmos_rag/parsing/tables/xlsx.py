@@ -13,7 +13,7 @@ from typing import Any
 
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.parsing import media_types
-from kosmos_rag.parsing.archive import screen_office
+from kosmos_rag.parsing.archives.screening import screen_office
 from kosmos_rag.parsing.clean import clean_property_title, clean_title
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits

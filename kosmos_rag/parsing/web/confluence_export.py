@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.parsing import media_types
-from kosmos_rag.parsing.archive import screen
+from kosmos_rag.parsing.archives.screening import screen
 from kosmos_rag.parsing.clean import clean_title
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits

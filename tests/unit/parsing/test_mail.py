@@ -231,7 +231,7 @@ def test_decode_words(raw: str, decoded: str) -> None:
 def test_parse_mail__attachments_that_cannot_be_read_are_notes() -> None:
     attachments = [
         attached("application/pdf", "plan.pdf", "%PDF-1.4"),
-        attached("application/zip", "all.zip", "PK\x05\x06" + "\0" * 18),
+        attached("application/zip", "all.zip", "PK\x03\x04" + "\0" * 18),
         attached("application/octet-stream", "=?utf-8?Q?gr=C3=BCn.md?=", "# Green\n\nWords."),
         attached("application/pgp-signature", "s.asc", ARMOR),
         attached("text/plain", "empty.txt", " "),

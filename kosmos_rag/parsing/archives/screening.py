@@ -6,8 +6,8 @@ from io import BytesIO
 
 from kosmos_rag.core.errors import ParseError
 
-_MOST_MEMBERS = 2_000
-_MOST_BYTES = 256 * 2**20
+MOST_MEMBERS = 2_000
+MOST_BYTES = 256 * 2**20
 _HIGHEST_RATIO = 100
 _RATIO_MATTERS_FROM = 2**20
 _MEDIA = re.compile(r"(?:word|ppt|xl)/media/")
@@ -54,10 +54,9 @@ def screen(data: bytes, name: str, *, not_read: re.Pattern[str] = _EMBEDDED) -> 
     """
     with zipfile.ZipFile(BytesIO(data)) as archive:
         members = archive.infolist()
-        if len(members) > _MOST_MEMBERS:
-            raise _too_large(name, f"it has {len(members)} members, at most {_MOST_MEMBERS} are read")
-        if (total := sum(member.file_size for member in members)) > _MOST_BYTES:
-            raise _too_large(name, f"it has {total} bytes unpacked, at most {_MOST_BYTES} are read")
+        if len(members) > MOST_MEMBERS:
+            raise _too_large(name, f"it has {len(members)} members, at most {MOST_MEMBERS} are read")
+        refuse_size(name, sum(member.file_size for member in members))
         for member in members:
             _screen_member(member, name)
             _refuse_bomb(archive, member, name)
@@ -147,6 +146,17 @@ def _refuse_archive(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str
     if _begin(archive, member).startswith(_ARCHIVES):
         message = f"member {member.filename!r} of the {name} is an archive; take it out and save the document again"
         raise ParseError("unsupported", message)
+
+
+def refuse_size(name: str, size: int) -> None:
+    """Raise ParseError `too_large` for too many bytes.
+
+    Args:
+        name: what the file is, for messages.
+        size: bytes that were unpacked, or will be.
+    """
+    if size > MOST_BYTES:
+        raise _too_large(name, f"it has {size} bytes unpacked, at most {MOST_BYTES} are read")
 
 
 def _too_large(name: str, reason: str) -> ParseError:

@@ -1,0 +1,1 @@
+"""Archives of documents, and the exports of programs that are archives."""

@@ -1,0 +1,117 @@
+"""Read the members of archives within limits.
+
+They are ZIP, tar, and files that gzip, bzip2 or xz compress.
+"""
+
+import bz2
+import gzip
+import lzma
+import re
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
+from posixpath import basename
+from typing import IO, Any, NamedTuple
+
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.parsing.archives.screening import MOST_BYTES, MOST_MEMBERS, refuse_size, screen
+
+ZIP = b"PK"
+_TAR = (257, b"ustar")
+_COMPRESSED: Mapping[bytes, Callable[[IO[bytes]], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\0": lzma.open,
+}
+_ALL = re.compile("")
+"""Members may be archives: Office files are, and the parser of each member screens it."""
+_HIDDEN = re.compile(r"(?:.*/)?(?:\.|__MACOSX/|Thumbs\.db$|desktop\.ini$)", re.DOTALL)
+"""Files that programs leave, and that people do not see."""
+
+
+class Member(NamedTuple):
+    """A file of an archive."""
+
+    name: str
+    """Its path in the archive."""
+    data: bytes
+
+
+def is_tar(data: bytes) -> bool:
+    """Return whether data are a tar archive."""
+    return data.startswith(_TAR[1], _TAR[0])
+
+
+def is_compressed(data: bytes) -> bool:
+    """Return whether data are compressed by gzip, bzip2 or xz."""
+    return data.startswith(tuple(_COMPRESSED))
+
+
+def decompress(data: bytes, name: str) -> bytes:
+    """Return what gzip, bzip2 or xz has compressed.
+
+    Args:
+        data: a compressed file.
+        name: what the file is, for messages.
+
+    Raises:
+        ParseError: `too_large` or `corrupt`.
+    """
+    open_file = next(opener for signature, opener in _COMPRESSED.items() if data.startswith(signature))
+    try:
+        with open_file(BytesIO(data)) as file:
+            content: bytes = file.read(MOST_BYTES + 1)
+    except (EOFError, OSError, lzma.LZMAError, ValueError) as error:
+        raise ParseError("corrupt", f"the {name} cannot be unpacked ({error}); pack it again") from error
+    refuse_size(name, len(content))
+    return content
+
+
+def read_members(data: bytes, name: str) -> Iterator[Member]:
+    """Yield the visible files of an archive by their names.
+
+    Args:
+        data: ZIP, or tar.
+        name: what the file is, for messages.
+
+    Raises:
+        ParseError: `too_large`, `encrypted` or `corrupt`.
+    """
+    yield from _read_zip(data, name) if data.startswith(ZIP) else _read_tar(data, name)
+
+
+def _read_zip(data: bytes, name: str) -> Iterator[Member]:
+    screen(data, name, not_read=_ALL)
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        for member in sorted(archive.infolist(), key=lambda member: member.filename):
+            if not member.is_dir() and not _HIDDEN.match(member.filename):
+                yield Member(member.filename, archive.read(member))
+
+
+def _read_tar(data: bytes, name: str) -> Iterator[Member]:
+    try:
+        with tarfile.open(fileobj=BytesIO(data), mode="r:") as archive:
+            members = [member for member in _list_tar(archive, name) if not _HIDDEN.match(member.name)]
+            for member in sorted(members, key=lambda member: member.name):
+                file: IO[bytes] | None = archive.extractfile(member)
+                if file is not None:
+                    yield Member(member.name.removeprefix("./"), file.read())
+    except (tarfile.TarError, EOFError, ValueError) as error:
+        raise ParseError("corrupt", f"the {name} cannot be read ({error}); pack it again") from error
+
+
+def _list_tar(archive: tarfile.TarFile, name: str) -> Iterator[tarfile.TarInfo]:
+    total = 0
+    for number, member in enumerate(archive):
+        if number >= MOST_MEMBERS:
+            raise ParseError("too_large", f"the {name} has more than {MOST_MEMBERS:,} members; split it")
+        if member.isreg():
+            total += member.size
+            refuse_size(name, total)
+            yield member
+
+
+def strip_extension(name: str) -> str:
+    """Return the name of a compressed file without the extension of the compression."""
+    return re.sub(r"\.(?:gz|bz2|xz)$", "", basename(name), flags=re.IGNORECASE)
