@@ -92,7 +92,7 @@ SELECT t.tenant_id, %(collection)s, %(epoch)s, %(state)s, %(previous)s, c.sequen
                       WHERE n.tenant_id = %(tenant_id)s AND n.version_id = ANY (%(version_ids)s::uuid[])
                       GROUP BY n.version_id
                       UNION ALL
-                     SELECT int4range(%(first)s, %(first)s + %(added)s)) r) c
+                     SELECT int4range(%(first)s::integer, %(first)s::integer + %(added)s::integer)) r) c
  WHERE t.tenant_id = %(tenant_id)s
 
 -- name: delete_collection_changes
