@@ -41,7 +41,14 @@ from kosmos_rag.indexing.catalog import (
 )
 from kosmos_rag.indexing.history import log_event
 from kosmos_rag.indexing.recall import sample_queries
-from kosmos_rag.indexing.status import count_published, count_vectors, needs_vector_index, rebuild_reason
+from kosmos_rag.indexing.status import (
+    HNSW_WRITES,
+    count_published,
+    count_vectors,
+    daily_writes,
+    needs_vector_index,
+    rebuild_reason,
+)
 from kosmos_rag.indexing.transactions import maintenance_transaction
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.database import Database
@@ -120,7 +127,11 @@ class VectorIndexMaintenance:
         due = reason or (rebuild_reason(current, rows, published, self._settings) if current else threshold)
         obsolete = [index for index in existing if due or not needed or index is not current]
         if needed and due and (build_input := self._prepare_build(tenant, space)) is not None:
-            best = replace(self._build_best(tenant, build_input, progress), state=READY)
+            writes = None if current is None else daily_writes(current, published)
+            best = self._build_best(
+                tenant, build_input, progress, tries_hnsw=writes is not None and writes <= HNSW_WRITES
+            )
+            best = replace(best, state=READY)
             with maintenance_transaction(self._database, tenant) as connection:
                 retire_indexes(connection, tenant.id, obsolete)
                 update_index(connection, tenant.id, best)
@@ -264,14 +275,16 @@ class VectorIndexMaintenance:
         queries = [embedder.embed_query(text) for text in texts]
         return _BuildInput(scope=scope, rows=rows, published=published, queries=queries)
 
-    def _build_best(self, tenant: TenantRef, build_input: _BuildInput, progress: Progress) -> IndexRecord:
+    def _build_best(
+        self, tenant: TenantRef, build_input: _BuildInput, progress: Progress, *, tries_hnsw: bool
+    ) -> IndexRecord:
         """Build the configured kind.
 
-        With `auto` ivfflat, and hnsw too if that is too slow, and keep the better one.
+        With `auto` ivfflat, and hnsw too if that is too slow and few chunks are published, and keep the better one.
         """
         configured = self._settings.vector
         first = self._build_kind(tenant, build_input, IVFFLAT if configured == "auto" else configured, progress)
-        if configured != "auto" or first.health["p50_ms"] <= self._settings.target_ms:
+        if configured != "auto" or not tries_hnsw or first.health["p50_ms"] <= self._settings.target_ms:
             return first
         try:
             second = self._build_kind(tenant, build_input, HNSW, progress)

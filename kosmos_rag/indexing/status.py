@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, LiteralString
 
 import psycopg
@@ -9,7 +10,7 @@ import psycopg
 from kosmos_rag.core.config import IndexSettings
 from kosmos_rag.core.types import IndexInfo
 from kosmos_rag.indexing.ann import PhysicalIndex, physical_indexes
-from kosmos_rag.indexing.catalog import READY, SEGMENT, IndexRecord, list_indexes
+from kosmos_rag.indexing.catalog import HNSW, IVFFLAT, READY, SEGMENT, IndexRecord, list_indexes
 from kosmos_rag.indexing.segments import mergeable
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -20,6 +21,9 @@ _MAX_GROWTH, _MIN_SHRINKAGE = 2.0, 0.5
 """A vector index is rebuilt when its rows change by more than these factors."""
 _KEEP_SHARE = 0.5
 """An existing vector index is kept down to this share of `indexes.vector_min_chunks`."""
+HNSW_WRITES, _MANY_WRITES = 0.01, 0.05
+"""Share of a tenant's chunks that are published a day: up to the first hnsw is built, above the second it is replaced.
+With hnsw a chunk takes about ten times as long to store."""
 
 
 def filter_segments(indexes: Sequence[IndexRecord], collection: str) -> list[IndexRecord]:
@@ -103,7 +107,35 @@ def rebuild_reason(index: IndexRecord, rows: int, published: int, settings: Inde
         return f"shrunk from {index.rows:,} to {rows:,} rows"
     if (since := published - index.health.get("published", published)) > index.rows:
         return f"{since:,} chunks published since"
+    share = daily_writes(index, published)
+    if settings.vector != "auto" or share is None:
+        return None
+    p50_ms = index.health.get("p50_ms", 0.0)
+    if index.kind == HNSW and share > _MANY_WRITES:
+        return f"{share:.0%} of the chunks are published a day, which {HNSW} makes slow"
+    if (
+        index.kind == IVFFLAT
+        and share <= HNSW_WRITES
+        and p50_ms > settings.target_ms
+        and "rejected" not in index.health
+    ):
+        return (
+            f"{p50_ms} ms, indexes.target_ms is {settings.target_ms:g}, and few chunks are published: {HNSW} is tried"
+        )
     return None
+
+
+def daily_writes(index: IndexRecord, published: int) -> float | None:
+    """Return the share of its rows that were published a day, since an index was built.
+
+    The result is None within its first day.
+
+    Args:
+        published: `count_published` now.
+    """
+    days = (datetime.now(UTC) - index.created_at) / timedelta(days=1)
+    since = published - index.health.get("published", published)
+    return since / index.rows / days if days >= 1 and index.rows else None
 
 
 def index_status(connection: psycopg.Connection, tenant: TenantRef, settings: IndexSettings) -> list[IndexInfo]:

@@ -266,7 +266,7 @@ class IndexSettings(Section):
 
     vector: Literal["auto", "ivfflat", "hnsw", "none"] = Field(
         default="auto",
-        description="Vector index of a large tenant; auto is ivfflat, or hnsw if ivfflat is measured to be too slow.",
+        description="Vector index of a large tenant; auto is ivfflat, or hnsw if that is slow and little is written.",
     )
     precision: Literal["half", "bit"] = Field(
         default="half",
@@ -276,7 +276,8 @@ class IndexSettings(Section):
         default=0.95, description="Share of the ten nearest vectors that an index has to find, by measurement."
     )
     target_ms: Annotated[float, Strict(), Gt(0), AllowInfNan(False)] = Field(
-        default=10.0, description="Milliseconds of a search above which auto tries hnsw."
+        default=10.0,
+        description="Milliseconds of a search above which auto tries hnsw, where less than 1 % is published a day.",
     )
     vector_min_chunks: Count = Field(
         default=10_000, description="Chunks below which vectors are scanned: exact, and as fast."

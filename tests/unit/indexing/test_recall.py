@@ -4,6 +4,7 @@ import random
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -184,6 +185,30 @@ def test_rebuild_reason__counts_what_was_published_where_the_number_of_rows_tell
     entry = replace(_entry(), health={"published": 50_000})
     assert rebuild_reason(entry, 10_000, 60_000, SETTINGS) is None
     assert rebuild_reason(entry, 10_000, 60_001, SETTINGS) == "10,001 chunks published since"
+
+
+@pytest.mark.parametrize(
+    ("kind", "days", "published", "p50_ms", "due"),
+    [
+        ("ivfflat", 2, 200, 14.2, "14.2 ms, indexes.target_ms is 10, and few chunks are published: hnsw is tried"),
+        ("ivfflat", 2, 200, 9.0, None),  # fast enough
+        ("ivfflat", 2, 201, 14.2, None),  # more than 1 % a day
+        ("ivfflat", 0.5, 0, 14.2, None),  # not known yet
+        ("hnsw", 2, 1_000, 14.2, None),
+        ("hnsw", 2, 1_200, 4.0, "6% of the chunks are published a day, which hnsw makes slow"),
+    ],
+)
+def test_rebuild_reason__of_auto_weighs_the_writers(
+    kind: str, days: float, published: int, p50_ms: float, due: str | None
+) -> None:
+    built = datetime.now(UTC) - timedelta(days=days)
+    entry = replace(_entry(kind), health={"published": 50_000, "p50_ms": p50_ms}, created_at=built)
+    assert rebuild_reason(entry, 10_000, 50_000 + published, SETTINGS) == due
+    kept = replace(entry, health={**entry.health, "rejected": {"kind": "hnsw"}})
+    assert rebuild_reason(kept, 10_000, 50_000 + published, SETTINGS) == (due if kind == "hnsw" else None)
+    if kind == "hnsw":
+        chosen = SETTINGS.model_copy(update={"vector": kind})
+        assert rebuild_reason(entry, 10_000, 50_000 + published, chosen) is None
 
 
 def test_needs_vector_index__keeps_what_is_there_a_while_longer() -> None:

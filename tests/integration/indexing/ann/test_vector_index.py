@@ -4,6 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings
@@ -106,7 +107,13 @@ def test_auto__keeps_ivfflat_where_it_is_fast(settings: Settings) -> None:
 
 def test_auto__builds_hnsw_beside_and_keeps_the_faster(settings: Settings, database: DatabaseSettings) -> None:
     with opened(settings, vector="auto", target_ms=0.001) as engine:
-        info = only(engine.tenant("acme").indexes.build())
+        indexes = engine.tenant("acme").indexes
+        first = only(indexes.build())
+        assert (first.kind, first.due) == ("ivfflat", None)
+        with psycopg.connect(database.admin_url or "") as connection:
+            connection.execute("UPDATE kosmos.indexes SET created_at = created_at - interval '2 days'")
+        assert "few chunks are published: hnsw is tried" in (only(indexes.status()).due or "")
+        info = only(indexes.build())
         rejected = info.health["rejected"]
         assert {info.kind, rejected["kind"]} == {"ivfflat", "hnsw"}
         assert info.health["p50_ms"] <= rejected["p50_ms"]
