@@ -96,10 +96,20 @@ def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=20)
     assert process.returncode == 0, log
+    assert f"ready: the service answers on {url}" in log
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     (line,) = [line for line in lines if line["message"].startswith("POST /v1/search 200")]
     assert (line["request_id"], line["trace_id"], line["action"]) == ("mine", trace, "request")
     assert key.rpartition(".")[2] not in log
+
+
+def test_serve__on_a_port_in_use_ends_before_the_models_are_loaded(kosmos: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        result = kosmos("serve", "--port", str(port))
+    assert result.exit_code != 0
+    assert f"port {port} of 127.0.0.1 is in use by another program; end what uses it" in result.stderr
+    assert "loading the models" not in result.stderr
 
 
 @pytest.mark.model

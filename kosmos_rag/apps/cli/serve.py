@@ -1,6 +1,8 @@
 """kosmos-rag serve: the HTTP service."""
 
+import errno
 import logging
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -10,7 +12,7 @@ import typer
 
 from kosmos_rag.apps.cli.options import CommonOptions, command
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import KosmosError
+from kosmos_rag.core.errors import ConfigError, KosmosError
 
 log = logging.getLogger("kosmos_rag.worker")
 
@@ -42,9 +44,23 @@ def serve(
 
     runs_worker = settings.service.development.tenant is not None if worker is None else worker
     address = f"http://{settings.service.host}:{settings.service.port}"
+    _require_free_port(settings.service.host, settings.service.port)
     typer.echo(f"loading the models; then the console is on {address} and the interface on {address}/docs", err=True)
     with _run_worker(settings) if runs_worker else nullcontext():
-        serve_until_stopped(settings)
+        serve_until_stopped(settings, lambda: typer.echo(f"ready: the service answers on {address}", err=True))
+
+
+def _require_free_port(host: str, port: int) -> None:
+    """Raise ConfigError for an address that cannot be listened on, before the models are loaded."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.create_server((host, port), family=family):
+            pass
+    except OSError as error:
+        reason = (
+            "is in use by another program" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+        )
+        raise ConfigError(f"port {port} of {host} {reason}; end what uses it, or choose another with --port") from error
 
 
 @contextmanager

@@ -32,8 +32,9 @@ _KEEP_ALIVE_S = 75
 class Server(uvicorn.Server):
     """Serves one application; `should_exit` ends it."""
 
-    def __init__(self, service: Service, app: ASGIApp) -> None:
+    def __init__(self, service: Service, app: ASGIApp, on_ready: Callable[[], None] = lambda: None) -> None:
         settings = service.settings.service
+        self._on_ready = on_ready
         self._service = service
         self._health = ExitStack()
         self._ticked_at = time.monotonic()
@@ -85,6 +86,8 @@ class Server(uvicorn.Server):
             health = serve_health(probes, settings.host, settings.health_port, key="service.health_port")
             self._health.enter_context(health)
         await super().startup(sockets)
+        if not self.should_exit:
+            self._on_ready()
 
     def _ready_state(self, loop: asyncio.AbstractEventLoop) -> ReadyState:
         check = asyncio.run_coroutine_threadsafe(self._service.readiness.state(), loop)
