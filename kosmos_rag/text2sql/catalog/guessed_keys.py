@@ -31,12 +31,12 @@ def guess_keys(schema: DatabaseSchema) -> DatabaseSchema:
     if any(table.foreign_keys for table in schema.tables):
         return schema
     guesses = _Guesses(schema)
-    keys = {number: list(guesses.keys_of(number)) for number in range(len(schema.tables))}
+    keys = {number: list(guesses.list_keys(number)) for number in range(len(schema.tables))}
     connected = {number for number in keys if keys[number]} | {
-        guesses.numbers[key.table] for found in keys.values() for key in found
+        guesses.numbers[key.table] for table_keys in keys.values() for key in table_keys
     }
     for number in keys.keys() - connected:
-        keys[number] += guesses.keys_by_text(number)
+        keys[number] += guesses.list_text_keys(number)
     return replace(
         schema,
         tables=tuple(replace(table, foreign_keys=tuple(keys[at])) for at, table in enumerate(schema.tables)),
@@ -55,15 +55,15 @@ class _Guesses:
             for position, column in enumerate(table.columns):
                 self._places.setdefault(_name(column.name), []).append((at, position))
 
-    def keys_of(self, number: int) -> Iterator[ForeignKey]:
+    def list_keys(self, number: int) -> Iterator[ForeignKey]:
         """Yield the keys of a table whose columns identify rows of another one."""
         for column in self._tables[number].columns:
             target = self._target(_name(column.name))
             if target is not None and target[0] != number:
                 yield self._key(column, target)
 
-    def keys_by_text(self, number: int) -> list[ForeignKey]:
-        """Return a key over the first text column that another table has too; none where there is no such column."""
+    def list_text_keys(self, number: int) -> list[ForeignKey]:
+        """Return a key over the first text column that another table has too."""
         table = self._tables[number]
         for column in table.columns:
             places = [place for place in self._places[_name(column.name)] if place[0] != number]
@@ -76,8 +76,8 @@ class _Guesses:
         if not _identifies(name):
             return None
         owner = self._by_table_name.get(name[:-1])
-        for wanted in (name, name[-1:]) if owner is not None else ():
-            if (place := self._place_in(owner, wanted)) is not None:
+        for column_name in (name, name[-1:]) if owner is not None else ():
+            if (place := self._place_in(owner, column_name)) is not None:
                 return place
         places = self._places.get(name, [])
         if len({at for at, _ in places}) > 1 and name not in _BARE:

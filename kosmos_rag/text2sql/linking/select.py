@@ -128,7 +128,7 @@ def _key_columns(joins: Iterable[Join]) -> Iterator[ColumnRef]:
 def _further_joins(
     graph: JoinGraph, needed: Sequence[str], ranking: Sequence[str], plans: Sequence[JoinPlan]
 ) -> tuple[Join, ...]:
-    """Return the joins past tables that are only between, then those to the best table that is not selected.
+    """Return the joins past tables between, then those to the next table.
 
     The selection of tables is often uncertain.
     """
@@ -141,7 +141,7 @@ def _further_joins(
 
 
 def _direct_joins(path: JoinPath) -> Iterator[Join]:
-    """Yield a join between two tables that refer to the same columns of a table between them.
+    """Yield the joins between two tables that refer to the same columns.
 
     The query may need no row of that table: awards and salaries of players join over the player.
     """

@@ -90,8 +90,8 @@ def _columns(database: dict[str, Any], columns: list[tuple[int, str]]) -> list[C
 
 def _comment(description: str, *names: str) -> str | None:
     """Return a description that says more than these names: `the year of the salary` does not."""
-    known = {word for name in names for word in humanize(name).split()} | {"the", "of"}
-    return description if set(humanize(description).split()) - known else None
+    repeated = {word for name in names for word in humanize(name).split()} | {"the", "of"}
+    return description if set(humanize(description).split()) - repeated else None
 
 
 def _value_labels(enums: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
