@@ -138,7 +138,12 @@ def outcomes(
         evidence = Similarities(tables=tables, columns=columns)
         linked = linker.link(question.text, entities, evidence, tables=5, columns=10)
         selection = select_parts(
-            schema, linker, linked, column_references(schema.name, schema, linked, 10), entities=entities
+            schema,
+            linker,
+            linked,
+            column_references(schema.name, schema, linked, 10),
+            question=question.text,
+            entities=entities,
         )
         every = join_column_pairs(selection.plans, selection.further)
         results.append(

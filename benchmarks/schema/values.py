@@ -115,7 +115,7 @@ def bound(schema: DatabaseSchema, linker: Linker, question: Question, text: str)
     entities = find_entities(text, values=linker.find_values(text), row_names=linker.row_names(text), today=_TODAY)
     linked = linker.link(text, entities, Similarities(tables={}, columns={}), tables=5, columns=10)
     refs = column_references(schema.name, schema, linked, 10)
-    filters = select_parts(schema, linker, linked, refs, entities=entities).filters
+    filters = select_parts(schema, linker, linked, refs, question=text, entities=entities).filters
     return (question.table, question.column, question.value) in {
         (condition.table, condition.column, condition.value) for condition in filters
     }

@@ -1,11 +1,13 @@
-"""Conditions of a WHERE clause for values and times in a question."""
+"""Conditions of a WHERE clause for values, names, numbers and times in a question."""
 
 import re
 from collections.abc import Iterator, Sequence
 
-from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.linking.known_values import known_texts
-from kosmos_rag.text2sql.records import ColumnRef, Entities, TimeRange, ValueFilter
+from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
+from kosmos_rag.text2sql.catalog.roles import is_measure, label_column
+from kosmos_rag.text2sql.linking.known_values import known_texts, normalize_value
+from kosmos_rag.text2sql.linking.words import question_words, stem, stem_name
+from kosmos_rag.text2sql.records import ColumnRef, Entities, NumberBound, TimeRange, ValueFilter
 from kosmos_rag.text2sql.sql.quoting import quote_identifier, quote_literal, quote_table
 
 _DATE_TYPE = re.compile(r"date|timestamp", re.IGNORECASE)
@@ -13,34 +15,91 @@ _DATE_TYPE = re.compile(r"date|timestamp", re.IGNORECASE)
 _MAX_COLUMNS = 2
 """Columns that one value is offered for; the question decides between them."""
 
+_Pair = tuple[TableSchema, ColumnSchema]
 
-def find_filters(schema: DatabaseSchema, columns: Sequence[ColumnRef], entities: Entities) -> tuple[ValueFilter, ...]:
-    """Return conditions for the known values and the times of a question.
+
+def find_filters(
+    schema: DatabaseSchema, columns: Sequence[ColumnRef], entities: Entities, *, question: str
+) -> tuple[ValueFilter, ...]:
+    """Return conditions for the values, names, numbers and times of a question.
 
     Args:
         schema: The schema of the question's database.
         columns: Ranked columns; of several columns with a value the first ones are taken.
         entities: Values and times of the question; the best column of dates gets the condition of a time.
+        question: The question; a column that it names gets the condition of a number.
     """
+    pairs = [
+        (table, column)
+        for full_name, name in columns
+        if (table := schema.table(full_name)) is not None and (column := table.column(name)) is not None
+    ]
     spellings = {value: text for text, value in entities.misspelt}
     filters = [
         condition
         for value in entities.values
         for condition in _value_filters(schema, columns, value, spellings.get(value))
     ]
-    return (*filters, *_time_filters(schema, columns, entities.time_ranges))
+    return (
+        *filters,
+        *_name_filters(pairs, entities),
+        *_number_filters(pairs, entities.bounds, question),
+        *_time_filters(pairs, entities.time_ranges),
+    )
 
 
-def _time_filters(
-    schema: DatabaseSchema, columns: Sequence[ColumnRef], times: Sequence[TimeRange]
-) -> Iterator[ValueFilter]:
-    pairs = ((table, table.column(name)) for full, name in columns if (table := schema.table(full)) is not None)
-    date_column = next(((table, column) for table, column in pairs if column and _DATE_TYPE.search(column.type)), None)
+def _name_filters(pairs: Sequence[_Pair], entities: Entities) -> Iterator[ValueFilter]:
+    """Yield a condition for each name that is no known value."""
+    label = next(((table, column) for table, column in pairs if label_column(table) is column), None)
+    if label is None or label[1].enum:
+        return
+    table, column = label
+    names = (*entities.quoted, *(name for name in entities.names if name.islower()))
+    for name in dict.fromkeys(names):
+        if normalize_value(name) not in entities.values:
+            yield ValueFilter(
+                table=table.full_name,
+                column=column.name,
+                text=name,
+                value=name,
+                match="unchecked",
+                condition=f"{_qualify(table, column)} = {quote_literal(name)}",
+            )
+
+
+def _number_filters(pairs: Sequence[_Pair], bounds: Sequence[NumberBound], question: str) -> Iterator[ValueFilter]:
+    """Yield the condition of each number, on the best column of numbers that the question names."""
+    stems = {stem(word) for word in question_words(question)}
+    candidates = (
+        (table, column)
+        for table, column in pairs
+        if (not column.type or is_measure(table, column)) and stems.issuperset(stem_name(column.name))
+    )
+    table, column = next(candidates, (None, None))
+    if table is None or column is None:
+        return
+    for bound in bounds:
+        yield ValueFilter(
+            table=table.full_name,
+            column=column.name,
+            text=bound.text,
+            value=bound.number,
+            match="number",
+            condition=f"{_qualify(table, column)} {bound.operator} {bound.number}",
+        )
+
+
+def _qualify(table: TableSchema, column: ColumnSchema) -> str:
+    return f"{quote_table(table)}.{quote_identifier(column.name)}"
+
+
+def _time_filters(pairs: Sequence[_Pair], times: Sequence[TimeRange]) -> Iterator[ValueFilter]:
+    date_column = next(((table, column) for table, column in pairs if _DATE_TYPE.search(column.type)), None)
     if date_column is None:
         return
     table, column = date_column
+    name = _qualify(table, column)
     for item in times:
-        name = f"{quote_table(table)}.{quote_identifier(column.name)}"
         sides = [
             f"{name} {operator} {quote_literal(day.isoformat())}"
             for operator, day in ((">=", item.start), ("<", item.end))
@@ -74,5 +133,5 @@ def _value_filters(
                 text=misspelt or normalized,
                 value=value,
                 match="fuzzy" if misspelt else "exact",
-                condition=f"{quote_table(table)}.{quote_identifier(column.name)} = {quote_literal(value)}",
+                condition=f"{_qualify(table, column)} = {quote_literal(value)}",
             )

@@ -50,6 +50,7 @@ EXAMPLES: dict[str, Any] = {
             "dates": [],
             "time_ranges": [],
             "numbers": [],
+            "bounds": [],
             "comparisons": ["count"],
         },
         "selection": None,

@@ -127,7 +127,9 @@ def _experience(selection: Selection) -> Iterator[_Line]:
     ambiguity_texts = {ambiguity.text for ambiguity in selection.ambiguities}
     for recipe in selection.recipes:
         note = f" {recipe.note}" if recipe.note and recipe.note not in ambiguity_texts else ""
-        yield _Line(key=("recipe", recipe.slug), heading="Recipes:", text=f"{recipe.title}: {recipe.text}{note}")
+        negative = f" It is not {', nor '.join(recipe.not_for)}." if recipe.not_for else ""
+        text = f"{recipe.title}: {recipe.text}{note}{negative}"
+        yield _Line(key=("recipe", recipe.slug), heading="Recipes:", text=text)
 
 
 def _joins(schema: DatabaseSchema, plan: JoinPlan) -> Iterator[_Line]:
@@ -196,7 +198,8 @@ def _filter_comment(item: ValueFilter) -> str:
     """Return what the question says, where the condition is read into it."""
     if item.match == "exact":
         return ""
-    return f" -- {' '.join(item.text.split())}{', days in UTC' if item.match == 'range' else ''}"
+    remark = {"range": ", days in UTC", "unchecked": ", not looked up"}.get(item.match, "")
+    return f" -- {' '.join(item.text.split())}{remark}"
 
 
 def _comment(table: TableSchema) -> str:

@@ -137,8 +137,9 @@ class ValueFilter(Serializable):
     """What the question says."""
     value: str
     """The value as the database writes it."""
-    match: Literal["exact", "fuzzy", "range"]
-    """`fuzzy` for a value with a typo; `range` for a time, with the days as an ISO 8601 interval, the end excluded."""
+    match: Literal["exact", "fuzzy", "range", "number", "unchecked"]
+    """`fuzzy` for a value with a typo; `range` for a time, with the days as an ISO 8601 interval, the end excluded;
+    `number` for a comparison with a number; `unchecked` for a name that was not looked up, as no values are known."""
     condition: str
     """In SQL: `programs.name = 'forest fire'`."""
 
@@ -153,6 +154,16 @@ class TimeRange(Serializable):
     """The first day."""
     end: date | None
     """The day after the last."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NumberBound(Serializable):
+    """A number that a question compares with: `greater than 100`."""
+
+    text: str
+    """As the question has it."""
+    operator: Literal[">", ">=", "<", "<="]
+    number: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,6 +182,8 @@ class Entities(Serializable):
     time_ranges: tuple[TimeRange, ...]
     """The days that the dates mean, in UTC."""
     numbers: tuple[str, ...]
+    bounds: tuple[NumberBound, ...]
+    """The numbers that the question compares with."""
     comparisons: tuple[str, ...]
     """Of `>`, `<`, `between`, `max`, `min`, `average`, `sum`, `count`."""
 

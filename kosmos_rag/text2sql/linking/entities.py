@@ -3,12 +3,15 @@
 import re
 from collections.abc import Sequence
 from datetime import date, datetime, time
+from typing import Literal
 
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.text2sql.linking.known_values import ValueMatch
 from kosmos_rag.text2sql.linking.time_ranges import find_time_ranges, resolve_days
 from kosmos_rag.text2sql.linking.words import QUOTED
-from kosmos_rag.text2sql.records import Entities
+from kosmos_rag.text2sql.records import Entities, NumberBound
+
+Operator = Literal[">", ">=", "<", "<="]
 
 _NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:[.,]\d+)*(?![\w-])")
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
@@ -28,6 +31,17 @@ _COMPARISONS = {
     "average": r"\b(?:average|mean)\b",
     "sum": r"\b(?:total|sum|altogether)\b",
     "count": r"\b(?:how many|number of|count)\b",
+}
+_OPERATORS: dict[Operator, str] = {
+    ">=": r"at least|no(?:t)? (?:less|fewer|lower|smaller) than",
+    "<=": r"at most|no(?:t)? (?:more|greater|higher|larger) than|up to",
+    ">": r"(?:more|greater|higher|larger|bigger) than|over|above|exceed(?:s|ed|ing)?",
+    "<": r"(?:less|fewer|lower|smaller) than|under|below",
+}
+"""In this order: `no more than` has `more than`."""
+_BOUNDS = {
+    operator: re.compile(rf"\b(?:{words}) (?P<number>-?\d+(?:[.,]\d+)*)(?![\w-])", re.IGNORECASE)
+    for operator, words in _OPERATORS.items()
 }
 _COMPILED = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _COMPARISONS.items()}
 _COUNT = r"(?:\d+|an?|one|two|three|four|five|six|seven|eight|nine|ten)"
@@ -71,9 +85,20 @@ def find_entities(
         names=tuple(dict.fromkeys([*_NAMES.findall(without_dates), *row_names])),
         dates=days,
         time_ranges=find_time_ranges(unquoted, sorted(days, key=lambda pair: unquoted.find(pair[0])), today),
+        bounds=_find_bounds(without_dates),
         numbers=tuple(number for number in _NUMBER.findall(without_dates) if number not in dates),
         comparisons=tuple(name for name, pattern in _COMPILED.items() if pattern.search(unquoted)),
     )
+
+
+def _find_bounds(text: str) -> tuple[NumberBound, ...]:
+    """Return the numbers that a text compares with, in the order of the text."""
+    bounds: dict[int, NumberBound] = {}
+    for operator, pattern in _BOUNDS.items():
+        for match in pattern.finditer(text):
+            number = match["number"].replace(",", "")
+            bounds.setdefault(match.start("number"), NumberBound(text=match[0], operator=operator, number=number))
+    return tuple(bounds[start] for start in sorted(bounds))
 
 
 def _parse_date(text: str, today: date) -> date | None:

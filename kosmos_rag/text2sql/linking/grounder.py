@@ -290,7 +290,14 @@ class SchemaGrounding:
             linked = exclude_columns(linked, (item.column for item in excluded))
             refs = column_references(schema.name, schema, linked, k)
             selection = select_parts(
-                schema, linker, linked, refs, entities=entities, docs=search_result.hits, exclusions=excluded
+                schema,
+                linker,
+                linked,
+                refs,
+                question=question,
+                entities=entities,
+                docs=search_result.hits,
+                exclusions=excluded,
             )
             count = self._count
             prompt, tokens, omitted = build_prompt(

@@ -29,6 +29,7 @@ _IN_COMPOUND = 0.6
 _SHARED_PREFIX = 0.7
 _COUNT = re.compile(r"^\W*count\b(?: the)?(?: (?:total )?number of)?|\bthe (?:total )?count of\b", re.IGNORECASE)
 """An instruction to count, which is no name: `count` would match `country`."""
+_BEFORE_ROW_NAME = frozenset({"for", "named", "called"})
 _ROW_NAME_WORDS = 2
 """Minimum words of a row's name without quotes or capitals; a single unknown word is often a verb."""
 
@@ -244,7 +245,7 @@ class NameIndex:
         return [word for word in entries if word.weight > 0]
 
     def row_names(self, question: str) -> list[str]:
-        """Return likely names of rows: unknown words next to a table's name.
+        """Return likely names of rows: unknown words next to a table's name, or after `for`.
 
         Two words or more: in `the forest fire program` and `was forest fire run` no name of the schema has them.
         """
@@ -256,7 +257,8 @@ class NameIndex:
             positions = list(group)
             start, stop = positions[0], positions[-1] + 1
             neighbours = {number for at in (start - 1, stop) if 0 <= at < len(tokens) for number in matches[at] or ()}
-            if unknown and len(positions) >= _ROW_NAME_WORDS and neighbours & tables:
+            after_for = start > 0 and tokens[start - 1] in _BEFORE_ROW_NAME
+            if unknown and len(positions) >= _ROW_NAME_WORDS and (after_for or neighbours & tables):
                 names.append(" ".join(tokens[start:stop]))
         return names
 

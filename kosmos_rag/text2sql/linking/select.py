@@ -56,6 +56,7 @@ def select_parts(
     linked: Linked,
     refs: Sequence[SchemaRef],
     *,
+    question: str,
     entities: Entities,
     docs: Sequence[Passage] = (),
     exclusions: Sequence[Exclusion] = (),
@@ -69,7 +70,8 @@ def select_parts(
         linker: The linker, for its join graph.
         linked: The ranked tables and columns.
         refs: References to the best columns.
-        entities: Entities of the question, for filters.
+        question: The question, for filters.
+        entities: Values, names, numbers and times of it, for filters.
         docs: Retrieved documents, for recipes and examples.
         exclusions: What columns do not answer of this question.
     """
@@ -91,6 +93,7 @@ def select_parts(
             schema,
             [(column.table, column.column) for column in linked.columns if column.table in tables],
             entities,
+            question=question,
         ),
         ambiguities=(*(item.note for item in exclusions), *find_ambiguities(schema, tables, references, plans)),
         recipes=_recipes(schema.name, tables, docs, without={item.slug for item in exclusions}),

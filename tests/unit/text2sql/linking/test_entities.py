@@ -30,9 +30,23 @@ def test_a_code__is_meant_by_its_meaning_and_a_stop_word_is_no_value() -> None:
     texts = known_texts(state)
     assert texts == {"alaska": "AK", "indiana": "IN"}
     schema = DatabaseSchema(name="shops", tables=(TableSchema(name="shops", columns=(state,)),))
-    (condition,) = find_filters(schema, [("shops", "state")], _found("shops in Indiana", *texts))
+    (condition,) = find_filters(schema, [("shops", "state")], _found("shops in Indiana", *texts), question="")
     assert (condition.value, condition.condition) == ("IN", "shops.state = 'IN'")
     assert known_texts(ColumnSchema(name="state", enum=("in", "out", "lost"))) == {"lost": "lost"}
+
+
+@pytest.mark.parametrize(
+    ("question", "bounds"),
+    [
+        ("usage count greater than 100", [(">", "100")]),
+        ("no more than 1,500 runs, and at least 3", [("<=", "1500"), (">=", "3")]),
+        ("scores over 2.5 and below 9", [(">", "2.5"), ("<", "9")]),
+        ("runs after 2005 with more than one user", []),
+        ("the overhead of 7 runs", []),
+    ],
+)
+def test_numbers__are_bounds_where_the_question_compares(question: str, bounds: list[tuple[str, str]]) -> None:
+    assert [(bound.operator, bound.number) for bound in _found(question).bounds] == bounds
 
 
 def test_known_values__are_found_as_whole_words() -> None:

@@ -43,7 +43,7 @@ def test_a_time__is_a_condition_on_the_best_column_of_dates() -> None:
     columns = [ColumnSchema(name="year", type="integer"), ColumnSchema(name="begun", type="timestamptz")]
     schema = DatabaseSchema(name="d", tables=(TableSchema(name="runs", columns=tuple(columns)),))
     entities = find_entities("runs since March", today=TODAY)
-    (found,) = find_filters(schema, [("runs", "year"), ("runs", "begun")], entities)
+    (found,) = find_filters(schema, [("runs", "year"), ("runs", "begun")], entities, question="runs since March")
     assert (found.match, found.value, found.text) == ("range", "2026-03-01/..", "since March")
     assert found.condition == "runs.begun >= '2026-03-01'"
-    assert find_filters(schema, [("runs", "year")], entities) == ()
+    assert find_filters(schema, [("runs", "year")], entities, question="runs since March") == ()
