@@ -38,7 +38,7 @@ File = Annotated[Path, BeforeValidator(_expand_path("file"))]
 class Section(BaseModel):
     """A frozen group of keys that refuses unknown names."""
 
-    keys_of: ClassVar[str | None] = None
+    key_source: ClassVar[str | None] = None
     """Another section, whose keys this one has too: the documentation has them there alone."""
 
     # Input stays out of pydantic's messages because a URL may hold a password.

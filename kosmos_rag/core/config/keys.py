@@ -55,7 +55,7 @@ def iter_documented_keys(model: type[BaseModel], prefix: str = "") -> Iterator[t
         section = find_section_model(field)
         if section is not None:
             yield from iter_documented_keys(section, f"{prefix}{name}.")
-        elif not issubclass(model, Section) or model.keys_of is None or name in model.__annotations__:
+        elif not issubclass(model, Section) or model.key_source is None or name in model.__annotations__:
             yield prefix + name, field
 
 

@@ -205,7 +205,7 @@ class NextEmbeddingSettings(_EmbeddingModelSettings):
     Embedding spaces are recognised by either section.
     """
 
-    keys_of = "rag.embedding"
+    key_source = "rag.embedding"
     model: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
         description="Target model of a re-embedding; null is none. The section has the keys of rag.embedding.",

@@ -4,6 +4,8 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
+from kosmos_rag.core.telemetry.metrics import load_wing_metrics
+from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
 from kosmos_rag.evaluation.jobs import gauges, run_counters
 from kosmos_rag.evaluation.metrics import (
     CANARY_MRR,
@@ -65,3 +67,8 @@ def test_counts__tell_states_steps_and_leaks() -> None:
         ("kosmos_permission_checks", "alarm"): 1,
         ("kosmos_permission_leaks", ""): 2,
     }
+
+
+def test_counters_that_alerts_rise_by__are_zero_before_the_first() -> None:
+    observer = PrometheusObserver(load_wing_metrics("worker"))
+    assert observer.registry.get_sample_value("kosmos_recall_monitor_repairs_total", {"action": "skipped"}) == 0
