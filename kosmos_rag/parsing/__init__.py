@@ -26,6 +26,7 @@ from kosmos_rag.parsing.tables.csv import parse_csv
 from kosmos_rag.parsing.tables.parquet import parse_parquet
 from kosmos_rag.parsing.tables.xls import parse_xls
 from kosmos_rag.parsing.tables.xlsx import parse_xlsx
+from kosmos_rag.parsing.text.calendar import parse_calendar
 from kosmos_rag.parsing.text.code import parse_code
 from kosmos_rag.parsing.text.decode import decode_text
 from kosmos_rag.parsing.text.json import parse_json, parse_json_lines
@@ -38,6 +39,7 @@ from kosmos_rag.parsing.web.confluence_export import parse_confluence_export
 from kosmos_rag.parsing.web.epub import parse_epub
 from kosmos_rag.parsing.web.html import parse_html
 from kosmos_rag.parsing.web.svg import parse_svg
+from kosmos_rag.parsing.web.xml import parse_xml
 
 __all__ = ["OutputLimits", "detect", "is_small_text", "parse"]
 
@@ -72,6 +74,8 @@ _PARSERS: dict[str, _Parser] = {
     media_types.NOTEBOOK: parse_notebook,
     media_types.PARQUET: parse_parquet,
     media_types.SVG: parse_svg,
+    media_types.XML: parse_xml,
+    **{name: partial(parse_calendar, media_type=name) for name in (media_types.ICALENDAR, media_types.VCARD)},
     media_types.SUBRIP: partial(parse_subtitles, media_type=media_types.SUBRIP),
     media_types.WEBVTT: partial(parse_subtitles, media_type=media_types.WEBVTT),
     media_types.TEXT: _adapt_parser(parse_text),

@@ -98,6 +98,7 @@ _MAIL_NAMES = {
 """Extensions of mails, and of files that may be one."""
 
 _XML_NAMES = frozenset({"", "txt", "xml"})
+_XML_FILES = frozenset({"atom", "rss", "xml"})
 _HTML_NAMES = frozenset({"html", "htm", "xhtml"})
 _NAME = re.compile(r"[a-z][a-z_]+:[^/\\]*")
 """A source that is a name and no path: the end of `schema_column:shop.orders.json` says nothing of the format."""
@@ -246,6 +247,8 @@ def _type_of_text(text: str, extension: str) -> str:
         return mail
     if extension in _XML_NAMES and _ANY_TAG.match(text, start) and IS_STORAGE.search(text[:_SNIFFED]):
         return media_types.HTML
+    if extension in _XML_FILES and _ANY_TAG.match(text, start):
+        return media_types.XML
     if extension in media_types.TEXTS:
         return media_types.TEXTS[extension]
     if extension in _PROSE_NAMES and not text.startswith("#!") and _MARKDOWN_SIGN.search(text[:_SNIFFED]):

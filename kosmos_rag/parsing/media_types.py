@@ -33,6 +33,9 @@ ORG = "text/x-org"
 TEX = "application/x-tex"
 SUBRIP = "application/x-subrip"
 WEBVTT = "text/vtt"
+ICALENDAR = "text/calendar"
+VCARD = "text/vcard"
+XML = "application/xml"
 SQL = "application/sql"
 TEXT = "text/plain"
 
@@ -75,6 +78,7 @@ TEXTS = (
     | MARKUP
     | {
         "csv": CSV,
+        "ics": ICALENDAR,
         "ipynb": NOTEBOOK,
         "json": JSON,
         "jsonl": JSONL,
@@ -87,6 +91,7 @@ TEXTS = (
         "srt": SUBRIP,
         "tab": TSV,
         "tsv": TSV,
+        "vcf": VCARD,
         "vtt": WEBVTT,
     }
 )
@@ -130,6 +135,9 @@ NAMES = dict.fromkeys(CODE.values(), "source code") | {
     TEX: "LaTeX",
     SUBRIP: "subtitle",
     WEBVTT: "subtitle",
+    ICALENDAR: "calendar",
+    VCARD: "address book",
+    XML: "XML",
     SQL: "SQL",
     TEXT: "text",
 }
