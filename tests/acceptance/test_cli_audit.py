@@ -37,14 +37,14 @@ def test_audit__from_the_first_question_to_a_record_that_was_changed(kosmos: Run
     assert kosmos("ask", "Who plays the violin?").exit_code == 0
 
     listed = json.loads(kosmos("audit", "list", "--json").stdout)["retrievals"]
-    assert [(one["kind"], one["outcome"]) for one in listed] == [("answer", "none"), ("search", "hits")]
+    assert [(item["kind"], item["outcome"]) for item in listed] == [("answer", "none"), ("search", "hits")]
     assert "What is churn?" in kosmos("audit", "list", "--outcome", "hits").stdout
-    shown = kosmos("audit", "show", listed[1]["id"]).stdout
-    assert "What is churn?" in shown
-    assert "churn.md v1" in shown
+    stdout = kosmos("audit", "show", listed[1]["id"]).stdout
+    assert "What is churn?" in stdout
+    assert "churn.md v1" in stdout
     for name in ("churn.md", str(Path("churn.md").absolute()), listed[1]["passages"][0]["document_id"]):
         seen = json.loads(kosmos("audit", "who-saw", name, "--json").stdout)["sightings"]
-        assert {one["retrieval_id"] for one in seen} == {listed[1]["id"]}
+        assert {item["retrieval_id"] for item in seen} == {listed[1]["id"]}
     assert "What is churn?" in kosmos("audit", "who-saw", "churn.md").stdout
     assert "nobody" in kosmos("audit", "who-saw", "other.md").stdout
     assert "Who plays the violin?" in kosmos("audit", "failed").stdout

@@ -29,8 +29,8 @@ def kosmos(tmp_path: Path, database: DatabaseSettings) -> Iterator[Run]:
 
 
 def test_collection__from_its_creation_to_its_end(kosmos: Run) -> None:
-    made = kosmos("collection", "create", "kb", "--preset", "keyword")
-    assert made.stdout == "the collection kb of tenant default has the preset keyword\n"
+    result = kosmos("collection", "create", "kb", "--preset", "keyword")
+    assert result.stdout == "the collection kb of tenant default has the preset keyword\n"
     assert kosmos("ingest", "sales.txt", "--collection", "kb").exit_code == 0
 
     listed = json.loads(kosmos("collection", "list", "--json").stdout)["collections"]
@@ -40,9 +40,9 @@ def test_collection__from_its_creation_to_its_end(kosmos: Run) -> None:
 
     explained = kosmos("search", "sum of sales", "--collection", "kb", "--explain").stdout
     assert "signals 1   1.000 + 0.200 sql_keywords = 1.200" in explained
-    found = json.loads(kosmos("search", "sum of sales", "--collection", "kb", "--json").stdout)
-    assert found["intent"] is None
-    assert found["hits"][0]["signals"] == {"sql_keywords": 0.2}
+    payload = json.loads(kosmos("search", "sum of sales", "--collection", "kb", "--json").stdout)
+    assert payload["intent"] is None
+    assert payload["hits"][0]["signals"] == {"sql_keywords": 0.2}
 
     refused = kosmos("collection", "create", "kb", "--preset", "analytics")
     assert refused.exit_code == 1

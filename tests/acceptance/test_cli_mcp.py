@@ -41,13 +41,13 @@ pytestmark = pytest.mark.emptied_database
 def variables(tmp_path: Path, database: DatabaseSettings) -> Iterator[dict[str, str]]:
     """The environment of a process over this test's database, which is this process's own as well."""
     urls = {"URL": database.url, "WORKER_URL": database.worker_url, "ADMIN_URL": database.admin_url}
-    made = {f"KOSMOS_DATABASE__{name}": url or "" for name, url in urls.items()}
-    made["KOSMOS_CONFIG"] = str(ROOT / "examples" / "minilm.yaml")
+    outcome = {f"KOSMOS_DATABASE__{name}": url or "" for name, url in urls.items()}
+    outcome["KOSMOS_CONFIG"] = str(ROOT / "examples" / "minilm.yaml")
     patch = pytest.MonkeyPatch()
     patch.chdir(tmp_path)
-    for name, value in made.items():
+    for name, value in outcome.items():
         patch.setenv(name, value)
-    yield made
+    yield outcome
     patch.undo()
 
 
@@ -105,16 +105,16 @@ def _is_served(engine: Engine, command: Callable[..., list[str]], variables: dic
     async def ask() -> list[Any]:
         with (tmp_path / "log").open("w") as log:
             async with Client(stdio_client(server, errlog=log), message_handler=noticed) as client:
-                found = await client.call_tool("search", {"question": QUESTION})
-                cited = found.structured_content["hits"][0]
-                asked = {"document_id": cited["document_id"], "offset": cited["lines"][0]}
-                read = await client.call_tool("get_document", asked)
+                outcome = await client.call_tool("search", {"question": QUESTION})
+                cited = outcome.structured_content["hits"][0]
+                requests = {"document_id": cited["document_id"], "offset": cited["lines"][0]}
+                read = await client.call_tool("get_document", requests)
                 result = await client.call_tool("answer", {"question": QUESTION})
                 wrong = await client.call_tool("search", {"question": ""})
-                return [found.structured_content, read.structured_content, result.structured_content, wrong]
+                return [outcome.structured_content, read.structured_content, result.structured_content, wrong]
 
-    found, read, result, wrong = asyncio.run(ask())
-    assert {one["source"] for one in found["hits"]} == {"leave.md", "secret.md"}
+    outcome, read, result, wrong = asyncio.run(ask())
+    assert {hit["source"] for hit in outcome["hits"]} == {"leave.md", "secret.md"}
     assert "20 days" in read["text"]
     assert "20 days" in result["text"]
     assert not result["refused"]
@@ -184,12 +184,12 @@ def _serves_until_it_is_told_to_stop() -> None:
                 httpx2.AsyncClient(headers=headers, trust_env=False, timeout=30) as http,
                 Client(streamable_http_client(url, http_client=http)) as client,
             ):
-                found = await client.call_tool("search", {"question": QUESTION})
-            assert found.structured_content is not None
-            return found.structured_content
+                outcome = await client.call_tool("search", {"question": QUESTION})
+            assert outcome.structured_content is not None
+            return outcome.structured_content
 
-        found = asyncio.run(ask())
-        assert [one["source"] for one in found["hits"]] == ["theirs.md"]
+        outcome = asyncio.run(ask())
+        assert [hit["source"] for hit in outcome["hits"]] == ["theirs.md"]
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=20)
     assert process.returncode == 0, log

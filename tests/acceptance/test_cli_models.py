@@ -131,9 +131,9 @@ def _files(folder: Path) -> set[str]:
 
 
 def test_pull__from_a_folder_keeps_what_torch_needs_with_its_sums(models: Path, tmp_path: Path) -> None:
-    done = _run("models", "pull", NAME, "--from", str(_write(tmp_path / "source")), "--json")
-    assert done.exit_code == 0
-    [pulled] = json.loads(done.stdout)["models"]
+    outcome = _run("models", "pull", NAME, "--from", str(_write(tmp_path / "source")), "--json")
+    assert outcome.exit_code == 0
+    [pulled] = json.loads(outcome.stdout)["models"]
     folder = Path(pulled["folder"])
     assert folder == models / "sentence-transformers--tiny"
     assert _files(folder) == WANTED | {download.SUMS}
@@ -172,9 +172,9 @@ def test_pull__refuses_what_is_no_model(arguments: tuple[str, ...], message: str
     _write(tmp_path / "source")
     (tmp_path / "without_weights").mkdir()
     (tmp_path / "without_weights" / "config.json").write_text("{}")
-    done = _run("models", "pull", *arguments)
-    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
-    assert message in done.stderr
+    outcome = _run("models", "pull", *arguments)
+    assert (outcome.exit_code, outcome.stderr.count("\n")) == (1, 1)
+    assert message in outcome.stderr
     assert not models.exists() or not list(models.iterdir()), "nothing is kept"
 
 
@@ -187,10 +187,10 @@ def _pull_from(hub: Hub, cache: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def test_pull__from_the_mirror_of_hf_endpoint_is_checked(hub: Hub, models: Path) -> None:
-    done = _pull_from(hub, models.parent)
-    assert done.returncode == 0, done.stderr
+    outcome = _pull_from(hub, models.parent)
+    assert outcome.returncode == 0, outcome.stderr
     folder = models / "sentence-transformers--tiny"
-    assert f"{NAME}: {len(WANTED)} files, 0 MB, in {folder}" in done.stdout
+    assert f"{NAME}: {len(WANTED)} files, 0 MB, in {folder}" in outcome.stdout
     assert _files(folder) == WANTED | {download.SUMS}
     assert all((folder / name).read_bytes() == FILES[name] for name in WANTED)
     assert not any(path.endswith(".onnx") for path in hub.paths)

@@ -51,9 +51,9 @@ def kosmos(database: DatabaseSettings, mpnet: Path, monkeypatch: pytest.MonkeyPa
     return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
 
 
-def _spaces(done: Result) -> list[dict[str, Any]]:
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)["spaces"]
+def _spaces(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)["spaces"]
 
 
 def test_reembed__moves_a_tenant_from_384_to_768_dimensions_and_back(kosmos: Run, mpnet: Path) -> None:
@@ -72,8 +72,8 @@ def test_reembed__moves_a_tenant_from_384_to_768_dimensions_and_back(kosmos: Run
 
     quality = json.loads(kosmos("reembed", "cutover", "--json").stdout)["quality"]
     assert (quality["model"], quality["live_model"]) == (str(mpnet), "packaged:all-MiniLM-L6-v2")
-    found = json.loads(kosmos("search", "Who decides?", "--json").stdout)
-    assert len(found["hits"]) == 5
+    payload = json.loads(kosmos("search", "Who decides?", "--json").stdout)
+    assert len(payload["hits"]) == 5
 
     back = _spaces(kosmos("reembed", "rollback", "--json"))
     assert [(info["dimensions"], info["live"]) for info in back] == [(384, True), (768, False)]

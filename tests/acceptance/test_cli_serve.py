@@ -83,9 +83,9 @@ def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
             "x-request-id": "mine",
             "traceparent": f"00-{trace}-b7ad6b7169203331-01",
         }
-        found = httpx.post(f"{url}/v1/search", json={"question": "leave"}, headers=headers, trust_env=False)
-        assert found.json()["hits"][0]["title"] == "Leave"
-        assert found.headers["x-trace-id"] == trace
+        response = httpx.post(f"{url}/v1/search", json={"question": "leave"}, headers=headers, trust_env=False)
+        assert response.json()["hits"][0]["title"] == "Leave"
+        assert response.headers["x-trace-id"] == trace
         metrics = httpx.get(f"http://127.0.0.1:{health_port}/metrics", trust_env=False).text
         assert 'kosmos_http_requests_total{method="POST",route="/v1/search",status="200"} 1.0' in metrics
         assert 'kosmos_retrieval_stage_seconds_count{stage="total"} 1.0' in metrics
@@ -132,8 +132,8 @@ def test_serve__in_development_ingests_uploads_with_a_worker_of_its_own(kosmos: 
             while client.get(f"/v1/jobs/{job['id']}").json()["state"] != "done":
                 assert time.monotonic() - began < 120
                 time.sleep(0.2)
-            found = client.post("/v1/search", json={"question": "leave"}).json()
-        assert found["hits"][0]["title"] == "Leave"
+            payload = client.post("/v1/search", json={"question": "leave"}).json()
+        assert payload["hits"][0]["title"] == "Leave"
         children = psutil.Process(process.pid).children(recursive=True)
         assert children, "jobs run in processes of their own"
         process.send_signal(signal.SIGTERM)
@@ -146,10 +146,10 @@ def test_serve__in_development_ingests_uploads_with_a_worker_of_its_own(kosmos: 
 
 def test_keys__are_made_listed_rotated_and_revoked(kosmos: Run) -> None:
     assert kosmos("api-key", "list").stdout == ""
-    made = json.loads(kosmos("api-key", "create", "ci", "--scope", "ingest", "--days", "1", "--json").stdout)["key"]
+    outcome = json.loads(kosmos("api-key", "create", "ci", "--scope", "ingest", "--days", "1", "--json").stdout)["key"]
     (key,) = json.loads(kosmos("api-key", "list", "--json").stdout)["keys"]
     assert (key["name"], key["scopes"]) == ("ci", ["ingest"])
-    assert made.rpartition(".")[2] not in kosmos("api-key", "list").stdout
+    assert outcome.rpartition(".")[2] not in kosmos("api-key", "list").stdout
     rotated = json.loads(kosmos("api-key", "rotate", key["id"], "--overlap", "3600", "--json").stdout)
     assert (rotated["key"].split(".")[:2], rotated["rotated"]) == (["kosmos", "default"], key["id"])
     assert [line.split()[1] for line in kosmos("api-key", "list").stdout.splitlines()] == ["ending", "valid"]

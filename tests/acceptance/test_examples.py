@@ -23,11 +23,11 @@ def test_demo__ingests_the_sample_and_cites_the_right_places(
     monkeypatch.setattr(sys, "argv", ["demo.py", "--data-dir", str(tmp_path / "database")])
     monkeypatch.setenv("COLUMNS", "200")
     runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="__main__")
-    shown = capsys.readouterr().out
-    assert "6 new, 0 changed, 0 unchanged" in shown
-    assert "How is churn calculated?" in shown
-    assert re.search(r"example_sql\.md \| Churn Calculation \| L\d+ to L\d+", shown)
-    assert re.search(r"\[1\] runbooks\.md \|", shown)
+    out = capsys.readouterr().out
+    assert "6 new, 0 changed, 0 unchanged" in out
+    assert "How is churn calculated?" in out
+    assert re.search(r"example_sql\.md \| Churn Calculation \| L\d+ to L\d+", out)
+    assert re.search(r"\[1\] runbooks\.md \|", out)
 
 
 def test_readme__code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,8 +50,8 @@ def test_notebook__runs_cell_by_cell(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert values[2][1] == len(values[2][0]) == 3
     assert re.fullmatch("[0-9a-f]{64}", values[3])
     assert "<td>[1]</td>" in values[4]
-    found, last = values[6]
-    assert "Churn Calculation" in found[0][1]
+    result, last = values[6]
+    assert "Churn Calculation" in result[0][1]
     assert last == "AnswerDone"
 
 

@@ -67,9 +67,9 @@ class Shell:
             return self.client.post(words[2], json=json.loads(words[words.index("-d") + 1])).text
         if words[0] != "kosmos-rag":
             return subprocess.run(["bash", "-ec", command], check=True, capture_output=True, text=True).stdout
-        done = CliRunner().invoke(app, words[1:], catch_exceptions=False)
-        assert done.exit_code == 0, f"{command}: {done.output}"
-        return done.output
+        result = CliRunner().invoke(app, words[1:], catch_exceptions=False)
+        assert result.exit_code == 0, f"{command}: {result.output}"
+        return result.output
 
     def _serve(self) -> str:
         engine = self._services.enter_context(Engine.open())

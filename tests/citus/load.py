@@ -48,11 +48,11 @@ def eventually(condition: Callable[[], bool], seconds: float = 120) -> None:
 
 def tenants_by_port(engine: Engine) -> dict[int, str]:
     """A new tenant on each of two workers, by the port of the worker."""
-    found: dict[int, str] = {}
+    result: dict[int, str] = {}
     with engine.database.worker.untenanted() as connection:
-        while len(found) < 2:
+        while len(result) < 2:
             name = f"tenant-{uuid.uuid4().hex[:12]}"
             placement = find_placement(connection, tenant(name).id)
             assert placement is not None
-            found.setdefault(placement.port, name)
-    return found
+            result.setdefault(placement.port, name)
+    return result

@@ -65,12 +65,12 @@ def _code(name: str) -> str:
 def written_out(connection: psycopg.Connection, statement_name: str, tenant_id: object) -> str:
     """A statement with a value of the right type for each of its parameters."""
     text = _code(statement_name).replace("{dimensions}", "8")
-    found = list(dict.fromkeys(_PLACEHOLDER.findall(text)))
-    numbered = _PLACEHOLDER.sub(lambda match: f"${found.index(match[1]) + 1}", text).replace("%%", "%")
+    matches = list(dict.fromkeys(_PLACEHOLDER.findall(text)))
+    numbered = _PLACEHOLDER.sub(lambda match: f"${matches.index(match[1]) + 1}", text).replace("%%", "%")
     cast = set(re.findall(r"%\((\w+)\)[sb]::", text))
-    types = ", ".join("unknown" if name in cast else _TYPES.get(name, "unknown") for name in found)
+    types = ", ".join("unknown" if name in cast else _TYPES.get(name, "unknown") for name in matches)
     with connection.transaction(force_rollback=True):
-        connection.execute(f"PREPARE told{f' ({types})' if found else ''} AS {numbered}")
+        connection.execute(f"PREPARE told{f' ({types})' if matches else ''} AS {numbered}")
         row = connection.execute(
             "SELECT parameter_types::text[] FROM pg_prepared_statements WHERE name = 'told'"
         ).fetchone()
@@ -78,9 +78,9 @@ def written_out(connection: psycopg.Connection, statement_name: str, tenant_id: 
     assert row is not None
     values = {
         parameter: sql.Literal(str(tenant_id)).as_string(connection) if parameter == "tenant_id" else _value(kind)
-        for parameter, kind in zip(found, row[0], strict=True)
+        for parameter, kind in zip(matches, row[0], strict=True)
     }
-    casts = {parameter: f"{values[parameter]}::{kind}" for parameter, kind in zip(found, row[0], strict=True)}
+    casts = {parameter: f"{values[parameter]}::{kind}" for parameter, kind in zip(matches, row[0], strict=True)}
     return _PLACEHOLDER.sub(lambda match: casts[match[1]], text).replace("%%", "%")
 
 

@@ -48,8 +48,8 @@ def admin(cluster: DatabaseSettings) -> Iterator[psycopg.Connection]:
 def test_distribute__again_finds_nothing_to_do(cluster: DatabaseSettings, admin: psycopg.Connection) -> None:
     assert distribute_tables(cluster) == []
     assert distribute_tables(cluster, dry_run=True) == []
-    done = set_up(cluster)
-    assert done.before == done.after
+    result = set_up(cluster)
+    assert result.before == result.after
     placed = dict[Any, Any](
         admin.execute(
             "SELECT c.relname::text, p.partmethod::text FROM pg_dist_partition p "
@@ -72,13 +72,13 @@ def test_policies__are_on_every_shard_as_on_the_table(table: str, admin: psycopg
         "pg_get_expr(p.polwithcheck, c.oid)), '; ' ORDER BY p.polname) FROM pg_policy p WHERE p.polrelid = c.oid)) "
         "FROM pg_class c WHERE c.oid = '{}'::regclass"
     )
-    (wanted,) = admin.execute(look.format(f"kosmos.{table}")).fetchone() or ("",)
-    assert wanted.startswith("t t ")
+    (expected,) = admin.execute(look.format(f"kosmos.{table}")).fetchone() or ("",)
+    assert expected.startswith("t t ")
     shards = admin.execute(
         "SELECT success, result FROM run_command_on_shards(%s::regclass, %s)", [f"kosmos.{table}", look.format("%s")]
     ).fetchall()
     assert len(shards) > 1
-    assert {(True, wanted)} == set(shards)
+    assert {(True, expected)} == set(shards)
 
 
 def test_shards__show_no_rows_to_who_has_entered_no_tenant(
@@ -158,10 +158,10 @@ def test_fence__a_job_that_was_lost_leaves_no_document(
         except LeaseLost:
             assert not kept
         with opened.worker.transaction(job.tenant_id, [EVERYONE]) as connection:
-            found = connection.execute(
+            row = connection.execute(
                 "SELECT count(*) FROM kosmos.uploads WHERE tenant_id = %s AND id = %s", [job.tenant_id, upload]
             ).fetchone()
-        assert found == (int(kept),)
+        assert row == (int(kept),)
 
 
 def test_deletion__leaves_nothing_on_any_shard(engine: Engine, name: str, admin: psycopg.Connection) -> None:

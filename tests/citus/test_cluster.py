@@ -41,19 +41,19 @@ def test_tenant__is_moved_while_it_and_others_are_asked_and_written_to(
             assert engine.tenant(name).search(f"number{number % 40}").hits[0].source == f"d{number % 40}"
 
         with (
-            load(lambda number: ask(moved, number)) as (asked, ask_errors),
+            load(lambda number: ask(moved, number)) as (queries, ask_errors),
             load(lambda number: write(moved, number)) as (waits, write_errors),
             load(lambda number: ask(other, number)) as (other_asked, other_ask_errors),
             load(lambda number: write(other, number)) as (other_waits, other_write_errors),
         ):
-            eventually(lambda: min(len(asked), len(waits), len(other_asked), len(other_waits)) > 2)
-            done = move_tenant(admin, tenant(moved), target, limit_s=60)
-            counts = len(asked), len(waits)
-            eventually(lambda: len(asked) > counts[0] + 3 and len(waits) > counts[1] + 3)
+            eventually(lambda: min(len(queries), len(waits), len(other_asked), len(other_waits)) > 2)
+            result = move_tenant(admin, tenant(moved), target, limit_s=60)
+            counts = len(queries), len(waits)
+            eventually(lambda: len(queries) > counts[0] + 3 and len(waits) > counts[1] + 3)
         assert (other_ask_errors, other_write_errors, ask_errors, write_errors) == ([], [], [], [])
         # Its writes wait for the move, and not longer.
-        assert max(waits) < done.seconds + 10
-        assert (done.source, done.target) == (source, target)
+        assert max(waits) < result.seconds + 10
+        assert (result.source, result.target) == (source, target)
         assert find_tenant(admin, tenant(moved)).node == target
         assert len(engine.tenant(moved).documents(limit=1000)) == 40 + written[moved]
         # Its vector index came with it.
@@ -72,9 +72,9 @@ def test_tenant__is_isolated_with_its_index_and_rows(settings: Settings, cluster
         scope.indexes.build()
         before = find_tenant(admin, tenant(name))
         assert not before.isolated
-        done = isolate_tenant(admin, tenant(name), limit_s=120)
+        result = isolate_tenant(admin, tenant(name), limit_s=120)
         after = find_tenant(admin, tenant(name))
-        assert (after.isolated, after.node, after.shard) == (True, before.node, done.shard)
+        assert (after.isolated, after.node, after.shard) == (True, before.node, result.shard)
         assert len(scope.documents()) == 40
         (index,) = [info for info in scope.indexes.status() if info.kind == "ivfflat"]
         assert index.bytes > 0

@@ -26,9 +26,9 @@ def test_commands__ask_audit_and_monitor(
     (tmp_path / "leave.md").write_text("# Leave\n\nEmployees have thirty days of leave a year.\n")
 
     def run(*arguments: str) -> dict[str, Any]:
-        done = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        output: dict[str, Any] = json.loads(done.stdout)
+        result = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        output: dict[str, Any] = json.loads(result.stdout)
         return output
 
     run("ingest", "leave.md", "--tenant", name)

@@ -63,11 +63,11 @@ def test_vector_index__is_on_the_shard_of_its_tenant_alone(
     )
     node = admin.execute("SELECT nodename, nodeport FROM citus_shards WHERE shardid = %s", [row[0]]).fetchone()
     assert node is not None
-    done = admin.execute(
+    record = admin.execute(
         "SELECT success, result FROM master_run_on_worker(ARRAY[%s::text], ARRAY[%s::int], ARRAY[%s], false)",
         [*node, left],
     ).fetchone()
-    assert done == (True, "CREATE INDEX")
+    assert record == (True, "CREATE INDEX")
     assert _indexes_by_node(admin, tenant_id) == [0, 2]
     indexed.indexes.build()
     assert _indexes_by_node(admin, tenant_id) == [0, 1]

@@ -49,12 +49,12 @@ class Cluster:
     def names(self, count: int, port: int) -> list[str]:
         """New tenants of a node."""
         number = next(node.id for node in list_nodes(self.admin) if node.address == f"127.0.0.1:{port}")
-        found: list[str] = []
-        while len(found) < count:
+        result: list[str] = []
+        while len(result) < count:
             name = f"tenant-{uuid.uuid4().hex[:12]}"
             if find_tenant(self.admin, tenant(name)).node == number:
-                found.append(name)
-        return found
+                result.append(name)
+        return result
 
 
 @pytest.fixture
@@ -96,9 +96,9 @@ def _busy(engine: Engine, names: Sequence[str], writer: Engine | None = None) ->
         )
 
     with ExitStack() as stack:
-        asked = [stack.enter_context(load(partial(ask, name))) for name in names]
+        queries = [stack.enter_context(load(partial(ask, name))) for name in names]
         written = [stack.enter_context(load(partial(write, name))) for name in names]
-        calls = [*asked, *written]
+        calls = [*queries, *written]
         eventually(lambda: all(len(seconds) > 2 for seconds, _ in calls))
         yield
         counts = [len(seconds) for seconds, _ in calls]
@@ -130,11 +130,11 @@ def test_empty_node__is_added_filled_and_removed(own: Cluster) -> None:
         assert sum(node.shards for node in list_nodes(own.admin)) == SHARDS
 
 
-def _promote(own: Cluster, number: object) -> None:
+def _promote(cluster: Cluster, number: object) -> None:
     """Repeat the promotion where the server has ended it because of a deadlock with a writer."""
     for left in (2, 1, 0):
         try:
-            own.run("SELECT citus_promote_clone_and_rebalance(%s)", number)
+            cluster.run("SELECT citus_promote_clone_and_rebalance(%s)", number)
             return
         except psycopg.errors.DeadlockDetected:
             if not left:

@@ -171,21 +171,21 @@ def _ingest(engine: Engine, name: str) -> bool:
 
 
 def _kill_underload(outage: Outage) -> None:
-    kept, lost = outage.engine.tenant(outage.kept), outage.engine.tenant(outage.lost)
+    tenant, lost = outage.engine.tenant(outage.kept), outage.engine.tenant(outage.lost)
 
     def write(number: int) -> None:
-        kept.ingest([SourceDocument(source=f"w{number}", data=f"The leave of {number}.".encode())])
+        tenant.ingest([SourceDocument(source=f"w{number}", data=f"The leave of {number}.".encode())])
 
     with (
-        load(lambda number: kept.search(f"margin number{number % 20}")) as (asked, ask_errors),
+        load(lambda number: tenant.search(f"margin number{number % 20}")) as (queries, ask_errors),
         load(write) as (written, write_errors),
         load(lambda number: lost.search(f"margin number{number % 20}")) as (_, lost_errors),
     ):
-        eventually(lambda: len(asked) > 3 and len(written) > 3)
+        eventually(lambda: len(queries) > 3 and len(written) > 3)
         outage.node.kill()
         eventually(lambda: len(lost_errors) > 3)
-        at_loss = len(asked), len(written)
-        eventually(lambda: len(asked) > at_loss[0] + 5 and len(written) > at_loss[1] + 5)
+        at_loss = len(queries), len(written)
+        eventually(lambda: len(queries) > at_loss[0] + 5 and len(written) > at_loss[1] + 5)
     assert (ask_errors, write_errors) == ([], [])
     assert {type(error) for error in lost_errors} == {NodeUnavailable}
     assert f"node {outage.address} of the cluster" in str(lost_errors[-1])

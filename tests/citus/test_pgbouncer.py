@@ -78,7 +78,7 @@ def test_node__is_used_by_way_of_pgbouncer(port: int, settings: Settings) -> Non
     with Engine(settings, embedder=HashingEmbedder()) as direct:
         names: list[str] = []
         while len(names) < 2:
-            names += [name for found, name in tenants_by_port(direct).items() if found == port]
+            names += [name for result, name in tenants_by_port(direct).items() if result == port]
     with Engine(settings.model_copy(update={"database": database}), embedder=HashingEmbedder()) as engine:
         for name in names:
             text = f"The margin of {name}."

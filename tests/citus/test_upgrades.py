@@ -20,8 +20,8 @@ from tests.revisions import add_revision
 @pytest.fixture
 def empty(cluster: DatabaseSettings) -> Iterator[tuple[DatabaseSettings, list[Node]]]:
     """A database of all nodes, without the extension; the roles have passwords already."""
-    with new_database(cluster.admin_url or "") as made:
-        yield made
+    with new_database(cluster.admin_url or "") as result:
+        yield result
 
 
 def _documents() -> list[SourceDocument]:

@@ -96,10 +96,10 @@ def test_search__needs_the_base_packages_alone(world: World, tmp_path: Path, win
     assert {"alembic", "sqlalchemy", "torch", "fastapi", "langchain_core", "pypdfium2"} <= blocked
     program = _BLOCK.format(blocked=blocked) + _SEARCH.format(tenant=world.tenant, question=QUESTION)
     variables = {**world.variables, "PYTHONPATH": str(library)}
-    done = _run(sys.executable, "-c", program, variables=variables, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("leave.md ()\nleave.md\n"), done.stdout
-    assert "twenty days" in done.stdout
+    result = _run(sys.executable, "-c", program, variables=variables, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("leave.md ()\nleave.md\n"), result.stdout
+    assert "twenty days" in result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -121,12 +121,12 @@ def test_base_environment__is_small(base_environment: Environment) -> None:
 def test_base_environment__searches(base_environment: Environment, world: World, tmp_path: Path) -> None:
     python, command = base_environment.python, base_environment.command
     program = _SEARCH.format(tenant=world.tenant, question=QUESTION)
-    done = _run(python, "-c", program, variables=world.variables, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "twenty days" in done.stdout
-    done = _run(command, "search", QUESTION, "--tenant", world.tenant, variables=world.variables, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "leave.md" in done.stdout
+    result = _run(python, "-c", program, variables=world.variables, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "twenty days" in result.stdout
+    result = _run(command, "search", QUESTION, "--tenant", world.tenant, variables=world.variables, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "leave.md" in result.stdout
 
 
 @pytest.mark.slow
@@ -135,16 +135,16 @@ def test_base_environment__works_without_the_wings(base_environment: Environment
     copy_without_wings(tmp_path)
     python, command = base_environment.python, base_environment.command
     variables = {**world.variables, "PYTHONPATH": str(tmp_path)}
-    done = _run(python, "-c", "import kosmos_rag; print(kosmos_rag.__file__)", variables=variables, folder=tmp_path)
-    assert Path(done.stdout.strip()).is_relative_to(tmp_path), done.stderr
+    result = _run(python, "-c", "import kosmos_rag; print(kosmos_rag.__file__)", variables=variables, folder=tmp_path)
+    assert Path(result.stdout.strip()).is_relative_to(tmp_path), result.stderr
     program = _SEARCH.format(tenant=world.tenant, question=QUESTION)
-    done = _run(python, "-c", program, variables=variables, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "twenty days" in done.stdout
-    done = _run(command, "--help", variables=variables, folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "search" in done.stdout
-    assert {"schema", "eval", "experiment", "monitor"}.isdisjoint(done.stdout.split())
+    result = _run(python, "-c", program, variables=variables, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "twenty days" in result.stdout
+    result = _run(command, "--help", variables=variables, folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "search" in result.stdout
+    assert {"schema", "eval", "experiment", "monitor"}.isdisjoint(result.stdout.split())
 
 
 @pytest.mark.slow
@@ -167,7 +167,7 @@ def test_base_environment__names_the_extra_of_a_command(
     (tmp_path / "documents").mkdir()
     command = base_environment.command
     assert _run(command, "--help", variables=world.variables, folder=tmp_path).returncode == 0
-    done = _run(command, *arguments.split(), variables=world.variables, folder=tmp_path)
-    assert done.returncode == 1
-    assert f"pip install 'kosmos-rag[{extra}]'" in done.stderr, done.stderr + done.stdout
-    assert "Traceback" not in done.stderr
+    result = _run(command, *arguments.split(), variables=world.variables, folder=tmp_path)
+    assert result.returncode == 1
+    assert f"pip install 'kosmos-rag[{extra}]'" in result.stderr, result.stderr + result.stdout
+    assert "Traceback" not in result.stderr

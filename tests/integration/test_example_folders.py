@@ -93,10 +93,10 @@ def test_text_to_sql__answers_with_rows(
             grounding = example.store_schema(tenant, os.environ["SHOP_URL"])
             example.store_schema(tenant, os.environ["SHOP_URL"])
             example.show(example.ask(tenant, grounding, "What is the revenue of each product category?"))
-    shown = capsys.readouterr().out
-    assert "-- refused: " in shown
-    assert "category | revenue\nfurniture | 550.00\nlight | 80.00\nfrom " in shown
-    assert "schema_model:shop.shop.orders" in shown
+    out = capsys.readouterr().out
+    assert "-- refused: " in out
+    assert "category | revenue\nfurniture | 550.00\nlight | 80.00\nfrom " in out
+    assert "schema_model:shop.shop.orders" in out
 
 
 def test_workflow__fails_below_the_targets(

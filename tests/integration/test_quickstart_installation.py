@@ -40,11 +40,11 @@ def test_quickstart__is_below_its_limit_and_answers(
     }
 
     def run(*arguments: str) -> str:
-        done = subprocess.run(
+        process = subprocess.run(
             [quickstart.command, *arguments], env=variables, cwd=tmp_path, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
     assert "packaged:all-MiniLM-L6-v2-int8" in run("init")
     run("ingest", str(knowledge_base))

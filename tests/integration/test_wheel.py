@@ -72,7 +72,7 @@ def test_migrate__from_an_installed_wheel(installed: Path, empty_database: Datab
     script = (
         "import kosmos_rag, kosmos_rag.apps.cli; print(kosmos_rag.__file__, flush=True); kosmos_rag.apps.cli.main()"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, "migrate"],
         cwd=tmp_path,
         env={
@@ -84,6 +84,6 @@ def test_migrate__from_an_installed_wheel(installed: Path, empty_database: Datab
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(str(installed))
-    assert f"migrated from an empty database to {REVISION}" in done.stdout
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.startswith(str(installed))
+    assert f"migrated from an empty database to {REVISION}" in process.stdout

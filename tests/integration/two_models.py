@@ -29,17 +29,17 @@ def document(number: int, **more: Any) -> SourceDocument:
     return SourceDocument(source=f"d{number}", data=text.encode(), **more)
 
 
-def model_of(found: SearchResult) -> str:
+def model_of(result: SearchResult) -> str:
     """Return the one model that the scores of all hits are by; fails where there is none, or they are mixed."""
-    scored = [hit for hit in found.hits if hit.dense_score is not None]
+    scored = [hit for hit in result.hits if hit.dense_score is not None]
     fitting = [
         embedder.name
         for embedder in (OLD, NEW)
         if all(
-            abs(_cosine(embedder, found.question, hit.text) - (hit.dense_score or 0.0)) < _TOLERANCE for hit in scored
+            abs(_cosine(embedder, result.question, hit.text) - (hit.dense_score or 0.0)) < _TOLERANCE for hit in scored
         )
     ]
-    assert len(fitting) == 1, (found.question, fitting, [(hit.text, hit.dense_score) for hit in scored])
+    assert len(fitting) == 1, (result.question, fitting, [(hit.text, hit.dense_score) for hit in scored])
     return fitting[0]
 
 

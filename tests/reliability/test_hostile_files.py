@@ -76,16 +76,16 @@ class Account:
         try:
             parsed = parse_confined(SourceDocument(source=name.partition(":")[0], data=data), LIMITS)
         except ParseError as error:
-            end, said = error.code, str(error)
-            assert "\n" not in said, name
+            end, text = error.code, str(error)
+            assert "\n" not in text, name
         else:
-            end, said = "document", parsed.text
-            assert said.strip(), name
-            assert "\0" not in said, name
+            end, text = "document", parsed.text
+            assert text.strip(), name
+            assert "\0" not in text, name
         seconds = time.monotonic() - start
         assert seconds < LIMITS.timeout_s + GRACE_S, name
         assert end in CODES | {"document"}, name
-        assert not any(secret in said for secret in self._secrets), name
+        assert not any(secret in text for secret in self._secrets), name
         self.ends[end] += 1
         self.slowest = max(self.slowest, (seconds, name))
         return end

@@ -48,9 +48,9 @@ class Load:
     def ask(self, seed: int) -> None:
         number = seed
         while not self.stop.is_set():
-            asked = time.monotonic()
-            found = self.scope.search(f"churn of account{number % CHUNKS}", 5)
-            self.answers.append((asked, time.monotonic(), found))
+            started_at = time.monotonic()
+            result = self.scope.search(f"churn of account{number % CHUNKS}", 5)
+            self.answers.append((started_at, time.monotonic(), result))
             number += ASKERS
 
     def ingest(self) -> None:
@@ -61,15 +61,19 @@ class Load:
 
     def wait_for_answers(self, count: int = 2 * ASKERS) -> None:
         """Return when so many more questions have been answered."""
-        wanted = len(self.answers) + count
+        expected = len(self.answers) + count
         for _ in range(2_000):
-            if len(self.answers) >= wanted or self.stop.wait(0.01):
+            if len(self.answers) >= expected or self.stop.wait(0.01):
                 return
         raise AssertionError("no answers come")
 
     def models(self, since: float, until: float) -> set[str]:
         """By what the questions were answered that were asked and answered within this time."""
-        return {model_of(found) for asked, done, found in list(self.answers) if since < asked and done < until}
+        return {
+            model_of(outcome)
+            for model_calls, result, outcome in list(self.answers)
+            if since < model_calls and result < until
+        }
 
 
 def _missing(scope: Tenant) -> list[int]:
@@ -108,8 +112,8 @@ def test_move__under_load_fails_no_question_and_mixes_no_spaces(engine: Engine) 
         {NEW.name},
     ]
     assert load.models(dropped, time.monotonic()) == {NEW.name}
-    assert {model_of(found) for _, _, found in load.answers} == {OLD.name, NEW.name}
-    assert all(found.returned == 5 for _, _, found in load.answers)
+    assert {model_of(result) for _, _, result in load.answers} == {OLD.name, NEW.name}
+    assert all(result.returned == 5 for _, _, result in load.answers)
     assert load.ingested > 2
     assert _missing(scope) == [0]
     assert len(scope.documents()) == CHUNKS + load.ingested
@@ -141,10 +145,10 @@ def test_publication__that_a_switch_overtakes_is_written_in_the_space_that_is_li
         slow.may.set()
         assert coming.result().failed == ()
     assert _missing(scope) == [0, 0]
-    found = scope.search("churn of account500", 5)
-    assert model_of(found) == NEW.name
-    assert found.hits[0].source == "d500"
-    assert found.hits[0].dense_rank == 1
+    result = scope.search("churn of account500", 5)
+    assert model_of(result) == NEW.name
+    assert result.hits[0].source == "d500"
+    assert result.hits[0].dense_rank == 1
 
 
 _START = """
@@ -179,8 +183,8 @@ def test_start__that_is_killed_goes_on_where_it_was(settings: Settings) -> None:
             child.wait()
         left = _missing(scope)[1]
         assert 0 < left < CHUNKS
-        seen: list[int] = []
-        scope.spaces.start(on_progress=lambda done, _total, _step: seen.append(done))
-        assert seen[-1] == CHUNKS
+        numbers: list[int] = []
+        scope.spaces.start(on_progress=lambda result, _total, _step: numbers.append(result))
+        assert numbers[-1] == CHUNKS
         assert _missing(scope) == [0, 0]
         scope.spaces.cutover()

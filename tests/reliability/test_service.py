@@ -89,14 +89,14 @@ def test_streams__of_many_clients_of_which_half_are_cut(settings: Settings, sign
             async with httpx.AsyncClient(
                 base_url=running.url, headers=headers, timeout=120, limits=limits, trust_env=False
             ) as client:
-                asked = [asyncio.ensure_future(ask(client, cut, leaves=n % 2 == 0)) for n in range(CLIENTS)]
+                tasks = [asyncio.ensure_future(ask(client, cut, leaves=n % 2 == 0)) for n in range(CLIENTS)]
                 while running.service.streams.in_flight < CLIENTS or running.service.limiter.in_flight:
                     await asyncio.sleep(0.1)
                 cut.set()
-                await asyncio.gather(*asked[::2])
+                await asyncio.gather(*tasks[::2])
                 half_s = await until(CLIENTS // 2)
                 running.loop.call_soon_threadsafe(running.service.streams.stop)
-                ends = Counter(await asyncio.gather(*asked))
+                ends = Counter(await asyncio.gather(*tasks))
                 return ends, half_s, await until(0)
 
         ends, half_s, all_s = asyncio.run(storm())
@@ -166,7 +166,7 @@ def test_upload__of_gigabytes_is_refused_with_flat_memory(settings: Settings, si
 def test_database__that_restarts_under_load_is_come_back_to(settings: Settings, signer: Signer, tmp_path: Path) -> None:
     data = tmp_path / "data"
     small = changed(settings, {"database.connect_timeout_s": 2.0, "database.pool_size": 4})
-    own = with_tokens(
+    tokens = with_tokens(
         small.model_copy(update={"database": small.database.model_copy(update=_embedded(data))}),
         signer,
         **{"rates.tenant_per_minute": 0, "rates.subject_per_minute": 0},
@@ -183,7 +183,7 @@ def test_database__that_restarts_under_load_is_come_back_to(settings: Settings, 
                 if status == 200:
                     answered_at[number] = time.monotonic()
 
-    with Engine(own, embedder=HashingEmbedder()) as engine:
+    with Engine(tokens, embedder=HashingEmbedder()) as engine:
         engine.tenant("acme").ingest(SourceDocument(source="a", data=b"Words."))
         with serving(engine, signer) as running, ThreadPoolExecutor(8) as threads:
             clients = [threads.submit(load, running, number) for number in range(8)]

@@ -34,10 +34,10 @@ def test_sigterm__ends_what_runs_and_begins_nothing_new(trial: "Trial") -> None:
     trial.put({str(number): {"sleep": 4} for number in range(15)})
     worker = trial.start(processes=2, batch=8)
     trial.until(lambda: len(trial.counts("begun")) == 2, 20)
-    asked = time.monotonic()
+    started_at = time.monotonic()
     worker.terminate()
     assert worker.wait(10) == 0, trial.log()
-    assert time.monotonic() - asked < 10
+    assert time.monotonic() - started_at < 10
     assert len(trial.counts("begun")) == len(trial.counts("finished")) == 2
     assert trial.states() == {"done": 2, "queued": 13}
     assert {info.attempt for info in trial.queue.jobs(_owner()) if info.state == "queued"} == {0}
@@ -88,7 +88,7 @@ def test_a_process_that_dies_over_a_slow_document__gives_it_back(
                 os.kill(pid, signal.SIGKILL)
         assert worker.wait(60) == 0, trial.log()
         assert trial.states("document") == {"done": 21}
-        assert {one.version for one in scope.documents(limit=50)} == {1}
+        assert {document.version for document in scope.documents(limit=50)} == {1}
 
 
 @pytest.mark.slow
@@ -149,10 +149,10 @@ def test_news__reaches_a_waiting_worker_at_once(trial: "Trial") -> None:
     trial.start(poll_s=60.0)
     trial.until(lambda: "first" in trial.counts("finished"), 20)
     time.sleep(0.5)
-    asked = time.monotonic()
+    started_at = time.monotonic()
     trial.put({"second": {}})
     trial.until(lambda: "second" in trial.counts("finished"), 20)
-    assert time.monotonic() - asked < 3
+    assert time.monotonic() - started_at < 3
 
 
 @pytest.mark.slow

@@ -45,19 +45,19 @@ def test_sample__is_the_same_each_time(generate: ModuleType, tmp_path: Path) -> 
 
 def test_sample__all_sections_are_found_in_both_formats(generate: ModuleType) -> None:
     for document in list(generate.documents())[:20]:
-        wanted = [heading.casefold() for heading, _ in document.sections]
+        expected = [heading.casefold() for heading, _ in document.sections]
         for name, data in (("a.pdf", generate.write_pdf(document)), ("a.txt", generate.write_text(document))):
             parsed = parse(SourceDocument(source=name, data=data))
             headings = parsed.headings or find_plain_headings(parsed.text)
-            found = [heading.title.lstrip("0123456789. ").casefold() for heading in headings]
-            assert [title for title in found if title in wanted] == wanted, (document.name, name)
+            result = [heading.title.lstrip("0123456789. ").casefold() for heading in headings]
+            assert [title for title in result if title in expected] == expected, (document.name, name)
 
 
 def test_questions__are_about_sections_that_are_there(generate: ModuleType) -> None:
     sections = {f"{d.department}/{d.name}": [heading for heading, _ in d.sections] for d in generate.documents()}
-    asked = questions()
-    answerable = [question for question in asked if question.source]
-    assert (len(answerable), len(asked)) == (60, 112)
-    assert len({question.text for question in asked}) == len(asked)
+    entries = questions()
+    answerable = [question for question in entries if question.source]
+    assert (len(answerable), len(entries)) == (60, 112)
+    assert len({question.text for question in entries}) == len(entries)
     for question in answerable:
         assert question.section in sections[question.source or ""], question.text

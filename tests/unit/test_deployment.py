@@ -90,16 +90,16 @@ def test_compose__has_no_password_of_its_own(services: dict[str, Any]) -> None:
     for variable, value in secret.items():
         assert ":?" in value or variable == "KOSMOS_LANGUAGE_MODEL__URL", variable
     example = dict(re.findall(r"^(\w+)=(.*)$", (ROOT / ".env.example").read_text(), re.MULTILINE))
-    asked = set(re.findall(r"\$\{(\w+):\?", (ROOT / "docker-compose.yml").read_text()))
-    assert example == dict.fromkeys(sorted(asked), "")
+    variables = set(re.findall(r"\$\{(\w+):\?", (ROOT / "docker-compose.yml").read_text()))
+    assert example == dict.fromkeys(sorted(variables), "")
     assert ".env" in (ROOT / ".gitignore").read_text().split()
     assert ".env" in (ROOT / ".dockerignore").read_text().split()
 
 
 def test_env_example__names_what_the_compose_file_reads() -> None:
-    named = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    matches = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
     read = set(re.findall(r"\$\{(\w+):[-?]", (ROOT / "docker-compose.yml").read_text()))
-    assert named - {"COMPOSE_PROFILES"} == read
+    assert matches - {"COMPOSE_PROFILES"} == read
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -108,8 +108,8 @@ def test_compose__gives_our_containers_nothing_that_they_do_not_need(name: str, 
     assert service["read_only"]
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
-    written = {volume.split(":")[1] for volume in service["volumes"] if not volume.endswith(":ro")}
-    assert written | {mount.partition(":")[0] for mount in service["tmpfs"]} == {"/models", "/tmp"}
+    parts = {volume.split(":")[1] for volume in service["volumes"] if not volume.endswith(":ro")}
+    assert parts | {mount.partition(":")[0] for mount in service["tmpfs"]} == {"/models", "/tmp"}
 
 
 def test_compose__bounds_every_container(services: dict[str, Any]) -> None:
@@ -155,10 +155,10 @@ def test_compose__looks_at_ports_and_paths_that_are_served(
     assert services["api"]["ports"] == [f"127.0.0.1:{service.port}:{service.port}"]
     ports = {"api": service.port, "worker": worker.health_port}
     for name, port in ports.items():
-        (asked,) = re.findall(r"http://127\.0\.0\.1:(\d+)(/\w+)", services[name]["healthcheck"]["test"][-1])
-        assert asked == (str(port), "/readyz")
-    (asked,) = re.findall(r"http://127\.0\.0\.1:(\d+)(/\w+)", DOCKERFILE)
-    assert asked == (str(service.health_port), "/livez")
+        (probe,) = re.findall(r"http://127\.0\.0\.1:(\d+)(/\w+)", services[name]["healthcheck"]["test"][-1])
+        assert probe == (str(port), "/readyz")
+    (probe,) = re.findall(r"http://127\.0\.0\.1:(\d+)(/\w+)", DOCKERFILE)
+    assert probe == (str(service.health_port), "/livez")
     scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"]
     targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in scraped}
     assert targets == {
@@ -169,8 +169,8 @@ def test_compose__looks_at_ports_and_paths_that_are_served(
 
 def test_compose__waits_longer_than_our_processes_take_to_end(services: dict[str, Any]) -> None:
     settings = Settings()
-    wanted = {"api": settings.service.drain_s + 5, "worker": settings.worker.drain_s}
-    for name, seconds in wanted.items():
+    expected = {"api": settings.service.drain_s + 5, "worker": settings.worker.drain_s}
+    for name, seconds in expected.items():
         assert int(services[name]["stop_grace_period"].removesuffix("s")) >= seconds + 5
     megabytes = 1024 * int(services["postgres"]["shm_size"].removesuffix("gb"))
     assert megabytes >= settings.indexes.build_memory_mb
@@ -235,8 +235,8 @@ def test_dockerfile__writes_settings_for_a_container_alone(tmp_path: Path, monke
     (data,) = re.findall(r"database\.data_dir=(\S+)", words)
     assert re.search(rf"mkdir .*{Path(data).parent}\b.* chown .*{Path(data).parent}\b", DOCKERFILE)
     here = words.replace("/app/", f"{tmp_path}/").replace(data, f"{tmp_path}/data")
-    done = CliRunner().invoke(app, here.split(), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(app, here.split(), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
     for name, value in _image_environment().items():
         if name != FILE_VARIABLE:
             monkeypatch.setenv(name, value)
@@ -250,7 +250,7 @@ def test_dockerfile__writes_settings_for_a_container_alone(tmp_path: Path, monke
         assert f"--publish 127.0.0.1:{settings.service.port}:{settings.service.port} " in run
         words_run = run.partition(" kosmos-rag:latest kosmos-rag ")[2].split()
         assert words_run == ["serve", "--worker", "--config", "/app/quickstart.yaml"]
-        assert "--worker" in {option for one in _command(["kosmos-rag", "serve"]).params for option in one.opts}
+        assert "--worker" in {option for item in _command(["kosmos-rag", "serve"]).params for option in item.opts}
 
 
 def test_readme__begins_with_the_commands_of_a_first_minute() -> None:
@@ -290,8 +290,8 @@ def test_documentation__names_commands_that_exist(page: str) -> None:
     assert calls or page.startswith("how-to/")
     for words, options in calls:
         command = _command(["kosmos-rag", *words.split()])
-        known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-        assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", options)) <= known | {"--help"}, (words, options)
+        names = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        assert set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", options)) <= names | {"--help"}, (words, options)
 
 
 def test_citus__has_the_versions_that_were_tried_and_knows_its_nodes() -> None:

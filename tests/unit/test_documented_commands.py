@@ -46,9 +46,9 @@ def _parse(command: Any, arguments: list[str]) -> None:
             break
         context = typer.Context(command)
         name, *arguments = arguments
-        found = command.get_command(context, name)
-        assert found is not None, f"there is no command {name!r}"
-        command = found
+        result = command.get_command(context, name)
+        assert result is not None, f"there is no command {name!r}"
+        command = result
     if "--help" not in arguments:
         command.make_context(command.name, list(arguments), resilient_parsing=False)
 
@@ -84,14 +84,14 @@ def test_other_commands__name_what_exists() -> None:
     routes = describe_api()["paths"]
     wrong = []
     for page, line in _lines():
-        named = re.findall(r"(?:^|&& )make ([\w-]+)", line)
-        wrong += [f"{page}: make {name}" for name in named if name not in targets]
+        matches = re.findall(r"(?:^|&& )make ([\w-]+)", line)
+        wrong += [f"{page}: make {name}" for name in matches if name not in targets]
         modules = re.findall(r"python[\d.]* -m ((?:workers|benchmarks|kosmos_rag)[\w.]*)", line)
         wrong += [f"{page}: python -m {name}" for name in modules if find_spec(name) is None]
-        wanted = {name for names in re.findall(r"kosmos-rag\[([\w,-]+)\]", line) for name in names.split(",")}
-        wrong += [f"{page}: extra {name}" for name in wanted if name not in extras]
-        asked = re.findall(r"curl .*?:8000(/v1/[\w/]+)", line)
-        wrong += [f"{page}: {path}" for path in asked if path not in routes]
+        expected = {name for names in re.findall(r"kosmos-rag\[([\w,-]+)\]", line) for name in names.split(",")}
+        wrong += [f"{page}: extra {name}" for name in expected if name not in extras]
+        requests = re.findall(r"curl .*?:8000(/v1/[\w/]+)", line)
+        wrong += [f"{page}: {path}" for path in requests if path not in routes]
     assert not wrong, "\n".join(wrong)
 
 

@@ -58,10 +58,10 @@ def test_values__are_all_used() -> None:
 
 
 def _defined() -> dict[str, str]:
-    found = re.findall(
+    matches = re.findall(
         r'\{\{- define "([\w.]+)" -\}\}\n(.*?)\{\{- end \}\}\n(?=\n|\Z)', TEMPLATES["_helpers.tpl"], re.DOTALL
     )
-    return dict(found)
+    return dict(matches)
 
 
 def _indented(text: str, spaces: int) -> str:
@@ -70,10 +70,10 @@ def _indented(text: str, spaces: int) -> str:
 
 def _filled(match: re.Match[str]) -> str:
     """A value in place of `{{ .Values.x }}`; where more is said than that, any text."""
-    said = re.fullmatch(r"\$?\.Values\.([\w.]+)( \| quote)?", match[1].strip())
-    if said is None:
+    message = re.fullmatch(r"\$?\.Values\.([\w.]+)( \| quote)?", match[1].strip())
+    if message is None:
         return "0"
-    return f'"{_at(said[1])}"' if said[2] else str(_at(said[1]))
+    return f'"{_at(message[1])}"' if message[2] else str(_at(message[1]))
 
 
 def _rendered(name: str) -> list[dict[str, Any]]:
@@ -211,7 +211,7 @@ def test_pods__are_probed_where_something_answers() -> None:
 
 def test_pods__are_given_the_time_that_they_take_to_end() -> None:
     """The grace period follows from the configured drain: its default in the template is that of the settings."""
-    known = dict(iter_keys(Settings))
+    keys = dict(iter_keys(Settings))
     rules = {
         section: (float(default), float(more))
         for text in TEMPLATES.values()
@@ -222,7 +222,7 @@ def test_pods__are_given_the_time_that_they_take_to_end() -> None:
     }
     assert set(rules) == {"service", "worker"}
     for section, (default, _) in rules.items():
-        assert default == known[f"{section}.drain_s"].default
+        assert default == keys[f"{section}.drain_s"].default
     (pause,) = re.findall(r'command: \["sleep", "(\d+)"\]', TEMPLATES["api.yaml"])
     assert rules["service"][1] >= int(pause) + _GRACE_S + 5
     assert rules["worker"][1] >= 5
@@ -286,8 +286,10 @@ def test_chart__passes_helm_lint() -> None:
         pytest.skip("helm is not installed: the templates were filled in by this test alone")
 
     def run(*words: str) -> tuple[int, str]:
-        done = subprocess.run([helm, *words], capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout if words[0] == "template" and done.returncode == 0 else done.stderr
+        process = subprocess.run([helm, *words], capture_output=True, text=True, check=False)
+        return process.returncode, process.stdout if words[
+            0
+        ] == "template" and process.returncode == 0 else process.stderr
 
     status, output = run("lint", "--strict", str(CHART))
     assert status == 0, output

@@ -25,6 +25,8 @@ LAST_WORDS = frozenset({"at", "by", "of"})
 """What a function may not end with; the name of a property may: created_at."""
 
 NO_NOUNS = frozenset(f"{PARTICIPLES} {PRONOUNS}".split())
+NO_NOUNS_OF_TESTS = frozenset(["asked", "done", "found", "made", "one", "said", "shown", "wanted"])
+"""Those that tests do not use either."""
 NO_FUNCTIONS = NO_NOUNS | frozenset(PREPOSITIONS.split())
 
 ALLOWED = {
@@ -80,6 +82,16 @@ def test_identifiers__are_no_participles_pronouns_and_prepositions(folder: str) 
             if name not in ALLOWED.get(path, {}):
                 violations.append(f"{path}:{line} {name}")
     assert violations == [], "name them for their role: \n" + "\n".join(violations)
+
+
+def test_identifiers_of_tests__are_no_participles() -> None:
+    violations = [
+        f"{file.relative_to(ROOT)}:{line} {name}"
+        for file in sorted((ROOT / "tests").rglob("*.py"))
+        for line, name in find_refused(ast.parse(file.read_text()))
+        if name.strip("_") in NO_NOUNS_OF_TESTS
+    ]
+    assert violations == [], "name them for what they hold: \n" + "\n".join(violations)
 
 
 def test_allowed_names__are_still_in_use() -> None:

@@ -102,8 +102,8 @@ def test_changelog__begins_with_the_version() -> None:
 
 def test_pre_commit__has_the_ruff_of_the_lock() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
-    wanted = {Requirement(name) for hook in hooks for name in hook.get("additional_dependencies", ())}
-    assert {str(requirement) for requirement in wanted} == {f"ruff=={_pins('dev.txt')['ruff']}"}
+    expected = {Requirement(name) for hook in hooks for name in hook.get("additional_dependencies", ())}
+    assert {str(requirement) for requirement in expected} == {f"ruff=={_pins('dev.txt')['ruff']}"}
 
 
 @pytest.mark.slow

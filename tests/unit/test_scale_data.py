@@ -71,9 +71,9 @@ class TestNaturalData:
         assert set(topics) == {1, 2}
 
     def test_vector__is_the_normalised_mean_of_the_sentences(self, natural: NaturalData, vectors: Vectors) -> None:
-        [(texts, made)] = natural.blocks(50, size=50, seed=1)
-        assert made.dtype == np.float32
-        for text, vector in zip(texts, made, strict=True):
+        [(texts, result)] = natural.blocks(50, size=50, seed=1)
+        assert result.dtype == np.float32
+        for text, vector in zip(texts, result, strict=True):
             mean = vectors[_sentences(text)].mean(axis=0)
             np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-6)
 
@@ -83,10 +83,10 @@ def test_blocks__follow_from_the_seed_and_add_up(kind: str, request: pytest.Fixt
     data = request.getfixturevalue(kind)
     blocks = list(data.blocks(130, size=50, seed=3))
     assert [len(texts) for texts, _ in blocks] == [50, 50, 30]
-    for (texts, made), (again, same) in zip(blocks, data.blocks(130, size=50, seed=3), strict=True):
-        assert made.shape == (len(texts), data.dimensions)
+    for (texts, result), (again, same) in zip(blocks, data.blocks(130, size=50, seed=3), strict=True):
+        assert result.shape == (len(texts), data.dimensions)
         assert texts == again
-        np.testing.assert_array_equal(made, same)
+        np.testing.assert_array_equal(result, same)
     assert blocks[0][0] != next(data.blocks(130, size=50, seed=4))[0]
     assert blocks[0][0] != blocks[1][0]
 
@@ -99,9 +99,9 @@ class TestZipfData:
         assert counts[0] / counts[50] == pytest.approx(53.7 / 2.7, rel=0.2)
 
     def test_vectors__have_near_neighbours(self, zipf: ZipfData) -> None:
-        [(_, made)] = zipf.blocks(400, size=400, seed=1)
-        np.testing.assert_allclose(np.linalg.norm(made, axis=1), 1, atol=1e-5)
-        closeness = made @ made.T
+        [(_, result)] = zipf.blocks(400, size=400, seed=1)
+        np.testing.assert_allclose(np.linalg.norm(result, axis=1), 1, atol=1e-5)
+        closeness = result @ result.T
         np.fill_diagonal(closeness, -1)
         assert 0.5 < closeness.max(axis=1).mean() < 0.9
         assert abs(np.median(closeness)) < 0.1
@@ -131,10 +131,10 @@ class TestSentences:
         sentences = [
             " ".join(f"w{number}x{place}" for place in range(length)) for number, length in enumerate([7, 8, 30])
         ]
-        found = windows([*sentences, 'a , b . "c" ; -d : e ! f ( g ) h'], 10)
-        assert len(found) == 3
-        assert "a b c d e f g h" in found
-        for question in found:
+        result = windows([*sentences, 'a , b . "c" ; -d : e ! f ( g ) h'], 10)
+        assert len(result) == 3
+        assert "a b c d e f g h" in result
+        for question in result:
             assert 8 <= len(question.split()) <= 12
             assert any(question in sentence for sentence in sentences) or question == "a b c d e f g h"
 
@@ -154,8 +154,8 @@ class TestSentences:
         assert model.calls == 2
 
     def test_nearest__is_the_true_neighbourhood(self, vectors: Vectors) -> None:
-        found = nearest(vectors, OF_TOPIC)
-        assert all({number // OF_TOPIC for number in row} == {index // OF_TOPIC} for index, row in enumerate(found))
+        result = nearest(vectors, OF_TOPIC)
+        assert all({number // OF_TOPIC for number in row} == {index // OF_TOPIC} for index, row in enumerate(result))
 
 
 class TestTenants:
@@ -182,8 +182,8 @@ class TestFigures:
     def test_recalls__count_what_both_have_among_the_first(self) -> None:
         keys = [uuid.uuid4() for _ in range(150)]
         exact = [keys[:100], keys[:100]]
-        found = [keys[:100], [*keys[:9], *keys[100:150], *keys[9:50]]]
-        assert recalls(found, exact) == {"recall_10": 0.95, "recall_100": 0.75}
+        result = [keys[:100], [*keys[:9], *keys[100:150], *keys[9:50]]]
+        assert recalls(result, exact) == {"recall_10": 0.95, "recall_100": 0.75}
         assert recalls([keys[:3]], [keys[:3]]) == {"recall_10": 1, "recall_100": 1}
 
     def test_difference__is_the_largest_relative_one(self) -> None:
@@ -218,9 +218,9 @@ class TestGoals:
         ],
     )
     def test_goal__is_that_of_the_size(self, retriever: str, chunks: int, plan: str, p50: float) -> None:
-        found = goal(_row(retriever, chunks, plan=plan))
-        assert found is not None
-        assert found.p50 == p50
+        result = goal(_row(retriever, chunks, plan=plan))
+        assert result is not None
+        assert result.p50 == p50
 
     def test_goal__is_none_for_alternatives_and_beyond_the_sizes(self) -> None:
         assert goal(_row("lexical", 1_000, way="ts_rank_cd")) is None
@@ -277,7 +277,7 @@ class TestTable:
         ]
         show(self.RESULT, rows, console)
         lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
-        wanted = [
+        expected = [
             "lexical kosmos 50 % ivfflat 1,000 3.0 5.0 9.0 1.2 = bm25s p50 ≤ 4, exact yes",
             "lexical ts_rank_cd 50 % ivfflat; 2 of 20 stopped at 30 s 1,000 3.0 5.0 9.0",
             "both kosmos 50 % ivfflat 1,000 3.0 5.0 151.0 p50 ≤ 40, p99 ≤ 150 no",
@@ -291,7 +291,7 @@ class TestTable:
             "chunks.tsv 300",
             "pg_textsearch is not loaded on this server",
         ]
-        assert [line for line in lines if line in wanted] == wanted
+        assert [line for line in lines if line in expected] == expected
 
 
 class TestPlot:
@@ -304,11 +304,11 @@ class TestPlot:
     )
 
     def test_curves__are_ordered_by_size_with_ours_first(self) -> None:
-        found = curves(self.ROWS, "dense")
-        assert list(found) == [OURS, SEARCH, "shared ivfflat"]
-        assert found[SEARCH] == [(2_000, 2.0)]
-        assert found[OURS] == [(1_000, 3.0), (2_000, 6.0)]
-        assert [chunks for chunks, _ in found["shared ivfflat"]] == [100, 1_000]
+        result = curves(self.ROWS, "dense")
+        assert list(result) == [OURS, SEARCH, "shared ivfflat"]
+        assert result[SEARCH] == [(2_000, 2.0)]
+        assert result[OURS] == [(1_000, 3.0), (2_000, 6.0)]
+        assert [chunks for chunks, _ in result["shared ivfflat"]] == [100, 1_000]
 
     def test_label__names_the_recall_of_an_approximate_way(self) -> None:
         assert label(self.ROWS, "dense", "shared ivfflat") == "shared ivfflat (recall@10 0.20 to 0.90)"

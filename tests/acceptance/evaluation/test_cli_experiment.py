@@ -41,13 +41,13 @@ def test_experiment__from_its_start_to_what_came_of_it(
     result = json.loads(kosmos("status", "by-scores", "--json").stdout)
     assert (result["results"], result["compared"], result["experiment"]["mode"]) == (3, 3, "shadow")
     assert result["differences"][0]["significant"] is False
-    shown = kosmos("stop", "by-scores").stdout
-    assert "3 questions: 3 compared, 0 failed, 0 degraded" in shown
-    assert "no result yet: 3 questions compared, and 30 are needed" in shown
+    stdout = kosmos("stop", "by-scores").stdout
+    assert "3 questions: 3 compared, 0 failed, 0 degraded" in stdout
+    assert "no result yet: 3 questions compared, and 30 are needed" in stdout
     (tmp_path / "deeper.yaml").write_text("rag: {retrieval: {candidates: 300}}")
     assert kosmos("start", "deeper", "--settings", "deeper.yaml", "--mode", "serve", "-C", "wiki").exit_code == 0
     listed = json.loads(kosmos("status", "--json").stdout)["experiments"]
-    assert [(one["name"], one["collection"], one["stopped_at"] is None) for one in listed] == [
+    assert [(item["name"], item["collection"], item["stopped_at"] is None) for item in listed] == [
         ("deeper", "wiki", True),
         ("by-scores", None, False),
     ]

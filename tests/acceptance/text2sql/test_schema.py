@@ -56,26 +56,26 @@ def config(database: DatabaseSettings, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("preset", ["schema", "schema-classic"])
 def test_seven_questions__are_grounded_as_they_must_be(opened: Engine, preset: str) -> None:
     grounding = _grounding(opened, preset)
-    for wanted in SEVEN:
-        result = grounding.ask(wanted["question"])
+    for expected in SEVEN:
+        result = grounding.ask(expected["question"])
         assert result.selection is not None
         names = [ref.name for ref in result.schema_refs]
-        assert set(wanted["columns"]) <= set(names), (wanted["question"], names)
-        assert set(wanted.get("joins", ())) <= set(result.join_hints), wanted["question"]
-        found = {f"{ref.table}.{ref.column}" for ref in result.schema_refs}
-        assert set(wanted.get("linked", ())) <= found, wanted["question"]
+        assert set(expected["columns"]) <= set(names), (expected["question"], names)
+        assert set(expected.get("joins", ())) <= set(result.join_hints), expected["question"]
+        texts = {f"{ref.table}.{ref.column}" for ref in result.schema_refs}
+        assert set(expected.get("linked", ())) <= texts, expected["question"]
         kinds = {ambiguity.kind for ambiguity in result.selection.ambiguities}
-        assert set(wanted.get("ambiguities", ())) <= kinds, wanted["question"]
-        if "recipe" in wanted:
-            assert wanted["recipe"] == result.selection.recipes[0].slug
+        assert set(expected.get("ambiguities", ())) <= kinds, expected["question"]
+        if "recipe" in expected:
+            assert expected["recipe"] == result.selection.recipes[0].slug
         columns = [
             f"{doc.metadata['model']}.{doc.metadata['column']}"
             for doc in result.docs
             if doc.metadata["kind"] == "schema_column"
         ]
-        assert set(wanted["columns"]) <= set(columns), wanted["question"]
-        if preset == "schema-classic" and wanted.get("first"):
-            assert columns[0] in wanted["columns"]
+        assert set(expected["columns"]) <= set(columns), expected["question"]
+        if preset == "schema-classic" and expected.get("first"):
+            assert columns[0] in expected["columns"]
             best = next(doc for doc in result.docs if doc.metadata["kind"] == "schema_column")
             assert best.signals.items() >= {"schema_lexical": 3.0, "schema_exact": 6.0}.items()
             recipe = next(doc for doc in result.docs if doc.metadata["kind"] == "query_recipe")
@@ -89,9 +89,9 @@ def test_seven_questions__are_grounded_as_they_must_be(opened: Engine, preset: s
 @pytest.mark.slow
 def test_questions_over_the_example__find_model_and_column(opened: Engine) -> None:
     grounding = _grounding(opened, "schema")
-    held = [right(grounding.ask(question.text), question) for question in questions()]
-    assert len(held) == 110
-    shares = [sum(found) / len(held) for found in zip(*held, strict=True)]
+    rights = [right(grounding.ask(question.text), question) for question in questions()]
+    assert len(rights) == 110
+    shares = [sum(outcome) / len(rights) for outcome in zip(*rights, strict=True)]
     assert all(share >= least for share, least in zip(shares, (0.98, 0.93, 0.83), strict=True)), shares
 
 
@@ -99,9 +99,9 @@ def test_questions_over_the_example__find_model_and_column(opened: Engine) -> No
 def test_commands__build_ask_sync_and_export(config: Path, tmp_path: Path) -> None:
 
     def run(*arguments: str) -> str:
-        done = CliRunner().invoke(app, ["schema", *arguments])
-        assert done.exit_code == 0, done.output
-        return done.stdout
+        outcome = CliRunner().invoke(app, ["schema", *arguments])
+        assert outcome.exit_code == 0, outcome.output
+        return outcome.stdout
 
     exported = tmp_path / "exported.json"
     run("export", "--file", str(EXAMPLE / "programs.json"), "--output", str(exported))
@@ -125,10 +125,10 @@ def test_commands__build_ask_sync_and_export(config: Path, tmp_path: Path) -> No
     refused = CliRunner().invoke(app, ["schema", "sync", "--url", "sqlite:///a.db", "--every", "3600", *common])
     assert refused.exit_code == 1
     assert "--every stores the source in the queue" in refused.output
-    asked = json.loads(run("ground", "How many failures for program forest fire?", *common))
-    assert "ProgramStatistics.failure_count" in [ref["name"] for ref in asked["schema_refs"]]
+    payload = json.loads(run("ground", "How many failures for program forest fire?", *common))
+    assert "ProgramStatistics.failure_count" in [ref["name"] for ref in payload["schema_refs"]]
     assert "program_statistics" in run("ground", "failures of a program", "--config", str(config))
-    query = ("--sql", "SELECT sum(failure_count) FROM program_statistics", "--database", asked["database"])
+    query = ("--sql", "SELECT sum(failure_count) FROM program_statistics", "--database", payload["database"])
     accepted = json.loads(run("examples", "add", "All failures?", *query, *common))
     assert json.loads(run("examples", "list", *common)) == {"examples": [accepted]}
     assert "sum(failure_count)" in run("ground", "How many failures are there?", "--config", str(config))
@@ -140,9 +140,9 @@ def test_commands__build_ask_sync_and_export(config: Path, tmp_path: Path) -> No
 
 def test_a_command_with_no_source_or_two__says_what_to_name() -> None:
     for given in ([], ["--file", "a.json", "--models", "a:b"]):
-        done = CliRunner().invoke(app, ["schema", "export", *given])
-        assert done.exit_code == 1
-        assert "name one source" in done.output
+        outcome = CliRunner().invoke(app, ["schema", "export", *given])
+        assert outcome.exit_code == 1
+        assert "name one source" in outcome.output
 
 
 def test_sample_values__are_read_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -154,27 +154,27 @@ def test_sample_values__are_read_where_that_is_asked_for(tmp_path: Path) -> None
         )
 
     def exported(*options: str) -> dict[str, list[str]]:
-        done = CliRunner().invoke(app, ["schema", "export", "--url", f"sqlite:///{path}", *options])
-        assert done.exit_code == 0, done.output
-        columns = json.loads(done.stdout)["models"][0]["columns"]
+        outcome = CliRunner().invoke(app, ["schema", "export", "--url", f"sqlite:///{path}", *options])
+        assert outcome.exit_code == 0, outcome.output
+        columns = json.loads(outcome.stdout)["models"][0]["columns"]
         return {column["name"]: column["samples"] for column in columns if "samples" in column}
 
     assert exported() == {}
     assert exported("--samples", "goods") == {"colour": ["blue", "red"], "kind": ["tool", "toy"]}
     assert exported("--samples", "*", "--no-samples", "[.]kind$") == {"colour": ["blue", "red"]}
     for wrong in (["--url", f"sqlite:///{path}", "--samples", "good"], ["--file", "a.json", "--samples", "goods"]):
-        done = CliRunner().invoke(app, ["schema", "export", *wrong])
-        assert done.exit_code == 1
-        assert "there is no table good" in done.output or "--samples needs a database" in done.output
+        outcome = CliRunner().invoke(app, ["schema", "export", *wrong])
+        assert outcome.exit_code == 1
+        assert "there is no table good" in outcome.output or "--samples needs a database" in outcome.output
 
 
 def test_synonyms__are_proposed_as_a_file_of_them(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    asked = [f"wages of {name}" for name in ("Anna", "Ben", "Carl")]
-    log.write_text("".join(json.dumps({"question": text, "chosen": ["employees.salary"]}) + "\n" for text in asked))
-    done = CliRunner().invoke(app, ["schema", "synonyms", "suggest", str(log)])
-    assert done.exit_code == 0
-    assert yaml.safe_load(done.stdout) == [{"from": ["wages"], "to": ["salary"]}]
+    texts = [f"wages of {name}" for name in ("Anna", "Ben", "Carl")]
+    log.write_text("".join(json.dumps({"question": text, "chosen": ["employees.salary"]}) + "\n" for text in texts))
+    outcome = CliRunner().invoke(app, ["schema", "synonyms", "suggest", str(log)])
+    assert outcome.exit_code == 0
+    assert yaml.safe_load(outcome.stdout) == [{"from": ["wages"], "to": ["salary"]}]
 
 
 @pytest.mark.model
@@ -192,13 +192,13 @@ def test_eval__prints_the_figures_of_any_file_in_the_layout(config: Path, tmp_pa
         }
     ]
     sql = "SELECT T2.title FROM singer AS T1 JOIN song AS T2 ON T1.id = T2.singer_id"
-    asked = [{"db_id": "music", "question": "Titles of the songs of each singer", "query": sql}]
+    entries = [{"db_id": "music", "question": "Titles of the songs of each singer", "query": sql}]
     (tmp_path / "tables.json").write_text(json.dumps(tables))
-    (tmp_path / "questions.json").write_text(json.dumps(asked))
+    (tmp_path / "questions.json").write_text(json.dumps(entries))
     files = ["--tables", str(tmp_path / "tables.json"), "--questions", str(tmp_path / "questions.json")]
-    done = CliRunner().invoke(app, ["schema", "eval", *files, "--config", str(config), "--json"])
-    assert done.exit_code == 0, done.output
-    figures = json.loads(done.stdout)
+    outcome = CliRunner().invoke(app, ["schema", "eval", *files, "--config", str(config), "--json"])
+    assert outcome.exit_code == 0, outcome.output
+    figures = json.loads(outcome.stdout)
     assert figures["questions"] == 1
     assert {name for name, value in figures.items() if value == 1.0} >= {
         "database_first", "tables_in_5", "r_precision", "columns_in_5", "joins", "prompt_tables",

@@ -85,12 +85,12 @@ def _ingest(engine: Engine, tenant_name: str) -> Tenant:
 def obedient(messages: Messages) -> Iterator[str]:
     """Copy the sentence of the documents that has most words of the question, with its marker, in pieces."""
     documents, _, question = messages[-1]["content"].rpartition("Question: ")
-    asked = set(re.findall(r"\w{4,}", question.lower()))
-    best, marker, said = "", "[1]", -1
+    matches = set(re.findall(r"\w{4,}", question.lower()))
+    best, marker, message = "", "[1]", -1
     for block in re.split(r"\n\n(?=\[\d+\] )", documents):
         for sentence in re.findall(r"[A-Z][^.\n]*\.", block.partition("\n")[2]):
-            if (words := len(asked & set(re.findall(r"\w{4,}", sentence.lower())))) > said:
-                best, marker, said = sentence, re.findall(r"\[\d+\]", block)[0], words
+            if (words := len(matches & set(re.findall(r"\w{4,}", sentence.lower())))) > message:
+                best, marker, message = sentence, re.findall(r"\[\d+\]", block)[0], words
     yield from re.findall(r"\S+\s*", f"{best} {marker}")
 
 
@@ -305,7 +305,10 @@ def test_stream__that_the_model_refuses_is_in_the_log_as_refused(
         end, begin = scope.audit.find()
         assert (end.outcome, end.follows, end.passages) == (AuditOutcome.REFUSED, begin.id, ())
         assert begin.passages
-        assert [(one.question, one.refused) for one in scope.audit.list_failed_questions()] == [(QUESTION, 1)]
+        assert [
+            (failed_question.question, failed_question.refused)
+            for failed_question in scope.audit.list_failed_questions()
+        ] == [(QUESTION, 1)]
         scope.audit.seal()
         assert scope.audit.verify().rows == 2
         stream.close()

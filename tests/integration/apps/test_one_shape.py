@@ -29,10 +29,10 @@ MEASURED = {"milliseconds", "timings_ms", "cached"}
 def _same(values: Any) -> Any:
     """Return values without what is measured anew by each call, and without what a cursor says of its reader."""
     if isinstance(values, list):
-        return [_same(one) for one in values]
+        return [_same(value) for value in values]
     if isinstance(values, dict):
-        shown = {name: _same(one) for name, one in values.items() if name not in MEASURED}
-        return shown | {name: bool(one) for name, one in shown.items() if name == "next_cursor"}
+        output = {name: _same(value) for name, value in values.items() if name not in MEASURED}
+        return output | {name: bool(value) for name, value in output.items() if name == "next_cursor"}
     return values
 
 
@@ -57,9 +57,9 @@ def running(settings: Settings, signer: Signer, monkeypatch: pytest.MonkeyPatch)
 def _by_command_line(call: str, *more: str) -> dict[str, Any]:
     command, *options = CALLS[call]
     arguments = [command, QUESTION, *options, *more, "-t", "acme", "--json"]
-    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return dict(json.loads(done.stdout))
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return dict(json.loads(result.stdout))
 
 
 def _by_http(running: Running, call: str, *, explain: bool, **options: Any) -> dict[str, Any]:

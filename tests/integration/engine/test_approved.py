@@ -78,8 +78,8 @@ def test_context_and_answer__have_only_what_is_approved(policies: Tenant) -> Non
     context = policies.context(QUESTION, 20)
     answer = policies.answer(QUESTION, 20)
     stream = policies.stream_answer(QUESTION, 20)
-    for found in (context, answer.context, stream.answer().context):
-        assert {citation.source for citation in found.citations} == APPROVED
+    for result in (context, answer.context, stream.answer().context):
+        assert {citation.source for citation in result.citations} == APPROVED
     assert {sentence.text for sentence in answer.sentences} <= {
         "Employees get 20 days of annual leave.",
         "Employees get 21 days of annual leave.",
@@ -101,12 +101,12 @@ def test_question__to_all_collections_holds_to_what_each_of_them_requires(
     (tmp_path / "open.yaml").write_text("rag: {retrieval: {require_approved: false}}")
     everything.collections.create("open", preset=tmp_path / "open.yaml")
     engine.tenant(policies.name, collection="open").ingest(_documents()[3:4])
-    found = {(hit.collection, hit.source) for hit in everything.search(QUESTION, 20).hits}
+    pairs = {(hit.collection, hit.source) for hit in everything.search(QUESTION, 20).hits}
     required = {("policies", name) for name in APPROVED}
-    assert found == required | {("default", "draft.md"), ("open", "unknown.md")}
+    assert pairs == required | {("default", "draft.md"), ("open", "unknown.md")}
     with opened(settings, {"rag.retrieval.require_approved": True}) as strict:
-        found = {(hit.collection, hit.source) for hit in strict.tenant(policies.name).search(QUESTION, 20).hits}
-        assert found == required | {("open", "unknown.md")}
+        pairs = {(hit.collection, hit.source) for hit in strict.tenant(policies.name).search(QUESTION, 20).hits}
+        assert pairs == required | {("open", "unknown.md")}
 
 
 def test_indexed_search__finds_only_what_is_approved(policies: Tenant, settings: Settings) -> None:
@@ -166,11 +166,11 @@ def test_documents_out_of_date__come_after_those_in_force(settings: Settings, te
             SourceDocument(source=source, data=text.encode(), title="Leave", metadata=metadata)
             for source, (text, metadata) in texts.items()
         )
-        found = scope.search(QUESTION)
-        assert found.hits[0].source == "new.md"
-        assert [place.source for place in found.hits[0].also_in] == ["copy.md"]
-        assert all(hit.signals["outdated"] < 0 for hit in found.hits[1:])
-        assert "outdated" in found.explain()
+        result = scope.search(QUESTION)
+        assert result.hits[0].source == "new.md"
+        assert [place.source for place in result.hits[0].also_in] == ["copy.md"]
+        assert all(hit.signals["outdated"] < 0 for hit in result.hits[1:])
+        assert "outdated" in result.explain()
         # One hit is enough for it to be the right one.
         assert [hit.source for hit in scope.search(QUESTION, 1).hits] == ["new.md"]
         context = scope.context(QUESTION)

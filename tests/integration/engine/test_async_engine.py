@@ -30,8 +30,8 @@ def test_run__answers_many_questions_at_once(settings: Settings, tenant_name: st
             scopes = [engine.tenant(f"{tenant_name}-{number}") for number in range(4)]
             for scope in scopes:
                 await scope.ingest([SourceDocument(source="a", data=f"secret of {scope.name}".encode())])
-            found = await asyncio.gather(*(scope.search("secret", k=1) for scope in scopes * 10))
-            for scope, retrieval in zip(scopes * 10, found, strict=True):
+            results = await asyncio.gather(*(scope.search("secret", k=1) for scope in scopes * 10))
+            for scope, retrieval in zip(scopes * 10, results, strict=True):
                 assert [hit.text for hit in retrieval.hits] == [f"secret of {scope.name}"]
 
     asyncio.run(ask())
@@ -103,8 +103,8 @@ def test_run__drops_a_cancelled_call_that_waits(settings: Settings) -> None:
     async def cancel() -> None:
         ran: list[str] = []
         free = threading.Event()
-        one = changed(settings, {"database.pool_size": 1})
-        engine = AsyncEngine(Engine(one, embedder=HashingEmbedder()))
+        item = changed(settings, {"database.pool_size": 1})
+        engine = AsyncEngine(Engine(item, embedder=HashingEmbedder()))
         async with engine:
             running_call = asyncio.ensure_future(engine.run(free.wait, 10))
             waiting_call = asyncio.ensure_future(engine.run(ran.append, "dropped"))
@@ -177,6 +177,6 @@ def test_documentation__runs(
     monkeypatch.setattr(Engine, "open", lambda _: Engine(settings, embedder=HashingEmbedder(dimensions=512)))
     (code,) = re.findall(r"```python\n(.*?)```", (root / "docs" / "library.md").read_text(), re.DOTALL)
     exec(compile(code, "library.md", "exec"), {})
-    shown = capsys.readouterr().out
-    assert "(1, 'knowledge_base/" in shown
-    assert shown.count("\n") >= 2
+    out = capsys.readouterr().out
+    assert "(1, 'knowledge_base/" in out
+    assert out.count("\n") >= 2

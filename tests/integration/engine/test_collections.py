@@ -19,12 +19,12 @@ def _text(source: str, text: str) -> SourceDocument:
     return SourceDocument(source=source, data=text.encode())
 
 
-def _found(found: SearchResult) -> set[tuple[str, str]]:
-    return {(hit.collection, hit.source) for hit in found.hits}
+def _collect_hits(result: SearchResult) -> set[tuple[str, str]]:
+    return {(hit.collection, hit.source) for hit in result.hits}
 
 
-def _scores(found: SearchResult) -> dict[tuple[str, str], float]:
-    return {(hit.collection, hit.source): hit.lexical_score for hit in found.hits if hit.lexical_score is not None}
+def _scores(result: SearchResult) -> dict[tuple[str, str], float]:
+    return {(hit.collection, hit.source): hit.lexical_score for hit in result.hits if hit.lexical_score is not None}
 
 
 def _statistics(database: DatabaseSettings, tenant_name: str) -> dict[str, tuple[int, int]]:
@@ -105,7 +105,7 @@ def test_delete__reaches_its_own_collection_only(engine: Engine, database: Datab
     assert engine.tenant(tenant_name, collection="unknown").delete(["a", "b"]) == 0
     assert wiki.delete(["a", "b"]) == 2
     assert wiki.delete("a") == 0
-    assert _found(plain.search("words")) == {("default", "a"), ("default", "b")}
+    assert _collect_hits(plain.search("words")) == {("default", "a"), ("default", "b")}
     assert _statistics(database, tenant_name) == {"default": (2, 4), "wiki": (0, 0)}
 
 
@@ -114,9 +114,9 @@ def test_retrieve__spans_all_collections_or_one(engine: Engine, tenant_name: str
         engine.tenant(tenant_name, collection=collection).ingest(_text("a", f"words from {collection}"))
     engine.tenant(f"{tenant_name}-other", collection="wiki").ingest(_text("a", "words of another tenant"))
     everything = engine.tenant(tenant_name)
-    assert _found(everything.search("words")) == {("wiki", "a"), ("mail", "a")}
-    assert _found(engine.tenant(tenant_name, collection="mail").search("words")) == {("mail", "a")}
-    assert _found(everything.search("words", filter=Filter(where={"collection": "wiki"}))) == {("wiki", "a")}
+    assert _collect_hits(everything.search("words")) == {("wiki", "a"), ("mail", "a")}
+    assert _collect_hits(engine.tenant(tenant_name, collection="mail").search("words")) == {("mail", "a")}
+    assert _collect_hits(everything.search("words", filter=Filter(where={"collection": "wiki"}))) == {("wiki", "a")}
     other = engine.tenant(tenant_name, collection="mail").search("words", filter=Filter(where={"collection": "wiki"}))
     assert (other.returned, other.incomplete_reason is None) == (0, False)
     assert engine.tenant(tenant_name, collection="default").search("words").returned == 0
@@ -167,8 +167,8 @@ def test_a_word__weighs_what_its_own_collection_makes_of_it(
         for word in ("churn", "refund"):
             of_each = {name: _expected(database, tenant_name, name, word) for name in CORPORA}
             for name, expected in of_each.items():
-                found = engine.tenant(tenant_name, collection=name).search(word)
-                assert _scores(found) == pytest.approx(expected, rel=1e-6)
+                result = engine.tenant(tenant_name, collection=name).search(word)
+                assert _scores(result) == pytest.approx(expected, rel=1e-6)
             over_both = engine.tenant(tenant_name).search(word)
             assert _scores(over_both) == pytest.approx(of_each["default"] | of_each["wiki"], rel=1e-6)
             by_rank = sorted((hit for hit in over_both.hits if hit.lexical_rank), key=lambda hit: hit.lexical_rank or 0)

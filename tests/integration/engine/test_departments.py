@@ -140,13 +140,13 @@ def test_random_worlds__show_each_reader_what_is_theirs_in_every_mode(
         principals = tuple(dice.sample(PRINCIPALS, k=dice.randint(1, 4)))
         question = " ".join(dice.choices(WORDS, k=3))
         kind = dice.choice([None, "memo"])
-        asked = list(modes) if seed < FAST else dice.sample(sorted(modes), k=3)
+        sampled_modes = list(modes) if seed < FAST else dice.sample(sorted(modes), k=3)
         # As ingested, then after two passes of a permission feed, the second after some documents came anew.
         for step in range(3):
             if step:
                 world = _with_feed(world, dice, tmp_path / "feed.jsonl")
                 modes["fused"].tenant(name).sync_permissions(feed)
-            for mode in asked:
+            for mode in sampled_modes:
                 _compare(modes[mode], mode, world, name, principals, question, kind)
             _compare_with_twin(modes["lexical"], world, f"{name}-twin{step}", name, principals, question)
             anew = [replace(document, data=document.data + b" anew") for document in world.documents[step::2]]
@@ -166,10 +166,10 @@ def _compare(
     scope = engine.tenant(name, principals=principals)
     chosen = Filter(where={"metadata.kind": kind}) if kind else None
     documents = world.readable(principals, kind)
-    wanted = {d.source for d in documents if mode != "lexical" or set(question.split()) & set(d.data.decode().split())}
+    sources = {d.source for d in documents if mode != "lexical" or set(question.split()) & set(d.data.decode().split())}
     for _ in range(2 if mode == "cached" else 1):
-        found = scope.search(question, 100, chosen)
-        assert {hit.source for hit in found.hits} == wanted, mode
+        result = scope.search(question, 100, chosen)
+        assert {hit.source for hit in result.hits} == sources, mode
     readable = {d.data.decode() for d in world.readable(principals)}
     assert {passage.text for passage in scope.context(question, 100, chosen).passages} <= readable
     answer = scope.answer(question, 100, chosen)
@@ -185,17 +185,17 @@ def _compare_with_twin(
     """A tenant that holds only what the reader may read gives the same scores, to the last bit."""
     twin = [replace(document, acl=("twin",)) for document in world.readable(principals)]
     engine.tenant(twin_name).ingest(twin)
-    found = engine.tenant(name, principals=principals).search(question, 100)
+    result = engine.tenant(name, principals=principals).search(question, 100)
     alone = engine.tenant(twin_name, principals=("twin",)).search(question, 100)
-    assert sorted((hit.lexical_score, hit.source) for hit in found.hits) == sorted(
+    assert sorted((hit.lexical_score, hit.source) for hit in result.hits) == sorted(
         (hit.lexical_score, hit.source) for hit in alone.hits
     )
-    assert (found.incomplete_reason or "").replace(name, "") == (alone.incomplete_reason or "").replace(name, "")
+    assert (result.incomplete_reason or "").replace(name, "") == (alone.incomplete_reason or "").replace(name, "")
 
 
-def _told(found: SearchResult) -> SearchResult:
+def _told(result: SearchResult) -> SearchResult:
     """All that a reader is told but how long it took."""
-    return replace(found, timings_ms={}, stages=())
+    return replace(result, timings_ms={}, stages=())
 
 
 def _policy(number: int, department: str, words: str) -> SourceDocument:
@@ -240,15 +240,15 @@ def test_a_secret_term__changes_nothing_that_readers_of_other_departments_are_to
         return [(scope.documents(), scope.texts(), scope.collections.infos()) for scope in scopes]
 
     before, lists = answers(), listed()
-    before = {asked: replace(found, cached=asked[0] == "cached") for asked, found in before.items()}
-    assert any(found.hits for found in before.values())
+    before = {searches: replace(value, cached=searches[0] == "cached") for searches, value in before.items()}
+    assert any(value.hits for value in before.values())
     owner.ingest(PLANTS[plant])
     modes["fused"].tenant(tenant_name, principals=("role:Manager",)).search(SECRET, 5)
     for maintained in (False, True):
         if maintained:
             owner.indexes.rebuild()
-        for asked, found in answers().items():
-            assert _told(found) == _told(before[asked]), asked
+        for searches, value in answers().items():
+            assert _told(value) == _told(before[searches]), searches
         assert listed() == lists
     manager = modes["lexical"].tenant(tenant_name, principals=("role:Manager",)).search(SECRET, 200)
     assert manager.returned == len(PLANTS[plant])
@@ -379,11 +379,13 @@ def test_preset__enforces_departments_in_its_collection_alone(settings: Settings
         document = _policy(1, "finance", "The quarterly budget is closed on the fifth working day of the month.")
         for collection in ("policies", "wiki"):
             engine.tenant(tenant_name, collection=collection).ingest(document)
-        assert [found.collection for found in engine.tenant(tenant_name).documents()] == ["wiki"]
+        assert [result.collection for result in engine.tenant(tenant_name).documents()] == ["wiki"]
         for principals in (("department:finance",), ("role:Auditor",)):
-            found = engine.tenant(tenant_name, principals=principals, collection="policies").search("quarterly budget")
-            assert [hit.source for hit in found.hits] == ["kb/finance/p1.txt"]
-            assert {(retriever.plan, len(retriever.read)) for retriever in found.retrievers.values()} == {("hidden", 0)}
+            result = engine.tenant(tenant_name, principals=principals, collection="policies").search("quarterly budget")
+            assert [hit.source for hit in result.hits] == ["kb/finance/p1.txt"]
+            assert {(retriever.plan, len(retriever.read)) for retriever in result.retrievers.values()} == {
+                ("hidden", 0)
+            }
 
 
 def test_account__of_one_who_may_not_read_all_tells_no_plan(settings: Settings, tenant_name: str) -> None:
@@ -428,5 +430,5 @@ def test_a_list_of_readers__may_be_long_and_hold_any_sign(
                 [tenant(tenant_name).id],
             ).fetchall()
             assert len({stored for stored, _ in rows}) == 3
-            assert all(stored == made for stored, made in rows)
+            assert all(stored == result for stored, result in rows)
         connection.rollback()

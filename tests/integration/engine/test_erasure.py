@@ -78,7 +78,7 @@ def acme(logged: Engine, tenant_name: str) -> Tenant:
 
 def count_rows(database: DatabaseSettings, text: str, *, tenant: Tenant | None = None) -> dict[str, int]:
     """Count the rows with a text by table, of one tenant or of all."""
-    found = {}
+    result = {}
     with psycopg.connect(database.admin_url or "") as connection:
         for table in metadata.sorted_tables:
             condition = sql.SQL("convert_from(textsend(t::text), 'UTF8') ILIKE {}").format(sql.Literal(f"%{text}%"))
@@ -89,8 +89,8 @@ def count_rows(database: DatabaseSettings, text: str, *, tenant: Tenant | None =
             query = sql.SQL("SELECT count(*) FROM {} t WHERE ").format(sql.Identifier("kosmos", table.name)) + condition
             ((count,),) = connection.execute(query).fetchall()
             if count:
-                found[table.name] = count
-    return found
+                result[table.name] = count
+    return result
 
 
 def test_every_table__is_erased_with_its_tenant_or_exempt() -> None:

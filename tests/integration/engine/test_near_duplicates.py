@@ -24,8 +24,8 @@ def test_near_duplicates__are_named_with_their_resemblance(engine: Engine, tenan
         pairs = find_near_duplicates(database.worker, scope.id)
     finally:
         database.close()
-    found = {frozenset((pair.first, pair.second)): round(pair.resemblance, 3) for pair in pairs}
-    assert found == {
+    resemblances = {frozenset((pair.first, pair.second)): round(pair.resemblance, 3) for pair in pairs}
+    assert resemblances == {
         frozenset(("default/a.md", "board/c.md")): 1.0,
         frozenset(("default/a.md", "default/b.md")): round(395 / 401, 3),
         frozenset(("default/b.md", "board/c.md")): round(395 / 401, 3),

@@ -49,7 +49,7 @@ def test_search__caches_no_result_of_another_vector(engine: Engine, stored: str)
     with opened(engine.settings, {"rag.retrieval.result_cache": 10}) as caching:
         notes = caching.tenant(stored, collection="notes")
         first, second = notes.embed_query(TRAVEL), notes.embed_query(LEAVE)
-        assert [notes.search("", 1, vector=one).hits[0].source for one in (first, second)] == ["travel", "leave"]
+        assert [notes.search("", 1, vector=item).hits[0].source for item in (first, second)] == ["travel", "leave"]
         again = notes.search("", 1, vector=first)
         assert (again.cached, again.hits[0].source) == (True, "travel")
 

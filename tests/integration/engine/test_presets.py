@@ -96,12 +96,12 @@ def test_collection__goes_by_its_preset_in_ingestion_and_retrieval(engine: Engin
     acme.collections.create("sql", preset="keyword")
     for name in ("sql", "plain"):
         engine.tenant(tenant_name, collection=name).ingest([SALES])
-    found = engine.tenant(tenant_name, collection="sql").search("sum of sales")
-    assert list(found.retrievers) == ["lexical"]
-    assert "signals" in found.stages
-    assert found.hits[0].text == "Total sales:\nSELECT SUM(amount) FROM sales"
-    assert found.hits[0].signals == {"sql_keywords": 0.2}
-    assert "0.200 sql_keywords = 1.200" in found.explain()
+    result = engine.tenant(tenant_name, collection="sql").search("sum of sales")
+    assert list(result.retrievers) == ["lexical"]
+    assert "signals" in result.stages
+    assert result.hits[0].text == "Total sales:\nSELECT SUM(amount) FROM sales"
+    assert result.hits[0].signals == {"sql_keywords": 0.2}
+    assert "0.200 sql_keywords = 1.200" in result.explain()
     plain = engine.tenant(tenant_name, collection="plain").search("sum of sales")
     assert set(plain.retrievers) == {"dense", "lexical"}
     assert [dict(hit.signals) for hit in plain.hits] == [{}]
@@ -116,9 +116,9 @@ def test_question_over_all_collections__goes_by_the_tenants_settings_and_says_so
 ) -> None:
     engine.tenant(tenant_name).collections.create("sql", preset="keyword")
     engine.tenant(tenant_name, collection="sql").ingest([SALES])
-    found = engine.tenant(tenant_name).search("sum of sales")
-    assert "the presets of sql apply to questions that name the collection" in found.warnings
-    assert not any(hit.signals for hit in found.hits)
+    result = engine.tenant(tenant_name).search("sum of sales")
+    assert "the presets of sql apply to questions that name the collection" in result.warnings
+    assert not any(hit.signals for hit in result.hits)
     assert engine.tenant(f"{tenant_name}-other").search("sum of sales").warnings == ()
 
 
@@ -249,10 +249,10 @@ def test_question__outside_of_the_collections_words_is_answered_short(
     engine.tenant(tenant_name).collections.create("kb", preset=preset)
     scope = engine.tenant(tenant_name, collection="kb")
     scope.ingest([SourceDocument(source="a", data=b"\n\n".join(b"churn %d " % n * 90 for n in range(5)))])
-    found = scope.search("churn", 3)
-    assert found.returned == 1
-    assert found.incomplete_reason is not None
-    assert "left by signals: one_per_source left out" in found.incomplete_reason
+    result = scope.search("churn", 3)
+    assert result.returned == 1
+    assert result.incomplete_reason is not None
+    assert "left by signals: one_per_source left out" in result.incomplete_reason
 
 
 def test_database__keeps_the_presets_of_tenants_apart(

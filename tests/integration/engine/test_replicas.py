@@ -70,8 +70,8 @@ def test_search__is_read_from_the_replica_and_own_writes_where_the_caller_asks_f
         scope.ingest([_document("revenue")], prune=False)
         assert [hit.source for hit in scope.search("revenue").hits][:1] != ["revenue"]
         ports.clear()
-        own = engine.tenant(tenant_name, read_your_writes=True)
-        for answered in (own.search("revenue").hits, own.context("revenue").passages):
+        tenant = engine.tenant(tenant_name, read_your_writes=True)
+        for answered in (tenant.search("revenue").hits, tenant.context("revenue").passages):
             assert answered[0].text == "The revenue of the quarter."
         assert set(ports) == {servers.cluster.coordinator.port}
 
@@ -120,8 +120,8 @@ def test_replica__that_is_too_far_behind_is_not_read(
             scope.ingest([_document("revenue"), _document(f"leave{number}")], prune=False)
             number += 1
             time.sleep(0.3)
-        shown = observer.registry.get_sample_value("kosmos_replica_lag_seconds", {"replica": replica.address})
-        assert (shown or 0.0) > 1.5
+        output = observer.registry.get_sample_value("kosmos_replica_lag_seconds", {"replica": replica.address})
+        assert (output or 0.0) > 1.5
         (check,) = (check for check in diagnose(settings) if check.name == f"replica {replica.address}")
         assert "behind the primary" in check.detail
 
@@ -163,10 +163,10 @@ def test_audit_log__is_written_by_the_primary(
         scope.ingest([_document("margin")])
         servers.wait_for_replica()
         ports = _ports(engine, monkeypatch)
-        found = scope.search("margin")
+        result = scope.search("margin")
         assert set(ports) == {servers.replica.port}
-        assert found.hits
-        assert found.id in {record.id for record in scope.audit.find()}
+        assert result.hits
+        assert result.id in {record.id for record in scope.audit.find()}
 
 
 def test_replica_as_the_only_server__says_what_to_do_where_it_must_write(

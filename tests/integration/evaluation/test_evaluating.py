@@ -67,21 +67,21 @@ def _run(engine: Engine, tenant_name: str, tmp_path: Path, *, answers: bool = Fa
 
 
 def test_evaluate__measures_documents_sections_and_lines(filled: Engine, tmp_path: Path, tenant_name: str) -> None:
-    done = _run(filled, tenant_name, tmp_path, answers=True)
-    by_text = {result.question: result for result in done.results}
+    outcome = _run(filled, tenant_name, tmp_path, answers=True)
+    by_text = {result.question: result for result in outcome.results}
     assert [by_text[text].ranking[0] for text in list(by_text) if by_text[text].judged] == [
         next(iter(by_text[text].judged)) for text in list(by_text) if by_text[text].judged
     ]
-    assert (done.measures["RR@10"], done.measures["R@10"], done.measures["nDCG@10"]) == (1.0, 1.0, 1.0)
+    assert (outcome.measures["RR@10"], outcome.measures["R@10"], outcome.measures["nDCG@10"]) == (1.0, 1.0, 1.0)
     unanswerable = by_text["Who conducts the zoo's orchestra?"]
     assert unanswerable.measures["abstention"] == float(bool(unanswerable.refused))
     assert unanswerable.measures["false_answers"] == 1 - unanswerable.measures["abstention"]
     assert "RR@10" not in unanswerable.measures
-    for result in done.results:
+    for result in outcome.results:
         answered = result.judged and not result.refused
         assert ("citation_precision" in result.measures) == bool(answered)
-    assert {"fuse", "fetch", "total", "answer"} <= set(done.results[0].timings_ms)
-    assert done.index_state["chunks"] >= 2
+    assert {"fuse", "fetch", "total", "answer"} <= set(outcome.results[0].timings_ms)
+    assert outcome.index_state["chunks"] >= 2
 
 
 def test_store__gives_back_what_was_measured_and_keeps_tenants_apart(
@@ -89,16 +89,16 @@ def test_store__gives_back_what_was_measured_and_keeps_tenants_apart(
 ) -> None:
     stored, others = (Evaluations(filled.tenant(name)) for name in (tenant_name, f"{tenant_name}-other"))
     first, second = _run(filled, tenant_name, tmp_path), _run(filled, tenant_name, tmp_path)
-    for one in (first, second):
-        stored.add(one)
+    for item in (first, second):
+        stored.add(item)
     # The same twice, but for when and how fast.
     assert first.measures == second.measures
-    assert [one.ranking for one in first.results] == [one.ranking for one in second.results]
+    assert [item.ranking for item in first.results] == [item.ranking for item in second.results]
     assert stored.get(str(first.id)[:8]) == first
     assert stored.get("latest") == second
     assert list(stored.get("latest").measures) == list(second.measures)
     assert stored.get("as configured") == second
-    assert [one.id for one in stored.recent()] == [second.id, first.id]
+    assert [item.id for item in stored.recent()] == [second.id, first.id]
     assert others.recent() == []
     with pytest.raises(RequestError, match="has no evaluation 'latest'"):
         others.get("latest")
@@ -108,14 +108,14 @@ def test_store__gives_back_what_was_measured_and_keeps_tenants_apart(
     others.delete(first)
     assert len(stored.recent()) == 2
     stored.delete(first)
-    assert [one.id for one in stored.recent()] == [second.id]
+    assert [item.id for item in stored.recent()] == [second.id]
 
 
 def test_measures__begin_with_those_that_are_configured(filled: Engine, tenant_name: str) -> None:
     unanswerable, answerable = Question(id="a", text="The zoo's orchestra?"), _question("b", "travel.md")
-    asked = QuestionSet(name="two", questions=(unanswerable, answerable))
+    question_set = QuestionSet(name="two", questions=(unanswerable, answerable))
     plan = Plan(label="", settings=filled.settings, answers=True)
-    measures = list(evaluate(filled.tenant(tenant_name), asked, plan).measures)
+    measures = list(evaluate(filled.tenant(tenant_name), question_set, plan).measures)
     assert measures[:5] == list(filled.settings.section(EvaluationSettings).measures)
     assert "degraded" in measures[5:]
 
@@ -174,11 +174,11 @@ def test_commands__list_compare_gate_report_and_delete(
 ) -> None:
     stored = Evaluations(filled.tenant(tenant_name))
     first, second = _run(filled, tenant_name, tmp_path), _run(filled, tenant_name, tmp_path)
-    for one in (first, second):
-        stored.add(one)
+    for item in (first, second):
+        stored.add(item)
     to = ("-t", tenant_name)
     listed = json.loads(kosmos("eval", "list", *to, "--json").stdout)["evaluations"]
-    assert [one["name"] for one in listed] == [second.name, first.name]
+    assert [item["name"] for item in listed] == [second.name, first.name]
     assert "as configured" in kosmos("eval", "list", *to).stdout
     assert "RR@10" in kosmos("eval", "compare", first.name, second.name).stdout
 
@@ -191,12 +191,12 @@ def test_commands__list_compare_gate_report_and_delete(
         second,
         id=uuid4(),
         measures={**second.measures, "AP@10": 0.5},
-        results=tuple(replace(one, question_id=f"{one.question_id}x") for one in second.results),
+        results=tuple(replace(item, question_id=f"{item.question_id}x") for item in second.results),
     )
     stored.add(replace(worse, at=datetime.now(UTC)))
     failed = kosmos("eval", "gate", *to, *bounds, "--json")
     assert failed.exit_code == 1
-    assert {one["measure"]: one["state"] for one in json.loads(failed.stdout)["measures"]} == {
+    assert {item["measure"]: item["state"] for item in json.loads(failed.stdout)["measures"]} == {
         "degraded": "reached",
         "AP@10": "below target",
     }
@@ -223,35 +223,35 @@ def test_language_model__is_stored_with_what_it_answered_and_named_where_two_dif
 ) -> None:
     stored = Evaluations(filled.tenant(tenant_name))
     with opened(settings, {"rag.answer.mode": "generative"}, language_model=Writer()) as engine:
-        done = [
+        outcome = [
             _run(filled, tenant_name, tmp_path, answers=True),
             *(_run(engine, tenant_name, tmp_path, answers=response) for response in (True, False)),
         ]
-    for one in done:
-        stored.add(one)
-    plain, written, ranked = (stored.get(str(one.id)) for one in done)
-    assert [one.index_state["language_model"] for one in (plain, written, ranked)] == [None, "writer-7b", None]
-    compared = kosmos("eval", "compare", plain.name, written.name)
-    assert f'{written.name}: language_model is "writer-7b", null in the baseline' in compared.stdout
-    response = json.loads(kosmos("eval", "compare", plain.name, written.name, "--json").stdout)["changed"]
-    assert {one["what"] for one in response} == {"language_model", "rag.answer.mode"}
+    for item in outcome:
+        stored.add(item)
+    plain, value, ranked = (stored.get(str(item.id)) for item in outcome)
+    assert [item.index_state["language_model"] for item in (plain, value, ranked)] == [None, "writer-7b", None]
+    compared = kosmos("eval", "compare", plain.name, value.name)
+    assert f'{value.name}: language_model is "writer-7b", null in the baseline' in compared.stdout
+    response = json.loads(kosmos("eval", "compare", plain.name, value.name, "--json").stdout)["changed"]
+    assert {item["what"] for item in response} == {"language_model", "rag.answer.mode"}
 
 
 def test_calibrate__writes_the_threshold_that_a_stored_evaluation_gives(
     filled: Engine, kosmos: Kosmos, tmp_path: Path, tenant_name: str
 ) -> None:
-    done = _run(filled, tenant_name, tmp_path, answers=True)
+    outcome = _run(filled, tenant_name, tmp_path, answers=True)
     stored = Evaluations(filled.tenant(tenant_name))
-    stored.add(done)
-    refused = kosmos("eval", "calibrate", done.name)
+    stored.add(outcome)
+    refused = kosmos("eval", "calibrate", outcome.name)
     assert (refused.exit_code, "10 of each are needed" in refused.stderr) == (1, True)
     results = tuple(
         replace(
             result, question_id=f"{number}", judged={"a": 1} if number % 2 else {}, confidence=number % 2 / 2 + 0.25
         )
-        for number, result in enumerate(done.results * 5)
+        for number, result in enumerate(outcome.results * 5)
     )
-    more = replace(done, id=uuid4(), results=results)
+    more = replace(outcome, id=uuid4(), results=results)
     stored.add(more)
     printed = kosmos("eval", "calibrate", more.name).stdout
     assert "10 questions with an answer, 10 without, AUC of the confidence 1.000" in printed
@@ -304,7 +304,7 @@ def test_commands__run_a_sweep(kosmos: Kosmos, tmp_path: Path) -> None:
     ran = kosmos("eval", "run", "tiny", "--grid", "retrieval.rrf_k=5,60", "--json")
     first, second = json.loads(ran.stdout)["evaluations"]
     assert first["tenant"].startswith("eval-tiny-")
-    assert [one["settings"]["retrieval"]["rrf_k"] for one in (first, second)] == [5, 60]
+    assert [item["settings"]["retrieval"]["rrf_k"] for item in (first, second)] == [5, 60]
     assert first["measures"] == pytest.approx(second["measures"], abs=0.3)
     again = json.loads(kosmos("eval", "run", "tiny", "--set", "rag.retrieval.rrf_k=5", "--json").stdout)["evaluations"]
     assert again[0]["measures"] == first["measures"]
@@ -320,10 +320,10 @@ def test_commands__questions_of_documents_and_their_answers(kosmos: Kosmos, tmp_
         (tmp_path / name).write_text(text)
     assert kosmos("ingest", *KB).exit_code == 0
     assert kosmos("eval", "questions", "-o", "made.yaml").exit_code == 0
-    asked = kosmos("eval", "run", "made.yaml", "--answers", "--json")
-    (one,) = json.loads(asked.stdout)["evaluations"]
-    assert one["measures"]["RR@10"] > 0.9
-    assert "abstention" in one["measures"]
+    process = kosmos("eval", "run", "made.yaml", "--answers", "--json")
+    (item,) = json.loads(process.stdout)["evaluations"]
+    assert item["measures"]["RR@10"] > 0.9
+    assert "abstention" in item["measures"]
 
 
 @pytest.mark.model

@@ -61,11 +61,11 @@ def test_measurement__moves_the_weights_to_the_retriever_that_finds_more(engine:
     scope.ingest(_documents(4 * MIN_CHUNKS))
     [status] = _status(scope)
     assert (status.state, status.due, status.rows) == ("ready", None, 4 * MIN_CHUNKS)
-    found = status.health["unspaced"]
-    assert found["lexical"] > found["dense"]
+    result = status.health["unspaced"]
+    assert result["lexical"] > result["dense"]
     after = _lexical(scope)
     assert after.known_items is not None
-    assert after.known_items.lexical == found["lexical"]
+    assert after.known_items.lexical == result["lexical"]
     assert before.weight is not None
     assert after.weight is not None
     assert after.weight > before.weight

@@ -72,9 +72,9 @@ def test_reader__gets_what_is_asked_for_where_the_best_are_for_others(keywords: 
     scope.ingest(_document(f"board{n}.txt", "secret " * (5 + n % 50) + f"b{n}", "board") for n in range(250))
     scope.ingest(_document(f"staff{n:02}.txt", f"secret {'word ' * (n + 1)}", "staff") for n in range(50))
     scope.indexes.build()
-    ordered = [f"staff{n:02}.txt" for n in range(50)]  # the shorter, the better
+    texts = [f"staff{n:02}.txt" for n in range(50)]  # the shorter, the better
     for k in (1, 7, 40, 50, 60):
-        assert _sources(keywords, "secret", k, "staff") == ordered[:k]
+        assert _sources(keywords, "secret", k, "staff") == texts[:k]
         assert len(_sources(keywords, "secret", k, "board", "staff")) == k
         assert all(source.startswith("board") for source in _sources(keywords, "secret", k, "board"))
     assert _sources(keywords, "secret", 10, "nobody") == []
@@ -102,8 +102,8 @@ def test_replaced_document__shows_its_new_version_at_once(keywords: Engine) -> N
     scope.ingest(_document("3.txt", "public matter"))
     assert "3.txt" not in _sources(keywords, "secret", 10)
     assert _sources(keywords, "word3", 10) == []
-    found = keywords.tenant("acme").search("public", 10)
-    assert [(hit.source, hit.version, hit.text) for hit in found.hits] == [("3.txt", 2, "public matter")]
+    result = keywords.tenant("acme").search("public", 10)
+    assert [(hit.source, hit.version, hit.text) for hit in result.hits] == [("3.txt", 2, "public matter")]
     scope.ingest(_document("4.txt", "secret word4", "board"))
     assert "4.txt" not in _sources(keywords, "secret", 10)
     assert _sources(keywords, "word4", 10, "board") == ["4.txt"]
@@ -154,9 +154,9 @@ def test_answers__are_of_one_committed_state_while_everything_changes(keywords: 
     dice = random.Random(1)
 
     def anchored() -> None:
-        found = scope.search("anchor", 100)
-        assert [hit.source for hit in found.hits] == anchors
-        scores = [hit.lexical_score or 0.0 for hit in found.hits]
+        result = scope.search("anchor", 100)
+        assert [hit.source for hit in result.hits] == anchors
+        scores = [hit.lexical_score or 0.0 for hit in result.hits]
         # One number of chunks explains all scores: statistics and candidates are of one snapshot.
         weights = [tf * 2.5 / (tf + 1.5) for tf in sorted((n % 4 + 1 for n in range(FIXED)), reverse=True)]
         sizes = [_corpus_size(score / weight, FIXED) for score, weight in zip(scores, weights, strict=True)]
@@ -164,10 +164,10 @@ def test_answers__are_of_one_committed_state_while_everything_changes(keywords: 
         assert FIXED <= round(sizes[0]) <= FIXED + MOST
 
     def drifting() -> None:
-        found = scope.search("drift", 100)
-        sizes = [_corpus_size(hit.lexical_score or 0.0, len(found.hits)) for hit in found.hits]
-        assert len({hit.source for hit in found.hits}) == len(found.hits)
-        assert sizes == pytest.approx([FIXED + len(found.hits)] * len(sizes), rel=1e-9)
+        result = scope.search("drift", 100)
+        sizes = [_corpus_size(hit.lexical_score or 0.0, len(result.hits)) for hit in result.hits]
+        assert len({hit.source for hit in result.hits}) == len(result.hits)
+        assert sizes == pytest.approx([FIXED + len(result.hits)] * len(sizes), rel=1e-9)
 
     def publish() -> None:
         numbers = dice.sample(range(MOST), 3)

@@ -78,15 +78,15 @@ def _wait_for_a_waiting_one(admin: psycopg.Connection) -> None:
 def test_maintenance__is_refused_while_another_runs(keywords: Engine, keyword_settings: Settings) -> None:
     keywords.tenant("acme").ingest(_document("a.txt", "some words"))
     keywords.tenant("other").ingest(_document("a.txt", "some words"))
-    begun, go_on = threading.Event(), threading.Event()
+    event, go_on = threading.Event(), threading.Event()
 
     def stop(_: str) -> None:
-        begun.set()
+        event.set()
         go_on.wait(30)
 
     with Engine(keyword_settings, embedder=HashingEmbedder()) as second, ThreadPoolExecutor(1) as pool:
         running = pool.submit(keywords.tenant("acme").indexes.build, stop)
-        assert begun.wait(30)
+        assert event.wait(30)
         try:
             for engine in (keywords, second):
                 for again in (engine.tenant("acme").indexes.build, engine.tenant("acme").indexes.rebuild):

@@ -29,12 +29,12 @@ def test_lines__are_those_that_a_citation_names(engine: Engine, tenant_name: str
     assert whole is not None
     assert (whole.line_start, whole.line_end, whole.start) == (1, whole.total_lines, 0)
     assert whole.text[hit.start : hit.end] == hit.text
-    found = scope.read_lines(document_id, first=hit.line_start, count=hit.line_end - hit.line_start + 1)
-    assert found is not None
-    assert found.start <= hit.start < hit.end <= found.end
-    assert found.text == whole.text[found.start : found.end]
-    assert hit.chunk_id in found.chunk_ids
-    assert (found.document.id, found.document.version, found.version_id) == (document_id, 1, hit.version_id)
+    result = scope.read_lines(document_id, first=hit.line_start, count=hit.line_end - hit.line_start + 1)
+    assert result is not None
+    assert result.start <= hit.start < hit.end <= result.end
+    assert result.text == whole.text[result.start : result.end]
+    assert hit.chunk_id in result.chunk_ids
+    assert (result.document.id, result.document.version, result.version_id) == (document_id, 1, hit.version_id)
 
 
 @pytest.mark.parametrize(("first", "count"), [(1, 1), (2, 3), (5, 1), (7, 100)])
@@ -44,11 +44,11 @@ def test_lines__are_the_same_as_by_python(engine: Engine, first: int, count: int
     whole = scope.read_lines(document_id)
     assert whole is not None
     lines = whole.text.split("\n")
-    found = scope.read_lines(document_id, first=first, count=count)
-    assert found is not None
-    assert found.text == "\n".join(lines[first - 1 : first - 1 + count])
-    assert found.start == sum(len(line) + 1 for line in lines[: first - 1])
-    assert (found.line_end, found.total_lines) == (min(first + count - 1, len(lines)), len(lines))
+    result = scope.read_lines(document_id, first=first, count=count)
+    assert result is not None
+    assert result.text == "\n".join(lines[first - 1 : first - 1 + count])
+    assert result.start == sum(len(line) + 1 for line in lines[: first - 1])
+    assert (result.line_end, result.total_lines) == (min(first + count - 1, len(lines)), len(lines))
 
 
 def test_lines__have_their_pages(engine: Engine, tenant_name: str) -> None:
@@ -59,9 +59,9 @@ def test_lines__have_their_pages(engine: Engine, tenant_name: str) -> None:
         query = "UPDATE kosmos.document_versions SET pages = %s WHERE document_id = %s"
         admin.execute(query, [[0, second], document_id])
     for first, count, pages in ((1, 4, (1, 1)), (1, 5, (1, 2)), (5, 2, (2, 2))):
-        found = scope.read_lines(document_id, first=first, count=count)
-        assert found is not None
-        assert (found.page_start, found.page_end) == pages
+        result = scope.read_lines(document_id, first=first, count=count)
+        assert result is not None
+        assert (result.page_start, result.page_end) == pages
 
 
 def test_lines__of_what_is_kept_from_the_reader_are_as_of_nothing(engine: Engine, tenant_name: str) -> None:
@@ -84,13 +84,15 @@ def test_lines__are_in_the_log_before_they_are_given_out(settings: Settings, ten
     with opened(settings, {"rag.audit.enabled": True}) as engine:
         scope = engine.tenant(tenant_name, subject="ada")
         document_id = _document(scope)
-        found = scope.read_lines(document_id, first=3, count=1)
+        result = scope.read_lines(document_id, first=3, count=1)
         assert scope.read_lines(uuid.uuid4()) is None
         (record,) = scope.audit.find()
-        assert found is not None
+        assert result is not None
         assert (record.kind, record.outcome, record.subject) == (AuditKind.SEARCH, AuditOutcome.HITS, "ada")
         assert record.question == "lines 3 to 3 of leave.md"
-        assert [(p.document_id, p.version, p.chunk_ids) for p in record.passages] == [(document_id, 1, found.chunk_ids)]
+        assert [(p.document_id, p.version, p.chunk_ids) for p in record.passages] == [
+            (document_id, 1, result.chunk_ids)
+        ]
         assert [seen.subject for seen in scope.audit.list_document_access("leave.md")] == ["ada"]
 
 

@@ -150,8 +150,8 @@ def test_pdf__has_the_pages_of_piece_and_section(scope: Tenant) -> None:
     assert results.quote == "Then penguins arrived in great numbers."
     assert (results.citation.page_start, results.citation.page_end) == (2, 2)
     assert (results.page_start, results.page_end) == (1, 2)
-    quiet = [said for said in scope.answer("Was the first half quiet?").sentences if "quiet" in said.text]
-    assert [(said.citation.page_start, said.citation.page_end) for said in quiet] == [(1, 1)]
+    quiet = [message for message in scope.answer("Was the first half quiet?").sentences if "quiet" in message.text]
+    assert [(message.citation.page_start, message.citation.page_end) for message in quiet] == [(1, 1)]
 
 
 def test_excerpts__have_the_pages_of_their_place(scope: Tenant, database: DatabaseSettings) -> None:
@@ -179,8 +179,8 @@ def test_excerpts__have_the_pages_of_their_place(scope: Tenant, database: Databa
 def test_ingestion_under_another_chunker__replaces_the_chunks(settings: Settings, tenant_name: str) -> None:
     document = SourceDocument(source="metrics.md", data=METRICS.encode())
     strategies = ("paragraph", "hierarchical", "markdown")
-    found = [_around(settings, tenant_name, document, strategy) for strategy in strategies]
-    assert found == [{None}, {(0, len(CHURN)), (len(CHURN) + 2, len(METRICS) - 1)}, {None}]
+    result = [_around(settings, tenant_name, document, strategy) for strategy in strategies]
+    assert result == [{None}, {(0, len(CHURN)), (len(CHURN) + 2, len(METRICS) - 1)}, {None}]
 
 
 def _around(

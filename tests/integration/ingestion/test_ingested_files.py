@@ -155,7 +155,7 @@ def test_progress__is_told_for_every_document(engine: Engine, tmp_path: Path, te
     engine.tenant(tenant_name).ingest(
         [tmp_path, tmp_path / "missing.txt", _text("b", "more")], on_progress=lambda *state: result.append(state)
     )
-    assert [(done, total) for done, total, _ in result] == [(1, 2), (2, 2)]
+    assert [(outcome, total) for outcome, total, _ in result] == [(1, 2), (2, 2)]
 
 
 def test_prune__keeps_what_is_there_though_it_was_not_walked(engine: Engine, tmp_path: Path, tenant_name: str) -> None:

@@ -51,7 +51,7 @@ def test_ingest__refuses_a_document_that_cannot_be_stored(
 ) -> None:
     result: list[str] = []
     report = engine.tenant(tenant_name).ingest(
-        [document, _text("good", "good words")], on_progress=lambda _done, _total, source: result.append(source)
+        [document, _text("good", "good words")], on_progress=lambda outcome, _total, source: result.append(source)
     )
     assert [failure.code for failure in report.failed] == ["unreadable"]
     assert report.new == 1
@@ -97,14 +97,14 @@ def test_publishing__shows_the_old_version_until_the_new_one_is_complete(
         "\n\n".join(f"version {number} paragraph {part} " + "x" * 200 for part in range(30)) for number in range(6)
     ]
     scope.ingest([_text("a", texts[0])])
-    seen: list[set[str]] = []
+    states: list[set[str]] = []
     stop = threading.Event()
 
     def read() -> None:
         while not stop.is_set():
-            found = scope.search("paragraph", 100)
-            seen.append({" ".join(hit.text.split()[:2]) for hit in found.hits})
-            assert found.returned == 30
+            outcome = scope.search("paragraph", 100)
+            states.append({" ".join(hit.text.split()[:2]) for hit in outcome.hits})
+            assert outcome.returned == 30
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -112,8 +112,8 @@ def test_publishing__shows_the_old_version_until_the_new_one_is_complete(
         scope.ingest([_text("a", text)])
     stop.set()
     reader.join()
-    assert all(len(versions) == 1 for versions in seen)
-    assert len(seen) > 1
+    assert all(len(versions) == 1 for versions in states)
+    assert len(states) > 1
 
 
 def test_versions__of_the_same_content_have_the_same_ids(engine: Engine, tenant_name: str) -> None:

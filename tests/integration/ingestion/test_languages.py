@@ -19,8 +19,8 @@ PYTHON = SourceDocument(source="stock.py", data=b"def is_sold(house):\n    retur
 SQL = SourceDocument(source="report.SQL", data=b"SELECT sum(total) FROM orders WHERE status IS NOT NULL")
 
 
-def _lexical(found: SearchResult) -> set[str]:
-    return {hit.source for hit in found.hits if hit.lexical_rank is not None}
+def _lexical(result: SearchResult) -> set[str]:
+    return {hit.source for hit in result.hits if hit.lexical_rank is not None}
 
 
 def _languages(database: DatabaseSettings, tenant_name: str) -> dict[str, list[str]]:
@@ -67,9 +67,9 @@ def test_chunks__are_analysed_in_their_own_language(
     assert sorted(_languages(database, tenant_name)["default"]) == ["english", "german"]
     assert [document.language for document in scope.documents()] == ["english"]
     for question in ("Haus", "Versicherung", "Zuschüssen"):
-        found = scope.search(question, 5)
-        assert [hit.section for hit in found.hits if hit.lexical_rank is not None] == [("Häuser",)]
-        assert not found.warnings
+        result = scope.search(question, 5)
+        assert [hit.section for hit in result.hits if hit.lexical_rank is not None] == [("Häuser",)]
+        assert not result.warnings
     hits = scope.search("companies looked", 5).hits
     assert [hit.section for hit in hits if hit.lexical_rank is not None] == [("Houses",)]
 
@@ -138,9 +138,9 @@ def test_question__is_analysed_in_each_language_of_the_collection(
         indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1})
         with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as other:
             other.tenant(tenant_name).indexes.build()
-    found = {question: mixed.tenant(tenant_name).search(question, 10) for question in QUESTIONS}
-    assert {question: _lexical(answer) for question, answer in found.items()} == QUESTIONS
-    assert found["in"].retrievers["lexical"].plan == ("segments" if packed else "exact scan")
+    results = {question: mixed.tenant(tenant_name).search(question, 10) for question in QUESTIONS}
+    assert {question: _lexical(answer) for question, answer in results.items()} == QUESTIONS
+    assert results["in"].retrievers["lexical"].plan == ("segments" if packed else "exact scan")
 
 
 def test_languages__are_recorded_for_each_collection(

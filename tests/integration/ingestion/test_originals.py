@@ -96,10 +96,10 @@ def test_rectangles__are_those_of_the_cited_lines(engine: Engine, tenant_name: s
     tenant.ingest(SourceDocument(source="leave.md", data=b"Employees get twenty days of leave."))
     hit = next(hit for hit in tenant.search("How many days may be carried over?").hits if hit.source == "leave.pdf")
     start = hit.start + hit.text.index("Five")
-    (found,) = tenant.rectangles(hit.document_id, start, start + 4, version=hit.version)
-    assert found.page == 2
-    assert 0 < found.left < found.right < 1
-    assert 0 < found.top < found.bottom < 0.2
+    (result,) = tenant.rectangles(hit.document_id, start, start + 4, version=hit.version)
+    assert result.page == 2
+    assert 0 < result.left < result.right < 1
+    assert 0 < result.top < result.bottom < 0.2
     assert len(tenant.rectangles(hit.document_id, 0, hit.end)) == 2
     assert tenant.rectangles(hit.document_id, start, start + 4, version=hit.version + 1) == []
     (text,) = [document for document in tenant.documents() if document.source == "leave.md"]

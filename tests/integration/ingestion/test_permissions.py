@@ -83,9 +83,9 @@ def _pages(count: int = 20) -> list[SourceDocument]:
 def _sources(engine: Engine, name: str, *principals: str) -> set[str]:
     """Return what a reader finds, lists and reads; all three are the same."""
     scope = engine.tenant(name, principals=principals)
-    found = {hit.source for hit in scope.search("churn report", 100).hits}
-    assert found == {document.source for document in scope.documents()} == {source for source, _ in scope.texts()}
-    return found
+    result = {hit.source for hit in scope.search("churn report", 100).hits}
+    assert result == {document.source for document in scope.documents()} == {source for source, _ in scope.texts()}
+    return result
 
 
 def test_revoked_reader__sees_nothing_after_one_pass_in_caches_too(
@@ -337,7 +337,7 @@ def test_statistics__are_those_of_a_fresh_ingest(
     )
     with psycopg.connect(database.admin_url or "") as connection:
         for name, query in STATISTICS.items():
-            rows = [connection.execute(query, [tenant(one).id]).fetchall() for one in (tenant_name, fresh)]
+            rows = [connection.execute(query, [tenant(item).id]).fetchall() for item in (tenant_name, fresh)]
             assert rows[0] == rows[1], name
         # Languages are only added, as in a publication (decision 13).
         (languages,) = connection.execute(
@@ -349,8 +349,8 @@ def test_statistics__are_those_of_a_fresh_ingest(
     assert scope.search("churn").hits == ()
     for principal in ("ann", "ben", "cem", "dan", "eve"):
         moved, anew = (
-            engine.tenant(one, principals=(principal,)).search("churn report team1", 100).hits
-            for one in (tenant_name, fresh)
+            engine.tenant(item, principals=(principal,)).search("churn report team1", 100).hits
+            for item in (tenant_name, fresh)
         )
         assert sorted((hit.source, hit.dense_score) for hit in moved) == sorted(
             (hit.source, hit.dense_score) for hit in anew
@@ -374,7 +374,7 @@ def test_whole_lists__that_get_the_same_readers_are_merged(engine: Engine, write
 def test_source_with_a_feed__gives_its_documents_no_readers(tmp_path: Path, settings: Settings, write: Write) -> None:
     (tmp_path / "a.txt").write_text("churn")
     spec = {"kind": "folder", "path": str(tmp_path / "a.txt"), "permissions": write({}, {"a": []})}
-    governed, plain = (create_source(one, settings.ingestion) for one in (spec, {**spec, "permissions": None}))
+    governed, plain = (create_source(item, settings.ingestion) for item in (spec, {**spec, "permissions": None}))
     (entry,), (other,) = governed.listing(), plain.listing()
     assert governed.load(entry).acl == (PERMISSION_FEED,)
     assert plain.load(other).acl == (EVERYONE,)

@@ -71,9 +71,9 @@ def test_a_changed_paragraph__is_all_that_is_embedded(
     assert [text.strip() for text in embedder.texts] == [changed[7].strip()]
     after = _vectors(database, tenant_name)
     assert len(after) == 20
-    kept = before.keys() & after.keys()
-    assert len(kept) == 19
-    assert all(after[text] == before[text] for text in kept)
+    keys = before.keys() & after.keys()
+    assert len(keys) == 19
+    assert all(after[text] == before[text] for text in keys)
 
 
 def test_reused_vectors__are_those_that_embedding_gives(
@@ -122,9 +122,9 @@ def test_load_vectors__are_of_this_tenant_and_this_space(counted: Engine, embedd
     )
     elsewhere = describe_space(tenant(f"{tenant_name}-other").id, embedder, normalized=True).id
     with counted.database.worker.transaction(acme, [EVERYONE]) as connection:
-        found = load_vectors(connection, acme, here, hashes)
+        vectors = load_vectors(connection, acme, here, hashes)
         assert load_vectors(connection, acme, wider, hashes) == {}
         assert load_vectors(connection, tenant(f"{tenant_name}-other").id, elsewhere, hashes) == {}
-    assert found.keys() == set(hashes[:20])
+    assert vectors.keys() == set(hashes[:20])
     exact = embedder.embed(texts[:20]).astype(np.float16).astype(np.float32)
-    assert all(np.array_equal(found[key], vector) for key, vector in zip(hashes, exact, strict=False))
+    assert all(np.array_equal(vectors[key], vector) for key, vector in zip(hashes, exact, strict=False))

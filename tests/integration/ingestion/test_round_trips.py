@@ -60,7 +60,7 @@ def _text(source: str, text: str) -> SourceDocument:
 @contextmanager
 def _transactions(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Count the transactions that both roles begin, by their names."""
-    begun: list[str] = []
+    names: list[str] = []
     database = engine.database
     for name, role in (("app", database.app), ("worker", database.worker)):
         for method in ("transaction", "queue", "queue_at_once", "session"):
@@ -69,11 +69,11 @@ def _transactions(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[l
             original = getattr(role, method)
 
             def begin(*args: Any, original: Callable[..., Any] = original, name: str = name, **options: Any) -> Any:
-                begun.append(name)
+                names.append(name)
                 return original(*args, **options)
 
             monkeypatch.setattr(role, method, begin)
-    yield begun
+    yield names
     monkeypatch.undo()
 
 
@@ -81,9 +81,9 @@ def test_a_new_document__takes_two_transactions_and_one_call_of_the_model(
     counted: Engine, embedder: CallCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     acme = counted.tenant("acme")
-    with _transactions(counted, monkeypatch) as begun:
+    with _transactions(counted, monkeypatch) as transactions:
         assert acme.ingest(_text("a", "Churn is falling.")).new == 1
-    assert begun == ["worker", "worker"]
+    assert transactions == ["worker", "worker"]
     assert embedder.calls == [1]
     assert embedder.probes == 0, "the probe sentence is remembered"
 
@@ -94,9 +94,9 @@ def test_an_unchanged_document__takes_one_transaction_and_no_call_of_the_model(
     acme = counted.tenant("acme")
     acme.ingest(_text("a", "Churn is falling."))
     embedder.calls.clear()
-    with _transactions(counted, monkeypatch) as begun:
+    with _transactions(counted, monkeypatch) as transactions:
         assert acme.ingest(_text("a", "Churn is falling.")).unchanged == 1
-    assert begun == ["worker"]
+    assert transactions == ["worker"]
     assert (embedder.calls, embedder.probes) == ([], 0)
 
 
@@ -105,23 +105,23 @@ def test_a_file__takes_as_many_as_a_document_and_a_folder_one_more(
 ) -> None:
     acme = counted.tenant("acme")
     (tmp_path / "a.md").write_text("Churn is falling.")
-    with _transactions(counted, monkeypatch) as begun:
+    with _transactions(counted, monkeypatch) as transactions:
         assert acme.ingest(tmp_path / "a.md").new == 1
-    assert len(begun) == 2
-    with _transactions(counted, monkeypatch) as begun:
+    assert len(transactions) == 2
+    with _transactions(counted, monkeypatch) as transactions:
         assert acme.ingest(tmp_path).unchanged == 1
-    assert len(begun) == 2, "one loads the state, one compares the folder with what is stored"
+    assert len(transactions) == 2, "one loads the state, one compares the folder with what is stored"
 
 
 def test_many_texts__are_embedded_by_one_call_outside_of_the_transaction(
     counted: Engine, embedder: CallCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paragraphs = "\n\n".join(f"Paragraph {number} is about " + f"topic{number} " * 20 for number in range(40))
-    with _transactions(counted, monkeypatch) as begun:
+    with _transactions(counted, monkeypatch) as transactions:
         report = counted.tenant("acme").ingest(_text("a", paragraphs))
     assert report.chunks > 16
     assert embedder.calls == [report.chunks]
-    assert len(begun) == 3
+    assert len(transactions) == 3
 
 
 def _rows_read(database: DatabaseSettings, table: str) -> int:

@@ -32,9 +32,9 @@ def test_mpnet__of_768_dimensions_goes_through_the_whole_pipeline(settings: Sett
         text = "# Churn\n\n" + " ".join(f"Account {number} left us in the month of June." for number in range(300))
         report = scope.ingest([SourceDocument(source="/kb/churn.md", data=text.encode())])
         assert report.failed == ()
-        found = scope.search("Which accounts left?", 50)
-        assert found.retrievers["dense"].returned == report.chunks > 3
-        for hit in found.hits:
+        result = scope.search("Which accounts left?", 50)
+        assert result.retrievers["dense"].returned == report.chunks > 3
+        for hit in result.hits:
             assert text[hit.start : hit.end] == hit.text
-        tokens = engine.embedder.tokenizer.count([hit.text for hit in found.hits])
+        tokens = engine.embedder.tokenizer.count([hit.text for hit in result.hits])
         assert max(tokens) <= engine.embedder.max_tokens <= 382

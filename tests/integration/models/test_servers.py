@@ -116,11 +116,13 @@ def test_engine__needs_no_torch_with_models_by_address(
         "KOSMOS_RAG__ANSWER__THRESHOLD": "0.0",
     }
     program = PROGRAM.format(blocked=BLOCKED, tenant=tenant_name, leave=LEAVE.data, question=QUESTION)
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("1 leave.md 0.9 ()"), done.stdout
-    assert "twenty days" in done.stdout
-    assert KEY not in done.stdout + done.stderr
+    process = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.startswith("1 leave.md 0.9 ()"), process.stdout
+    assert "twenty days" in process.stdout
+    assert KEY not in process.stdout + process.stderr
 
 
 def test_model__that_has_changed_since_ingestion_is_a_mismatch(
@@ -151,9 +153,9 @@ def test_model__moves_to_a_server_without_new_embeddings(
     with Engine(local, embedder=HashingEmbedder(dimensions=DIMENSIONS)) as engine:
         engine.tenant(tenant_name).ingest([LEAVE, NOTICE])
     with Engine(by_address) as engine:
-        found = engine.tenant(tenant_name).search(QUESTION)
-        assert found.retrievers["dense"].returned == 2
-        assert found.hits[0].source == "leave.md"
+        result = engine.tenant(tenant_name).search(QUESTION)
+        assert result.retrievers["dense"].returned == 2
+        assert result.hits[0].source == "leave.md"
 
 
 def test_ingestion__while_the_server_is_away_stores_nothing_else(
@@ -188,10 +190,10 @@ def test_search__without_the_reranking_server_says_so(
         model_server.replies = [
             lambda handler: (returns(500) if "rerank" in handler.path else embeds("openai"))(handler)
         ]
-        found = tenant.search(QUESTION)
-    assert found.hits[0].source == "leave.md"
+        result = tenant.search(QUESTION)
+    assert result.hits[0].source == "leave.md"
     # Readers get the warnings: they do not learn where the server is, nor what it replied.
-    (warning,) = found.warnings
+    (warning,) = result.warnings
     assert warning == "not reranked, in fused order: reranking server failed; the log of the process has the error"
     assert f"reranking server {model_server.url('')}" in caplog.text
     assert KEY not in caplog.text

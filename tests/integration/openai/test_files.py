@@ -34,15 +34,15 @@ def test_file__is_stored_listed_read_and_deleted(speaking: Speaking) -> None:
     assert client.files.retrieve(stored.id) == stored
     assert client.files.content(stored.id).read() == data
     other = upload(client)
-    assert [found.id for found in client.files.list()] == [other, stored.id]
-    assert [found.id for found in client.files.list(purpose="assistants")] == [other]
-    assert [found.id for found in client.files.list(order="asc", limit=1)] == [stored.id, other]  # two pages
+    assert [item.id for item in client.files.list()] == [other, stored.id]
+    assert [item.id for item in client.files.list(purpose="assistants")] == [other]
+    assert [item.id for item in client.files.list(order="asc", limit=1)] == [stored.id, other]  # two pages
     deleted = client.files.delete(stored.id)
     assert (deleted.id, deleted.deleted) == (stored.id, True)
     for read in (client.files.retrieve, client.files.content, client.files.delete):
         with pytest.raises(openai.NotFoundError):
             read(stored.id)
-    assert [found.id for found in client.files.list()] == [other]
+    assert [item.id for item in client.files.list()] == [other]
 
 
 def test_store__makes_documents_of_files(speaking: Speaking) -> None:
@@ -56,9 +56,9 @@ def test_store__makes_documents_of_files(speaking: Speaking) -> None:
     assert (waiting.id, waiting.status, waiting.attributes) == (file_id, "in_progress", {"year": 2026, "ok": True})
     assert client.vector_stores.retrieve(store.id).status == "in_progress"
     speaking.work()
-    done = client.vector_stores.files.poll(file_id, vector_store_id=store.id)
-    assert (done.id, done.status, done.last_error) == (file_id, "completed", None)
-    assert done.usage_bytes == len(LEAVE)
+    result = client.vector_stores.files.poll(file_id, vector_store_id=store.id)
+    assert (result.id, result.status, result.last_error) == (file_id, "completed", None)
+    assert result.usage_bytes == len(LEAVE)
     assert client.vector_stores.retrieve(store.id).file_counts.completed == 1
     (text,) = client.vector_stores.files.content(file_id, vector_store_id=store.id)
     assert "20 days" in (text.text or "")
@@ -83,7 +83,7 @@ def test_deleted_file__leaves_all_stores_and_deleted_store_keeps_files(speaking:
     stores = [client.vector_stores.create(file_ids=files).id for _ in range(2)]
     speaking.work()
     client.files.delete(files[0])
-    assert [[found.id for found in client.vector_stores.files.list(store)] for store in stores] == [[files[1]]] * 2
+    assert [[result.id for result in client.vector_stores.files.list(store)] for store in stores] == [[files[1]]] * 2
     assert speaking.tenant.search("annual leave").hits[0].source.endswith("travel.md")
     with pytest.raises(openai.PermissionDeniedError):
         client.vector_stores.delete(stores[0])
@@ -91,7 +91,7 @@ def test_deleted_file__leaves_all_stores_and_deleted_store_keeps_files(speaking:
     with pytest.raises(openai.NotFoundError):
         client.vector_stores.retrieve(stores[0])
     assert client.files.retrieve(files[1]).id == files[1]
-    assert [found.id for found in client.vector_stores.files.list(stores[1])] == [files[1]]
+    assert [result.id for result in client.vector_stores.files.list(stores[1])] == [files[1]]
 
 
 def test_batch__is_counted_cancelled_and_listed(speaking: Speaking) -> None:
@@ -102,14 +102,14 @@ def test_batch__is_counted_cancelled_and_listed(speaking: Speaking) -> None:
     batch = client.vector_stores.file_batches.create(store, file_ids=[*files[:2], broken], attributes={"n": 1})
     assert (batch.status, batch.file_counts.in_progress) == ("in_progress", 3)
     speaking.work()
-    done = client.vector_stores.file_batches.poll(batch.id, vector_store_id=store)
-    assert (done.status, done.file_counts.completed, done.file_counts.failed) == ("completed", 2, 1)
+    result = client.vector_stores.file_batches.poll(batch.id, vector_store_id=store)
+    assert (result.status, result.file_counts.completed, result.file_counts.failed) == ("completed", 2, 1)
     failed = list(client.vector_stores.file_batches.list_files(batch.id, vector_store_id=store, filter="failed"))
-    assert [found.id for found in failed] == [broken]
+    assert [outcome.id for outcome in failed] == [broken]
     assert failed[0].last_error is not None
     assert failed[0].last_error.code in {"invalid_file", "unsupported_file"}
     listed = client.vector_stores.file_batches.list_files(batch.id, vector_store_id=store, limit=1, order="asc")
-    assert {found.id for found in listed} == {*files[:2], broken}
+    assert {outcome.id for outcome in listed} == {*files[:2], broken}
     second = client.vector_stores.file_batches.create(store, files=[{"file_id": files[2], "attributes": {"n": 2}}])
     cancelled = client.vector_stores.file_batches.cancel(second.id, vector_store_id=store)
     assert (cancelled.status, cancelled.file_counts.cancelled) == ("cancelled", 1)

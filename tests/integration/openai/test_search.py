@@ -37,12 +37,12 @@ def eq(key: str, value: Any, kind: str = "eq") -> dict[str, Any]:
 
 def test_search__finds_what_the_reader_may_see(speaking: Speaking, handbook: str) -> None:
     client = speaking.client("read")
-    found = client.vector_stores.search(handbook, query=QUESTION)
-    assert {hit.filename for hit in found.data} == {"leave.md", "old.md", "travel.md"}
-    scores = [hit.score for hit in found.data]
+    result = client.vector_stores.search(handbook, query=QUESTION)
+    assert {hit.filename for hit in result.data} == {"leave.md", "old.md", "travel.md"}
+    scores = [hit.score for hit in result.data]
     assert scores == sorted(scores, reverse=True)
     assert 0 < scores[0] <= 1
-    best = found.data[0]
+    best = result.data[0]
     assert best.attributes is not None
     assert "annual leave" in best.content[0].text
     assert best.attributes["team"] == "hr"
@@ -81,8 +81,8 @@ def test_search__finds_what_the_reader_may_see(speaking: Speaking, handbook: str
 def test_filters__select_by_attributes(
     speaking: Speaking, handbook: str, filters: dict[str, Any], names: set[str]
 ) -> None:
-    found = speaking.client("read").vector_stores.search(handbook, query=QUESTION, filters=filters)  # type: ignore[arg-type]
-    assert {hit.filename for hit in found.data} == names
+    result = speaking.client("read").vector_stores.search(handbook, query=QUESTION, filters=filters)  # type: ignore[arg-type]
+    assert {hit.filename for hit in result.data} == names
 
 
 def test_weights__choose_the_retriever(speaking: Speaking, handbook: str) -> None:
@@ -164,13 +164,13 @@ def test_litellm__searches_a_vector_store(speaking: Speaking, handbook: str, mon
     key = speaking.client().api_key
     options = {"filters": eq("year", 2026), "ranking_options": {"ranker": "auto", "score_threshold": 0.01}}
     for body in ({}, {"max_num_results": 1}, options):
-        found = litellm.vector_stores.search(handbook, QUESTION, **body, **ours, api_key=key)
-        assert found["object"] == "vector_store.search_results.page"
-        assert "annual leave" in found["data"][0]["content"][0]["text"]
-        assert found["data"][0]["content"][0]["type"] == "text"
-    assert {hit["attributes"]["year"] for hit in found["data"]} == {2026}
-    made = litellm.vector_stores.create(name="Made", **ours, api_key=key)
-    assert speaking.client().vector_stores.retrieve(made["id"]).name == "Made"
+        result = litellm.vector_stores.search(handbook, QUESTION, **body, **ours, api_key=key)
+        assert result["object"] == "vector_store.search_results.page"
+        assert "annual leave" in result["data"][0]["content"][0]["text"]
+        assert result["data"][0]["content"][0]["type"] == "text"
+    assert {hit["attributes"]["year"] for hit in result["data"]} == {2026}
+    created = litellm.vector_stores.create(name="Made", **ours, api_key=key)
+    assert speaking.client().vector_stores.retrieve(created["id"]).name == "Made"
     for error, collection, given in (
         (litellm.AuthenticationError, handbook, "sk-nothing"),
         (litellm.NotFoundError, "handbok", key),
@@ -216,9 +216,9 @@ def test_rates__are_met_by_the_retries_of_the_sdk(
     with pytest.raises(openai.RateLimitError, match="has used up its 2 requests a minute") as refused:
         client.vector_stores.search(handbook, query=QUESTION)
     assert (refused.value.code, refused.value.type) == ("rate_limit_exceeded", "rate_limit_error")
-    asked = int(refused.value.response.headers["retry-after"])
+    requests = int(refused.value.response.headers["retry-after"])
     assert client.with_options(max_retries=2).vector_stores.search(handbook, query=QUESTION).data
-    assert waits == [asked]
+    assert waits == [requests]
 
 
 def test_embeddings__cost_by_number_and_length(speaking: Speaking, monkeypatch: pytest.MonkeyPatch) -> None:

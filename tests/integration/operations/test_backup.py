@@ -86,7 +86,7 @@ def _fill(settings: Settings) -> None:
             scope.jobs.enqueue(SourceDocument(source=f"{name}-late", data=b"waits in the queue"))
 
 
-def _found(settings: Settings, *principals: str) -> dict[str, list[str]]:
+def _read_hits(settings: Settings, *principals: str) -> dict[str, list[str]]:
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         return {
             name: sorted(
@@ -161,7 +161,7 @@ def test_backup__without_a_superuser_restores_every_row_on_another_server(
     assert _digests(other_provider) == _digests(provider)
     restored = settings.model_copy(update={"database": target})
     assert [check.detail for check in diagnose(restored) if check.name.startswith("role") and not check.ok] == []
-    assert _found(restored, "everyone") == _found(filled, "everyone")
+    assert _read_hits(restored, "everyone") == _read_hits(filled, "everyone")
     with pytest.raises(RequestError, match="the database has 2 tenants"):
         restore(target, file)
 
@@ -177,16 +177,16 @@ def test_backup__restored_on_another_server_keeps_tenants_and_readers_apart(
 ) -> None:
     admin, copy = settings.database.admin_url or "", elsewhere.admin_url or ""
     _fill(settings)
-    before, found = _counts(admin), _found(settings, "everyone")
+    before, result = _counts(admin), _read_hits(settings, "everyone")
     dump = str(tmp_path / "kosmos.dump")
-    done = _run("pg_dump", *_options("pg_dump"), f"--dbname={backup}", f"--file={dump}")
-    assert (done.returncode, done.stderr) == (0, "")
+    outcome = _run("pg_dump", *_options("pg_dump"), f"--dbname={backup}", f"--file={dump}")
+    assert (outcome.returncode, outcome.stderr) == (0, "")
 
     assert set_up(elsewhere, "base").after is None
     with psycopg.connect(copy) as connection:
         connection.execute("DROP SCHEMA kosmos CASCADE")
-    done = _run("pg_restore", *_options("pg_restore"), f"--dbname={copy}", dump)
-    assert (done.returncode, done.stderr) == (0, "")
+    outcome = _run("pg_restore", *_options("pg_restore"), f"--dbname={copy}", dump)
+    assert (outcome.returncode, outcome.stderr) == (0, "")
     assert set_up(elsewhere).before == REVISION
 
     assert _counts(copy) == before
@@ -199,9 +199,9 @@ def test_backup__restored_on_another_server_keeps_tenants_and_readers_apart(
     restored = settings.model_copy(update={"database": elsewhere})
     problems = [check.detail for check in diagnose(restored) if check.name.startswith("role") and not check.ok]
     assert problems == []
-    assert _found(restored, "everyone") == found
-    assert len(found["acme"]) == 20, "what the board may read is not for everyone"
-    assert len(_found(restored, "everyone", "department:board")["acme"]) == 30
+    assert _read_hits(restored, "everyone") == result
+    assert len(result["acme"]) == 20, "what the board may read is not for everyone"
+    assert len(_read_hits(restored, "everyone", "department:board")["acme"]) == 30
     with psycopg.connect(elsewhere.url) as connection:
         assert connection.execute("SELECT count(*) FROM kosmos.documents").fetchone() == (0,), "no tenant, no rows"
         assert connection.execute("SHOW plan_cache_mode").fetchone() == ("force_custom_plan",)
@@ -217,11 +217,11 @@ def test_backup__is_refused_to_a_role_that_would_leave_rows_out(role: str, setti
     with psycopg.connect(admin, autocommit=True) as connection:
         connection.execute("CREATE ROLE kosmos_dumper LOGIN; GRANT pg_read_all_data TO kosmos_dumper")
     try:
-        done = _run(
+        result = _run(
             "pg_dump", *_options("pg_dump"), f"--dbname={_as(admin, role)}", f"--file={tmp_path / 'kosmos.dump'}"
         )
     finally:
         with psycopg.connect(admin, autocommit=True) as connection:
             connection.execute("DROP ROLE kosmos_dumper")
-    assert done.returncode != 0
-    assert "row-level security" in done.stderr or "permission denied" in done.stderr
+    assert result.returncode != 0
+    assert "row-level security" in result.stderr or "permission denied" in result.stderr

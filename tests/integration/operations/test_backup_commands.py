@@ -140,19 +140,19 @@ def test_backup__of_a_destroyed_server_brings_everything_back(
         with _Writer(engine) as writer:
             writer.wait_for(3)
             before = writer.published
-            done = kosmos("backup", str(file), "--json")
+            result = kosmos("backup", str(file), "--json")
             after = writer.published
             writer.wait_for(after + 2)
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout) == {"file": str(file), "bytes": file.stat().st_size, "revision": REVISION}
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {"file": str(file), "bytes": file.stat().st_size, "revision": REVISION}
     assert file.stat().st_mode & 0o077 == 0, "everybody's documents are for nobody else"
     assert len(results["acme nobody:else"]) < len(results["acme department:board"]) == 12
 
     assert own_server.database.data_dir is not None
     _destroy(own_server.database.data_dir)
-    done = kosmos("restore", str(file))
-    assert done.exit_code == 0, done.output
-    assert done.stdout == f"3 tenants restored at revision {REVISION}; row-level security is in force\n"
+    result = kosmos("restore", str(file))
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"3 tenants restored at revision {REVISION}; row-level security is in force\n"
 
     with Engine(own_server, embedder=HashingEmbedder()) as engine:
         assert _sealed(engine) == sealed
@@ -190,8 +190,8 @@ def test_restore__of_an_older_revision_is_migrated(
     assert own_server.database.data_dir is not None
     _destroy(own_server.database.data_dir)
 
-    done = kosmos("restore", str(file), "--json")
-    assert json.loads(done.stdout) == {"tenants": 2, "before": REVISION, "after": later}
+    result = kosmos("restore", str(file), "--json")
+    assert json.loads(result.stdout) == {"tenants": 2, "before": REVISION, "after": later}
     with Engine(own_server, embedder=HashingEmbedder()) as engine:
         assert (_results(engine), _sealed(engine)) == (results, sealed)
 

@@ -159,8 +159,8 @@ def test_migrate__prints_the_plan_and_refuses_what_makes_no_sense(
         monkeypatch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        done = CliRunner().invoke(app, ["migrate", *arguments], catch_exceptions=False)
-        return done.exit_code, done.stdout, done.stderr
+        result = CliRunner().invoke(app, ["migrate", *arguments], catch_exceptions=False)
+        return result.exit_code, result.stdout, result.stderr
 
     code, out, _ = run("--distribute", "--dry-run")
     assert code == 0

@@ -44,11 +44,11 @@ UP = {"up": OF_TARGETS}
 
 def _exported(registry: CollectorRegistry) -> dict[str, set[str]]:
     """The labels of every sample of a registry, by name."""
-    found: dict[str, set[str]] = {}
+    outcome: dict[str, set[str]] = {}
     for family in registry.collect():
         for sample in family.samples:
-            found.setdefault(sample.name, set(OF_TARGETS)).update(sample.labels)
-    return found
+            outcome.setdefault(sample.name, set(OF_TARGETS)).update(sample.labels)
+    return outcome
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def test_rules_and_dashboards__name_metrics_and_labels_that_are_exported(exporte
                 wrong.append(f"{place}: no process exports {name}")
                 continue
             known |= exported[name]
-            given = set(re.findall(r"(\w+)\s*[!=]~?\"", labels))
-            wrong += [f"{place}: {name} has no label {label}" for label in given - exported[name]]
+            matches = set(re.findall(r"(\w+)\s*[!=]~?\"", labels))
+            wrong += [f"{place}: {name} has no label {label}" for label in matches - exported[name]]
             wrong += [
                 f"{place}: {name} has no bucket {bound}" for bound in _bounds(labels) if not _is_bound(name, bound)
             ]
@@ -188,27 +188,27 @@ def test_rules__compare_quantiles_with_bounds_of_their_histograms() -> None:
         for name, limit in re.findall(r"histogram_quantile\(.*?(kosmos_\w+)_bucket.*\) > ([\d.]+)", rule["expr"])
     ]
     assert len(compared) == 6
-    assert [one for one in compared if one[2] not in BY_NAME[one[1]].buckets] == []
+    assert [item for item in compared if item[2] not in BY_NAME[item[1]].buckets] == []
 
 
 def test_rules__see_the_first_of_what_they_count() -> None:
     """`increase` of a series that begins with its first event is 0: its labels are known, and 0, before."""
-    counted = [
+    pairs = [
         (name.removesuffix("_total"), dict(re.findall(r'(\w+)=~?"([^"]+)"', labels)))
         for rule in _rules()
         for name, labels in re.findall(r"increase\((\w+)(?:\{([^}]*)\})?\[", rule["expr"])
     ]
-    assert len(counted) > 5
-    for name, labels in counted:
+    assert len(pairs) > 5
+    for name, labels in pairs:
         metric = BY_NAME[name]
         known = [dict(zip(metric.labels, values, strict=True)) for values in metric.initial]
         if metric.labels:
-            assert any(all(one[label] == value for label, value in labels.items()) for one in known), (name, labels)
+            assert any(all(item[label] == value for label, value in labels.items()) for item in known), (name, labels)
 
 
 def test_orphans__are_known_by_the_names_that_the_statement_gives_them() -> None:
-    found = re.findall(r"SELECT '([^']+)'", statement("orphans"))
-    assert {(what,) for what in found} == set(WORKER_ORPHANS.initial)
+    matches = re.findall(r"SELECT '([^']+)'", statement("orphans"))
+    assert {(what,) for what in matches} == set(WORKER_ORPHANS.initial)
 
 
 @pytest.mark.parametrize(
@@ -238,25 +238,25 @@ def test_dashboard__is_one_that_grafana_can_lay_out(dashboard: Path) -> None:
     board = json.loads(dashboard.read_text())
     assert board["uid"] == f"kosmos-{dashboard.stem}"
     source = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/prometheus.yml").read_text())["datasources"][0]
-    taken: set[tuple[int, int]] = set()
+    pairs: set[tuple[int, int]] = set()
     for panel in board["panels"]:
         assert panel["datasource"]["uid"] == source["uid"]
         grid = panel["gridPos"]
         cells = {
             (x, y) for x in range(grid["x"], grid["x"] + grid["w"]) for y in range(grid["y"], grid["y"] + grid["h"])
         }
-        assert not cells & taken, f"{panel['title']} lies over another panel"
+        assert not cells & pairs, f"{panel['title']} lies over another panel"
         assert max(x for x, _ in cells) < 24
-        taken |= cells
+        pairs |= cells
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
 
 def test_rules__pass_promtool() -> None:
     if (promtool := shutil.which("promtool")) is None:
         pytest.skip("promtool is not installed: PromQL was checked for names alone")
-    for asked in (["check", "rules", str(RULES)], ["test", "rules", str(Path(__file__).with_name("rules_test.yml"))]):
-        done = subprocess.run([promtool, *asked], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+    for text in (["check", "rules", str(RULES)], ["test", "rules", str(Path(__file__).with_name("rules_test.yml"))]):
+        process = subprocess.run([promtool, *text], capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stdout + process.stderr
 
 
 def test_operate_page__says_what_to_do_about_every_alert() -> None:

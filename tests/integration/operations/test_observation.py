@@ -49,8 +49,8 @@ def engine(settings: Settings) -> Iterator[Engine]:
     settings = settings.model_copy(
         update={"observability": settings.observability.model_copy(update={"slow_ms": 1, "top_tenants": 3})}
     )
-    kept = settings.rag.retrieval.model_copy(update={"result_cache": 10})
-    settings = settings.model_copy(update={"rag": settings.rag.model_copy(update={"retrieval": kept})})
+    retrieval = settings.rag.retrieval.model_copy(update={"result_cache": 10})
+    settings = settings.model_copy(update={"rag": settings.rag.model_copy(update={"retrieval": retrieval})})
     with Engine(settings, embedder=HashingEmbedder(), reranker=Broken()) as opened:
         yield opened
 
@@ -133,27 +133,27 @@ def test_observer__hears_of_ingestion(engine: Engine) -> None:
 
 def test_spans__of_a_retrieval_are_its_stages(scope: Tenant, tracer: RecordingTracer) -> None:
     with tracing.start_entry_span("request", [GIVEN]):
-        found = scope.context("What is churn?").retrieval
+        retrieval = scope.context("What is churn?").retrieval
     (request,), (retrieve,) = tracer.named("request"), tracer.named("retrieval")
     assert retrieve.parent == request.get_span_context()
-    inside = [made for made in tracer.spans if made.parent == retrieve.get_span_context()]
-    assert {made.name for made in inside} == {"rerank broken", *(f"kosmos.{stage}" for stage in found.stages)}
+    inside = [span for span in tracer.spans if span.parent == retrieve.get_span_context()]
+    assert {span.name for span in inside} == {"rerank broken", *(f"kosmos.{stage}" for stage in retrieval.stages)}
     (context,) = tracer.named("kosmos.context")
     assert context.parent == request.get_span_context()
-    assert {f"{made.get_span_context().trace_id:032x}" for made in tracer.spans} == {TRACE}
+    assert {f"{span.get_span_context().trace_id:032x}" for span in tracer.spans} == {TRACE}
 
 
 def test_slow_retrieval__is_logged_with_its_plan_and_without_its_question(
     scope: Tenant, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, logger="kosmos_rag.retrieval"):
-        found = scope.search("What is churn?")
+        outcome = scope.search("What is churn?")
     (record,) = (record for record in caplog.records if getattr(record, "action", "") == "slow_retrieval")
     result = vars(record)
     assert result["tenant"] == "acme"
-    assert result["timings_ms"] == found.timings_ms
+    assert result["timings_ms"] == outcome.timings_ms
     assert {name: retriever["plan"] for name, retriever in result["plan"].items()} == {
-        name: retriever.plan for name, retriever in found.retrievers.items()
+        name: retriever.plan for name, retriever in outcome.retrievers.items()
     }
     texts = result.pop("texts")
     assert texts == {"question": "What is churn?"}
@@ -188,13 +188,13 @@ def test_worker__goes_on_with_the_trace_of_a_job(engine: Engine, scope: Tenant, 
     work.run(jobs, SupervisorChannel(theirs, queue))
     work._documents.close()
     (job,), (publish,) = tracer.named("kosmos.job.document"), tracer.named("kosmos.job.publish")
-    assert {f"{made.get_span_context().trace_id:032x}" for made in tracer.spans} == {TRACE}
-    assert [made.parent for made in tracer.named("kosmos.chunk")] == [job.get_span_context()]
-    assert [made.parent for made in tracer.named("kosmos.embed")] == [publish.get_span_context()]
-    said = []
+    assert {f"{span.get_span_context().trace_id:032x}" for span in tracer.spans} == {TRACE}
+    assert [span.parent for span in tracer.named("kosmos.chunk")] == [job.get_span_context()]
+    assert [span.parent for span in tracer.named("kosmos.embed")] == [publish.get_span_context()]
+    records = []
     while ours.poll(1):
-        said.append(ours.recv())
-    counts = {name: value for message in said for name, value in message.counts.items()}
+        records.append(ours.recv())
+    counts = {name: value for message in records for name, value in message.counts.items()}
     assert counts["kosmos_ingestion_embedded_documents", ""] == 1
     assert counts["documents", "new"] == 1
     assert counts["kosmos_ingestion_stage_seconds", "embed"] > 0

@@ -74,12 +74,12 @@ def _named(exporter: InMemorySpanExporter, name: str) -> tuple[ReadableSpan, dic
 
 def _documents(attributes: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
     """Return the objects of a flattened list."""
-    found: dict[int, dict[str, Any]] = {}
+    outcome: dict[int, dict[str, Any]] = {}
     for name, value in attributes.items():
         if name.startswith(f"{prefix}."):
             index, _, member = name.removeprefix(f"{prefix}.").partition(".")
-            found.setdefault(int(index), {})[member] = value
-    return [found[index] for index in sorted(found)]
+            outcome.setdefault(int(index), {})[member] = value
+    return [outcome[index] for index in sorted(outcome)]
 
 
 def test_retrieval__is_exported_with_its_hits_and_without_texts(

@@ -36,8 +36,8 @@ def _documents(**acl: tuple[str, ...]) -> list[SourceDocument]:
     ]
 
 
-def _sources(found: SearchResult) -> list[str]:
-    return [hit.source for hit in found.hits]
+def _sources(result: SearchResult) -> list[str]:
+    return [hit.source for hit in result.hits]
 
 
 def test_words_with_one_typo__find_their_document(lexical: Engine, tenant_name: str) -> None:
@@ -45,10 +45,10 @@ def test_words_with_one_typo__find_their_document(lexical: Engine, tenant_name: 
     scope.ingest(_documents())
     with_typo = {subject: dice.choice(list(single_edits(subject))) for subject in SUBJECTS}
     for _ in range(2):
-        found = {subject: scope.search(f"the rules about {typo}", 5) for subject, typo in with_typo.items()}
-        share = sum(subject in _sources(result) for subject, result in found.items()) / len(SUBJECTS)
+        results = {subject: scope.search(f"the rules about {typo}", 5) for subject, typo in with_typo.items()}
+        share = sum(subject in _sources(result) for subject, result in results.items()) / len(SUBJECTS)
         assert share >= 0.95
-        assert f"no chunk contains {with_typo['password']!r}; chunks with 'password'" in found["password"].warnings[0]
+        assert f"no chunk contains {with_typo['password']!r}; chunks with 'password'" in results["password"].warnings[0]
         scope.indexes.build()
 
 
@@ -110,9 +110,9 @@ def test_hidden_chunks__neither_keep_close_terms_away_nor_give_them(lexical: Eng
     twin.ingest(document for document in _documents() if document.source not in ("password", "pension"))
     reader = lexical.tenant(tenant_name, principals=(EVERYONE, "user:jo"))
     for question in ("password", "pasword", "pension", "pensions planing", "passwort schedul"):
-        found, expected = reader.search(question, 10), twin.search(question, 10)
-        assert (_sources(found), found.warnings) == (_sources(expected), expected.warnings)
-        assert [hit.lexical_score for hit in found.hits] == [hit.lexical_score for hit in expected.hits]
+        outcome, expected = reader.search(question, 10), twin.search(question, 10)
+        assert (_sources(outcome), outcome.warnings) == (_sources(expected), expected.warnings)
+        assert [hit.lexical_score for hit in outcome.hits] == [hit.lexical_score for hit in expected.hits]
     assert _sources(lexical.tenant(tenant_name, principals=(EVERYONE, "user:ann")).search("pasword", 1)) == ["password"]
 
 

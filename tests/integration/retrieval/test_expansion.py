@@ -38,7 +38,7 @@ Ask = Callable[..., SearchResult]
 def ask(settings: Settings, tmp_path: Path, tenant_name: str) -> Ask:
     """Ask an engine with a file of synonyms, and with these keys of `rag.expansion`."""
 
-    def asked(
+    def search(
         question: str, synonyms: str = SYNONYMS, texts: Mapping[str, str] = TEXTS, **keys: object
     ) -> SearchResult:
         file = tmp_path / "synonyms.yaml"
@@ -48,12 +48,12 @@ def ask(settings: Settings, tmp_path: Path, tenant_name: str) -> Ask:
             _ingest(engine, tenant_name, texts)
             return engine.tenant(tenant_name).search(question)
 
-    return asked
+    return search
 
 
-def _by_keywords(found: SearchResult) -> dict[str, float]:
+def _by_keywords(result: SearchResult) -> dict[str, float]:
     """Sources and scores of what the lexical retriever found, best first."""
-    hits = sorted((hit for hit in found.hits if hit.lexical_rank), key=lambda hit: hit.lexical_rank or 0)
+    hits = sorted((hit for hit in result.hits if hit.lexical_rank), key=lambda hit: hit.lexical_rank or 0)
     return {hit.source: hit.lexical_score or 0.0 for hit in hits}
 
 
@@ -68,18 +68,18 @@ def _by_keywords(found: SearchResult) -> dict[str, float]:
 def test_synonyms__find_documents_that_say_it_in_other_words(
     question: str, synonyms: tuple[str, ...], ask: Ask
 ) -> None:
-    found = ask(question)
-    assert found.expansion == Expansion(synonyms=synonyms)
-    assert set(_by_keywords(found)) == {"d1", "d2", "d3"}
-    assert (found.stages[0], found.warnings, found.degraded_stages) == ("expand", (), ())
-    assert set(found.retrievers) == {"dense", "lexical"}
+    result = ask(question)
+    assert result.expansion == Expansion(synonyms=synonyms)
+    assert set(_by_keywords(result)) == {"d1", "d2", "d3"}
+    assert (result.stages[0], result.warnings, result.degraded_stages) == ("expand", (), ())
+    assert set(result.retrievers) == {"dense", "lexical"}
 
 
 def test_synonyms__of_a_phrase_need_all_of_it(ask: Ask) -> None:
-    found = ask("customer")
-    assert found.expansion == Expansion()
-    assert set(_by_keywords(found)) == {"d3"}
-    assert "expand" not in found.stages
+    result = ask("customer")
+    assert result.expansion == Expansion()
+    assert set(_by_keywords(result)) == {"d3"}
+    assert "expand" not in result.stages
 
 
 def test_synonyms__of_a_mapping_go_one_way(ask: Ask) -> None:
@@ -90,30 +90,30 @@ def test_synonyms__of_a_mapping_go_one_way(ask: Ask) -> None:
 
 @pytest.mark.parametrize("question", ["+churn", '+"churn grew"', "churn +monthly"])
 def test_synonyms__never_meet_what_is_required(question: str, ask: Ask) -> None:
-    found = ask(question)
-    assert "attrition" in found.expansion.synonyms
-    assert {hit.source for hit in found.hits} == {"d1"}
+    result = ask(question)
+    assert "attrition" in result.expansion.synonyms
+    assert {hit.source for hit in result.hits} == {"d1"}
 
 
 def test_synonyms__come_after_a_phrase_in_quotes(ask: Ask) -> None:
-    found = ask('"churn grew"')
-    assert "attrition" in found.expansion.synonyms
-    assert found.hits[0].source == "d1"
-    assert set(_by_keywords(found)) == {"d1", "d2", "d3"}
-    assert ["phrase" in hit.score_contributions for hit in found.hits] == [True, *[False] * (found.returned - 1)]
+    result = ask('"churn grew"')
+    assert "attrition" in result.expansion.synonyms
+    assert result.hits[0].source == "d1"
+    assert set(_by_keywords(result)) == {"d1", "d2", "d3"}
+    assert ["phrase" in hit.score_contributions for hit in result.hits] == [True, *[False] * (result.returned - 1)]
 
 
 def test_synonyms__bring_nothing_that_is_excluded(ask: Ask) -> None:
-    found = ask("churn -yearly")
-    assert "attrition" in found.expansion.synonyms
-    assert set(_by_keywords(found)) == {"d1", "d3"}
-    assert "d2" not in {hit.source for hit in found.hits}
+    result = ask("churn -yearly")
+    assert "attrition" in result.expansion.synonyms
+    assert set(_by_keywords(result)) == {"d1", "d3"}
+    assert "d2" not in {hit.source for hit in result.hits}
 
 
 def test_synonyms__of_an_excluded_word_are_not_looked_for(ask: Ask) -> None:
-    found = ask("invoices -churn")
-    assert found.expansion == Expansion()
-    assert set(_by_keywords(found)) == {"d4"}
+    result = ask("invoices -churn")
+    assert result.expansion == Expansion()
+    assert set(_by_keywords(result)) == {"d4"}
 
 
 @pytest.mark.parametrize("weight", [0.5, 0.2, 1.0])
@@ -143,10 +143,10 @@ def test_synonym__that_the_question_says_in_another_form_is_not_counted_twice(
     """The analysis knows no `++` and no endings: it makes one lexeme of both."""
     texts = {**TEXTS, "d5": "C templates everywhere"}
     plain = ask(question, "[]\n", texts)
-    found = ask(question, synonyms, texts)
-    assert found.expansion.synonyms
+    result = ask(question, synonyms, texts)
+    assert result.expansion.synonyms
     assert _by_keywords(plain)
-    assert _by_keywords(found) == _by_keywords(plain)
+    assert _by_keywords(result) == _by_keywords(plain)
 
 
 @pytest.mark.parametrize("text", ["- [churn", "churn: attrition\n", "- [churn, '!']\n", None])
@@ -172,13 +172,13 @@ class Writer:
         self.wordings = wordings
         self.passage = passage
         self.fails: set[str] = set()
-        self.asked: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def stream(self, messages: Sequence[Message], *, max_tokens: int) -> Generator[str]:
         kind = "passage" if messages[0].text.startswith("Write a passage") else "wordings"
         with self._lock:
-            self.asked[kind] += 1
+            self.calls[kind] += 1
         if kind in self.fails:
             raise ModelError(f"the model has no {kind} today")
         yield self.passage if kind == "passage" else self.wordings
@@ -202,41 +202,41 @@ def test_a_retriever_of_no_weight__is_not_expanded_for(settings: Settings, tmp_p
             assert engine.tenant(tenant_name).search("churn").expansion == Expansion()
 
 
-def _same_hits(found: SearchResult, other: SearchResult) -> bool:
-    return (found.hits, found.retrievers) == (other.hits, other.retrievers)
+def _same_hits(result: SearchResult, other: SearchResult) -> bool:
+    return (result.hits, result.retrievers) == (other.hits, other.retrievers)
 
 
 def test_wordings__are_each_asked_as_well(settings: Settings, tenant_name: str) -> None:
     with opened(settings, TWO, language_model=Writer(wordings=WORDINGS)) as engine:
         _ingest(engine, tenant_name)
-        found = engine.tenant(tenant_name).search("churn")
-    assert found.expansion == Expansion(wordings=("attrition", "invoices paid"))
-    assert set(found.retrievers) == {"dense", "lexical", "dense 2", "lexical 2", "dense 3", "lexical 3"}
-    assert (found.stages[0], found.degraded_stages) == ("expand", ())
+        result = engine.tenant(tenant_name).search("churn")
+    assert result.expansion == Expansion(wordings=("attrition", "invoices paid"))
+    assert set(result.retrievers) == {"dense", "lexical", "dense 2", "lexical 2", "dense 3", "lexical 3"}
+    assert (result.stages[0], result.degraded_stages) == ("expand", ())
     by_keywords = {
-        hit.source: {name for name in hit.score_contributions if name.startswith("lexical")} for hit in found.hits
+        hit.source: {name for name in hit.score_contributions if name.startswith("lexical")} for hit in result.hits
     }
     assert {source: names for source, names in by_keywords.items() if names} == {
         "d1": {"lexical"},
         "d2": {"lexical 2"},
         "d4": {"lexical 3"},
     }
-    for hit in found.hits:
+    for hit in result.hits:
         assert hit.fused_score == pytest.approx(sum(hit.score_contributions.values()))
     # A hit of another wording says nothing of the question's own retrievers.
-    assert {hit.source for hit in found.hits if hit.lexical_rank} == {"d1"}
+    assert {hit.source for hit in result.hits if hit.lexical_rank} == {"d1"}
 
 
 def test_wordings__bring_in_what_the_question_does_not_find(settings: Settings, tenant_name: str) -> None:
     near = {"rag.retrieval.similarity_threshold": 0.3}
     with opened(settings, {**TWO, **near}, language_model=Writer(wordings=WORDINGS)) as engine:
         _ingest(engine, tenant_name)
-        found = engine.tenant(tenant_name).search("churn")
+        result = engine.tenant(tenant_name).search("churn")
     with opened(settings, near) as plain:
         before = plain.tenant(tenant_name).search("churn")
     assert {hit.source for hit in before.hits} == {"d1"}
-    assert {hit.source for hit in found.hits} == {"d1", "d2", "d4"}
-    assert {name for hit in found.hits if hit.source == "d4" for name in hit.score_contributions} == {
+    assert {hit.source for hit in result.hits} == {"d1", "d2", "d4"}
+    assert {name for hit in result.hits if hit.source == "d4" for name in hit.score_contributions} == {
         "dense 3",
         "lexical 3",
     }
@@ -256,19 +256,19 @@ def test_passage__is_searched_like_with_the_mean_vector(settings: Settings, tena
     passage = "invoices that are paid late"
     with opened(settings, HYDE, language_model=Writer(passage=passage)) as engine:
         _ingest(engine, tenant_name)
-        found = engine.tenant(tenant_name).search("churn")
+        result = engine.tenant(tenant_name).search("churn")
     with opened(settings, {}) as plain:
         before = plain.tenant(tenant_name).search("churn")
-    assert found.expansion == Expansion(passage=passage)
+    assert result.expansion == Expansion(passage=passage)
     embedder = HashingEmbedder()
     mean = embedder.embed_query("churn") + embedder.embed_query(passage)
     mean /= np.linalg.norm(mean)
-    scores = {hit.source: hit.dense_score for hit in found.hits if hit.dense_score is not None}
+    scores = {hit.source: hit.dense_score for hit in result.hits if hit.dense_score is not None}
     assert scores["d4"] == pytest.approx(float(embedder.embed_query(f"-\n{TEXTS['d4']}") @ mean), abs=2e-3)
     assert scores["d4"] == max(scores.values())
     assert "d4" not in {hit.source for hit in before.hits if (hit.dense_score or 0) > 0.3}
     # Only the vectors are looked for: words that were made up find nothing.
-    assert _by_keywords(found) == _by_keywords(before)
+    assert _by_keywords(result) == _by_keywords(before)
 
 
 @pytest.mark.parametrize(
@@ -285,19 +285,19 @@ def test_language_model__that_fails_leaves_the_question_as_it_is(
     writer.fails = {"wordings", "passage"}
     with opened(settings, keys, language_model=writer) as engine, opened(settings, {}) as plain:
         _ingest(engine, tenant_name)
-        found = engine.tenant(tenant_name).search("churn")
-        assert _same_hits(found, plain.tenant(tenant_name).search("churn"))
-    assert (found.expansion, found.warnings, found.degraded_stages) == (Expansion(), (note,), ("expand",))
-    assert found.stages[0] == "expand"
+        result = engine.tenant(tenant_name).search("churn")
+        assert _same_hits(result, plain.tenant(tenant_name).search("churn"))
+    assert (result.expansion, result.warnings, result.degraded_stages) == (Expansion(), (note,), ("expand",))
+    assert result.stages[0] == "expand"
 
 
 def test_language_model__that_writes_nothing_of_use_is_named(settings: Settings, tenant_name: str) -> None:
     with opened(settings, TWO, language_model=Writer(wordings="1. Churn?\n")) as engine:
         _ingest(engine, tenant_name)
-        found = engine.tenant(tenant_name).search("churn")
-    [note] = found.warnings
+        result = engine.tenant(tenant_name).search("churn")
+    [note] = result.warnings
     assert note.startswith("no other wordings: language model 'told' wrote no other wording of the question")
-    assert (found.expansion, found.degraded_stages) == (Expansion(), ("expand",))
+    assert (result.expansion, result.degraded_stages) == (Expansion(), ("expand",))
 
 
 def test_language_model__that_fails_at_one_thing_does_the_other(settings: Settings, tenant_name: str) -> None:
@@ -305,10 +305,10 @@ def test_language_model__that_fails_at_one_thing_does_the_other(settings: Settin
     writer.fails = {"passage"}
     with opened(settings, {**TWO, **HYDE}, language_model=writer) as engine:
         _ingest(engine, tenant_name)
-        found = engine.tenant(tenant_name).search("churn")
-    assert found.expansion == Expansion(wordings=("attrition", "invoices paid"))
-    assert found.warnings == ("no hypothetical passage: the model has no passage today",)
-    assert found.degraded_stages == ("expand",)
+        result = engine.tenant(tenant_name).search("churn")
+    assert result.expansion == Expansion(wordings=("attrition", "invoices paid"))
+    assert result.warnings == ("no hypothetical passage: the model has no passage today",)
+    assert result.degraded_stages == ("expand",)
 
 
 @pytest.mark.parametrize("keys", [TWO, HYDE])
@@ -334,20 +334,20 @@ def test_language_model__is_asked_once_a_question_and_again_after_an_error(
         writer.fails = set()
         first = scope.search("churn")
         assert first.expansion == Expansion(wordings=("attrition", "invoices paid"), passage="accounts that leave")
-        assert writer.asked == {"wordings": 2, "passage": 1}
+        assert writer.calls == {"wordings": 2, "passage": 1}
         writer.fails = {"wordings", "passage"}
         assert scope.search("churn").expansion == first.expansion
-        assert writer.asked == {"wordings": 2, "passage": 1}
+        assert writer.calls == {"wordings": 2, "passage": 1}
         scope.search("churn rate")
-        assert writer.asked == {"wordings": 3, "passage": 2}
+        assert writer.calls == {"wordings": 3, "passage": 2}
 
 
-@pytest.mark.parametrize(("kept", "asked"), [(0, 4), (1, 3), (2, 2)])
+@pytest.mark.parametrize(("kept", "calls"), [(0, 4), (1, 3), (2, 2)])
 def test_language_model__what_it_wrote_is_kept_of_the_last_questions(
-    kept: int, asked: int, settings: Settings, tenant_name: str
+    kept: int, calls: int, settings: Settings, tenant_name: str
 ) -> None:
     writer = Writer(wordings=WORDINGS)
     with opened(settings, {**TWO, "rag.retrieval.query_embedding_cache": kept}, language_model=writer) as engine:
         for question in ("churn", "loss", "loss", "churn"):
             engine.tenant(tenant_name).search(question)
-    assert writer.asked == {"wordings": asked}
+    assert writer.calls == {"wordings": calls}

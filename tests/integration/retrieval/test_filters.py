@@ -51,11 +51,11 @@ class Library:
 
     def letters(self, given: Filter | None, *, principals: tuple[str, ...] = PRINCIPALS, **scope: Any) -> set[str]:
         """Which documents come; each retriever must bring all of them."""
-        found = self.search(given, principals=principals, **scope)
-        letters = {_letter(hit.source) for hit in found.hits}
+        result = self.search(given, principals=principals, **scope)
+        letters = {_letter(hit.source) for hit in result.hits}
         for retriever in ("dense_rank", "lexical_rank"):
-            assert {_letter(hit.source) for hit in found.hits if getattr(hit, retriever)} == letters, retriever
-        assert found.returned == len(letters)
+            assert {_letter(hit.source) for hit in result.hits if getattr(hit, retriever)} == letters, retriever
+        assert result.returned == len(letters)
         return letters
 
     def search(
@@ -111,10 +111,10 @@ def library(request: pytest.FixtureRequest, server: Any, template: str) -> Itera
 
 
 def test_library__is_what_these_tests_need(library: Library) -> None:
-    found = library.search(None)
-    assert {_letter(hit.source) for hit in found.hits} == ALL
-    assert found.retrievers["lexical"].plan == library.plan
-    assert (found.retrievers["dense"].plan == "exact scan") == (library.plan == "exact scan")
+    result = library.search(None)
+    assert {_letter(hit.source) for hit in result.hits} == ALL
+    assert result.retrievers["lexical"].plan == library.plan
+    assert (result.retrievers["dense"].plan == "exact scan") == (library.plan == "exact scan")
 
 
 WHERE: list[tuple[dict[str, Any], str]] = [
@@ -236,13 +236,13 @@ def test_filter__sees_no_principal_that_the_reader_does_not_hold(where: dict[str
 
 
 def test_filter__that_leaves_nothing_says_so(library: Library) -> None:
-    found = library.search(Filter(where={"title": "Nobody's"}))
-    assert found.returned == 0
-    assert found.incomplete_reason == (
+    result = library.search(Filter(where={"title": "Nobody's"}))
+    assert result.returned == 0
+    assert result.incomplete_reason == (
         "0 passages in reach of this question, its reader and its filter "
         "(dense: chunks in reach: 0; lexical: visible chunks with a term of the question: 0)"
     )
-    assert all(retriever.returned == 0 for retriever in found.retrievers.values())
+    assert all(retriever.returned == 0 for retriever in result.retrievers.values())
 
 
 def test_tenant__without_chunks_answers_a_filter_with_nothing(library: Library) -> None:

@@ -52,9 +52,9 @@ def _passes(connection: psycopg.Connection, given: Filter, **columns: Any) -> bo
         "metadata": {},
         **columns,
     }
-    found = connection.execute(PASSES, {"row": Jsonb(row), **compile_filter(given)}).fetchone()
-    assert found is not None
-    return bool(found[0])
+    result = connection.execute(PASSES, {"row": Jsonb(row), **compile_filter(given)}).fetchone()
+    assert result is not None
+    return bool(result[0])
 
 
 def _has_terms(connection: psycopg.Connection, given: Filter, **columns: Any) -> bool:
@@ -200,9 +200,9 @@ def test_times__compare_as_times(
     connection: psycopg.Connection, at: datetime, zone: timezone, asked_at: datetime | None, asked_zone: timezone
 ) -> None:
     stored = at.replace(tzinfo=zone)
-    asked = stored.astimezone(asked_zone) if asked_at is None else asked_at.replace(tzinfo=asked_zone)
-    for sign, holds in (("$gt", stored > asked), ("$eq", stored == asked), ("$lt", stored < asked)):
-        given = Filter(where={"created_at": {sign: asked}})
+    moment = stored.astimezone(asked_zone) if asked_at is None else asked_at.replace(tzinfo=asked_zone)
+    for sign, holds in (("$gt", stored > moment), ("$eq", stored == moment), ("$lt", stored < moment)):
+        given = Filter(where={"created_at": {sign: moment}})
         assert _passes(connection, given, created_at=stored.isoformat()) == holds
 
 
@@ -238,23 +238,23 @@ def _holds(document: Any, key: str, value: Any) -> bool:
     return all(_compares(_at(document, key.split(".")), sign, operand) for sign, operand in signs.items())
 
 
-def _at(found: Any, keys: list[str]) -> list[Any]:
+def _at(stored_values: Any, keys: list[str]) -> list[Any]:
     """What stands at a path: nothing, one value, or one of each object of a list."""
     if not keys:
-        return [found]
-    objects = found if isinstance(found, list) else [found]
+        return [stored_values]
+    objects = stored_values if isinstance(stored_values, list) else [stored_values]
     return [v for o in objects if isinstance(o, dict) and keys[0] in o for v in _at(o[keys[0]], keys[1:])]
 
 
-def _compares(found: list[Any], sign: str, operand: Any) -> bool:
+def _compares(stored_values: list[Any], sign: str, operand: Any) -> bool:
     if sign == "$exists":
-        return bool(found) is operand
+        return bool(stored_values) is operand
     if sign == "$empty":
-        values = [v for each in found for v in (each if isinstance(each, list) else [each])]
+        values = [v for each in stored_values for v in (each if isinstance(each, list) else [each])]
         return all(v is None or v == [] for v in values) is operand
     if sign in ("$ne", "$nin"):
-        return not _compares(found, {"$ne": "$eq", "$nin": "$in"}[sign], operand)
-    values = [v for each in found for v in (each if isinstance(each, list) else [each])]
+        return not _compares(stored_values, {"$ne": "$eq", "$nin": "$in"}[sign], operand)
+    values = [v for each in stored_values for v in (each if isinstance(each, list) else [each])]
     if sign in PATTERNS:
         return any(isinstance(v, str) and PATTERNS[sign](v, operand) for v in values)
     if sign == "$in":

@@ -80,10 +80,10 @@ class World:
             text = re.sub(r"--.*|\bINTO \w+", "", source)
             for number, argument in enumerate(arguments[: len(names)], start=1):
                 text = re.sub(rf"\b{argument}\b", f"${number}", text)
-            found = re.findall(r"^\s+(?:RETURN QUERY\s+)?(SELECT\b.*?);", text, re.DOTALL | re.MULTILINE)
-            assert found
-            for one in found:
-                connection.execute(f"PREPARE kept ({types}) AS {one}".encode())
+            matches = re.findall(r"^\s+(?:RETURN QUERY\s+)?(SELECT\b.*?);", text, re.DOTALL | re.MULTILINE)
+            assert matches
+            for item in matches:
+                connection.execute(f"PREPARE kept ({types}) AS {item}".encode())
                 for mode in ("force_custom_plan", "force_generic_plan"):
                     connection.execute(f"SET LOCAL plan_cache_mode = {mode}".encode())
                     explained = connection.execute(explain).fetchone()
@@ -334,11 +334,13 @@ def test_search__is_by_the_index_that_is_meant(name: str, worlds: dict[str, Worl
     world = worlds["bits" if name == "dense_by_bits" else "large"]
     ours = f"vec_{world.values['index_id'].hex}"
     for also, _ in CASES[name]:
-        used = {scan["Index Name"] for scan in _scans(world.explain(name, **also)) if "Index Name" in scan}
-        assert {index for index in used if index.startswith("vec_")} == {ours}, also
+        index_names = {scan["Index Name"] for scan in _scans(world.explain(name, **also)) if "Index Name" in scan}
+        assert {index for index in index_names if index.startswith("vec_")} == {ours}, also
     # Of an index that is not there, or not meant, none is used.
-    used = {scan["Index Name"] for scan in _scans(world.explain(name, index_id=uuid.uuid4())) if "Index Name" in scan}
-    assert not any(index.startswith("vec_") for index in used)
+    index_names = {
+        scan["Index Name"] for scan in _scans(world.explain(name, index_id=uuid.uuid4())) if "Index Name" in scan
+    }
+    assert not any(index.startswith("vec_") for index in index_names)
 
 
 @pytest.mark.parametrize("name", ["dense_by_index", "dense_by_bits"])

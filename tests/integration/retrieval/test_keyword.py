@@ -19,16 +19,16 @@ def test_from_tenant__finds_paragraphs_of_documents_with_their_places(
 ) -> None:
     scope = engine.tenant(tenant_name)
     scope.ingest([_document("b.txt", "one\n\ntotal sales\nby region"), _document("a.txt", "two\r\n \r\nmonthly sales")])
-    made = KeywordContext.from_tenant(scope, ranking=ranking)
-    assert [(p.source, p.text) for p in made.paragraphs] == [
+    context = KeywordContext.from_tenant(scope, ranking=ranking)
+    assert [(p.source, p.text) for p in context.paragraphs] == [
         ("a.txt", "two"),
         ("a.txt", "monthly sales"),
         ("b.txt", "one"),
         ("b.txt", "total sales\nby region"),
     ]
-    [match] = made.search("total region")
+    [match] = context.search("total region")
     assert (match.source, match.line_start, match.line_end) == ("b.txt", 3, 4)
-    assert made.get_context("total region") == "total sales\nby region"
+    assert context.get_context("total region") == "total sales\nby region"
 
 
 def test_from_tenant__shows_what_the_reader_may_read_in_the_collection(engine: Engine, tenant_name: str) -> None:

@@ -100,14 +100,16 @@ class Oracle:
         for where in LANGUAGES if collection is None else (collection,):
             chunks = [(key, bag) for key, its, bag in self._chunks if its == where]
             average = max(sum(sum(bag.values()) for _, bag in chunks), 1) / max(len(chunks), 1)
-            said = self._count_question(LANGUAGES[where], question, {term for _, bag in chunks for term in bag})
-            terms = sorted(said, key=lambda term: self._order.get((where, term), 0))
+            message = self._count_question(LANGUAGES[where], question, {term for _, bag in chunks for term in bag})
+            terms = sorted(message, key=lambda term: self._order.get((where, term), 0))
             holding = {term: sum(term in bag for _, bag in chunks) for term in terms}
-            idf = {term: math.log(1 + (len(chunks) - n + 0.5) / (n + 0.5)) * said[term] for term, n in holding.items()}
+            idf = {
+                term: math.log(1 + (len(chunks) - n + 0.5) / (n + 0.5)) * message[term] for term, n in holding.items()
+            }
             for key, bag in chunks:
                 norm = 1.5 * (1 - 0.5 + 0.5 * (sum(bag.values()) / average))
-                if held := [bag[term] * 2.5 / (bag[term] + norm) * idf[term] for term in terms if term in bag]:
-                    scored.append((key, sum(held)))
+                if norms := [bag[term] * 2.5 / (bag[term] + norm) * idf[term] for term in terms if term in bag]:
+                    scored.append((key, sum(norms)))
         return sorted(scored, key=lambda entry: (-entry[1], entry[0]))[:k]
 
     def _count_chunk(self, language: str, text: str) -> dict[str, int]:
@@ -117,24 +119,24 @@ class Oracle:
 
     def _count_question(self, language: str, question: str, known: set[str]) -> dict[str, float]:
         """Return the lexemes of a question; both forms of a word with accents count half where chunks have both."""
-        said: dict[str, float] = dict(self._count(language, query_text(question).text))
+        message: dict[str, float] = dict(self._count(language, query_text(question).text))
         for form, times in self._count(language, accented_words(question)).items():
-            said[form] = max(said.get(form, 0), times / 2)
-        for word, weight in list(said.items()):
+            message[form] = max(message.get(form, 0), times / 2)
+        for word, weight in list(message.items()):
             folded = fold_accents(word)
             # The German stemmer cuts the e of `cafe`, and not that of `café`.
-            forms = [form for form in (folded, folded.removesuffix("e")) if form in said and form != word]
+            forms = [form for form in (folded, folded.removesuffix("e")) if form in message and form != word]
             if folded == word or not forms:
                 continue
             form = forms[0]
             if form not in known:
-                del said[form]
+                del message[form]
             elif word in known:
-                said[word] = weight / 2
+                message[word] = weight / 2
             else:
-                said[form] = max(weight, said[form])
-                del said[word]
-        return said
+                message[form] = max(weight, message[form])
+                del message[word]
+        return message
 
     def _count(self, language: str, text: str) -> dict[str, int]:
         """Return the lexemes of a text with their frequencies."""
@@ -142,8 +144,8 @@ class Oracle:
         return dict(self._connection.execute(statement, (language, text)).fetchall())
 
 
-def _answer(found: SearchResult) -> list[tuple[uuid.UUID, float | None]]:
-    return [(hit.chunk_id, hit.lexical_score) for hit in found.hits]
+def _answer(result: SearchResult) -> list[tuple[uuid.UUID, float | None]]:
+    return [(hit.chunk_id, hit.lexical_score) for hit in result.hits]
 
 
 def _document(collection: str, source: str, paragraphs: Sequence[str], **changes: object) -> SourceDocument:
@@ -221,12 +223,12 @@ class Corpora(RuleBasedStateMachine):
                 if self._in_memory:
                     scope.search("load")
                     assert scope._parts.background.drain(10)
-                found = scope.search(question, k)
+                result = scope.search(question, k)
                 expected = oracle.best(question, k, collection)
                 if self._in_memory and expected:
-                    assert found.retrievers["lexical"].plan == "exact, in memory"
-                assert [hit.chunk_id for hit in found.hits] == [key for key, _ in expected]
-                scores = [hit.lexical_score for hit in found.hits]
+                    assert result.retrievers["lexical"].plan == "exact, in memory"
+                assert [hit.chunk_id for hit in result.hits] == [key for key, _ in expected]
+                scores = [hit.lexical_score for hit in result.hits]
                 assert scores == pytest.approx([score for _, score in expected], rel=1e-9)
 
     def _assert_stored(self, oracle: Oracle) -> None:
@@ -274,8 +276,8 @@ def _answers(engine: Engine, name: str, questions: Sequence[str]) -> list[list[t
 
 def _segments(engine: Engine, name: str) -> list[int]:
     """How many chunks each segment of the prose holds, oldest first."""
-    found = engine.tenant(name).indexes.status()
-    return [entry.rows for entry in found if entry.kind == "segment" and entry.collection == "prose"]
+    status = engine.tenant(name).indexes.status()
+    return [entry.rows for entry in status if entry.kind == "segment" and entry.collection == "prose"]
 
 
 @pytest.mark.slow
@@ -343,12 +345,12 @@ def test_packed_scores__are_those_of_rank_bm25(keywords: Engine, tenant_name: st
     scope.indexes.build()
     oracle = _RankBM25([text.split() for text in texts])
     for question in (EVERYWHERE, f"tally {EVERYWHERE}", " ".join(dice.sample(words, 2_000)), "w7x w900x w2999x"):
-        found = scope.search(question, 1000)
-        assert found.retrievers["lexical"].plan == "segments"
+        result = scope.search(question, 1000)
+        assert result.retrievers["lexical"].plan == "segments"
         scores = oracle.get_scores(question.split())
         expected = sorted((float(score) for score in scores if score > 0), reverse=True)[:1000]
-        assert [hit.lexical_score for hit in found.hits] == pytest.approx(expected, abs=1e-3)
-        for hit in found.hits:
+        assert [hit.lexical_score for hit in result.hits] == pytest.approx(expected, abs=1e-3)
+        for hit in result.hits:
             assert hit.lexical_score == pytest.approx(scores[int(hit.source.removesuffix(".txt"))], abs=1e-3)
 
 
@@ -364,7 +366,7 @@ def test_tail__is_read_on_where_the_average_has_risen_since_its_chunks_were_writ
     scope.ingest(_document("code", f"middle{n}.txt", [" ".join(["alpha"] + ["zz"] * 39)]) for n in range(100))
     words = " ".join(["alpha"] * 2 + ["zz"] * 318)
     scope.ingest(_document("code", f"long{n}.txt", [words]) for n in range(160))
-    found = scope.search("alpha", 100)
-    assert len(found.hits) == 100
-    assert all(hit.source.startswith("middle") for hit in found.hits)
-    assert [hit.chunk_id for hit in found.hits] == sorted(hit.chunk_id for hit in found.hits)
+    result = scope.search("alpha", 100)
+    assert len(result.hits) == 100
+    assert all(hit.source.startswith("middle") for hit in result.hits)
+    assert [hit.chunk_id for hit in result.hits] == sorted(hit.chunk_id for hit in result.hits)

@@ -106,7 +106,7 @@ def test_operators__bind_both_retrievers_before_and_after_packing(
         for where in LANGUAGES
     }
     questions = [_marked_question(dice, words) for _ in range(40)]
-    kept = relaxed = 0
+    count = relaxed = 0
     with psycopg.connect(database.admin_url or "") as admin:
         for name, group in documents.items():
             both.tenant(tenant_name, collection=name).ingest(group)
@@ -120,20 +120,20 @@ def test_operators__bind_both_retrievers_before_and_after_packing(
             for question, named, conditions, without_quotes in questions:
                 with_any = set[str]().union(*(with_word[word] for word in named))
                 for where, names in (*((name, [name]) for name in LANGUAGES), (None, list(LANGUAGES))):
-                    asked = [document for name in names for document in documents[name]]
+                    selected = [document for name in names for document in documents[name]]
                     languages = [LANGUAGES[name] for name in names]
-                    expected = _allowed(admin, asked, languages, conditions)
-                    found = both.tenant(tenant_name, collection=where).search(question, 1000, syntax="operators")
-                    kept += len(expected)
+                    expected = _allowed(admin, selected, languages, conditions)
+                    result = both.tenant(tenant_name, collection=where).search(question, 1000, syntax="operators")
+                    count += len(expected)
                     if conditions != without_quotes:
                         # Those that hold what is in quotes come first: all other hits after the last of them.
-                        assert {hit.source for hit in found.hits[: len(expected)]} == expected, question
-                        expected = _allowed(admin, asked, languages, without_quotes)
+                        assert {hit.source for hit in result.hits[: len(expected)]} == expected, question
+                        expected = _allowed(admin, selected, languages, without_quotes)
                         relaxed += bool(expected)
-                    assert {hit.source for hit in found.hits if hit.dense_rank} == expected, question
-                    assert {hit.source for hit in found.hits if hit.lexical_rank} == expected & with_any, question
+                    assert {hit.source for hit in result.hits if hit.dense_rank} == expected, question
+                    assert {hit.source for hit in result.hits if hit.lexical_rank} == expected & with_any, question
             both.tenant(tenant_name).indexes.build()
-    assert kept
+    assert count
     assert relaxed
 
 
@@ -159,13 +159,13 @@ def test_quotes__that_few_hits_hold_put_those_first(both: Engine, tenant_name: s
     scope = both.tenant(tenant_name, collection="prose")
     texts = {"a.txt": "Net gain, net gain.", "b.txt": "A gain that is fair, by net.", "c.txt": "Fair net of gain."}
     scope.ingest(_document("prose", source, text) for source, text in texts.items())
-    found = scope.search('gain "fair, net" -trial', 3)
-    assert found.hits[0].source == "c.txt"
-    assert {hit.source for hit in found.hits} == set(texts)
-    assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
-    assert [list(hit.score_contributions)[-1] == "phrase" for hit in found.hits] == [True, False, False]
-    assert found.warnings == ('1 chunk with "fair, net" first; put + before the quotes to have no others',)
-    assert found.operators == Operators(phrases=("fair, net",), excluded=("trial",))
+    result = scope.search('gain "fair, net" -trial', 3)
+    assert result.hits[0].source == "c.txt"
+    assert {hit.source for hit in result.hits} == set(texts)
+    assert [hit.score for hit in result.hits] == sorted((hit.score for hit in result.hits), reverse=True)
+    assert [list(hit.score_contributions)[-1] == "phrase" for hit in result.hits] == [True, False, False]
+    assert result.warnings == ('1 chunk with "fair, net" first; put + before the quotes to have no others',)
+    assert result.operators == Operators(phrases=("fair, net",), excluded=("trial",))
     assert [hit.source for hit in scope.search('gain "fair, net"', 1).hits] == ["c.txt"]
     assert not scope.search('gain "fair, net"', 1).warnings
     assert [hit.source for hit in scope.search('gain +"fair, net"', 3).hits] == ["c.txt"]
@@ -178,11 +178,11 @@ def test_signs__in_a_sentence_exclude_nothing_unless_the_syntax_says_so(both: En
     texts = {"a.txt": "The flag -web.port sets the port.", "b.txt": "Ports are open."}
     scope.ingest(_document("prose", source, text) for source, text in texts.items())
     for question in ("What does -web.port set?", "server run -web.port 80:80"):
-        found = scope.search(question, 2)
-        assert found.hits[0].source == "a.txt"
-        assert found.operators == Operators(signed_text=("-web.port",))
-        assert "text      -web.port (" in found.explain()
-        assert from_dict(SearchResult, found.to_dict()).operators == found.operators
+        result = scope.search(question, 2)
+        assert result.hits[0].source == "a.txt"
+        assert result.operators == Operators(signed_text=("-web.port",))
+        assert "text      -web.port (" in result.explain()
+        assert from_dict(SearchResult, result.to_dict()).operators == result.operators
         assert [hit.source for hit in scope.search(question, 2, syntax="operators").hits] == ["b.txt"]
     assert {hit.source for hit in scope.context('port -"web.port"', syntax="plain").retrieval.hits} == set(texts)
     with pytest.raises(RequestError, match="syntax is 'lucene'; give one of auto, operators, plain"):

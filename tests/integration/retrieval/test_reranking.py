@@ -29,10 +29,10 @@ class Reranker:
 
     def __init__(self, score: Score) -> None:
         self._score = score
-        self.asked: list[tuple[str, list[str]]] = []
+        self.calls: list[tuple[str, list[str]]] = []
 
     def score(self, question: str, passages: Sequence[str]) -> list[float]:
-        self.asked.append((question, list(passages)))
+        self.calls.append((question, list(passages)))
         return self._score(passages)
 
 
@@ -88,29 +88,29 @@ def _reranked(
         return engine.tenant(tenant_name).search("words", k)
 
 
-def _assert_fused(found: SearchResult, settings: Settings, tenant_name: str) -> None:
+def _assert_fused(result: SearchResult, settings: Settings, tenant_name: str) -> None:
     """Hits are those of an engine without a reranker, and the account says that the stage is missing."""
     with opened(settings, {}) as plain:
-        fused = plain.tenant(tenant_name).search("words", found.requested).hits
-    assert [hit.chunk_id for hit in found.hits] == [hit.chunk_id for hit in fused]
-    assert [hit.rank for hit in found.hits] == list(range(1, 11))
-    assert all(hit.rerank_score is None and hit.score == hit.fused_score for hit in found.hits)
-    assert found.degraded_stages == ("rerank",)
-    assert found.incomplete_reason is None
+        fused = plain.tenant(tenant_name).search("words", result.requested).hits
+    assert [hit.chunk_id for hit in result.hits] == [hit.chunk_id for hit in fused]
+    assert [hit.rank for hit in result.hits] == list(range(1, 11))
+    assert all(hit.rerank_score is None and hit.score == hit.fused_score for hit in result.hits)
+    assert result.degraded_stages == ("rerank",)
+    assert result.incomplete_reason is None
 
 
 def test_rerank__reorders_and_drops_below_the_threshold(settings: Settings, tenant_name: str) -> None:
     reranker = Reranker(_by_number)
-    found = _reranked(settings, tenant_name, reranker, threshold=0.5)
-    assert [hit.text for hit in found.hits] == [f"words number {n}" for n in range(11, 5, -1)]
-    assert [hit.rank for hit in found.hits] == list(range(1, 7))
-    assert found.hits[0].score == found.hits[0].rerank_score == pytest.approx(11 / 12)
-    assert {hit.fused_rank for hit in found.hits} < set(range(1, 13))
-    assert all(hit.fused_score == pytest.approx(sum(hit.score_contributions.values())) for hit in found.hits)
-    assert found.warnings == ("6 of 12 reranked below the threshold 0.5",)
-    assert found.incomplete_reason == "12 passages found, 6 of them relevant enough for the reranking threshold"
-    assert (found.stages[-1], found.degraded_stages) == ("rerank", ())
-    assert [(question, len(passages)) for question, passages in reranker.asked] == [("words", 4)] * 3
+    result = _reranked(settings, tenant_name, reranker, threshold=0.5)
+    assert [hit.text for hit in result.hits] == [f"words number {n}" for n in range(11, 5, -1)]
+    assert [hit.rank for hit in result.hits] == list(range(1, 7))
+    assert result.hits[0].score == result.hits[0].rerank_score == pytest.approx(11 / 12)
+    assert {hit.fused_rank for hit in result.hits} < set(range(1, 13))
+    assert all(hit.fused_score == pytest.approx(sum(hit.score_contributions.values())) for hit in result.hits)
+    assert result.warnings == ("6 of 12 reranked below the threshold 0.5",)
+    assert result.incomplete_reason == "12 passages found, 6 of them relevant enough for the reranking threshold"
+    assert (result.stages[-1], result.degraded_stages) == ("rerank", ())
+    assert [(question, len(passages)) for question, passages in reranker.calls] == [("words", 4)] * 3
 
 
 def test_answer__refuses_what_no_passage_is_relevant_to(settings: Settings, tenant_name: str) -> None:
@@ -125,23 +125,23 @@ def test_answer__refuses_what_no_passage_is_relevant_to(settings: Settings, tena
 
 def test_rerank__weighs_relevance_and_fused_score(settings: Settings, tenant_name: str) -> None:
     reranker = Reranker(lambda passages: [1 - score for score in _by_number(passages)])
-    found = _reranked(settings, tenant_name, reranker, weight=0.02, threshold=0.5)
+    result = _reranked(settings, tenant_name, reranker, weight=0.02, threshold=0.5)
     with opened(settings, {}) as plain:
         best = max(hit.fused_score for hit in plain.tenant(tenant_name).search("words").hits)
-    relevance = [hit.rerank_score or 0.0 for hit in found.hits]
+    relevance = [hit.rerank_score or 0.0 for hit in result.hits]
     assert relevance != sorted(relevance, reverse=True)
     assert min(relevance) >= 0.5
-    for hit, score in zip(found.hits, relevance, strict=True):
+    for hit, score in zip(result.hits, relevance, strict=True):
         assert score == pytest.approx(1 - _number(hit.text) / DOCUMENTS)
         assert hit.score == pytest.approx(0.02 * score + 0.98 * hit.fused_score / best)
-    assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
+    assert [hit.score for hit in result.hits] == sorted((hit.score for hit in result.hits), reverse=True)
 
 
 def test_rerank__reads_more_than_are_asked_for(settings: Settings, tenant_name: str) -> None:
     """The last of the fused order may be the first of the reranked."""
-    found = _reranked(settings, tenant_name, Reranker(_by_number), 2)
-    assert [_number(hit.text) for hit in found.hits] == [11, 10]
-    assert (found.returned, found.incomplete_reason) == (2, None)
+    result = _reranked(settings, tenant_name, Reranker(_by_number), 2)
+    assert [_number(hit.text) for hit in result.hits] == [11, 10]
+    assert (result.returned, result.incomplete_reason) == (2, None)
 
 
 def test_rerank__reads_no_more_than_top_k(settings: Settings, tenant_name: str) -> None:
@@ -152,26 +152,26 @@ def test_rerank__reads_no_more_than_top_k(settings: Settings, tenant_name: str) 
     changes = {"rag.retrieval.top_k": 4, "rag.reranking.deadline_ms": 60_000}
     with opened(settings, changes, reranker=reranker) as engine:
         engine.tenant(tenant_name).search("words", 2)
-    assert reranker.asked == [("words", fused[:4])]
+    assert reranker.calls == [("words", fused[:4])]
 
 
 def test_rerank__of_equal_scores_keeps_the_fused_order(settings: Settings, tenant_name: str) -> None:
-    found = _reranked(settings, tenant_name, Reranker(lambda passages: [0.5] * len(passages)))
-    assert [hit.fused_rank for hit in found.hits] == list(range(1, 11))
-    assert {hit.rerank_score for hit in found.hits} == {0.5}
+    result = _reranked(settings, tenant_name, Reranker(lambda passages: [0.5] * len(passages)))
+    assert [hit.fused_rank for hit in result.hits] == list(range(1, 11))
+    assert {hit.rerank_score for hit in result.hits} == {0.5}
 
 
 def test_rerank__may_leave_nothing(settings: Settings, tenant_name: str) -> None:
-    found = _reranked(settings, tenant_name, Reranker(lambda passages: [0.0] * len(passages)), threshold=0.01)
-    assert (found.returned, found.degraded_stages) == (0, ())
-    assert found.incomplete_reason == "12 passages found, 0 of them relevant enough for the reranking threshold"
+    result = _reranked(settings, tenant_name, Reranker(lambda passages: [0.0] * len(passages)), threshold=0.01)
+    assert (result.returned, result.degraded_stages) == (0, ())
+    assert result.incomplete_reason == "12 passages found, 0 of them relevant enough for the reranking threshold"
 
 
 def test_rerank__of_no_passages_asks_no_model(settings: Settings, tenant_name: str) -> None:
     reranker = Reranker(_by_number)
     with opened(settings, {"rag.reranking.deadline_ms": 1}, reranker=reranker) as engine:
-        found = engine.tenant(f"{tenant_name}-nobody").search("words")
-    assert (found.hits, found.degraded_stages, found.warnings, reranker.asked) == ((), (), (), [])
+        result = engine.tenant(f"{tenant_name}-nobody").search("words")
+    assert (result.hits, result.degraded_stages, result.warnings, reranker.calls) == ((), (), (), [])
 
 
 def _raise(_: Sequence[str]) -> list[float]:
@@ -201,9 +201,9 @@ NOT_SCORES = "the model gave scores that are not between 0 and 1"
 def test_rerank__that_fails_leaves_the_fused_order_and_says_so(
     score: Score, fault: str, settings: Settings, tenant_name: str
 ) -> None:
-    found = _reranked(settings, tenant_name, Reranker(score))
-    assert found.warnings == (f"not reranked, in fused order: {fault}",)
-    _assert_fused(found, settings, tenant_name)
+    result = _reranked(settings, tenant_name, Reranker(score))
+    assert result.warnings == (f"not reranked, in fused order: {fault}",)
+    _assert_fused(result, settings, tenant_name)
 
 
 def test_warm_up__finds_a_broken_model_and_retrieval_goes_on(settings: Settings, tenant_name: str) -> None:
@@ -226,13 +226,13 @@ def test_rerank__that_hangs_costs_its_deadline_and_no_more(
             answers.append(engine.tenant(tenant_name).search("words"))
             took_ms.append((time.monotonic() - started) * 1000)
     assert max(took_ms) <= 1_000 + SLOW_MACHINE_MS
-    assert len(hanging.asked) == 2
-    for number, found in enumerate(answers):
+    assert len(hanging.calls) == 2
+    for number, result in enumerate(answers):
         late = "the deadline of 1000 ms passed"
         reason = late if number < 2 else "2 earlier calls are past their deadline and have not ended"
-        assert found.warnings == (f"not reranked, in fused order: {reason}",)
-        assert number < 2 or found.timings_ms["rerank"] < 500
-        _assert_fused(found, settings, tenant_name)
+        assert result.warnings == (f"not reranked, in fused order: {reason}",)
+        assert number < 2 or result.timings_ms["rerank"] < 500
+        _assert_fused(result, settings, tenant_name)
 
 
 class HangingAfter(Hanging):
@@ -256,27 +256,27 @@ def test_deadline__keeps_the_scores_of_finished_batches(settings: Settings, tena
         _ingest(plain, tenant_name)
         fused = plain.tenant(tenant_name).search("words", DOCUMENTS).hits
     with opened(settings, changes, reranker=reranker) as engine:
-        found = engine.tenant(tenant_name).search("words", DOCUMENTS)
+        result = engine.tenant(tenant_name).search("words", DOCUMENTS)
         again = engine.tenant(tenant_name).search("words", DOCUMENTS)
         reranker.free.set()
     scored = sorted(fused[:6], key=lambda hit: -_number(hit.text))
-    assert [hit.chunk_id for hit in found.hits] == [hit.chunk_id for hit in (*scored, *fused[6:])]
-    assert [hit.rerank_score is None for hit in found.hits] == [False] * 6 + [True] * 6
-    assert found.warnings == ("6 of 12 reranked before the deadline of 2000 ms",)
-    assert found.degraded_stages == ("rerank",)
+    assert [hit.chunk_id for hit in result.hits] == [hit.chunk_id for hit in (*scored, *fused[6:])]
+    assert [hit.rerank_score is None for hit in result.hits] == [False] * 6 + [True] * 6
+    assert result.warnings == ("6 of 12 reranked before the deadline of 2000 ms",)
+    assert result.degraded_stages == ("rerank",)
     assert not again.cached
-    assert len(reranker.asked) == 4  # three batches of the first query, one of the second
+    assert len(reranker.calls) == 4  # three batches of the first query, one of the second
 
 
 def test_deadline__counts_from_when_the_question_came(settings: Settings, tenant_name: str) -> None:
     reranker = Reranker(_by_number)
     with opened(settings, {"rag.reranking.deadline_ms": 50}, embedder=SlowEmbedder(), reranker=reranker) as engine:
         _ingest(engine, tenant_name)
-        found = engine.tenant(tenant_name).search("words")
-    assert found.warnings == ("not reranked, in fused order: the deadline of 50 ms passed before",)
-    assert found.timings_ms["embed"] >= 80
-    assert reranker.asked == []
-    _assert_fused(found, settings, tenant_name)
+        result = engine.tenant(tenant_name).search("words")
+    assert result.warnings == ("not reranked, in fused order: the deadline of 50 ms passed before",)
+    assert result.timings_ms["embed"] >= 80
+    assert reranker.calls == []
+    _assert_fused(result, settings, tenant_name)
 
 
 def test_concurrency__a_place_is_free_again_when_its_late_call_has_ended(
@@ -292,9 +292,9 @@ def test_concurrency__a_place_is_free_again_when_its_late_call_has_ended(
         assert first.warnings == ("not reranked, in fused order: the deadline of 1500 ms passed",)
         reason = "1 earlier calls are past their deadline and have not ended"
         assert second.warnings == (f"not reranked, in fused order: {reason}",)
-        assert len(hanging.asked) == 1
+        assert len(hanging.calls) == 1
         hanging.free.set()
         while (third := scope.search("words")).degraded_stages:
             assert third.warnings == second.warnings
-        assert len(hanging.asked) == 1 + DOCUMENTS // 4  # the late batch, and those of the third query
+        assert len(hanging.calls) == 1 + DOCUMENTS // 4  # the late batch, and those of the third query
         assert _number(third.hits[0].text) == 11

@@ -48,9 +48,9 @@ def _ask(engine: Engine, tenant_name: str, k: int = 5, filter: Filter | None = N
     return engine.tenant(tenant_name, **scope).search("churn account3", k, filter)
 
 
-def _content(found: SearchResult) -> SearchResult:
+def _content(result: SearchResult) -> SearchResult:
     """Return what a result says, without how long it took and where it is from."""
-    return replace(found, cached=False, stages=(), timings_ms={})
+    return replace(result, cached=False, stages=(), timings_ms={})
 
 
 def test_last_document_of_a_list__is_not_kept_when_it_is_gone(kept: Engine, tenant_name: str) -> None:
@@ -100,10 +100,10 @@ def test_result__is_not_that_of_another_question(kept: Engine, settings: Setting
     before = _ask(kept, tenant_name)
     with opened(settings, INDEXED) as plain:
         for other, ask in OTHER_QUESTIONS.items():
-            found = ask(kept, tenant_name)
-            assert not found.cached, other
-            assert found.hits != before.hits, other
-            assert _content(found) == _content(ask(plain, tenant_name)), other
+            result = ask(kept, tenant_name)
+            assert not result.cached, other
+            assert result.hits != before.hits, other
+            assert _content(result) == _content(ask(plain, tenant_name)), other
             assert _content(_ask(kept, tenant_name)) == _content(before), other
 
 
@@ -137,19 +137,19 @@ def test_result__of_before_a_change_is_not_served(kept: Engine, settings: Settin
         for name, change in CHANGES.items():
             assert _ask(kept, tenant_name).cached, name
             change(scope)
-            found = _ask(kept, tenant_name)
-            assert not found.cached, name
-            assert _content(found) == _content(_ask(plain, tenant_name)), name
-            assert _content(found) != _content(before) or name in {"probes", "index rebuild"}, name
-            before = found
+            result = _ask(kept, tenant_name)
+            assert not result.cached, name
+            assert _content(result) == _content(_ask(plain, tenant_name)), name
+            assert _content(result) != _content(before) or name in {"probes", "index rebuild"}, name
+            before = result
     assert "ivfflat" in _ask(kept, tenant_name, principals=READERS).retrievers["dense"].plan
 
 
 def test_result__over_all_collections_knows_of_a_new_one(kept: Engine, tenant_name: str) -> None:
     before = _ask(kept, tenant_name, k=100)
     kept.tenant(tenant_name, collection="new").ingest(_document(99))
-    found = _ask(kept, tenant_name, k=100)
-    assert (found.cached, found.returned) == (False, before.returned + 1)
+    result = _ask(kept, tenant_name, k=100)
+    assert (result.cached, result.returned) == (False, before.returned + 1)
 
 
 def test_result__outlives_what_does_not_concern_it(kept: Engine, tenant_name: str) -> None:
@@ -199,12 +199,12 @@ def test_result__without_a_stage_is_not_kept(
     with opened(settings, KEPT | keys, **model) as engine:
         engine.tenant(tenant_name).ingest(_document(n) for n in range(10))
         for _ in range(2):
-            found = _ask(engine, tenant_name)
-            assert (found.cached, found.degraded_stages) == (False, (stage,))
+            result = _ask(engine, tenant_name)
+            assert (result.cached, result.degraded_stages) == (False, (stage,))
         broken.fails = False
-        found = _ask(engine, tenant_name)
-        assert (found.cached, found.degraded_stages) == (False, ())
-        assert "d7" in {hit.source for hit in found.hits[:2]}
+        result = _ask(engine, tenant_name)
+        assert (result.cached, result.degraded_stages) == (False, ())
+        assert "d7" in {hit.source for hit in result.hits[:2]}
         assert _ask(engine, tenant_name).cached
 
 
@@ -236,12 +236,12 @@ def test_results__are_those_of_an_engine_that_keeps_none(settings: Settings, ten
             dice.choice(changes)()
             for question in dice.sample(questions, 2):
                 for principals in (("everyone",), ("everyone", "board")):
-                    given = dice.choice([None, Filter(where={"metadata.year": 2026})])
-                    expected = _content(plain.tenant(tenant_name, principals=principals).search(question, 8, given))
+                    choice = dice.choice([None, Filter(where={"metadata.year": 2026})])
+                    expected = _content(plain.tenant(tenant_name, principals=principals).search(question, 8, choice))
                     for _ in range(2):
-                        found = engine.tenant(tenant_name, principals=principals).search(question, 8, given)
-                        assert _content(found) == expected
-                        cached += found.cached
+                        result = engine.tenant(tenant_name, principals=principals).search(question, 8, choice)
+                        assert _content(result) == expected
+                        cached += result.cached
     assert cached >= 60
 
 
@@ -251,7 +251,7 @@ def test_results__of_many_threads_are_never_older_than_what_was_committed_before
     """One writer raises a number in three documents at once; readers see one number, and none of the past."""
     documents, states = 3, 12
     started = committed = 0
-    kept_one, done = threading.Event(), threading.Event()
+    kept_one, event = threading.Event(), threading.Event()
     with opened(settings, KEPT | {"database.pool_size": 10}) as engine:
         scope = engine.tenant(tenant_name)
 
@@ -262,19 +262,19 @@ def test_results__of_many_threads_are_never_older_than_what_was_committed_before
             committed = state
 
         def ask() -> int:
-            asked = 0
-            while not done.is_set():
+            searches = 0
+            while not event.is_set():
                 oldest = committed
-                found = scope.search("state", 10)
+                result = scope.search("state", 10)
                 newest = started
-                seen = {int(hit.text.split()[1]) for hit in found.hits}
-                assert found.returned == documents
+                seen = {int(hit.text.split()[1]) for hit in result.hits}
+                assert result.returned == documents
                 assert len(seen) == 1
                 assert oldest <= seen.pop() <= newest
-                asked += 1
-                if found.cached:
+                searches += 1
+                if result.cached:
                     kept_one.set()
-            return asked
+            return searches
 
         publish(1)
         with ThreadPoolExecutor(8) as pool:
@@ -285,7 +285,7 @@ def test_results__of_many_threads_are_never_older_than_what_was_committed_before
                     assert kept_one.wait(timeout=20), [answer.exception() for answer in answers if answer.done()]
                     publish(state)
             finally:
-                done.set()
+                event.set()
             assert all(answer.result() for answer in answers)
 
 
@@ -294,10 +294,10 @@ class CountingEmbedder(HashingEmbedder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
 
     def embed_query(self, question: str) -> NDArray[np.float32]:
-        self.asked[question] += 1
+        self.calls[question] += 1
         return super().embed_query(question)
 
 
@@ -309,7 +309,7 @@ def test_question__is_embedded_once_while_its_vector_is_kept(
     with opened(settings, {"rag.retrieval.query_embedding_cache": kept_questions}, embedder=embedder) as engine:
         for tenant in (tenant_name, "other", tenant_name):
             engine.tenant(tenant).search("churn -account3")
-    assert embedder.asked["churn"] == embedded
+    assert embedder.calls["churn"] == embedded
 
 
 def _states(database: DatabaseSettings, tenant_name: str) -> dict[str, set[tuple[uuid.UUID, uuid.UUID]]]:

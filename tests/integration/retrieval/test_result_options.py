@@ -79,12 +79,12 @@ def test_pages__repeat_and_lose_nothing_while_documents_change(tenant: Tenant) -
 
     before = {hit.text for hit in tenant.search(QUESTION, DOCUMENTS).hits}
     pages = _pages(tenant, 4, change)
-    shown = [hit.text for page in pages for hit in page.hits]
+    output = [hit.text for page in pages for hit in page.hits]
     deleted = {_document(DOCUMENTS - page - 10).data.decode().strip() for page in range(1, len(pages))}
-    assert [text for text, count in Counter(shown).items() if count > 1] == []
-    assert before - deleted <= set(shown)
-    assert any("second passage" in text for text in shown)
-    assert [hit.rank for page in pages for hit in page.hits] == [*range(1, len(shown) + 1)]
+    assert [text for text, count in Counter(output).items() if count > 1] == []
+    assert before - deleted <= set(output)
+    assert any("second passage" in text for text in output)
+    assert [hit.rank for page in pages for hit in page.hits] == [*range(1, len(output) + 1)]
 
 
 def test_cursor__is_of_one_reader_and_one_search(engine: Engine, tenant: Tenant) -> None:
@@ -153,16 +153,16 @@ def test_groups__have_a_hit_for_each_document(engine: Engine, tenant_name: str) 
     order = [*dict.fromkeys(hit.source for hit in ranking)]
     assert _sources(grouped) == order[:4]
     for hit in grouped.hits:
-        mine = [one.chunk_id for one in ranking if one.source == hit.source]
+        mine = [item.chunk_id for item in ranking if item.source == hit.source]
         assert [hit.chunk_id, *(inner.chunk_id for inner in hit.inner_hits)] == mine[:2]
     pages = _pages(scope, 4, group_by="document")
     assert _sources(*pages) == order
     assert {len(hit.inner_hits) for page in pages for hit in page.hits} == {2}
     # Inner hits show scores to no reader that may not see those of hits.
-    shown = grouped.to_dict(explain=False)["hits"][0]
-    assert "score" not in shown
-    assert "score" not in shown["inner_hits"][0]
-    assert shown["inner_hits"][0]["text"]
+    output = grouped.to_dict(explain=False)["hits"][0]
+    assert "score" not in output
+    assert "score" not in output["inner_hits"][0]
+    assert output["inner_hits"][0]["text"]
     assert SearchResult.from_dict(grouped.to_dict()) == grouped
 
 
@@ -172,8 +172,8 @@ def test_facets__count_documents_of_the_ranking_that_the_reader_may_read(engine:
     )
     tenant.ingest(SourceDocument(source="two.md", data=b"churn one\n\n" * 300, metadata={"team": "legal"}), prune=False)
     fields = ("metadata.team", "metadata.tags", "metadata.year", "media_type", "collection", "metadata.none", "source")
-    found = tenant.search(QUESTION, 3, facets=fields)
-    facets = {name: {value.value: value.count for value in values} for name, values in found.facets.items()}
+    outcome = tenant.search(QUESTION, 3, facets=fields)
+    facets = {name: {value.value: value.count for value in values} for name, values in outcome.facets.items()}
     assert facets["metadata.team"] == {"sales": 12, "legal": 12}  # a document with many chunks counts once
     assert next(iter(facets["metadata.tags"].items())) == ("all", DOCUMENTS)
     assert facets["metadata.year"] == {2020: 8, 2021: 8, 2022: 7}
@@ -182,12 +182,12 @@ def test_facets__count_documents_of_the_ranking_that_the_reader_may_read(engine:
     assert facets["metadata.none"] == {}
     assert "d50.md" not in facets["source"]
     board = engine.tenant(tenant.name, principals=("everyone", "board")).search(QUESTION, 3, facets=["metadata.team"])
-    assert {one.value: one.count for one in board.facets["metadata.team"]}["secret"] == 3
+    assert {item.value: item.count for item in board.facets["metadata.team"]}["secret"] == 3
     # A value of a facet is a filter that finds as many documents, and all pages count alike.
-    for value in found.facets["metadata.year"]:
+    for value in outcome.facets["metadata.year"]:
         where = Filter(where={"metadata.year": value.value})
         assert len({hit.document_id for hit in tenant.search(QUESTION, 100, where).hits}) == value.count
-    assert [page.facets for page in _pages(tenant, 10, facets=fields)] == [found.facets] * 3
+    assert [page.facets for page in _pages(tenant, 10, facets=fields)] == [outcome.facets] * 3
 
 
 def test_facets__tell_true_from_one(engine: Engine, tenant_name: str) -> None:
@@ -197,10 +197,10 @@ def test_facets__tell_true_from_one(engine: Engine, tenant_name: str) -> None:
         SourceDocument(source=f"v{n}.md", data=f"churn {n}".encode(), metadata={"x": value})
         for n, value in enumerate(values)
     )
-    found = scope.search("churn", facets=["metadata.x", "metadata.x.a"])
-    counts = {(type(one.value).__name__, one.value): one.count for one in found.facets["metadata.x"]}
+    outcome = scope.search("churn", facets=["metadata.x", "metadata.x.a"])
+    counts = {(type(item.value).__name__, item.value): item.count for item in outcome.facets["metadata.x"]}
     assert counts == {("int", 1): 4, ("bool", True): 2, ("str", "1"): 1}
-    assert [(one.value, one.count) for one in found.facets["metadata.x.a"]] == [(2, 1)]
+    assert [(item.value, item.count) for item in outcome.facets["metadata.x.a"]] == [(2, 1)]
 
 
 @pytest.mark.parametrize("semantic_weight", [0.5, 0.0])
@@ -258,13 +258,13 @@ RETURNS = "Within how many days may goods be returned after delivery?"
 
 
 def test_copies__are_one_hit_with_its_other_places(engine: Engine, copies: Tenant) -> None:
-    found = copies.search(RETURNS, 5)
-    assert len(found.hits) == 5  # the places of copies are filled
-    first = next(hit for hit in found.hits if hit.also_in)
+    outcome = copies.search(RETURNS, 5)
+    assert len(outcome.hits) == 5  # the places of copies are filled
+    first = next(hit for hit in outcome.hits if hit.also_in)
     places = {first.source, *(place.source for place in first.also_in)}
     assert places == {"copy0.md", "copy1.md", "copy2.md", "spaced.md"}
-    assert len({hit.text for hit in found.hits if hit.section == ("Returns",)}) == len(found.hits) - 1
-    assert "heading.md" in _sources(found)
+    assert len({hit.text for hit in outcome.hits if hit.section == ("Returns",)}) == len(outcome.hits) - 1
+    assert "heading.md" in _sources(outcome)
     assert first.to_dict()["also_in"][0]["location"].startswith("Returns | L1 to L")
     facets = {field: len(values) for field, values in copies.search(RETURNS, 1, facets=["source"]).facets.items()}
     assert facets == {"source": 14}
@@ -298,10 +298,10 @@ def test_reranked_passages__are_the_first_pages(settings: Settings, tenant_name:
         scope = engine.tenant(tenant_name)
         scope.ingest(_document(number) for number in range(DOCUMENTS))
         pages = _pages(scope, 4)
-        shown = [hit for page in pages for hit in page.hits]
-        assert len({hit.source for hit in shown}) == DOCUMENTS
-        assert [hit.rerank_score is not None for hit in shown] == [True] * 6 + [False] * (DOCUMENTS - 6)
-        assert [hit.fused_rank for hit in shown[6:]] == [*range(7, DOCUMENTS + 1)]
+        hits = [hit for page in pages for hit in page.hits]
+        assert len({hit.source for hit in hits}) == DOCUMENTS
+        assert [hit.rerank_score is not None for hit in hits] == [True] * 6 + [False] * (DOCUMENTS - 6)
+        assert [hit.fused_rank for hit in hits[6:]] == [*range(7, DOCUMENTS + 1)]
     # What the threshold leaves out does not come back with what is ranked lower.
     with opened(settings, {**pool, "rag.reranking.threshold": 0.9}, reranker=reranker) as engine:
         strict = _pages(engine.tenant(tenant_name), 4)

@@ -52,15 +52,15 @@ def _assert_equals_oracle(engine: Engine, url: str, name: str, texts: Sequence[s
     scope = engine.tenant(name)
     for question, terms in zip(questions, _analysed(url, questions), strict=True):
         expected = oracle.get_scores(terms)
-        found = scope.search(question, 1000)
-        lexical = {hit.title: hit.lexical_score for hit in found.hits if hit.lexical_score is not None}
-        wanted = {f"d{number:05}": score for number, score in enumerate(expected) if score > 0}
-        assert set(lexical) <= set(wanted)
-        assert len(lexical) == min(found.retrievers["lexical"].requested, len(wanted))
+        result = scope.search(question, 1000)
+        lexical = {hit.title: hit.lexical_score for hit in result.hits if hit.lexical_score is not None}
+        expected_scores = {f"d{number:05}": score for number, score in enumerate(expected) if score > 0}
+        assert set(lexical) <= set(expected_scores)
+        assert len(lexical) == min(result.retrievers["lexical"].requested, len(expected_scores))
         for title, score in lexical.items():
-            assert score == pytest.approx(wanted[title], abs=1e-3)
+            assert score == pytest.approx(expected_scores[title], abs=1e-3)
         cut = min(lexical.values(), default=0)
-        assert all(score <= cut + 1e-3 for title, score in wanted.items() if title not in lexical)
+        assert all(score <= cut + 1e-3 for title, score in expected_scores.items() if title not in lexical)
 
 
 def _texts(texts: Sequence[str]) -> list[SourceDocument]:
@@ -94,8 +94,8 @@ def test_lexical_retriever__asks_again_until_the_top_is_complete(
         SourceDocument(source=f"long{n}", data=("alpha " + " ".join(f"x{n}y{m}" for m in range(300))).encode())
         for n in range(40)
     )
-    found = scope.search("alpha", 100)
-    assert found.retrievers["lexical"].returned == 100
+    result = scope.search("alpha", 100)
+    assert result.retrievers["lexical"].returned == 100
 
 
 @pytest.mark.slow
@@ -119,15 +119,15 @@ def test_lexical_retriever__equals_the_oracle_on_every_cranfield_query(
     analysed = _analysed(database.admin_url or "", [query_text(question).text for question in questions])
     for question, terms in zip(questions, analysed, strict=True):
         expected = oracle.get_scores(terms)
-        found = engine.tenant(tenant_name).search(question, 100)
-        if any(warning.startswith("no chunk contains") for warning in found.warnings):
+        result = engine.tenant(tenant_name).search(question, 100)
+        if any(warning.startswith("no chunk contains") for warning in result.warnings):
             continue  # close terms have scores, and the oracle does not know them
-        lexical = [hit for hit in found.hits if hit.lexical_rank is not None]
+        lexical = [hit for hit in result.hits if hit.lexical_rank is not None]
         assert lexical
         for hit in lexical:
             assert hit.lexical_score == pytest.approx(expected[place[hit.chunk_id]], abs=1e-3)
         # The retriever's own cut: nothing better was left out.
-        best = np.sort(expected)[::-1][: found.retrievers["lexical"].returned]
+        best = np.sort(expected)[::-1][: result.retrievers["lexical"].returned]
         assert max(hit.lexical_score or 0 for hit in lexical) == pytest.approx(best[0], abs=1e-3)
 
 
@@ -140,8 +140,8 @@ def test_dense_retriever__equals_a_scan_in_numpy(engine: Engine, tenant_name: st
     vectors = embedder.embed(texts)  # the titles are the sources' names, and say nothing
     for question in ("a b c", "q", "t s r q p"):
         cosine = vectors @ embedder.embed_query(question)
-        found = scope.search(question, 100)
-        dense = sorted((h for h in found.hits if h.dense_rank), key=lambda hit: hit.dense_rank or 0)
+        result = scope.search(question, 100)
+        dense = sorted((h for h in result.hits if h.dense_rank), key=lambda hit: hit.dense_rank or 0)
         for hit in dense:
             assert hit.dense_score == pytest.approx(cosine[int(hit.title[1:])], abs=2e-3)  # half precision
         assert [hit.dense_rank for hit in dense] == sorted(hit.dense_rank or 0 for hit in dense)
@@ -162,28 +162,28 @@ def library(engine: Engine, tenant_name: str) -> Engine:
     return engine
 
 
-def _sources(found: SearchResult) -> set[str]:
-    return {hit.source for hit in found.hits}
+def _sources(result: SearchResult) -> set[str]:
+    return {hit.source for hit in result.hits}
 
 
 def test_retrieve__accounts_for_itself(library: Engine, tenant_name: str) -> None:
-    found = library.tenant(tenant_name).search("Which accounts cancel?", 3)
-    assert (found.question, found.requested, found.returned) == ("Which accounts cancel?", 3, 3)
-    assert found.hits[0].source == "/kb/churn.md"
-    assert found.hits[0].section == ("Churn",)
-    assert [hit.rank for hit in found.hits] == [1, 2, 3]
-    assert found.stages == ("embed", "plan", "dense", "lexical", "fuse", "fetch")
-    assert set(found.timings_ms) == {*found.stages, "total"}
-    assert sum(v for k, v in found.timings_ms.items() if k != "total") <= found.timings_ms["total"] + 0.1
-    assert found.incomplete_reason is None
-    assert found.retrievers["lexical"].requested == 100
+    result = library.tenant(tenant_name).search("Which accounts cancel?", 3)
+    assert (result.question, result.requested, result.returned) == ("Which accounts cancel?", 3, 3)
+    assert result.hits[0].source == "/kb/churn.md"
+    assert result.hits[0].section == ("Churn",)
+    assert [hit.rank for hit in result.hits] == [1, 2, 3]
+    assert result.stages == ("embed", "plan", "dense", "lexical", "fuse", "fetch")
+    assert set(result.timings_ms) == {*result.stages, "total"}
+    assert sum(v for k, v in result.timings_ms.items() if k != "total") <= result.timings_ms["total"] + 0.1
+    assert result.incomplete_reason is None
+    assert result.retrievers["lexical"].requested == 100
 
 
 def test_retrieve__says_why_fewer_came(library: Engine, tenant_name: str) -> None:
-    found = library.tenant(tenant_name).search("accounts", 20)
-    assert found.returned < 20
-    assert found.incomplete_reason
-    assert "in reach" in found.incomplete_reason
+    result = library.tenant(tenant_name).search("accounts", 20)
+    assert result.returned < 20
+    assert result.incomplete_reason
+    assert "in reach" in result.incomplete_reason
     assert library.tenant(f"{tenant_name}-nobody").search("accounts").incomplete_reason == "the tenant has no documents"
 
 
@@ -213,21 +213,21 @@ def test_filter__lets_through(
 def test_question__of_stop_words_or_signs_only_is_answered_by_the_dense_leg(
     question: str, library: Engine, tenant_name: str
 ) -> None:
-    found = library.tenant(tenant_name).search(question, 3)
-    assert found.returned == min(3, found.retrievers["dense"].returned) > 0
-    assert all(hit.dense_rank == hit.fused_rank and hit.score_contributions.keys() == {"dense"} for hit in found.hits)
-    assert found.retrievers["lexical"].returned == 0
-    assert found.retrievers["lexical"].reason == "the question has no term to look up: stop words and signs only"
+    result = library.tenant(tenant_name).search(question, 3)
+    assert result.returned == min(3, result.retrievers["dense"].returned) > 0
+    assert all(hit.dense_rank == hit.fused_rank and hit.score_contributions.keys() == {"dense"} for hit in result.hits)
+    assert result.retrievers["lexical"].returned == 0
+    assert result.retrievers["lexical"].reason == "the question has no term to look up: stop words and signs only"
 
 
 @pytest.mark.parametrize("question", ["Сколько клиентов ушло?", "収益はいくらですか", "Wieviel Umsatz gab es?"])
 def test_question__in_another_language_is_answered_by_the_dense_leg(
     question: str, library: Engine, tenant_name: str
 ) -> None:
-    found = library.tenant(tenant_name).search(question, 3)
-    assert found.returned == min(3, found.retrievers["dense"].returned) > 0
-    assert found.retrievers["lexical"].returned == 0
-    assert found.retrievers["lexical"].reason == "visible chunks with a term of the question: 0"
+    result = library.tenant(tenant_name).search(question, 3)
+    assert result.returned == min(3, result.retrievers["dense"].returned) > 0
+    assert result.retrievers["lexical"].returned == 0
+    assert result.retrievers["lexical"].reason == "visible chunks with a term of the question: 0"
 
 
 def test_word__counts_as_often_as_the_question_says_it(engine: Engine, tenant_name: str) -> None:
@@ -300,8 +300,8 @@ def test_chunks__that_differ_after_their_first_words_are_no_copies(engine: Engin
         SourceDocument(source=name, title="same", data=opening + end)
         for name, end in [("one", b"four weeks"), ("other", b"two months"), ("copy", b"four  weeks")]
     )
-    found = {hit.source: [place.source for place in hit.also_in] for hit in scope.search("notice period", 20).hits}
-    assert found == {"copy": ["one"], "other": []}
+    result = {hit.source: [place.source for place in hit.also_in] for hit in scope.search("notice period", 20).hits}
+    assert result == {"copy": ["one"], "other": []}
 
 
 def test_similarity_threshold__drops_dense_candidates(settings: Settings, engine: Engine, tenant_name: str) -> None:
@@ -309,9 +309,9 @@ def test_similarity_threshold__drops_dense_candidates(settings: Settings, engine
         [SourceDocument(source="a", data=b"alpha"), SourceDocument(source="b", data=b"beta")]
     )
     with opened(settings, {"rag.retrieval.similarity_threshold": 0.99}) as strict:
-        found = strict.tenant(tenant_name).search("something else")
-    assert found.returned == 0
-    assert "below similarity_threshold 0.99" in (found.incomplete_reason or "")
+        result = strict.tenant(tenant_name).search("something else")
+    assert result.returned == 0
+    assert "below similarity_threshold 0.99" in (result.incomplete_reason or "")
 
 
 def test_context__joins_neighbours_and_its_quotes_are_the_documents_own(

@@ -69,12 +69,14 @@ def lexical(settings: Settings, tenant_name: str) -> Iterator[Tenant]:
 
 
 def test_words__of_scripts_without_spaces_find_their_sentence(lexical: Tenant) -> None:
-    asked = [(f"{script}{number}", *entry) for script, found in SENTENCES.items() for number, entry in enumerate(found)]
-    lexical.ingest(SourceDocument(source=source, data=sentence.encode()) for source, _, sentence in asked)
-    missed = [word for source, word, _ in asked if source not in {hit.source for hit in lexical.search(word, 5).hits}]
+    pairs = [
+        (f"{script}{number}", *entry) for script, result in SENTENCES.items() for number, entry in enumerate(result)
+    ]
+    lexical.ingest(SourceDocument(source=source, data=sentence.encode()) for source, _, sentence in pairs)
+    missed = [word for source, word, _ in pairs if source not in {hit.source for hit in lexical.search(word, 5).hits}]
     assert missed == []
-    phrases = [lexical.search(f'+"{word}"', 5).hits for _, word, _ in asked]
-    assert [[hit.source for hit in hits] for hits in phrases] == [[source] for source, _, _ in asked]
+    phrases = [lexical.search(f'+"{word}"', 5).hits for _, word, _ in pairs]
+    assert [[hit.source for hit in hits] for hits in phrases] == [[source] for source, _, _ in pairs]
 
 
 @pytest.mark.parametrize(
@@ -127,9 +129,9 @@ def test_words__are_found_with_and_without_accents(lexical: Tenant, language: st
         for source, data in {"right": text, **others}.items()
     )
     for _ in range(2):
-        found = lexical.search(word, 5)
-        assert (found.hits[0].source, found.warnings) == ("right", ())
-        stats = found.retrievers["lexical"]
+        result = lexical.search(word, 5)
+        assert (result.hits[0].source, result.warnings) == ("right", ())
+        stats = result.retrievers["lexical"]
         assert stats.coverage is not None
         assert stats.coverage > 0.75
         assert stats.terms == len(separate_words(word).split())
@@ -156,8 +158,8 @@ def test_parts__find_compounds(lexical: Tenant) -> None:
     _ingest_german(lexical, INSURANCE)
     for _ in range(2):
         for word in ("Versicherung", "versicherungen"):
-            found = lexical.search(word, 5)
-            assert ([hit.source for hit in found.hits], found.warnings) == (["word", "compound", "both"], ())
+            result = lexical.search(word, 5)
+            assert ([hit.source for hit in result.hits], result.warnings) == (["word", "compound", "both"], ())
         assert lexical.search('+"Versicherung"', 5).hits == lexical.search("+Versicherung", 5).hits
         assert [hit.source for hit in lexical.search("Krankenversicherung", 5).hits] == ["compound", "both"]
         lexical.indexes.build()
@@ -165,10 +167,10 @@ def test_parts__find_compounds(lexical: Tenant) -> None:
 
 def test_absent_compounds__are_replaced_by_their_parts(lexical: Tenant) -> None:
     _ingest_german(lexical, INSURANCE)
-    found = lexical.search("Krankenversicherungsbeitrag", 5)
-    assert [hit.source for hit in found.hits] == ["both", "compound", "word"]
+    result = lexical.search("Krankenversicherungsbeitrag", 5)
+    assert [hit.source for hit in result.hits] == ["both", "compound", "word"]
     parts = "'versicherung' or 'kranken' or 'krankenversicherung' or 'beitrag'"  # the most frequent first
-    assert found.warnings == (f"no chunk contains 'krankenversicherungsbeitrag'; chunks with {parts} were searched",)
+    assert result.warnings == (f"no chunk contains 'krankenversicherungsbeitrag'; chunks with {parts} were searched",)
     typo = lexical.search("Krankenversichernug", 5)
     assert typo.warnings == (
         "no chunk contains 'krankenversichernug'; chunks with 'krankenversicherung' were searched",

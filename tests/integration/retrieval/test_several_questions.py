@@ -26,11 +26,11 @@ def test_search__of_several_questions_fuses_their_hits(engine: Engine, tenant_na
     alone = [scope.search(question) for question in (leave, travel)]
     assert {hit.source for hit in result.hits} == {"leave.md", "travel.md"}
     assert len({hit.chunk_id for hit in result.hits}) == len(result.hits)
-    assert [asked.question for asked in result.activity] == [leave, travel], "the same question is asked once"
-    assert [asked.returned for asked in result.activity] == [len(one.hits) for one in alone]
+    assert [activity.question for activity in result.activity] == [leave, travel], "the same question is asked once"
+    assert [activity.returned for activity in result.activity] == [len(item.hits) for item in alone]
     by_rank = {hit.rank: hit for hit in result.hits}
-    for asked, one in zip(result.activity, alone, strict=True):
-        assert {by_rank[rank].chunk_id for rank in asked.ranks} == {hit.chunk_id for hit in one.hits}
+    for activity, item in zip(result.activity, alone, strict=True):
+        assert {by_rank[rank].chunk_id for rank in activity.ranks} == {hit.chunk_id for hit in item.hits}
     assert len(scope.search([leave, travel], k=1).hits) == 1
     hr = engine.tenant(tenant_name, principals=("everyone", "department:hr"))
     assert "board.md" in {hit.source for hit in hr.search([leave, travel]).hits}

@@ -80,18 +80,18 @@ def test_breaker__opens_before_the_first_connection_too(pool: BreakerPool, relay
 
 def test_breaker__opens_for_a_server_that_is_silent(pool: BreakerPool, relayed: Relay) -> None:
     """The connections are in use for a silent server. Who waits for one asks whether it answers."""
-    held = threading.Barrier(3)
+    barrier = threading.Barrier(3)
     ended = threading.Event()
 
     def hold() -> None:
         with pool.checkout():
-            held.wait()
+            barrier.wait()
             ended.wait()
 
     threads = [threading.Thread(target=hold) for _ in range(2)]
     for thread in threads:
         thread.start()
-    held.wait()
+    barrier.wait()
     relayed.silence()
     try:
         assert _fail(lambda: _ask(pool))[0] < 6

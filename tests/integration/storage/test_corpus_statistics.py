@@ -145,10 +145,10 @@ def test_analysis__is_what_postgres_says(texts: list[str], shared_connection: ps
     )
     rows = shared_connection.cursor(binary=True).execute(query, (texts,)).fetchall()
     analysis = parse_tsvectors([tsvector for tsvector, _, _ in rows])
-    found: list[dict[str, int]] = [{} for _ in rows]
+    payloads: list[dict[str, int]] = [{} for _ in rows]
     for row, lexeme, frequency in zip(analysis.rows, analysis.lexemes, analysis.frequencies, strict=True):
-        found[row][analysis.vocabulary[lexeme]] = frequency
-    assert found == [dict(zip(lexemes, counts, strict=True)) for _, lexemes, counts in rows]
+        payloads[row][analysis.vocabulary[lexeme]] = frequency
+    assert payloads == [dict(zip(lexemes, counts, strict=True)) for _, lexemes, counts in rows]
     assert analysis.lengths.tolist() == [sum(counts) for _, _, counts in rows]
     assert analysis.vocabulary == sorted({lexeme for _, lexemes, _ in rows for lexeme in lexemes})
 

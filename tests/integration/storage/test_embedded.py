@@ -82,8 +82,8 @@ def test_socket__is_closed_to_other_users(tmp_path: Path) -> None:
     assert _ready(user)
     socket_folder = Path((long / "postmaster.pid").read_text().splitlines()[4])
     assert socket_folder != long
-    (found,) = [path for path in socket_folder.iterdir() if path.is_socket()]
-    assert stat.S_IMODE(found.stat().st_mode) == 0o700
+    (result,) = [path for path in socket_folder.iterdir() if path.is_socket()]
+    assert stat.S_IMODE(result.stat().st_mode) == 0o700
     _leave(user)
     assert _gone(long)
 
@@ -165,14 +165,14 @@ def test_a_pidfile_that_names_another_program_is_no_server(tmp_path: Path) -> No
 
 
 def test_threads_that_start_it_at_once_share_one_server(tmp_path: Path) -> None:
-    found: list[embedded.EmbeddedServer] = []
-    threads = [threading.Thread(target=lambda: found.append(embedded.start(tmp_path / "data"))) for _ in range(4)]
+    servers: list[embedded.EmbeddedServer] = []
+    threads = [threading.Thread(target=lambda: servers.append(embedded.start(tmp_path / "data"))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 4
-    assert len(set(found)) == 1
+    assert len(servers) == 4
+    assert len(set(servers)) == 1
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:

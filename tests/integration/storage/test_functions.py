@@ -79,8 +79,8 @@ def test_migrate__brings_a_function_back_to_its_file(change: str, database: Data
     before = _definitions(database)
     command, changed = CHANGES[change]
     _run(database, f"SET ROLE kosmos_owner; {command}")
-    done = set_up(database)
-    assert (done.before, done.after, set(done.functions)) == (REVISION, REVISION, changed)
+    result = set_up(database)
+    assert (result.before, result.after, set(result.functions)) == (REVISION, REVISION, changed)
     assert _definitions(database) == before
     assert set_up(database).functions == ()
 

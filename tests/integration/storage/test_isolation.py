@@ -89,14 +89,14 @@ def _compare(
     engine: Engine, world: World, name: str, principals: tuple[str, ...], kind: str | None, question: str
 ) -> None:
     scope = engine.tenant(name, principals=principals)
-    wanted = world.readable(name, principals, kind)
-    found = scope.search(question, 50, Filter(where={"metadata.kind": kind}) if kind else None)
-    texts = {hit.text for hit in found.hits}
-    assert texts <= wanted, f"forbidden: {texts - wanted}"
+    expected = world.readable(name, principals, kind)
+    result = scope.search(question, 50, Filter(where={"metadata.kind": kind}) if kind else None)
+    texts = {hit.text for hit in result.hits}
+    assert texts <= expected, f"forbidden: {texts - expected}"
     # Dense without a threshold reaches every chunk that may be read, so nothing may be missing either.
-    assert texts == wanted
+    assert texts == expected
     context = scope.context(question, 50, Filter(where={"metadata.kind": kind}) if kind else None)
-    assert {passage.text for passage in context.passages} <= wanted
+    assert {passage.text for passage in context.passages} <= expected
     assert {d.title for d in scope.documents()} == {
         d.source for d in world.documents[name] if set(d.acl) & set(principals)
     }
@@ -204,8 +204,8 @@ def test_a_pool_shared_by_many_tenants_never_mixes_them(settings: Settings, data
             dice = random.Random(seed)
             for _ in range(30):
                 name = dice.choice(names)
-                found = engine.tenant(name).search("secret", 5)
-                mixed.extend(hit.text for hit in found.hits if hit.text != f"secret of {name}")
+                result = engine.tenant(name).search("secret", 5)
+                mixed.extend(hit.text for hit in result.hits if hit.text != f"secret of {name}")
                 if dice.random() < 0.2:
                     with pytest.raises(StatementFailed), engine.database.app.transaction(uuid.uuid4(), []) as c:
                         c.execute("SELECT 1 / 0").fetchone()

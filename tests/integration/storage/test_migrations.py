@@ -47,13 +47,13 @@ PUBLISHED = {
 
 
 def test_published_revisions_are_never_edited() -> None:
-    found = {
+    result = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in (script_location() / "versions").glob("*.py")
     }
-    edited = sorted(name for name, sha256 in PUBLISHED.items() if found.get(name) != sha256)
+    edited = sorted(name for name, sha256 in PUBLISHED.items() if result.get(name) != sha256)
     assert not edited, f"published revisions were edited or removed: {edited}; restore them, and write a new revision"
-    unlisted = {name: found[name] for name in sorted(found.keys() - PUBLISHED.keys())}
+    unlisted = {name: result[name] for name in sorted(result.keys() - PUBLISHED.keys())}
     assert not unlisted, f"revisions without a checksum: {unlisted}; once they are published, add them to PUBLISHED"
 
 
@@ -65,11 +65,11 @@ def test_migrate__up_down_and_up_again_over_data(database: DatabaseSettings, set
             return scope.search("churn").returned
 
     assert ingest() == 1
-    done = set_up(database, "base")
-    assert (done.before, done.after) == (REVISION, None)
+    result = set_up(database, "base")
+    assert (result.before, result.after) == (REVISION, None)
     assert _tables(database.admin_url or "") == {"alembic_version"}
-    done = set_up(database)
-    assert (done.before, done.after) == (None, REVISION)
+    result = set_up(database)
+    assert (result.before, result.after) == (None, REVISION)
     assert ingest() == 1
     again = set_up(database)
     assert again.before == again.after == REVISION
@@ -84,15 +84,15 @@ Answers = list[tuple[UUID, float, float, float]]
 
 def _answers(settings: Settings) -> Answers:
     """All that two readers find."""
-    found = []
+    chunk_ids = []
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         for principals in (["everyone"], ["board", "everyone"]):
             scope = engine.tenant("acme", principals=principals)
             for question in QUESTIONS:
                 for hit in scope.search(question, 100).hits:
                     retrievers = (hit.dense_score or math.inf, hit.lexical_score or math.inf)
-                    found.append((hit.chunk_id, hit.score, *retrievers))
-    return found
+                    chunk_ids.append((hit.chunk_id, hit.score, *retrievers))
+    return chunk_ids
 
 
 def _fill(settings: Settings) -> None:
@@ -155,13 +155,13 @@ def test_upgrade__over_data_and_back_keeps_all_answers(
     _fill(indexed)
     before = _answers(indexed)
     assert len(before) > 300
-    done = set_up(database)
-    assert (done.before, done.after) == (REVISION, later_revision)
+    result = set_up(database)
+    assert (result.before, result.after) == (REVISION, later_revision)
     assert _oldest_code(url) == max(BREAKING, default=None)
     # This revision only adds: code of the one before serves from it.
     assert _answers(indexed) == before
-    done = set_up(database, REVISION)
-    assert (done.before, done.after) == (later_revision, REVISION)
+    result = set_up(database, REVISION)
+    assert (result.before, result.after) == (later_revision, REVISION)
     assert _unprotected(url) == set()
     assert _answers(indexed) == before
     with Engine(indexed, embedder=HashingEmbedder()) as engine:

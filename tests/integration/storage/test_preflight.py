@@ -508,11 +508,11 @@ def test_a_server_that_is_not_there_is_named(
 
 def test_a_wrong_password_is_named(settings: Settings, database: DatabaseSettings) -> None:
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
-        found = connection.execute("SHOW hba_file").fetchone()
-        assert found is not None
+        row = connection.execute("SHOW hba_file").fetchone()
+        assert row is not None
         from pathlib import Path
 
-        rules = Path(found[0])
+        rules = Path(row[0])
         if not rules.is_file():
             pytest.skip("the server's pg_hba.conf is not on this machine")
         before = rules.read_text()

@@ -99,14 +99,14 @@ class Leases:
     def __init__(self, lost: Collection[str] = (), *, fails: bool = False) -> None:
         self._lost = {document_id(ACME.id, DEFAULT_COLLECTION, source) for source in lost}
         self._fails = fails
-        self.asked: list[list[UUID]] = []
+        self.calls: list[list[UUID]] = []
 
     def may_start(self, document: PendingDocument) -> bool:
         return True
 
     def verify(self, queue: psycopg.Connection, document_ids: Sequence[UUID]) -> Collection[UUID]:
         assert queue.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
-        self.asked.append(list(document_ids))
+        self.calls.append(list(document_ids))
         return set(document_ids) - self._lost
 
     def complete(
@@ -128,11 +128,11 @@ def test_publish__notes_are_in_lists_and_hits_until_the_next_version(publisher: 
     _publish(publisher, replace(plain, parsed=replace(plain.parsed, notes=(note,))), _chunked("b", "alpha gamma"))
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         acme = engine.tenant("acme")
-        found = {hit.source: hit for hit in acme.search("alpha").hits}
-        assert {source: hit.notes for source, hit in found.items()} == {"a": (note,), "b": ()}
-        assert to_dict(found["a"], explain=False)["notes"] == [{"code": note.code, "message": note.message}]
+        hits = {hit.source: hit for hit in acme.search("alpha").hits}
+        assert {source: hit.notes for source, hit in hits.items()} == {"a": (note,), "b": ()}
+        assert to_dict(hits["a"], explain=False)["notes"] == [{"code": note.code, "message": note.message}]
         assert [document.notes for document in acme.documents()] == [(note,), ()]
-        lines = acme.read_lines(found["a"].document_id)
+        lines = acme.read_lines(hits["a"].document_id)
         assert lines is not None
         assert lines.document.notes == (note,)
         _publish(publisher, _chunked("a", "alpha again"))
@@ -181,7 +181,7 @@ def test_publish__places_reach_hits_citations_and_sentences(settings: Settings) 
         report = acme.ingest([SourceDocument(source=name, data=data) for name, data in sources.items()], prune=False)
         assert not report.failed
         paragraph, attachment, anchor = [
-            next(one.citation for one in acme.answer(question).sentences if words in one.text)
+            next(sentence.citation for sentence in acme.answer(question).sentences if words in sentence.text)
             for question, words in (
                 ("When do unused days of leave expire?", "expire"),
                 ("When does the tender close?", "closes"),
@@ -225,7 +225,8 @@ def test_publish__takes_the_time_from_the_server(
 
 def test_publish__drops_documents_whose_lease_is_lost(publisher: Publisher, database: DatabaseSettings) -> None:
     results = _publish(publisher, _chunked("a"), _chunked("b"), _chunked("c"), lease=Leases(["b"]))
-    assert [(one.document.source.source, one.error and one.error.code, one.outcome) for one in results] == [
+    outcomes = [(each.document.source.source, each.error and each.error.code, each.outcome) for each in results]
+    assert outcomes == [
         ("a", None, Outcome.NEW), ("b", "lease_lost", None), ("c", None, Outcome.NEW),
     ]  # fmt: skip
     assert _rows(database, "SELECT source FROM kosmos.documents ORDER BY 1") == [("a",), ("c",)]
@@ -236,7 +237,7 @@ def test_publish__completes_and_creates_nothing_where_all_leases_are_lost(
     publisher: Publisher, database: DatabaseSettings
 ) -> None:
     results = _publish(publisher, _chunked("a"), lease=Leases(["a"]))
-    assert [one.error and one.error.code for one in results] == ["lease_lost"]
+    assert [result.error and result.error.code for result in results] == ["lease_lost"]
     assert _rows(database, "SELECT name FROM kosmos.tenants") == []
     assert _rows(database, "SELECT chunks, epoch FROM kosmos.collection_statistics") == []
 
@@ -247,8 +248,8 @@ def test_publish__verifies_the_lease_of_each_document_that_is_written_alone(
     leases = Leases(["b"])
     poison = _chunked("poison", nul="\x00")  # JSON may hold it, jsonb may not
     results = _publish(publisher, _chunked("a"), poison, _chunked("b"), _chunked("c"), lease=leases)
-    assert [one.error and one.error.code for one in results] == [None, "storage", "lease_lost", None]
-    assert [len(asked) for asked in leases.asked] == [4, 1, 1, 1, 1]
+    assert [result.error and result.error.code for result in results] == [None, "storage", "lease_lost", None]
+    assert [len(tokens) for tokens in leases.calls] == [4, 1, 1, 1, 1]
     assert _rows(database, "SELECT name FROM kosmos.tenants") == [("acme a c",)]
 
 
@@ -260,14 +261,14 @@ def test_publish__writes_nothing_where_completing_fails(publisher: Publisher, da
 
 def test_publish__counts_the_chunks_that_were_not_embedded(publisher: Publisher) -> None:
     assert _publish(publisher) == []
-    assert [one.reused for one in _publish(publisher, _chunked("a"), _chunked("b"))] == [0, 0]
-    assert [one.reused for one in _publish(publisher, _chunked("c"), _chunked("d", "gamma delta"))] == [1, 0]
+    assert [item.reused for item in _publish(publisher, _chunked("a"), _chunked("b"))] == [0, 0]
+    assert [item.reused for item in _publish(publisher, _chunked("c"), _chunked("d", "gamma delta"))] == [1, 0]
 
 
 def test_publish__says_which_documents_had_an_earlier_version(publisher: Publisher) -> None:
-    assert [one.outcome for one in _publish(publisher, _chunked("a"))] == [Outcome.NEW]
+    assert [result.outcome for result in _publish(publisher, _chunked("a"))] == [Outcome.NEW]
     results = _publish(publisher, _chunked("a", "alpha gamma"), _chunked("b"))
-    assert [one.outcome for one in results] == [Outcome.CHANGED, Outcome.NEW]
+    assert [result.outcome for result in results] == [Outcome.CHANGED, Outcome.NEW]
 
 
 def _space(dimensions: int) -> tuple[Space, HashingEmbedder]:

@@ -23,10 +23,10 @@ def _count_waits(monkeypatch: pytest.MonkeyPatch) -> list[Wait]:
         ready: Any = None
         try:
             while True:
-                asked = steps.send(ready)
-                if asked == Wait.R and threading.get_ident() == thread:
-                    waits.append(asked)
-                ready = yield asked
+                step = steps.send(ready)
+                if step == Wait.R and threading.get_ident() == thread:
+                    waits.append(step)
+                ready = yield step
         except StopIteration as stop:
             return stop.value
 

@@ -21,7 +21,7 @@ def take(queue: Queue, limit: int = 10, worker: str = "w") -> list[Job]:
     return queue.claim(limit, kinds=[KIND], worker=worker)
 
 
-def one(queue: Queue, worker: str = "w") -> Job:
+def claim_one(queue: Queue, worker: str = "w") -> Job:
     (job,) = take(queue, 1, worker)
     return job
 

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.emptied_database
 def test_upload__is_ingested_and_its_bytes_do_not_stay(engine: Engine, scope: Tenant, work: Work) -> None:
     scope.jobs.enqueue(SourceDocument(source="note", data=b"Churn is falling.", acl=("sales",), title="A note"))
     work()
-    (found,) = engine.tenant("acme", principals=["sales"]).search("churn").hits
-    assert (found.source, found.title) == ("note", "A note")
+    (result,) = engine.tenant("acme", principals=["sales"]).search("churn").hits
+    assert (result.source, result.title) == ("note", "A note")
     assert engine.tenant("acme").search("churn").hits == ()
     assert _uploads(engine) == 0
     assert_adds_up(engine, scope)
@@ -41,8 +41,8 @@ def test_upload__the_same_fifty_times_at_once_is_one_version(engine: Engine, sco
     work()
     (document,) = scope.documents()
     assert document.version == 1
-    done = [info for info in scope.jobs.find(limit=100) if info.kind == kinds.DOCUMENT]
-    assert len(done) == 1
+    uploads = [info for info in scope.jobs.find(limit=100) if info.kind == kinds.DOCUMENT]
+    assert len(uploads) == 1
 
 
 def test_upload__rolled_back_leaves_neither_job_nor_bytes(engine: Engine, scope: Tenant) -> None:

@@ -10,16 +10,16 @@ from kosmos_rag.core.types import JobState, Outcome
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue import queue as jobs
 from kosmos_rag.storage.queue.queue import Queue
-from tests.integration.worker.queue_calls import ACME, Put, expire, one, states, take
+from tests.integration.worker.queue_calls import ACME, Put, claim_one, expire, states, take
 
 pytestmark = pytest.mark.emptied_database
 
 
 def test_finish__is_refused_to_who_lost_the_lease(queue: Queue, put: Put, database: DatabaseSettings) -> None:
     put("a")
-    zombie = one(queue, "first")
+    zombie = claim_one(queue, "first")
     expire(database)
-    successor = one(queue, "second")
+    successor = claim_one(queue, "second")
     assert successor.lost == 1
     with pytest.raises(LeaseLost):
         queue.finish({zombie.token: Outcome.NEW})
@@ -33,7 +33,7 @@ def test_hold__keeps_rescue_away_until_the_transaction_ends(
     queue: Queue, put: Put, opened: Database, database: DatabaseSettings
 ) -> None:
     put("a")
-    job = one(queue)
+    job = claim_one(queue)
     expire(database)
     with opened.worker.untenanted() as connection:
         assert jobs.lock_leases(connection, [job.token]) == {job.token}
@@ -44,7 +44,7 @@ def test_hold__keeps_rescue_away_until_the_transaction_ends(
 
 def test_lost_leases__make_a_job_dead_and_it_is_taken_alone(queue: Queue, put: Put, database: DatabaseSettings) -> None:
     put("poison")
-    assert one(queue).lost == 0
+    assert claim_one(queue).lost == 0
     put("b", "c")
     expire(database)
     for lost in (1, 2):
@@ -62,18 +62,18 @@ def test_left_behind_work__comes_back_within_the_pause_however_much_is_queued(
 ) -> None:
     monkeypatch.setattr(jobs, "REQUEUE_INTERVAL_S", 3600.0)
     put("left")
-    one(queue)
+    claim_one(queue)
     expire(database)
     put(*map(str, range(500)))
-    assert one(queue).key == "0"
+    assert claim_one(queue).key == "0"
     monkeypatch.setattr(queue, "_requeue_at", 0.0)  # the pause is over
-    assert one(queue).key == "left"
+    assert claim_one(queue).key == "left"
 
 
 def test_lose__needs_no_lease_to_run_out(queue: Queue, put: Put) -> None:
     put("a")
-    queue.expire_leases([one(queue).token])
-    assert one(queue).lost == 1
+    queue.expire_leases([claim_one(queue).token])
+    assert claim_one(queue).lost == 1
 
 
 def test_renew__passes_over_a_row_that_somebody_has_locked(queue: Queue, put: Put, opened: Database) -> None:
@@ -90,10 +90,10 @@ def test_new_work__on_a_suspect_with_the_same_payload_keeps_the_suspicion(
     queue: Queue, put: Put, database: DatabaseSettings
 ) -> None:
     put("a", payload={"version": 1})
-    one(queue)
+    claim_one(queue)
     put("a", payload={"version": 1})
     expire(database)
-    assert one(queue).lost == 1
+    assert claim_one(queue).lost == 1
     put("a", payload={"version": 2})
     expire(database)
-    assert one(queue).lost == 1, "the newer version has lost one worker, not two"
+    assert claim_one(queue).lost == 1, "the newer version has lost one worker, not two"

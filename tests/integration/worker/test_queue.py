@@ -15,14 +15,14 @@ from kosmos_rag.core.types import JobState, Outcome
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue import queue as jobs
 from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
-from tests.integration.worker.queue_calls import ACME, BETA, KIND, Put, expire, hasten, one, states, take
+from tests.integration.worker.queue_calls import ACME, BETA, KIND, Put, claim_one, expire, hasten, states, take
 
 pytestmark = pytest.mark.emptied_database
 
 
 def test_take__gives_what_was_enqueued(queue: Queue, put: Put) -> None:
     put("a", payload={"path": "x"})
-    job = one(queue)
+    job = claim_one(queue)
     assert (job.tenant, job.tenant_id, job.kind, job.key, job.payload) == ("acme", ACME.id, KIND, "a", {"path": "x"})
     assert (job.attempt, job.lost) == (1, 0)
     assert take(queue) == []
@@ -57,11 +57,11 @@ def test_enqueue__one_job_a_key_however_often_and_from_however_many(queue: Queue
 
 def test_enqueue__while_it_runs_does_it_again_with_the_newer_payload(queue: Queue, put: Put) -> None:
     put("a", payload={"version": 1})
-    job = one(queue)
+    job = claim_one(queue)
     put("a", payload={"version": 2})
     assert take(queue) == [], "two workers on one document"
     queue.finish({job.token: Outcome.NEW})
-    again = one(queue)
+    again = claim_one(queue)
     assert (again.payload, again.attempt) == ({"version": 2}, 1)
     queue.finish({again.token: Outcome.CHANGED})
     assert states(queue) == {"a": "done"}
@@ -69,21 +69,21 @@ def test_enqueue__while_it_runs_does_it_again_with_the_newer_payload(queue: Queu
 
 def test_enqueue__while_a_running_one_fails_for_good_is_not_lost(queue: Queue, put: Put) -> None:
     put("a")
-    job = one(queue)
+    job = claim_one(queue)
     put("a", payload={"version": 2})
     assert queue.fail(job, ParseError("corrupt", "broken"), source="a", retry=False) is JobState.QUEUED
-    assert one(queue).payload == {"version": 2}
+    assert claim_one(queue).payload == {"version": 2}
 
 
 def test_priority__within_a_tenant(queue: Queue, put: Put) -> None:
     put("low"), put("high", priority=5)
-    assert [one(queue).key, one(queue).key] == ["high", "low"]
+    assert [claim_one(queue).key, claim_one(queue).key] == ["high", "low"]
 
 
 def test_fail__comes_again_later_until_it_is_dead(queue: Queue, put: Put, database: DatabaseSettings) -> None:
     put("a")
     for attempt in (1, 2, 3):
-        job = one(queue)
+        job = claim_one(queue)
         assert job.attempt == attempt
         state = queue.fail(job, ParseError("crashed", "the parser died"), source="a", retry=True)
         assert take(queue) == [], "before its time"
@@ -92,14 +92,14 @@ def test_fail__comes_again_later_until_it_is_dead(queue: Queue, put: Put, databa
     (info,) = queue.jobs(ACME)
     assert (info.code, info.error, info.attempt) == ("crashed", "the parser died", 3)
     assert queue.retry(ACME) == [info.id]
-    assert one(queue).attempt == 1
+    assert claim_one(queue).attempt == 1
 
 
 def test_fail__by_a_full_disk_costs_no_attempt_for_a_week(queue: Queue, put: Put, database: DatabaseSettings) -> None:
     put("a")
     full = IngestionError("disk_full", "No space left on device")
     for _ in range(5):
-        job = one(queue)
+        job = claim_one(queue)
         assert job.attempt == 1
         assert queue.fail(job, full, source="a", retry=True) is JobState.SCHEDULED
         assert take(queue) == [], "before its time"
@@ -107,7 +107,7 @@ def test_fail__by_a_full_disk_costs_no_attempt_for_a_week(queue: Queue, put: Put
     with psycopg.connect(database.admin_url or "") as connection:
         connection.execute("UPDATE kosmos.jobs SET created_at = now() - interval '8 days'")
     for attempt in (1, 2, 3):
-        job = one(queue)
+        job = claim_one(queue)
         assert job.attempt == attempt
         state = queue.fail(job, full, source="a", retry=True)
         hasten(database)
@@ -116,14 +116,14 @@ def test_fail__by_a_full_disk_costs_no_attempt_for_a_week(queue: Queue, put: Put
 
 def test_retry__leaves_a_job_whose_key_has_newer_work(queue: Queue, put: Put) -> None:
     put("a")
-    queue.fail(one(queue), ParseError("corrupt", "x"), source="a", retry=False)
+    queue.fail(claim_one(queue), ParseError("corrupt", "x"), source="a", retry=False)
     put("a")
     assert queue.retry(ACME) == []
 
 
 def test_cancel__waiting_and_running(queue: Queue, put: Put) -> None:
     first, second = put("a"), put("b")
-    running = one(queue)
+    running = claim_one(queue)
     assert sorted(queue.cancel(ACME, [*first, *second])) == sorted([*first, *second])
     with pytest.raises(LeaseLost):
         queue.finish({running.token: Outcome.NEW})
@@ -140,8 +140,8 @@ def test_cancel__of_another_tenants_job_does_nothing(queue: Queue, put: Put) -> 
 
 def test_give_back__counts_no_attempt(queue: Queue, put: Put) -> None:
     put("a")
-    queue.release([one(queue).token])
-    assert one(queue).attempt == 1
+    queue.release([claim_one(queue).token])
+    assert claim_one(queue).attempt == 1
 
 
 def test_scheduled__waits_for_its_time_and_periodic_comes_again(
@@ -150,13 +150,13 @@ def test_scheduled__waits_for_its_time_and_periodic_comes_again(
     put("a", delay=timedelta(hours=1), every=timedelta(minutes=5))
     assert take(queue) == []
     hasten(database)
-    queue.finish({one(queue).token: Outcome.DONE})
+    queue.finish({claim_one(queue).token: Outcome.DONE})
     (info,) = queue.jobs(ACME)
     assert (info.state, info.every_s) == (JobState.SCHEDULED, 300.0)
     assert 290 < (info.run_at - info.created_at).total_seconds() < 310
     assert queue.count_unfinished([KIND]) == 0
     hasten(database)
-    assert queue.fail(one(queue), ParseError("corrupt", "x"), source="a", retry=False) is JobState.SCHEDULED
+    assert queue.fail(claim_one(queue), ParseError("corrupt", "x"), source="a", retry=False) is JobState.SCHEDULED
 
 
 def _ledger(database: DatabaseSettings, run: uuid.UUID) -> Mapping[str, int]:
@@ -206,7 +206,7 @@ def test_ledger__counts_every_outcome_once_in_every_run_that_waits(
 
 def test_counts__by_kind_and_state(queue: Queue, put: Put) -> None:
     put("a", "b"), put("c", delay=timedelta(hours=1))
-    one(queue)
+    claim_one(queue)
     counted = Counter({str(count.state): count.count for count in queue.count_jobs()})
     assert counted == {"queued": 1, "running": 1, "scheduled": 1}
     assert all(count.oldest_s >= 0 for count in queue.count_jobs())
@@ -229,7 +229,7 @@ def test_unclaimed__are_due_jobs_while_no_worker_runs(queue: Queue, put: Put, da
     assert queue.count_unclaimed() == 0, "a worker may claim them at once"
     age(60)
     assert (queue.count_unclaimed(), queue.count_unclaimed(ACME), queue.count_unclaimed(BETA)) == (3, 2, 1)
-    job = one(queue)
+    job = claim_one(queue)
     assert queue.count_unclaimed() == 0, "a worker runs a job"
     queue.finish({job.token: Outcome.NEW})
     assert queue.count_unclaimed() == 0, "a worker has ended a job"
@@ -239,8 +239,8 @@ def test_unclaimed__are_due_jobs_while_no_worker_runs(queue: Queue, put: Put, da
 
 def test_prune__keeps_the_dead_longer(queue: Queue, put: Put, database: DatabaseSettings) -> None:
     put("done", "dead")
-    done, dead = sorted(take(queue), key=lambda job: job.key, reverse=True)
-    queue.finish({done.token: Outcome.NEW})
+    result, dead = sorted(take(queue), key=lambda job: job.key, reverse=True)
+    queue.finish({result.token: Outcome.NEW})
     queue.fail(dead, ParseError("corrupt", "x"), source="dead", retry=False)
     with psycopg.connect(database.admin_url or "") as connection:
         connection.execute("UPDATE kosmos.jobs SET finished_at = now() - interval '10 days'")

@@ -92,7 +92,7 @@ def test_slow_document__is_published_after_the_others_and_keeps_its_lease(held: 
     held.finish()
     assert held.slow_job() == (JobState.DONE, None)
     assert held.slow.token in held.ended()
-    assert [(one.source, one.version) for one in scope.documents()] == [("a", 1), ("b", 1), ("slow", 1)]
+    assert [(item.source, item.version) for item in scope.documents()] == [("a", 1), ("b", 1), ("slow", 1)]
 
 
 def test_slow_document__that_fails_ends_its_own_job(held: Held, scope: Tenant) -> None:

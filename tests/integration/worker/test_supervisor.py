@@ -14,7 +14,7 @@ from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.worker.process import WorkerProcess
 from kosmos_rag.worker.supervisor import Supervisor
 from tests.integration.worker.obedient_work import create_runner
-from tests.integration.worker.queue_calls import ACME, KIND, Put, one
+from tests.integration.worker.queue_calls import ACME, KIND, Put, claim_one
 
 pytestmark = pytest.mark.emptied_database
 
@@ -70,7 +70,7 @@ def test_process_that_exits__loses_the_leases_of_its_unfinished_jobs(
     assert _sample(supervisor, "processes_died_total") == 1
     assert _jobs(queue)["done"].state == JobState.DONE
     # The other jobs can be claimed at once, long before their leases would end.
-    assert {job.key: job.lost for job in (one(queue), one(queue))} == {"first": 1, "second": 1}
+    assert {job.key: job.lost for job in (claim_one(queue), claim_one(queue))} == {"first": 1, "second": 1}
     # A process that dies while it starts may die again: the next one waits.
     supervisor._start_missing(now + 1)
     assert supervisor._processes == []

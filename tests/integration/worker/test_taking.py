@@ -12,7 +12,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import Outcome
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.sql import statement
-from tests.integration.worker.queue_calls import BETA, KIND, Put, one, take
+from tests.integration.worker.queue_calls import BETA, KIND, Put, claim_one, take
 
 pytestmark = pytest.mark.emptied_database
 
@@ -21,19 +21,19 @@ def test_take__is_fair_however_long_the_backlog_of_another(queue: Queue, put: Pu
     for start in range(0, 2000, 500):
         put(*(f"a{number}" for number in range(start, start + 500)))
     put(*(f"b{number}" for number in range(10)), owner=BETA)
-    taken: list[str] = []
-    while len([t for t in taken if t == "beta"]) < 10:
+    tenants: list[str] = []
+    while len([t for t in tenants if t == "beta"]) < 10:
         batch = take(queue, 4)
-        taken += [job.tenant for job in batch]
+        tenants += [job.tenant for job in batch]
         queue.finish({job.token: Outcome.NEW for job in batch})
-    assert len(taken) <= 40
+    assert len(tenants) <= 40
 
 
 def test_take__alone_is_fair_too(queue: Queue, put: Put) -> None:
     put(*(f"a{number}" for number in range(300)))
     put("b", owner=BETA)
     waited = 0
-    while one(queue).tenant != "beta":
+    while claim_one(queue).tenant != "beta":
         waited += 1
     assert waited <= 1, "the other tenant has none running, and is next"
 
@@ -43,27 +43,27 @@ def test_take__by_eight_at_once_gives_each_job_once(queue: Queue, put: Put) -> N
     put(*(f"b{number}" for number in range(400)), owner=BETA)
 
     def drain(worker: int) -> list[tuple[str, UUID]]:
-        taken: list[tuple[str, UUID]] = []
+        pairs: list[tuple[str, UUID]] = []
         empty = 0
         while empty < 3:
             batch = queue.claim(7, kinds=[KIND], worker=str(worker))
             queue.finish({job.token: Outcome.NEW for job in batch})
-            taken += [(job.tenant, job.id) for job in batch]
+            pairs += [(job.tenant, job.id) for job in batch]
             empty = 0 if batch else empty + 1
-        return taken
+        return pairs
 
     with ThreadPoolExecutor(8) as pool:
-        taken = [job for found in pool.map(drain, range(8)) for job in found]
-    assert len(taken) == len(set(taken)) == 800
+        pairs = [job for result in pool.map(drain, range(8)) for job in result]
+    assert len(pairs) == len(set(pairs)) == 800
 
 
 def _rows_read(connection: psycopg.Connection, sql: str, values: Mapping[str, Any]) -> int:
     """Return how many rows of the jobs a statement reads; what it does is undone."""
-    counted = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'kosmos.jobs'::regclass"
+    text = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'kosmos.jobs'::regclass"
     with connection.transaction(force_rollback=True):
-        before = connection.execute(counted).fetchone()  # what other transactions have not reported yet is counted too
+        before = connection.execute(text).fetchone()  # what other transactions have not reported yet is counted too
         connection.execute(sql, values)
-        after = connection.execute(counted).fetchone()
+        after = connection.execute(text).fetchone()
     assert before is not None
     assert after is not None
     rows: int = after[0] - before[0]

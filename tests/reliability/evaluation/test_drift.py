@@ -41,8 +41,8 @@ class DriftEmbedder(TopicEmbedder):
 
     def embed_query(self, question: str) -> NDArray[np.float32]:
         seed = int.from_bytes(blake2b(question.encode(), digest_size=8).digest())
-        found = _TOPIC.search(question)
-        topic = int(found[1]) if found else 0
+        result = _TOPIC.search(question)
+        topic = int(result[1]) if result else 0
         noise = 0.5 if topic < _FIRST_OF_B else 1.0
         vector = _CENTRES[topic] + noise * np.random.default_rng(seed).standard_normal(64, dtype=np.float32)
         return np.asarray(vector / np.linalg.norm(vector), dtype=np.float32)
@@ -95,8 +95,8 @@ class Oracle:
         for number in range(10_000, 10_000 + count):
             vector = EMBEDDER.embed_query(question(number)).astype(np.float16).astype(np.float32)
             nearest = {text_of(int(place)) for place in np.argsort(-(self._vectors @ vector), kind="stable")[:FULL]}
-            found = {hit.text for hit in engine.tenant("acme").search(question(number), FULL).hits}
-            shares.append(len(nearest & found) / FULL)
+            texts = {hit.text for hit in engine.tenant("acme").search(question(number), FULL).hits}
+            shares.append(len(nearest & texts) / FULL)
         return float(np.mean(shares))
 
 
@@ -112,9 +112,9 @@ class Load:
 
     def ask(self) -> None:
         while not self.stop.wait(0.02):
-            found = self.engine.tenant("acme").search(self.question(self.answered), FULL)
+            result = self.engine.tenant("acme").search(self.question(self.answered), FULL)
             self.answered += 1
-            self.short += found.returned < FULL
+            self.short += result.returned < FULL
 
 
 def maintained(engine: Engine) -> list[MonitorRun]:
@@ -157,13 +157,13 @@ def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: 
     assert asking.answered > 100
 
 
-def _until(engine: Engine, wanted: Callable[[MonitorRun], bool]) -> list[MonitorRun]:
+def _until(engine: Engine, expected: Callable[[MonitorRun], bool]) -> list[MonitorRun]:
     """Maintain again and again, until a run is what was waited for."""
     seen: list[MonitorRun] = []
     until = time.monotonic() + 10 * PERIOD_S
     while time.monotonic() < until:
         seen += maintained(engine)
-        if seen and wanted(seen[-1]):
+        if seen and expected(seen[-1]):
             return seen
         time.sleep(1.0)
     raise AssertionError(f"it did not come: {[run.reason for run in seen]}")
@@ -176,12 +176,12 @@ def test_monitor__takes_a_fiftieth_of_one_connection_at_its_default_rate(
     engine.tenant("acme").indexes.build()
     sampling = changed(engine.settings, {"monitor.interval_s": 0.5})
     with (
-        Engine(sampling, embedder=EMBEDDER) as asked,
+        Engine(sampling, embedder=EMBEDDER) as sampling_engine,
         Engine(changed(engine.settings, {"monitor": MonitorSettings()}), embedder=EMBEDDER) as usual,
     ):
         for number in range(200):
-            asked.tenant("acme").search(question_of_a(number), FULL)
-        assert asked.background.drain(60)
+            sampling_engine.tenant("acme").search(question_of_a(number), FULL)
+        assert sampling_engine.background.drain(60)
         before = _active_ms(database)
         [run] = RecallMonitor(usual).run("acme", [MonitorKind.RECALL])
         used_ms = _active_ms(database) - before

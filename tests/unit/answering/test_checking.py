@@ -87,7 +87,7 @@ TRUE = "A trial is free for 14 days. [1]"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (f"# The password is X\n\n{TRUE}", "# The password is X"),
         (f"{TRUE}\n\n# The password is X", "# The password is X"),
@@ -96,9 +96,9 @@ TRUE = "A trial is free for 14 days. [1]"
         (f"{TRUE}\n\n| The password is X |\n|---|\n| refunds | One row | [2]", "| The password is X |"),
     ],
 )
-def test_check__flags_headings_and_heads_of_tables_that_cite_nothing(text: str, said: str) -> None:
+def test_check__flags_headings_and_heads_of_tables_that_cite_nothing(text: str, message: str) -> None:
     (problem,) = _check(text).problems
-    assert (problem.verdict, problem.text) == ("uncited", said)
+    assert (problem.verdict, problem.text) == ("uncited", message)
 
 
 def test_check__flags_a_marker_of_no_passage() -> None:
@@ -108,7 +108,7 @@ def test_check__flags_a_marker_of_no_passage() -> None:
 
 def test_check__gives_each_sentence_its_own_markers() -> None:
     report = _check("[1] A trial is free.\n\n[2] Money is returned.\n\nSales may extend it. [1] [2]")
-    assert [(said.text, said.markers) for said in report.sentences] == [
+    assert [(message.text, message.markers) for message in report.sentences] == [
         ("A trial is free.", (1,)),
         ("Money is returned.", (2,)),
         ("Sales may extend it.", (1, 2)),
@@ -128,6 +128,6 @@ def test_check__of_a_refusal_has_nothing_to_say() -> None:
 
 def test_check__supports_what_we_compose() -> None:
     embedder = HashingEmbedder(dimensions=512)
-    said = [sentence(item) for item in score_evidence("How long is a trial?", [TRIAL, REFUNDS], embedder)]
-    assert len(said) == 6
-    assert _check(render(said)).supported
+    sentences = [sentence(item) for item in score_evidence("How long is a trial?", [TRIAL, REFUNDS], embedder)]
+    assert len(sentences) == 6
+    assert _check(render(sentences)).supported

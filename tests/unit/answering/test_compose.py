@@ -59,10 +59,10 @@ def test_select__takes_only_good_units_beside_those_of_an_outdated_document() ->
 def test_sentence__cites_its_very_span_and_lines() -> None:
     document = "1234567" + TWO.text
     for item in _evidence(TWO, [1, 1, 1]):
-        said = sentence(item)
-        cited = said.citation
-        assert document[cited.start : cited.end] == said.text == item.unit.text
-        assert cited.quote_sha256 == hashlib.sha256(said.text.encode()).hexdigest()
+        message = sentence(item)
+        cited = message.citation
+        assert document[cited.start : cited.end] == message.text == item.unit.text
+        assert cited.quote_sha256 == hashlib.sha256(message.text.encode()).hexdigest()
         assert cited.version_id == TWO.citation.version_id
     assert (cited.line_start, cited.line_end) == (5, 7)
 
@@ -95,8 +95,8 @@ def _cited(of: ContextPassage) -> list[Citation]:
 
 
 def test_render__marks_every_sentence_and_keeps_sql_as_sql() -> None:
-    said = [sentence(item) for item in _evidence(TWO, [1, 1, 1]) + _evidence(OTHER, [1])]
-    assert render(said) == (
+    sentences = [sentence(item) for item in _evidence(TWO, [1, 1, 1]) + _evidence(OTHER, [1])]
+    assert render(sentences) == (
         "Churn is loss. [1] It is counted monthly. [1]\n\n```sql\nselect 1 from t;\n```\n\n[1]\n\n"
         "Refunds are not churn. [2]"
     )
@@ -104,19 +104,19 @@ def test_render__marks_every_sentence_and_keeps_sql_as_sql() -> None:
 
 def test_render__keeps_rows_and_items_on_lines_of_their_own() -> None:
     listed = passage("- one\n- two\n\n| a | b |\n| c | d |")
-    said = [sentence(item) for item in _evidence(listed, [1, 1, 1, 1])]
-    assert render(said) == "- one [1]\n- two [1]\n\n| a | b | [1]\n| c | d | [1]"
+    sentences = [sentence(item) for item in _evidence(listed, [1, 1, 1, 1])]
+    assert render(sentences) == "- one [1]\n- two [1]\n\n| a | b | [1]\n| c | d | [1]"
 
 
 def test_render__names_the_columns_of_each_row() -> None:
     text = "| Team | Owns |\n|---|---|\n| Data | |\n| Finance | Cash \\| revenue |\n\n| x | y |"
-    said = [sentence(item) for item in _evidence(passage(text), [1, 1, 1])]
-    assert render(said) == "- Team: Data [1]\n- Team: Finance; Owns: Cash \\| revenue [1]\n\n| x | y | [1]"
-    assert [one.columns for one in said] == [("Team", "Owns"), ("Team", "Owns"), ()]
+    sentences = [sentence(item) for item in _evidence(passage(text), [1, 1, 1])]
+    assert render(sentences) == "- Team: Data [1]\n- Team: Finance; Owns: Cash \\| revenue [1]\n\n| x | y | [1]"
+    assert [entry.columns for entry in sentences] == [("Team", "Owns"), ("Team", "Owns"), ()]
 
 
 def test_columns__of_a_table_that_begins_above_the_passage_come_from_its_context() -> None:
     below = passage("| Data | Silver |\n\n| x | y |")
     cited = replace(below.citation, table_context=("Teams", "Team | Owns"))
-    said = [sentence(item) for item in _evidence(replace(below, citation=cited), [1, 1])]
-    assert [one.columns for one in said] == [("Team", "Owns"), ()]
+    sentences = [sentence(item) for item in _evidence(replace(below, citation=cited), [1, 1])]
+    assert [entry.columns for entry in sentences] == [("Team", "Owns"), ()]

@@ -40,9 +40,9 @@ SPEAKING = [
 
 @pytest.mark.parametrize("text", SPEAKING)
 def test_instruction_in__finds_what_speaks_to_a_model(text: str) -> None:
-    found = find_instruction(f"Leave is 20 days.\n\n{text}\n\nAsk HR.")
-    assert found
-    assert len(found) <= 60
+    instruction = find_instruction(f"Leave is 20 days.\n\n{text}\n\nAsk HR.")
+    assert instruction
+    assert len(instruction) <= 60
 
 
 @pytest.mark.parametrize(

@@ -49,23 +49,23 @@ class RecordingTracer(trace.Tracer):
         self.spans: list[RecordedSpan] = []
 
     def start_span(self, name: str, context: Any = None, **options: Any) -> RecordedSpan:  # type: ignore[override]
-        made = RecordedSpan(name, trace.get_current_span(context).get_span_context(), options)
-        self.spans.append(made)
-        return made
+        span = RecordedSpan(name, trace.get_current_span(context).get_span_context(), options)
+        self.spans.append(span)
+        return span
 
     @contextmanager
     def start_as_current_span(self, name: str, **options: Any) -> Iterator[RecordedSpan]:  # type: ignore[override]
-        made = self.start_span(name, **options)
-        token = contexts.attach(trace.set_span_in_context(made))
+        span = self.start_span(name, **options)
+        token = contexts.attach(trace.set_span_in_context(span))
         try:
-            yield made
+            yield span
         except BaseException as error:
-            made.error = error
+            span.error = error
             raise
         finally:
             contexts.detach(token)
-            made.end()
+            span.end()
 
     def named(self, name: str) -> list[RecordedSpan]:
         """The spans of a name."""
-        return [made for made in self.spans if made.name == name]
+        return [span for span in self.spans if span.name == name]

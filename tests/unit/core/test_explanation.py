@@ -97,8 +97,8 @@ def test_explain__shows_what_was_looked_for_beside_the_question() -> None:
 
 def test_explain__names_the_lists_of_other_wordings() -> None:
     account = RetrieverStats(requested=10, returned=10, plan="exact scan", read={"rows": 10}, reason=None)
-    found = replace(FOUND, retrievers={"dense 2": account, "lexical 2": account, "prf": account})
-    assert found.explain().splitlines()[1:4] == [
+    result = replace(FOUND, retrievers={"dense 2": account, "lexical 2": account, "prf": account})
+    assert result.explain().splitlines()[1:4] == [
         "dense 2   10 of 10 candidates by exact scan (rows 10)",
         "lexical 2 10 of 10 candidates by exact scan (rows 10)",
         "prf       10 of 10 candidates by exact scan (rows 10)",
@@ -118,8 +118,8 @@ def test_explain__without_hits_says_why() -> None:
 
 
 def test_explain__of_a_kept_result_says_so() -> None:
-    found = replace(FOUND, cached=True, timings_ms={"cache": 0.5, "total": 1.0})
-    assert found.explain().splitlines()[-1] == "ms        from the cache; cache 0.5, total 1.0"
+    result = replace(FOUND, cached=True, timings_ms={"cache": 0.5, "total": 1.0})
+    assert result.explain().splitlines()[-1] == "ms        from the cache; cache 0.5, total 1.0"
     assert "kept" not in FOUND.explain()
 
 
@@ -132,7 +132,7 @@ def test_explain__of_what_was_not_reranked_has_no_score_of_it() -> None:
 def test_explain__prints_no_sign_that_a_terminal_obeys(sign: str) -> None:
     hostile = f"a{sign}[2Jb"
     retriever = replace(FOUND.retrievers["dense"], plan=hostile, reason=hostile)
-    found = replace(
+    result = replace(
         FOUND,
         question=hostile,
         expansion=Expansion(synonyms=(hostile,), wordings=(hostile,), passage=hostile),
@@ -141,7 +141,7 @@ def test_explain__prints_no_sign_that_a_terminal_obeys(sign: str) -> None:
         warnings=(hostile,),
         incomplete_reason=hostile,
     )
-    text = found.explain()
+    text = result.explain()
     assert text.count("a�[2Jb") == 10
     assert sign not in text.replace("\n", "")
     assert len(text.splitlines()) == 12

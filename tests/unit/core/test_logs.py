@@ -70,12 +70,12 @@ def test_json__of_a_library_that_names_no_action(capsys: pytest.CaptureFixture[s
 
 def _broken(capsys: pytest.CaptureFixture[str], **settings: Any) -> str:
     set_up_logging(ObservabilitySettings(**settings))
-    said = "SEC" + "RET"  # not in a line of this file, which tracebacks show
+    text = "SEC" + "RET"  # not in a line of this file, which tracebacks show
     try:
         try:
-            int(said)
+            int(text)
         except ValueError as error:
-            raise ExceptionGroup(said, [KeyError(said)]) from error
+            raise ExceptionGroup(text, [KeyError(text)]) from error
     except ExceptionGroup:
         logging.getLogger("kosmos_rag.apps.http").exception("broke", extra={"action": "request_failed"})
     return capsys.readouterr().err
@@ -98,9 +98,9 @@ def test_libraries__are_heard_below_a_warning_only_where_texts_are(capsys: pytes
         set_up_logging(ObservabilitySettings(log_level="INFO", log_texts=texts))
         logging.getLogger("httpx").info("HTTP Request: GET https://wiki.example.org/SECRET")
         logging.getLogger("kosmos_rag.worker").info("done", extra={"action": "sync_done"})
-        said = capsys.readouterr().err
-        assert ("SECRET" in said) is texts
-        assert "done" in said
+        message = capsys.readouterr().err
+        assert ("SECRET" in message) is texts
+        assert "done" in message
 
 
 def _calls(file: Path) -> list[ast.Call]:

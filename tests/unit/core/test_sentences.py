@@ -27,14 +27,14 @@ def split(text: str) -> list[str]:
 def test_sentences__partition_the_span(parts: list[str], before: str, after: str) -> None:
     inner = "".join(parts)
     span = (len(before), len(before) + len(inner))
-    found = list(sentences(before + inner + after, span))
+    result = list(sentences(before + inner + after, span))
     if not inner:
-        assert found == []
+        assert result == []
         return
-    assert (found[0][0], found[-1][1]) == span
-    assert all(left[1] == right[0] for left, right in pairwise(found))
-    assert all(start < end for start, end in found)
-    assert inner.isspace() or not any((before + inner)[start:end].isspace() for start, end in found)
+    assert (result[0][0], result[-1][1]) == span
+    assert all(left[1] == right[0] for left, right in pairwise(result))
+    assert all(start < end for start, end in result)
+    assert inner.isspace() or not any((before + inner)[start:end].isspace() for start, end in result)
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,17 @@ def test_sentences__take_linear_time(text: str) -> None:
 
 def test_sentences__of_text_in_small_letters_and_of_tokenised_text() -> None:
     text = "the flow is laminar . the plate is hot. it bends, e.g. at the edge. done"
-    found = [text[start:end].strip() for start, end in sentences(text, (0, len(text)))]
-    assert found == ["the flow is laminar .", "the plate is hot.", "it bends, e.g. at the edge.", "done"]
+    texts = [text[start:end].strip() for start, end in sentences(text, (0, len(text)))]
+    assert texts == ["the flow is laminar .", "the plate is hot.", "it bends, e.g. at the edge.", "done"]
 
 
 def test_sentences__of_text_with_capitals_do_not_end_before_a_small_letter() -> None:
     text = "It took approx. half an hour, etc. and so on. Then it ended . and began again."
-    found = [text[start:end].strip() for start, end in sentences(text, (0, len(text)))]
-    assert found == ["It took approx. half an hour, etc. and so on.", "Then it ended .", "and began again."]
+    texts = [text[start:end].strip() for start, end in sentences(text, (0, len(text)))]
+    assert texts == ["It took approx. half an hour, etc. and so on.", "Then it ended .", "and began again."]
 
 
 def test_sentences__with_lines_that_mean_nothing() -> None:
     text = "short line\nAnother line. Yes.\nand more. No.\n\nA paragraph"
-    found = [text[start:end].strip() for start, end in sentences(text, (0, len(text)), by_lines=False)]
-    assert found == ["short line\nAnother line.", "Yes.\nand more.", "No.", "A paragraph"]
+    texts = [text[start:end].strip() for start, end in sentences(text, (0, len(text)), by_lines=False)]
+    assert texts == ["short line\nAnother line.", "Yes.\nand more.", "No.", "A paragraph"]

@@ -104,17 +104,17 @@ def test_start_span__is_a_span_of_each_call_and_of_its_error(tracer: RecordingTr
     with pytest.raises(ValueError, match="3"):
         half(3)
     assert half.__doc__ == "Halve."
-    assert [(made.name, type(made.error)) for made in tracer.spans] == [("half", type(None)), ("half", ValueError)]
-    assert [made.attributes for made in tracer.spans] == [{}, {"error.type": "ValueError"}], "and not what it says"
+    assert [(span.name, type(span.error)) for span in tracer.spans] == [("half", type(None)), ("half", ValueError)]
+    assert [span.attributes for span in tracer.spans] == [{}, {"error.type": "ValueError"}], "and not what it says"
 
 
 def test_record_span__outside_of_any_span_is_one_only_where_it_stands_alone(tracer: RecordingTracer) -> None:
     tracing.record_span("stage", 0.1)
     tracing.record_span("answer", 0.1, root=True)
-    assert [made.name for made in tracer.spans] == ["answer"]
+    assert [span.name for span in tracer.spans] == ["answer"]
 
 
 def test_rename_span__names_the_span_that_this_is_in(tracer: RecordingTracer) -> None:
     with tracing.start_entry_span("POST", []):
         tracing.rename_span("POST /v1/search", {"status": 200})
-    assert [(made.name, made.attributes) for made in tracer.spans] == [("POST /v1/search", {"status": 200})]
+    assert [(span.name, span.attributes) for span in tracer.spans] == [("POST /v1/search", {"status": 200})]

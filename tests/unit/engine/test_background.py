@@ -14,14 +14,14 @@ def test_calls__run_one_after_the_other_in_their_order() -> None:
 
 
 def test_full_line__refuses_while_a_call_hangs() -> None:
-    background, goes_on, begun = BackgroundQueue(capacity=2), threading.Event(), threading.Event()
+    background, goes_on, event = BackgroundQueue(capacity=2), threading.Event(), threading.Event()
 
     def hangs() -> None:
-        begun.set()
+        event.set()
         goes_on.wait(30)
 
     assert background.submit(hangs)
-    assert begun.wait(10)
+    assert event.wait(10)
     assert [background.submit(lambda: None) for _ in range(4)] == [True, True, False, False]
     assert not background.drain(0.01)
     goes_on.set()
@@ -43,14 +43,14 @@ def test_call_that_fails__holds_up_no_other() -> None:
 
 
 def test_closed__takes_nothing_and_drops_what_waits() -> None:
-    background, goes_on, begun, ran = (
+    background, goes_on, event, ran = (
         BackgroundQueue(capacity=5),
         threading.Event(),
         threading.Event(),
         threading.Event(),
     )
-    assert background.submit(lambda: (begun.set(), goes_on.wait(30))[0])
-    assert begun.wait(10)
+    assert background.submit(lambda: (event.set(), goes_on.wait(30))[0])
+    assert event.wait(10)
     assert background.submit(ran.set)
     background.close()
     goes_on.set()

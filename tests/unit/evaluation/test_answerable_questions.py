@@ -9,11 +9,11 @@ from kosmos_rag.evaluation.offline.embedding_quality import read_answerable
 
 
 def test_questions__of_the_sample_are_those_that_a_file_answers() -> None:
-    found = read_answerable(Path(__file__).parents[3] / "examples" / "questions.yaml")
-    assert found[0].text == "How is churn calculated?"
-    (place,) = found[0].locations
+    result = read_answerable(Path(__file__).parents[3] / "examples" / "questions.yaml")
+    assert result[0].text == "How is churn calculated?"
+    (place,) = result[0].locations
     assert (place.source, place.section) == ("example_sql.md", "Churn Calculation")
-    assert all(asked.locations[0].source.endswith(".md") for asked in found)
+    assert all(searches.locations[0].source.endswith(".md") for searches in result)
 
 
 @pytest.mark.parametrize(

@@ -29,24 +29,24 @@ def _folder(tmp_path: Path, **changed: str) -> Path:
 
 
 def test_load__documents_and_judged_questions(tmp_path: Path) -> None:
-    found = load_beir(_folder(tmp_path))
-    (question,) = found.questions.questions
+    result = load_beir(_folder(tmp_path))
+    (question,) = result.questions.questions
     assert (question.id, question.text, question.grades, question.answerable) == (
         "q1",
         "Which?",
         {"d1": 2, "d9": 0},
         True,
     )
-    (document,) = found.documents()
+    (document,) = result.documents()
     assert (document.source, document.title, document.data) == ("d1", "T", b"T\n\nwords")
 
 
 def test_tenant__is_another_one_where_chunks_or_vectors_are() -> None:
     from kosmos_rag.evaluation.offline import QuestionSet
 
-    asked = QuestionSet(name="My Set!", questions=())
+    question_set = QuestionSet(name="My Set!", questions=())
     names = [
-        derive_tenant_name(asked, Settings.load(overrides=changes))
+        derive_tenant_name(question_set, Settings.load(overrides=changes))
         for changes in (
             {},
             {"rag.retrieval.top_k": 7},

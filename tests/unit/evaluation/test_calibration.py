@@ -15,14 +15,14 @@ from tests.unit.evaluation.making import of
 
 def _answered(yes: list[float], no: list[float], *, threshold: float = 0.5) -> Evaluation:
     """Return an evaluation whose questions with and without an answer have these confidences."""
-    done = of("abstention", [0.0] * (len(yes) + len(no)))
+    outcome = of("abstention", [0.0] * (len(yes) + len(no)))
     results = tuple(
         replace(
             result, confidence=confidence, refused=confidence < threshold, judged={"a": 1} if place < len(yes) else {}
         )
-        for place, (result, confidence) in enumerate(zip(done.results, [*yes, *no], strict=True))
+        for place, (result, confidence) in enumerate(zip(outcome.results, [*yes, *no], strict=True))
     )
-    return replace(done, answered=True, settings={"answer": {"threshold": threshold}}, results=results)
+    return replace(outcome, answered=True, settings={"answer": {"threshold": threshold}}, results=results)
 
 
 def test_calibrate__refuses_as_much_as_the_share_allows() -> None:
@@ -39,8 +39,8 @@ def test_calibrate__refuses_as_much_as_the_share_allows() -> None:
 
 def test_calibrate__compares_confidence_with_the_share_of_answers() -> None:
     result = calibrate_evaluation(_answered([0.95] * 15 + [1.0] * 15, [0.95] * 10 + [0.05] * 5), wrongly_refused=0.1)
-    assert [(one.low, one.questions) for one in result.reliability] == [(0.0, 5), (0.9, 40)]
-    assert [one.answerable for one in result.reliability] == [0.0, 0.75]
+    assert [(item.low, item.questions) for item in result.reliability] == [(0.0, 5), (0.9, 40)]
+    assert [item.answerable for item in result.reliability] == [0.0, 0.75]
     assert result.reliability[1].confidence == pytest.approx((25 * 0.95 + 15) / 40)
 
 

@@ -102,8 +102,8 @@ def test_compare__counts_wins_and_losses_and_tells_chance_from_more() -> None:
 
 
 def test_compare__of_a_measure_that_is_better_low() -> None:
-    (one,) = compare(of("false_answers", [1.0] * 20), [of("false_answers", [0.0] * 20, number=2)])
-    assert (one.wins, one.losses, one.significant, one.worse) == (20, 0, True, False)
+    (item,) = compare(of("false_answers", [1.0] * 20), [of("false_answers", [0.0] * 20, number=2)])
+    assert (item.wins, item.losses, item.significant, item.worse) == (20, 0, True, False)
 
 
 def test_compare__refuses_other_questions() -> None:
@@ -115,8 +115,8 @@ def test_gate__says_of_each_measure_where_it_stands() -> None:
     settings = EvaluationSettings(
         targets={"R@10": 0.8, "RR@10": 0.6, "false_answers": 0.1}, alerts={"R@10": 0.7, "AP@10": 0.2}
     )
-    one = evaluation({"q": {"R@10": 0.75, "RR@10": 0.6, "AP@10": 0.1, "false_answers": 0.2}})
-    assert {verdict.measure: verdict.state for verdict in check_thresholds(one, settings)} == {
+    item = evaluation({"q": {"R@10": 0.75, "RR@10": 0.6, "AP@10": 0.1, "false_answers": 0.2}})
+    assert {verdict.measure: verdict.state for verdict in check_thresholds(item, settings)} == {
         "R@10": "below target",
         "RR@10": "reached",
         "false_answers": "below target",
@@ -125,7 +125,7 @@ def test_gate__says_of_each_measure_where_it_stands() -> None:
     with pytest.raises(RequestError, match=r"has no R@10, but P@5"):
         check_thresholds(of("P@5", [1.0]), settings)
     with pytest.raises(RequestError, match="are empty"):
-        check_thresholds(one, EvaluationSettings(targets={}, alerts={}))
+        check_thresholds(item, EvaluationSettings(targets={}, alerts={}))
     with pytest.raises(RequestError, match=r"evaluation\.alerts is empty"):
         check_thresholds(of("R@10", [1.0]), EvaluationSettings(targets={"R@10": 0.8}, alerts={}), alerts_only=True)
 
@@ -146,17 +146,17 @@ def test_grid__of_another_form_is_refused(given: str) -> None:
 
 def test_grid__that_a_preset_undoes_is_refused() -> None:
     changes = {"rag.retrieval.top_k": 7, "rag.expansion.synonyms": "words.yaml"}
-    wanted = Settings.load(overrides=changes)
+    expected = Settings.load(overrides=changes)
     with pytest.raises(RequestError, match=r"top_k is 20 and cannot be 7: the preset of the collection sets"):
-        require_applied(wanted, Settings(), changes)
-    require_applied(wanted, wanted, changes)  # a path is given as a text
+        require_applied(expected, Settings(), changes)
+    require_applied(expected, expected, changes)  # a path is given as a text
 
 
 def test_grid__that_an_evaluation_undoes_is_refused() -> None:
     changes = {"rag.reranking.deadline_ms": 50}
-    wanted = Settings.load(overrides=changes)
+    expected = Settings.load(overrides=changes)
     with pytest.raises(RequestError, match="deadline_ms is 3600000"):
-        require_applied(wanted, for_evaluation(wanted), changes)
+        require_applied(expected, for_evaluation(expected), changes)
 
 
 def _set(count: int) -> QuestionSet:
@@ -177,10 +177,10 @@ def test_halves__are_always_the_same_and_share_nothing() -> None:
 def _asking(worth: dict[Any, float]) -> Any:
     """Answers each half with the worth of the changed weight, a little more or less by question."""
 
-    def ask(changes: Mapping[str, Any], asked: QuestionSet) -> Any:
+    def ask(changes: Mapping[str, Any], question_set: QuestionSet) -> Any:
         value = worth[changes.get("w")] + 0.01 * changes.get("d", 0)
-        measures = {q.id: {"R@10": value + 0.001 * (hash(q.text) % 3)} for q in asked.questions}
-        return evaluation(measures, number=2 if changes else 1, set_sha256=asked.sha256)
+        measures = {q.id: {"R@10": value + 0.001 * (hash(q.text) % 3)} for q in question_set.questions}
+        return evaluation(measures, number=2 if changes else 1, set_sha256=question_set.sha256)
 
     return ask
 
@@ -218,14 +218,17 @@ def test_tune__keeps_what_there_is_where_nothing_is_better() -> None:
 def test_tune__takes_the_fewest_passages_that_are_as_good_within_the_deadline() -> None:
     """Twenty are better than five, thirty are no better than twenty, and fifty end too late."""
 
-    def ask(changes: Mapping[str, Any], asked: QuestionSet) -> Any:
+    def ask(changes: Mapping[str, Any], question_set: QuestionSet) -> Any:
         count = changes.get("n", 30)
         worth = {5: 0.3, 20: 0.5, 30: 0.501, 50: 0.9}[count]
         measures = {
-            q.id: {"R@10": worth + 0.01 * (number % 3) * (count == 20)} for number, q in enumerate(asked.questions)
+            q.id: {"R@10": worth + 0.01 * (number % 3) * (count == 20)}
+            for number, q in enumerate(question_set.questions)
         }
-        made = evaluation(measures, number=count, set_sha256=asked.sha256)
-        return replace(made, results=tuple(replace(one, timings_ms={"total": 10.0 * count}) for one in made.results))
+        result = evaluation(measures, number=count, set_sha256=question_set.sha256)
+        return replace(
+            result, results=tuple(replace(item, timings_ms={"total": 10.0 * count}) for item in result.results)
+        )
 
     counts = TuningStage(alternatives=[{"n": count} for count in (5, 20, 30, 50)], deadline_ms=400)
     assert tune(_set(60), [counts], "R@10", ask).changes == {"n": 20}
@@ -237,17 +240,17 @@ def test_usual_stages__are_settings_that_can_be() -> None:
 
 
 def test_file__that_extends_itself_or_no_file_is_refused(tmp_path: Path) -> None:
-    one, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
-    one.write_text("extends: other.yaml")
+    item, other = tmp_path / "one.yaml", tmp_path / "other.yaml"
+    item.write_text("extends: other.yaml")
     other.write_text("extends: one.yaml")
     with pytest.raises(ConfigError, match="extends itself"):
-        Settings.load(one)
-    one.write_text("extends: [other.yaml]")
+        Settings.load(item)
+    item.write_text("extends: [other.yaml]")
     with pytest.raises(ConfigError, match="give the path of one file"):
-        Settings.load(one)
-    one.write_text("extends: missing.yaml")
+        Settings.load(item)
+    item.write_text("extends: missing.yaml")
     with pytest.raises(ConfigError, match=r"missing\.yaml \(extended by .*one\.yaml\) cannot be read"):
-        Settings.load(one)
+        Settings.load(item)
 
 
 def test_changed__is_told_of_settings_models_and_code() -> None:
@@ -300,8 +303,8 @@ def test_report__of_questions_that_have_no_measure() -> None:
 
 
 def test_report__takes_a_label_for_text_however_long() -> None:
-    one = replace(of("R@10", [0.1, 0.5]), label=r"context.citation_format=$\frac{index}$ <b>" + "x" * 200)
-    page = report([one, one])
+    item = replace(of("R@10", [0.1, 0.5]), label=r"context.citation_format=$\frac{index}$ <b>" + "x" * 200)
+    page = report([item, item])
     assert "none: the same settings" in page
     assert page.count(r"$\frac{index}$ &lt;b&gt;xxx") > 2
     assert "<b>" not in page

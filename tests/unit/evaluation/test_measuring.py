@@ -38,14 +38,14 @@ def test_measured__by_hand() -> None:
 
 
 def test_measured__what_is_not_found_counts_nothing_and_what_is_not_judged_is_left_out() -> None:
-    found = compute_measures(NAMES, [_result("none", {"a": 1}, ()), _result("open", {}, ("a",))])
-    assert found == {"none": dict.fromkeys(NAMES, 0.0)}
+    measures = compute_measures(NAMES, [_result("none", {"a": 1}, ()), _result("open", {}, ("a",))])
+    assert measures == {"none": dict.fromkeys(NAMES, 0.0)}
     assert compute_measures(NAMES, [_result("open", {}, ("a",))]) == {}
 
 
 def test_measured__by_two_names_of_one_measure() -> None:
-    found = compute_measures(("MRR@10", "RR@10", "RR@10"), [_result("q", {"b": 1}, ("a", "b"))])
-    assert found == {"q": {"MRR@10": 0.5, "RR@10": 0.5}}
+    measures = compute_measures(("MRR@10", "RR@10", "RR@10"), [_result("q", {"b": 1}, ("a", "b"))])
+    assert measures == {"q": {"MRR@10": 0.5, "RR@10": 0.5}}
 
 
 @given(
@@ -62,11 +62,11 @@ def test_means__are_those_of_ir_measures(questions: list[tuple[dict[str, int], t
     results = [_result(f"q{place}", judged, ranking) for place, (judged, ranking) in enumerate(questions)]
     by_question = compute_measures(NAMES, results)
     own = means(replace(result, measures=by_question[result.question_id]) for result in results)
-    qrels = [ir_measures.Qrel(one.question_id, name, grade) for one in results for name, grade in one.judged.items()]
+    qrels = [ir_measures.Qrel(item.question_id, name, grade) for item in results for name, grade in item.judged.items()]
     run = [
-        ir_measures.ScoredDoc(one.question_id, name, 1 / (rank + 1))
-        for one in results
-        for rank, name in enumerate(one.ranking)
+        ir_measures.ScoredDoc(item.question_id, name, 1 / (rank + 1))
+        for item in results
+        for rank, name in enumerate(item.ranking)
     ]
     theirs = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in NAMES], qrels, run)
     assert own == pytest.approx({str(measure): value for measure, value in theirs.items()}, abs=1e-9)

@@ -61,7 +61,7 @@ def test_names__are_those_of_all_places_that_a_passage_covers() -> None:
 
 
 def test_file__in_all_its_forms(tmp_path: Path) -> None:
-    found = _read(
+    result = _read(
         tmp_path,
         """
 - {question: 'Who?', source: a.md, intent: ignored}
@@ -70,15 +70,15 @@ def test_file__in_all_its_forms(tmp_path: Path) -> None:
 - {question: 'Why?', answerable: false}
 """,
     )
-    assert [question.id for question in found] == [
+    assert [question.id for question in result] == [
         hash_question("Who?"),
         "w",
         hash_question("What?"),
         hash_question("Why?"),
     ]
-    assert found[1].locations == (Location(source="a.md", section="Places", lines=(3, 4)),)
-    assert found[2].grades == {"a.md": 2, "b.md:7-7": 1}
-    assert [question.answerable for question in found] == [True, True, True, False]
+    assert result[1].locations == (Location(source="a.md", section="Places", lines=(3, 4)),)
+    assert result[2].grades == {"a.md": 2, "b.md:7-7": 1}
+    assert [question.answerable for question in result] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -28,16 +28,16 @@ PIECES = [
 
 
 def test_make__asks_by_headings_definitions_and_phrases_that_stand_in_one_place() -> None:
-    made = {question.text: (kind, question.locations[0]) for question, kind in generate_questions(PIECES, 100)}
-    kind, place = made["What is there to know about Parental Leave?"]
+    kinds = {question.text: (kind, question.locations[0]) for question, kind in generate_questions(PIECES, 100)}
+    kind, place = kinds["What is there to know about Parental Leave?"]
     assert (kind, place.source, place.lines) == ("heading", "a.md", (1, 8))
-    assert made["What is Parental leave?"][0] == "definition"
-    texts = " ".join(made)
+    assert kinds["What is Parental leave?"][0] == "definition"
+    texts = " ".join(kinds)
     assert "invoice?" not in texts  # defined twice
     assert "Overview" not in texts  # one word, and in two documents
-    assert "What is a waiver?" in made
-    assert {"What is It?", "What are No rows?"}.isdisjoint(made)
-    assert {kind for kind, _ in made.values()} == {"heading", "definition", "phrases"}
+    assert "What is a waiver?" in kinds
+    assert {"What is It?", "What are No rows?"}.isdisjoint(kinds)
+    assert {kind for kind, _ in kinds.values()} == {"heading", "definition", "phrases"}
     assert generate_questions(PIECES, 100) == generate_questions(PIECES, 100)
     assert len(generate_questions(PIECES, 2)) == 2
 
@@ -56,12 +56,12 @@ class Writer(LanguageModel):
 
     answers: Sequence[str]
     name: str = "writer"
-    asked: int = 0
+    calls: int = 0
 
     def stream(self, messages: Sequence[Message], *, max_tokens: int) -> Generator[str]:
         assert "````" in messages[0].text
-        self.asked += 1
-        yield from self.answers[(self.asked - 1) % len(self.answers)]
+        self.calls += 1
+        yield from self.answers[(self.calls - 1) % len(self.answers)]
 
 
 LONG = [
@@ -79,12 +79,12 @@ def test_make_by_model__takes_questions_only_and_each_once() -> None:
             "Who pays when a flight is cancelled?",
         ]
     )
-    made = generate_with_model(writer, LONG, 5)
-    assert [question.text for question, _ in made] == [
+    result = generate_with_model(writer, LONG, 5)
+    assert [question.text for question, _ in result] == [
         "How long is parental leave at home?",
         "Who pays when a flight is cancelled?",
     ]
-    assert {kind for _, kind in made} == {"model"}
+    assert {kind for _, kind in result} == {"model"}
 
 
 def test_make_by_model__without_any_question_is_an_error() -> None:

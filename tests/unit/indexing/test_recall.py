@@ -44,17 +44,17 @@ def _entry(kind: str = "ivfflat", rows: int = 10_000, **settings: Any) -> IndexR
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60).map(sorted), st.floats(0, 1))
 def test_smallest_sufficient_setting__is_what_a_look_at_all_of_them_finds(recalls: list[float], target: float) -> None:
-    asked: list[int] = []
+    requests: list[int] = []
 
     def at(setting: int) -> Recall:
-        asked.append(setting)
+        requests.append(setting)
         return _measured(setting, recalls[setting - 1])
 
     settings = list(range(1, len(recalls) + 1))
-    found = smallest_sufficient_setting(target, settings, at)
+    result = smallest_sufficient_setting(target, settings, at)
     meeting = [setting for setting in settings if recalls[setting - 1] >= target]
-    assert found.setting == (meeting[0] if meeting else settings[-1])
-    assert len(asked) <= len(settings).bit_length() + 1
+    assert result.setting == (meeting[0] if meeting else settings[-1])
+    assert len(requests) <= len(settings).bit_length() + 1
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,17 @@ def test_measure__counts_what_of_the_nearest_is_found() -> None:
     nearest = [list(range(200)), list(range(1000, 1200))]
     # The first question finds all; the second the first five, and fifty of the hundred.
     answers = [nearest[0], [*range(1000, 1005), *range(2000, 2005), *range(1010, 1055), *range(3000, 3045)]]
-    found = measure_recall(lambda query: answers[int(query[0])], 7, [_query(0), _query(1)], nearest)
-    assert found.setting == 7
-    assert found.recall_at_10 == pytest.approx((1 + 0.5) / 2)
-    assert found.recall_at_100 == pytest.approx((1 + 0.5) / 2)
-    assert found.standard_error == pytest.approx(0.25)
-    assert found.p50_ms >= 0
+    result = measure_recall(lambda query: answers[int(query[0])], 7, [_query(0), _query(1)], nearest)
+    assert result.setting == 7
+    assert result.recall_at_10 == pytest.approx((1 + 0.5) / 2)
+    assert result.recall_at_100 == pytest.approx((1 + 0.5) / 2)
+    assert result.standard_error == pytest.approx(0.25)
+    assert result.p50_ms >= 0
 
 
 def test_measure__of_the_order_within_the_nearest_takes_no_notice() -> None:
-    found = measure_recall(lambda _: [3, 1, 2], 1, [_query(0)], [[1, 2, 3]])
-    assert (found.recall_at_10, found.recall_at_100, found.standard_error) == (1, 1, 0)
+    result = measure_recall(lambda _: [3, 1, 2], 1, [_query(0)], [[1, 2, 3]])
+    assert (result.recall_at_10, result.recall_at_100, result.standard_error) == (1, 1, 0)
 
 
 def test_measure__of_a_question_that_nothing_answers_is_no_loss() -> None:

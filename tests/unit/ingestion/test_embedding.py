@@ -26,13 +26,13 @@ def test_embed_missing__goes_on_in_pieces_of_similar_length() -> None:
     space = describe_space(uuid.uuid4(), embedder, normalized=True)
     texts = [f"number {'x' * (number * 37 % 101)} {number}" for number in range(2 * TEXTS_PER_CALL + 5)]
     vectors = TextVectors([*texts, texts[0]], [(space, embedder)])
-    seen: list[int] = []
+    numbers: list[int] = []
     embedder.calls.clear()
-    vectors.embed_missing(seen.append)
-    assert seen == [TEXTS_PER_CALL, TEXTS_PER_CALL, 5]
+    vectors.embed_missing(numbers.append)
+    assert numbers == [TEXTS_PER_CALL, TEXTS_PER_CALL, 5]
     lengths = [[len(text) for text in call] for call in embedder.calls]
-    assert [max(one) <= min(other) for one, other in pairwise(lengths)] == [True, True]
+    assert [max(item) <= min(other) for item, other in pairwise(lengths)] == [True, True]
     selected = vectors.select(0, len(texts) + 1)[space.id]
     assert np.array_equal(selected, HashingEmbedder().embed([*texts, texts[0]]))
-    vectors.embed_missing(seen.append)
-    assert len(seen) == 3, "nothing is missing"
+    vectors.embed_missing(numbers.append)
+    assert len(numbers) == 3, "nothing is missing"

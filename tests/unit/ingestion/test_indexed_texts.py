@@ -20,9 +20,9 @@ def test_header__without_room_is_cut_and_counted_for_each_chunk() -> None:
     section = " ".join(f"word{number}" for number in range(3 * HEADER_TOKENS))
     whole = TOKENIZER.count([f"Handbook | {section}"])[0]
     texts, truncated = embedding_texts([_piece("One.", section), _piece("Two.", section)], TOKENIZER)
-    kept = [TOKENIZER.count([text.split("\n")[0]])[0] for text in texts]
-    assert kept[0] == kept[1] < HEADER_TOKENS
-    assert truncated == 2 * (whole - kept[0])
+    counts = [TOKENIZER.count([text.split("\n")[0]])[0] for text in texts]
+    assert counts[0] == counts[1] < HEADER_TOKENS
+    assert truncated == 2 * (whole - counts[0])
     assert [text.split("\n")[1] for text in texts] == ["One.", "Two."]
 
 

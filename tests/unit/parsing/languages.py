@@ -16,7 +16,7 @@ class Sample(NamedTuple):
 
 def samples(part: str) -> list[Sample]:
     """Return the samples of `development` or `held-out`."""
-    made = []
+    result = []
     for line in _LINES:
         of_part, language, encodings, text = line.split(" | ")
         sentences = text.replace("。", "。. ").replace("? ", "?. ").split(". ")
@@ -26,5 +26,5 @@ def samples(part: str) -> list[Sample]:
             for kind, content in kinds.items():
                 # Some texts have a character that the encoding lacks.
                 data = content.encode(encoding, "ignore")
-                made.append(Sample(f"{language} {encoding} {kind}", data.decode(encoding), data))
-    return made
+                result.append(Sample(f"{language} {encoding} {kind}", data.decode(encoding), data))
+    return result

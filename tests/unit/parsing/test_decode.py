@@ -20,10 +20,10 @@ CHINESE = "昨天城里开了一座新的图书馆。"
 
 @pytest.mark.parametrize(("part", "required"), [("development", 141), ("held-out", 164)])
 def test_decode__exact_text(part: str, required: int) -> None:
-    made = samples(part)
-    exact = {label for label, text, data in made if decode(data) == text}
-    peer = {label for label, text, data in made if str(from_bytes(data).best()) == text}
-    assert len(exact) >= required, sorted(label for label, _, _ in made if label not in exact)
+    result = samples(part)
+    exact = {label for label, text, data in result if decode(data) == text}
+    peer = {label for label, text, data in result if str(from_bytes(data).best()) == text}
+    assert len(exact) >= required, sorted(label for label, _, _ in result if label not in exact)
     assert len(exact) > len(peer)
 
 

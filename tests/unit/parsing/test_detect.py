@@ -108,7 +108,7 @@ def test_detect__kinds_of_text(text: str, name: str, media_type: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "found"),
+    ("data", "result"),
     [
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "PNG"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "JPEG"),
@@ -124,8 +124,8 @@ def test_detect__kinds_of_text(text: str, name: str, media_type: str) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["a.txt", "a.pdf", "a.docx"])
-def test_detect__known_binary_is_unsupported_and_named(data: bytes, found: str, name: str) -> None:
-    with pytest.raises(ParseError, match=found) as caught:
+def test_detect__known_binary_is_unsupported_and_named(data: bytes, result: str, name: str) -> None:
+    with pytest.raises(ParseError, match=result) as caught:
         detect(data, name)
     assert caught.value.code == "unsupported"
 

@@ -75,9 +75,9 @@ def test_parse_msg__says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def archive(members: Mapping[str, str | bytes]) -> bytes:
     out = BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as written:
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
         for name, data in members.items():
-            written.writestr(name, data)
+            file.writestr(name, data)
     return out.getvalue()
 
 
@@ -150,7 +150,7 @@ def hostile_exports() -> list[bytes]:
     chance = random.Random(20)
     xml = entities(SPACE, wiki_page(2, "Home", "<p>a</p>"), wiki_page(3, "B", "<p>b</p>", parent=2))
     message = outlook_message({_SUBJECT: "Hi", _BODY: "text"}, {_METHOD: 1, _NAME: "a.txt", _DATA: b"word"})
-    made = [
+    result = [
         entities(*(wiki_page(number, "T", "<p>x</p>", parent=number - 1) for number in range(2, 3_000))),
         entities(*[wiki_page(2, "T", "<p>x</p>", parent=2)] * 500),
         entities(wiki_page(2, "T", "<div>" * 5_000)),
@@ -160,7 +160,7 @@ def hostile_exports() -> list[bytes]:
         "<a/>", "", "not XML",
     ]  # fmt: skip
     cuts = [xml[: chance.randrange(len(xml))] for _ in range(20)]
-    variants = [archive({**DESCRIPTOR, "entities.xml": text}) for text in (*made, *cuts)]
+    variants = [archive({**DESCRIPTOR, "entities.xml": text}) for text in (*result, *cuts)]
     variants += [message[: chance.randrange(8, len(message))] for _ in range(30)]
     for _ in range(50):
         changed = bytearray(message)
@@ -173,7 +173,7 @@ def hostile_exports() -> list[bytes]:
 @pytest.mark.parametrize("number", range(109))
 def test_parse__hostile_exports_end_with_a_text_or_a_reason(number: int) -> None:
     document = SourceDocument(source="a", data=hostile_exports()[number])
-    found = ""
+    result = ""
     with suppress(ParseError):
-        found = parse(document, OutputLimits(text_bytes=10**7, pages=100)).text
-    assert "\0" not in found
+        result = parse(document, OutputLimits(text_bytes=10**7, pages=100)).text
+    assert "\0" not in result

@@ -27,7 +27,7 @@ Five days at most.
 """
 
 
-def found(text: str) -> list[tuple[int, str]]:
+def list_headings(text: str) -> list[tuple[int, str]]:
     return [(heading.level, heading.title) for heading in find_plain_headings(text)]
 
 
@@ -60,19 +60,19 @@ def test_find_plain_headings__capitals_numbers_and_title_case() -> None:
     ],
 )
 def test_find_plain_headings__not_of_sentences_and_noise(line: str) -> None:
-    assert found(f"{line}\n\nText follows here.") == []
+    assert list_headings(f"{line}\n\nText follows here.") == []
 
 
 def test_find_plain_headings__not_of_numbered_steps() -> None:
-    assert found("Steps of the procedure follow.\n\n1. Open Portal\n2. Press Button\n3. Wait\n") == []
+    assert list_headings("Steps of the procedure follow.\n\n1. Open Portal\n2. Press Button\n3. Wait\n") == []
 
 
 def test_find_plain_headings__not_within_a_paragraph() -> None:
-    assert found("The name of the office is\nNorth Tower\nand it is large.") == []
+    assert list_headings("The name of the office is\nNorth Tower\nand it is large.") == []
 
 
 def test_find_plain_headings__of_two_in_a_row() -> None:
-    assert found("SECURITY\nAccess Control\n\nBadges are worn.") == [(1, "SECURITY"), (2, "Access Control")]
+    assert list_headings("SECURITY\nAccess Control\n\nBadges are worn.") == [(1, "SECURITY"), (2, "Access Control")]
 
 
 @given(st.text(alphabet="AB ab1.\n", max_size=60))

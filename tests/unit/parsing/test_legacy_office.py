@@ -84,8 +84,8 @@ def test_parse_odp__slides_are_pages() -> None:
 
 
 def test_parse_odt__numbers_of_lists_and_headings_are_those_printed() -> None:
-    def level(kind: str, number: int, form: str = "", suffix: str = "", shown: int = 1) -> str:
-        numbers = f'style:num-format="{form}" style:num-suffix="{suffix}" text:display-levels="{shown}"'
+    def level(kind: str, number: int, form: str = "", suffix: str = "", output: int = 1) -> str:
+        numbers = f'style:num-format="{form}" style:num-suffix="{suffix}" text:display-levels="{output}"'
         return f'<text:{kind} text:level="{number}" {numbers}/>'
 
     number, outline = "list-level-style-number", "outline-level-style"

@@ -8,7 +8,7 @@ from kosmos_rag.parsing.tables.number_format import Value, show
 
 
 @pytest.mark.parametrize(
-    ("value", "code", "shown"),
+    ("value", "code", "output"),
     [
         (0.256, "0.0%", "25.6%"),
         (0.256, "0.0 %", "25.6 %"),
@@ -53,8 +53,8 @@ from kosmos_rag.parsing.tables.number_format import Value, show
         ("text", "0.0", "text"),
     ],
 )
-def test_show(value: Value, code: str, shown: str) -> None:
-    assert show(value, code) == shown
+def test_show(value: Value, code: str, output: str) -> None:
+    assert show(value, code) == output
 
 
 @pytest.mark.parametrize(

@@ -231,11 +231,11 @@ def test_parse_pdf__contents_with_page_numbers_are_lines() -> None:
 
 def test_parse_pdf__signs_outside_of_the_first_plane_do_not_shift_the_text_after_them() -> None:
     """PDFium counts such a sign twice."""
-    shown = b"BT /F 12 Tf 10 150 Td (xxx) Tj 0 -40 Td (The last line) Tj ET"
+    output = b"BT /F 12 Tf 10 150 Td (xxx) Tj 0 -40 Td (The last line) Tj ET"
     names = b"1 begincodespacerange <00> <FF> endcodespacerange 1 beginbfchar <78> <D835DC34> endbfchar"
     data = pdf(
         {
-            4: b"<< /Length %d >>\nstream\n%s\nendstream" % (len(shown), shown),
+            4: b"<< /Length %d >>\nstream\n%s\nendstream" % (len(output), output),
             5: b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 7 0 R >>",
             7: b"<< /Length %d >>\nstream\n%s\nendstream" % (len(names), names),
         }

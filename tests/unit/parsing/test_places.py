@@ -83,8 +83,8 @@ def test_docx__paragraphs_are_counted_from_their_heading() -> None:
     ],
 )
 def test_html__the_anchor_of_the_nearest_heading(heading: str, anchor: str | None) -> None:
-    found = places("a.html", f"<body><p>Before.</p>{heading}<p>After.</p></body>".encode())
-    assert found == ({"H": f"#{anchor}"} if anchor else {})
+    result = places("a.html", f"<body><p>Before.</p>{heading}<p>After.</p></body>".encode())
+    assert result == ({"H": f"#{anchor}"} if anchor else {})
 
 
 def test_place_at__joins_what_is_together_and_stops_elsewhere() -> None:
@@ -94,9 +94,9 @@ def test_place_at__joins_what_is_together_and_stops_elsewhere() -> None:
         PlaceSpan(11, 15, sheet="A", cells="B10"),
         PlaceSpan(17, 20, sheet="B", cells="A1"),
     ]
-    found = find_place(spans, 0, 20)
-    assert found is not None
-    assert found.reference == "A!B9:AA10"
+    place = find_place(spans, 0, 20)
+    assert place is not None
+    assert place.reference == "A!B9:AA10"
     assert find_place(spans, 15, 17) is None
     restarted = [
         PlaceSpan(0, 1, first_paragraph=2),

@@ -112,8 +112,8 @@ def test_render__stops_at_the_limit_of_text() -> None:
 
 def parts(lines: str) -> list[str]:
     """Divide a sheet; a part is the rendered table, or the text."""
-    found = split_sheet(Sheet(rows=rows_of(lines)))
-    return [rendered(part).text if isinstance(part, Table) else f"text: {part.text}" for part in found]
+    sheet = split_sheet(Sheet(rows=rows_of(lines)))
+    return [rendered(part).text if isinstance(part, Table) else f"text: {part.text}" for part in sheet]
 
 
 def test_split_sheet__blank_rows_part_tables() -> None:

@@ -204,13 +204,13 @@ def test_check__refuses_what_is_no_filter() -> None:
 
 
 def test_options__become_one_filter() -> None:
-    wanted = SearchOptions(
+    expected = SearchOptions(
         source=["/kb"], metadata=["year=2026", "name=x=y", 'tag="7"'], where='{"title": {"$ne": "A"}}'
     ).filter()
-    assert wanted is not None
-    compile_filter(wanted)
-    assert wanted.sources == ("/kb",)
-    assert wanted.where == {
+    assert expected is not None
+    compile_filter(expected)
+    assert expected.sources == ("/kb",)
+    assert expected.where == {
         "$and": [
             {"metadata.year": {"$eq": 2026}},
             {"metadata.name": {"$eq": "x=y"}},
@@ -230,7 +230,7 @@ def test_options__refuse_conditions_that_are_no_json_object(where: str) -> None:
 
 
 def test_options__take_operators_under_where_only() -> None:
-    wanted = SearchOptions(metadata=['year={"$gte": 2024}']).filter()
-    assert wanted is not None
+    expected = SearchOptions(metadata=['year={"$gte": 2024}']).filter()
+    assert expected is not None
     with pytest.raises(RequestError, match=r"\['\$eq'\] is \{'\$gte': 2024\}; give text"):
-        compile_filter(wanted)
+        compile_filter(expected)

@@ -61,19 +61,19 @@ def test_content_date__is_that_of_the_last_change() -> None:
 
 
 def _ranked(*metadata: dict[str, Any]) -> list[Passage]:
-    return [passage(f"text {at}", source=f"{at}", metadata=one, score=1 - at / 20) for at, one in enumerate(metadata)]
+    return [passage(f"text {at}", source=f"{at}", metadata=item, score=1 - at / 20) for at, item in enumerate(metadata)]
 
 
 def _order(passages: list[Passage]) -> list[str]:
-    return [one.source for one in passages]
+    return [item.source for item in passages]
 
 
 def test_outdated_passages__lose_half_of_their_score() -> None:
     ranked = _ranked({"superseded_by": "1"}, {}, {"valid_until": "2020-01-01"}, {"valid_until": "2030-01-01"})
-    found = prefer_current(ranked, "any question", TODAY)
-    assert _order(found) == ["1", "3", "0", "2"]
-    assert [one.signals for one in found] == [{}, {}, {"outdated": -0.5}, {"outdated": pytest.approx(-0.45)}]
-    assert found[2].score == 0.5
+    result = prefer_current(ranked, "any question", TODAY)
+    assert _order(result) == ["1", "3", "0", "2"]
+    assert [item.signals for item in result] == [{}, {}, {"outdated": -0.5}, {"outdated": pytest.approx(-0.45)}]
+    assert result[2].score == 0.5
 
 
 def test_superseded_passages__come_after_what_supersedes_them() -> None:
@@ -84,17 +84,17 @@ def test_superseded_passages__come_after_what_supersedes_them() -> None:
         passage("gone", source="v0", metadata={"superseded_by": "nowhere"}, score=0.7),
         passage("third", source="v3", score=0.1),
     ]
-    found = prefer_current(ranked, "any question", TODAY)
-    assert _order(found) == ["loop", "v0", "v3", "v1", "v2"]
-    assert [one.score for one in found] == pytest.approx([0.45, 0.35, 0.1, 0.1, 0.1])
+    result = prefer_current(ranked, "any question", TODAY)
+    assert _order(result) == ["loop", "v0", "v3", "v1", "v2"]
+    assert [item.score for item in result] == pytest.approx([0.45, 0.35, 0.1, 0.1, 0.1])
 
 
 def test_new_passages__gain_where_the_question_asks_for_them() -> None:
     ranked = _ranked({"date": "2024-06-01"}, {}, {"date": "2025-12-01"}, {"updated": "2026-05-30"})
-    found = prefer_current(ranked, "What is the latest rule?", TODAY)
-    assert _order(found) == ["3", "0", "2", "1"]
-    assert found[0].signals == {"recency": pytest.approx(0.2 * 0.85)}
-    assert found[2].signals == {"recency": pytest.approx(0.1 * 0.9)}
+    result = prefer_current(ranked, "What is the latest rule?", TODAY)
+    assert _order(result) == ["3", "0", "2", "1"]
+    assert result[0].signals == {"recency": pytest.approx(0.2 * 0.85)}
+    assert result[2].signals == {"recency": pytest.approx(0.1 * 0.9)}
     assert prefer_current(ranked, "What is the rule?", TODAY) == ranked
     assert prefer_current(ranked, "What was the latest rule in 2024?", TODAY) == ranked
     same = _ranked({"date": "2024-06-01"}, {}, {"date": "2024-06-01"})

@@ -137,8 +137,8 @@ TERM = st.text(alphabet="abéz", min_size=1, max_size=5)
 def test_parse__finds_what_was_written(parts: list[tuple[str, list[str]]]) -> None:
     parsed = parse_operators(" ".join(f'{operator}"{" ".join(words)}"' for operator, words in parts), "operators")
     terms = parsed.operators
-    for operator, found in (("", terms.phrases), ("+", terms.required), ("-", terms.excluded)):
+    for operator, result in (("", terms.phrases), ("+", terms.required), ("-", terms.excluded)):
         # One word in bare quotes is a word like others.
         written = (words for sign, words in parts if sign == operator and (sign or len(words) > 1))
-        assert found == tuple(dict.fromkeys(" ".join(words) for words in written))
+        assert result == tuple(dict.fromkeys(" ".join(words) for words in written))
     assert parsed.text == " ".join(" ".join(words) for operator, words in parts if operator != "-")

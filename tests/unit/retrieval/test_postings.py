@@ -69,22 +69,22 @@ def test_cache__keeps_segments_apart() -> None:
 def test_cache__is_a_dictionary_that_forgets(limit: int, steps: list[tuple[bool, int, int]]) -> None:
     """Against a list in the order of use, in which the last is the most recent."""
     cache = PostingsCache(limit)
-    used: list[tuple[Key, Posting]] = []
+    pairs: list[tuple[Key, Posting]] = []
     for keeps, number, count in steps:
         key, posting = _key(number), _posting(count)
-        known = dict(used)
+        known = dict(pairs)
         if keeps:
             cache.put({key: posting})
             if key not in known and posting.bytes <= limit:
-                used.append((key, posting))
-            while sum(entry.bytes for _, entry in used) > limit:
-                used.pop(0)
+                pairs.append((key, posting))
+            while sum(entry.bytes for _, entry in pairs) > limit:
+                pairs.pop(0)
         else:
-            found = cache.get([key])
-            assert found == ({key: known[key]} if key in known else {})
+            value = cache.get([key])
+            assert value == ({key: known[key]} if key in known else {})
             if key in known:
-                used.append(used.pop([entry[0] for entry in used].index(key)))
-        assert cache.bytes == sum(entry.bytes for _, entry in used) <= limit
+                pairs.append(pairs.pop([entry[0] for entry in pairs].index(key)))
+        assert cache.bytes == sum(entry.bytes for _, entry in pairs) <= limit
 
 
 def test_cache__holds_under_eight_threads() -> None:
@@ -98,10 +98,10 @@ def test_cache__holds_under_eight_threads() -> None:
         hits = 0
         for _ in range(2_000):
             number = int(dice.integers(1, 60))
-            found = cache.get([_key(number)])
-            if found:
+            result = cache.get([_key(number)])
+            if result:
                 hits += 1
-                assert len(found[_key(number)].offsets) == number
+                assert len(result[_key(number)].offsets) == number
             else:
                 cache.put({_key(number): _posting(number)})
             assert cache.bytes <= limit + _posting(60).bytes  # read without the lock, while another adds
@@ -109,8 +109,8 @@ def test_cache__holds_under_eight_threads() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(work, range(8))) > 0
-    kept = cache.get(map(_key, range(60)))
-    assert cache.bytes == sum(entry.bytes for entry in kept.values()) <= limit
+    value = cache.get(map(_key, range(60)))
+    assert cache.bytes == sum(entry.bytes for entry in value.values()) <= limit
 
 
 def _segment(bags: list[dict[int, int]], idf: dict[int, float]) -> SegmentScores:
@@ -119,9 +119,9 @@ def _segment(bags: list[dict[int, int]], idf: dict[int, float]) -> SegmentScores
     average = max(int(lengths.sum()), 1) / max(len(bags), 1)
     postings = []
     for term, weight in idf.items():
-        held = [number for number, bag in enumerate(bags) if term in bag]
-        offsets = np.array(held, dtype=np.int32)
-        frequencies = np.array([bags[number][term] for number in held], dtype=np.uint8)
+        numbers = [number for number, bag in enumerate(bags) if term in bag]
+        offsets = np.array(numbers, dtype=np.int32)
+        frequencies = np.array([bags[number][term] for number in numbers], dtype=np.uint8)
         postings.append((weight, Posting(offsets=offsets, frequencies=frequencies)))
     serials = np.arange(100, 100 + len(bags), dtype=np.int32)
     return SegmentScores.from_postings("default", Posting(offsets=serials, frequencies=lengths), average, postings)

@@ -49,10 +49,10 @@ def test_filter__that_is_malformed_is_refused() -> None:
 
 
 def test_question__is_parsed_and_kept_as_it_was_asked() -> None:
-    asked = _parse('how is\t"churn rate" -gross')
-    assert asked.text == 'how is "churn rate" -gross'
-    assert asked.parsed == parse_operators('how is "churn rate" -gross')
-    assert asked.filter == Filter()
+    parsed = _parse('how is\t"churn rate" -gross')
+    assert parsed.text == 'how is "churn rate" -gross'
+    assert parsed.parsed == parse_operators('how is "churn rate" -gross')
+    assert parsed.filter == Filter()
 
 
 def test_k__that_is_none_is_left_to_the_settings() -> None:

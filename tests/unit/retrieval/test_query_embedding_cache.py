@@ -18,12 +18,12 @@ class CountingEmbedder(HashingEmbedder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def embed_query(self, question: str) -> NDArray[np.float32]:
         with self._lock:
-            self.asked[question] += 1
+            self.calls[question] += 1
         return super().embed_query(question)
 
 
@@ -38,7 +38,7 @@ def test_question__is_embedded_once(embedder: CountingEmbedder) -> None:
     assert np.array_equal(first, HashingEmbedder().embed_query("churn rate"))
     assert vectors.get("churn rate", None) is first
     vectors.get("Churn rate", None)
-    assert embedder.asked == {"churn rate": 1, "Churn rate": 1}
+    assert embedder.calls == {"churn rate": 1, "Churn rate": 1}
 
 
 def test_vector__that_is_shared_cannot_be_written(embedder: CountingEmbedder) -> None:
@@ -51,13 +51,13 @@ def test_questions__least_recently_asked_are_dropped(embedder: CountingEmbedder)
     vectors = QueryEmbeddingCache(embedder, size=2)
     for question in ("a", "b", "a", "c", "a", "b"):
         vectors.get(question, None)
-    assert embedder.asked == {"a": 1, "b": 2, "c": 1}
+    assert embedder.calls == {"a": 1, "b": 2, "c": 1}
 
 
 def test_questions__none_are_kept_where_none_shall_be(embedder: CountingEmbedder) -> None:
     vectors = QueryEmbeddingCache(embedder, size=0)
     first, second = vectors.get("a", None), vectors.get("a", None)
-    assert embedder.asked == {"a": 2}
+    assert embedder.calls == {"a": 2}
     assert np.array_equal(first, second)
 
 
@@ -73,9 +73,9 @@ def test_questions__from_several_threads_have_one_vector_each(embedder: Counting
 
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(ask, range(8)))
-        before = embedder.asked.copy()
+        before = embedder.calls.copy()
         again = list(pool.map(ask, range(8)))
-    assert embedder.asked == before
+    assert embedder.calls == before
     for question in questions:
         assert np.array_equal(answers[0][question], HashingEmbedder().embed_query(question))
         assert len({id(answer[question]) for answer in answers + again}) == 1
@@ -91,4 +91,4 @@ def test_passage__is_meant_with_the_question(embedder: CountingEmbedder) -> None
     assert mean.dtype == np.float32
     # What was kept is still the question's own.
     assert np.array_equal(vectors.get("churn", None), HashingEmbedder().embed_query("churn"))
-    assert embedder.asked["churn"] == 2
+    assert embedder.calls["churn"] == 2

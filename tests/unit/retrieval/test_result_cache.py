@@ -81,31 +81,33 @@ def _where(**conditions: Any) -> Filter:
 
 
 OTHERS: dict[str, Callable[[Asked], Asked]] = {
-    "tenant": lambda asked: replace(asked, tenant="other"),
-    "fewer principals": lambda asked: replace(asked, principals=("everyone",)),
-    "other principals": lambda asked: replace(asked, principals=("everyone", "sales")),
-    "the collection asked for": lambda asked: replace(asked, collection="default"),
-    "question": lambda asked: replace(asked, question="churn rate"),
-    "case of the question": lambda asked: replace(asked, question="Churn +rate"),
-    "syntax": lambda asked: replace(asked, syntax="plain"),
-    "k": lambda asked: replace(asked, k=6),
-    "sources": lambda asked: replace(asked, filter=Filter(sources=("/kb",))),
-    "where": lambda asked: replace(asked, filter=_where(year=2025)),
-    "synonyms": lambda asked: replace(asked, expansion=Expansion(synonyms=("attrition",))),
-    "wordings": lambda asked: replace(asked, expansion=Expansion(wordings=("attrition",))),
-    "passage": lambda asked: replace(asked, expansion=Expansion(passage="attrition")),
-    "space": lambda asked: replace(asked, space=uuid.UUID(int=4)),
-    "no corpus": lambda asked: replace(asked, collections=()),
-    "collection": lambda asked: replace(asked, collections=(replace(STATS, collection="wiki"),)),
-    "one collection more": lambda asked: replace(asked, collections=(STATS, replace(STATS, collection="wiki"))),
-    "state": lambda asked: replace(asked, collections=(replace(STATS, state="s2"),)),
-    "no segment": lambda asked: replace(asked, collections=(replace(STATS, segments=()),)),
-    "segment": lambda asked: replace(asked, collections=(replace(STATS, segments=(Segment(id=INDEX.id, last=6),)),)),
-    "no vector index": lambda asked: replace(asked, index=None),
-    "vector index": lambda asked: replace(asked, index=replace(INDEX, id=uuid.UUID(int=9))),
-    "probes": lambda asked: replace(asked, index=replace(INDEX, probes=4)),
-    "ef_search": lambda asked: replace(asked, index=replace(INDEX, ef_search=80)),
-    "what is explain": lambda asked: replace(asked, explain=False),
+    "tenant": lambda key_parts: replace(key_parts, tenant="other"),
+    "fewer principals": lambda key_parts: replace(key_parts, principals=("everyone",)),
+    "other principals": lambda key_parts: replace(key_parts, principals=("everyone", "sales")),
+    "the collection asked for": lambda key_parts: replace(key_parts, collection="default"),
+    "question": lambda key_parts: replace(key_parts, question="churn rate"),
+    "case of the question": lambda key_parts: replace(key_parts, question="Churn +rate"),
+    "syntax": lambda key_parts: replace(key_parts, syntax="plain"),
+    "k": lambda key_parts: replace(key_parts, k=6),
+    "sources": lambda key_parts: replace(key_parts, filter=Filter(sources=("/kb",))),
+    "where": lambda key_parts: replace(key_parts, filter=_where(year=2025)),
+    "synonyms": lambda key_parts: replace(key_parts, expansion=Expansion(synonyms=("attrition",))),
+    "wordings": lambda key_parts: replace(key_parts, expansion=Expansion(wordings=("attrition",))),
+    "passage": lambda key_parts: replace(key_parts, expansion=Expansion(passage="attrition")),
+    "space": lambda key_parts: replace(key_parts, space=uuid.UUID(int=4)),
+    "no corpus": lambda key_parts: replace(key_parts, collections=()),
+    "collection": lambda key_parts: replace(key_parts, collections=(replace(STATS, collection="wiki"),)),
+    "one collection more": lambda key_parts: replace(key_parts, collections=(STATS, replace(STATS, collection="wiki"))),
+    "state": lambda key_parts: replace(key_parts, collections=(replace(STATS, state="s2"),)),
+    "no segment": lambda key_parts: replace(key_parts, collections=(replace(STATS, segments=()),)),
+    "segment": lambda key_parts: replace(
+        key_parts, collections=(replace(STATS, segments=(Segment(id=INDEX.id, last=6),)),)
+    ),
+    "no vector index": lambda key_parts: replace(key_parts, index=None),
+    "vector index": lambda key_parts: replace(key_parts, index=replace(INDEX, id=uuid.UUID(int=9))),
+    "probes": lambda key_parts: replace(key_parts, index=replace(INDEX, probes=4)),
+    "ef_search": lambda key_parts: replace(key_parts, index=replace(INDEX, ef_search=80)),
+    "what is explain": lambda key_parts: replace(key_parts, explain=False),
 }
 
 
@@ -117,12 +119,12 @@ def test_key__is_another_where_the_result_may_be(changed: str) -> None:
 
 
 def test_key__is_the_same_for_other_segments_where_they_are_not_explain() -> None:
-    asked = Asked(explain=False)
-    assert replace(asked, collections=(replace(STATS, segments=()),)).key == asked.key
+    request = Asked(explain=False)
+    assert replace(request, collections=(replace(STATS, segments=()),)).key == request.key
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("item", "other"),
     [
         (_where(year=2025), _where(year="2025")),
         (_where(year=1), _where(year=True)),
@@ -137,8 +139,8 @@ def test_key__is_the_same_for_other_segments_where_they_are_not_explain() -> Non
         (_where(at=NOON), _where(at="2026-01-31 12:00:00")),
     ],
 )
-def test_key__tells_filters_apart(one: Filter, other: Filter) -> None:
-    assert Asked(filter=one).key != Asked(filter=other).key
+def test_key__tells_filters_apart(item: Filter, other: Filter) -> None:
+    assert Asked(filter=item).key != Asked(filter=other).key
 
 
 def test_key__is_the_same_for_what_means_the_same() -> None:

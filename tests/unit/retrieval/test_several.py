@@ -39,7 +39,7 @@ def test_hits__are_fused_by_rank_and_a_passage_of_two_questions_is_one_hit() -> 
     assert [hit.rank for hit in fused.hits] == [1, 2, 3]
     assert [hit.score for hit in fused.hits] == pytest.approx([1 / 63 + 1 / 61, 1 / 61, 1 / 62])
     assert fused.hits[0].rerank_score == 0.2, "of the question where its rank is best"
-    assert [(asked.question, asked.returned, asked.ranks) for asked in fused.activity] == [
+    assert [(activity.question, activity.returned, activity.ranks) for activity in fused.activity] == [
         ("one", 3, (1, 2, 3)),
         ("two", 2, (1,)),
     ]
@@ -53,7 +53,7 @@ def test_result__repeats_each_warning_and_reason_once() -> None:
     values: dict[str, Any] = {"warnings": ("late",), "degraded_stages": ("rerank",), "incomplete_reason": "no more"}
     fused = fuse_results([_result("one", (A, 0.9), **values), _result("two", (A, 0.9), cached=True, **values)], rrf_k=1)
     assert (fused.warnings, fused.degraded_stages, fused.incomplete_reason) == (("late",), ("rerank",), "no more")
-    assert [asked.cached for asked in fused.activity] == [False, True]
+    assert [activity.cached for activity in fused.activity] == [False, True]
     assert not fused.cached
     assert SearchResult.from_dict(fused.to_dict()) == fused
     assert "one (1 hit; ranks 1)" in fused.explain()

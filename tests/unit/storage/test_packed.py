@@ -54,9 +54,9 @@ def test_sparse_entries__are_those_of_the_vectors(vectors: list[dict[int, float]
 @given(_VECTOR)
 def test_sparse_entries__agree_with_pgvectors_own_reader(weights: dict[int, float]) -> None:
     read = sparse_entries([_sent(weights)])
-    theirs = SparseVector.from_binary(_sent(weights))
-    assert (read.lexeme_ids - 1).tolist() == theirs.indices()
-    assert read.values.tolist() == theirs.values()
+    vector = SparseVector.from_binary(_sent(weights))
+    assert (read.lexeme_ids - 1).tolist() == vector.indices()
+    assert read.values.tolist() == vector.values()
 
 
 @pytest.mark.parametrize("count", [0, 3])
@@ -73,8 +73,8 @@ def test_sparse_entries__of_vectors_without_entries_are_none(count: int) -> None
 def test_frequencies__are_solved_out_of_stored_weights(frequency: int, others: int, pivot: float) -> None:
     """What the tail stores: the weight in single precision, and the average that it was made with, also in single."""
     length = frequency + others
-    made = bm25.norms(np.array([length], dtype=np.float64), pivot, bm25.STORED_B)
-    [weight] = bm25.contributions(np.array([frequency], dtype=np.float64), made, 1.0)
+    result = bm25.norms(np.array([length], dtype=np.float64), pivot, bm25.STORED_B)
+    [weight] = bm25.contributions(np.array([frequency], dtype=np.float64), result, 1.0)
     read = sparse_entries([_sent({7: weight})])
     norms = bm25.norms(
         np.array([length], dtype=np.float64), np.array([np.float32(pivot)], dtype=np.float64), bm25.STORED_B

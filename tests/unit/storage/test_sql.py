@@ -100,7 +100,7 @@ def test_functions__keep_the_rules_of_row_level_security_and_citus() -> None:
     ],
 )
 def test_lint_statement__finds(statement: str, finding: str) -> None:
-    assert any(finding in found for found in lint_statement("it", statement, TABLES))
+    assert any(finding in result for result in lint_statement("it", statement, TABLES))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_lint_statement__finds(statement: str, finding: str) -> None:
     ],
 )
 def test_lint_ddl__finds(ddl: str, finding: str) -> None:
-    assert any(finding in found for found in lint_ddl("it", ddl))
+    assert any(finding in result for result in lint_ddl("it", ddl))
 
 
 def test_lint_metadata__finds_keys_without_the_tenant() -> None:
@@ -143,7 +143,7 @@ def test_lint_metadata__finds_keys_without_the_tenant() -> None:
         Column("number", Integer, Identity(always=True)),
         ForeignKeyConstraint(["tenant_id", "a_id"], ["a.tenant_id", "a.id"]),
     )
-    found = "\n".join(lint_metadata(wrong))
+    result = "\n".join(lint_metadata(wrong))
     for finding in (
         "b: tenant_id may be null",
         "b.tenant_id: has a default",
@@ -156,8 +156,8 @@ def test_lint_metadata__finds_keys_without_the_tenant() -> None:
         "c: has no column tenant_id",
         "jobs: foreign key [('tenant_id', 'tenant_id'), ('a_id', 'id')] is between the queue",
     ):
-        assert finding in found
-    assert "a:" not in found
+        assert finding in result
+    assert "a:" not in result
 
 
 def test_no_sql_is_written_in_python() -> None:

@@ -12,7 +12,7 @@ from kosmos_rag.engine.signals import SelectionSignal
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
 from kosmos_rag.retrieval.signals.registry import build_signals, load_signal_classes
 from kosmos_rag.text2sql.signals import SCHEMA_RULES
-from tests.unit.retrieval.signals.passages import asked, passage
+from tests.unit.retrieval.signals.passages import build_query, passage
 
 CLASSIC = build_signals(
     load("schema-classic", Settings.load(), validate=build_signal_rules).values["rag"]["signals"], "rag.signals"
@@ -27,8 +27,8 @@ def test_signals__are_mounted_in_the_ranking() -> None:
     }  # fmt: skip
 
 
-def _column(table: str, model: str, column: str, *, cosine: float = 0.5, **said: Any) -> Passage:
-    metadata = {"kind": "schema_column", "table": table, "model": model, "column": column, **said}
+def _column(table: str, model: str, column: str, *, cosine: float = 0.5, **message: Any) -> Passage:
+    metadata = {"kind": "schema_column", "table": table, "model": model, "column": column, **message}
     return passage(metadata=metadata, dense_score=cosine)
 
 
@@ -40,8 +40,8 @@ def _recipe(pattern: str, *, curated: bool) -> Passage:
 def _added(name: str, given: Passage, question: str) -> float:
     signal = CLASSIC[name]
     if isinstance(signal, SelectionSignal):
-        return signal.select(asked(question), [given])[0].score - given.score
-    return signal.weight * signal.value(asked(question), given)
+        return signal.select(build_query(question), [given])[0].score - given.score
+    return signal.weight * signal.value(build_query(question), given)
 
 
 SUCCESS = _column("program_statistics", "ProgramStatistics", "success_count")
@@ -115,7 +115,7 @@ def test_the_points_of_a_recipe__are_added_to_the_column_that_it_returns() -> No
     assert isinstance(signal, SelectionSignal)
     recipe, weaker = replace(FOR_PROGRAM, score=19.74), replace(FOR_PROGRAM, score=15.0)
     ordered = signal.select(
-        asked("success count"), [recipe, weaker, replace(NAME, score=12.0), replace(SUCCESS, score=9.84)]
+        build_query("success count"), [recipe, weaker, replace(NAME, score=12.0), replace(SUCCESS, score=9.84)]
     )
     assert [hit.score for hit in ordered] == [pytest.approx(29.58), 19.74, 15.0, 12.0], "the best recipe, once"
     assert [hit.rank for hit in ordered] == [1, 2, 3, 4]

@@ -27,8 +27,8 @@ PHONE: "ViewportSize" = {"width": 360, "height": 740}
 
 def executable() -> str | None:
     """Return the path of Chromium: of $CHROMIUM, or the one that is installed."""
-    given = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    return given if given and Path(given).exists() else None
+    value = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    return value if value and Path(value).exists() else None
 
 
 @contextmanager

@@ -50,8 +50,8 @@ class Signer:
         } | claims
 
     def token(self, **claims: Any) -> str:
-        said = {name: value for name, value in self.claims(**claims).items() if value is not None}
-        return jwt.encode(said, self.key, algorithm="RS256")
+        values = {name: value for name, value in self.claims(**claims).items() if value is not None}
+        return jwt.encode(values, self.key, algorithm="RS256")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +75,8 @@ class Running:
 
     def client(self, credentials: str | None = None, **claims: Any) -> httpx.Client:
         """Return a client with credentials, or a token of these claims."""
-        given = self.token(**claims) if credentials is None else credentials
-        headers = {"authorization": f"Bearer {given}"} if given else {}
+        token = self.token(**claims) if credentials is None else credentials
+        headers = {"authorization": f"Bearer {token}"} if token else {}
         # Reading the certificates of all authorities takes 30 ms, and this is plain HTTP.
         return httpx.Client(base_url=self.url, headers=headers, timeout=30, trust_env=False, verify=False)
 

@@ -48,15 +48,15 @@ def _part(value: object) -> str:
 
 def _signed(signer: Signer, header: object, payload: object) -> str:
     """Sign anything with the right key."""
-    said = f"{_part(header)}.{_part(payload)}"
-    signature = jwt.algorithms.RSAAlgorithm(jwt.algorithms.RSAAlgorithm.SHA256).sign(said.encode(), signer.key)
-    return f"{said}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"
+    message = f"{_part(header)}.{_part(payload)}"
+    signature = jwt.algorithms.RSAAlgorithm(jwt.algorithms.RSAAlgorithm.SHA256).sign(message.encode(), signer.key)
+    return f"{message}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"
 
 
 def _by_hmac(signer: Signer) -> str:
-    said = f"{_part({'alg': 'HS256', 'typ': 'JWT'})}.{_part(signer.claims())}"
-    mac = hmac.new(signer.public, said.encode(), hashlib.sha256).digest()
-    return f"{said}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}"
+    message = f"{_part({'alg': 'HS256', 'typ': 'JWT'})}.{_part(signer.claims())}"
+    mac = hmac.new(signer.public, message.encode(), hashlib.sha256).digest()
+    return f"{message}.{base64.urlsafe_b64encode(mac).decode().rstrip('=')}"
 
 
 def _of_another(signer: Signer) -> str:
@@ -80,11 +80,11 @@ def _header(**more: Any) -> Forge:
     return lambda signer: _signed(signer, {"alg": "RS256", "typ": "JWT"} | more, signer.claims())
 
 
-def _claims(**said: Any) -> Forge:
+def _claims(**message: Any) -> Forge:
     return lambda signer: _signed(
         signer,
         {"alg": "RS256"},
-        {name: value for name, value in signer.claims(**said).items() if value != "absent"},
+        {name: value for name, value in signer.claims(**message).items() if value != "absent"},
     )
 
 
@@ -254,9 +254,12 @@ def test_routes__tell_absent_and_foreign_things_apart_for_nobody(running: Runnin
         # Jobs belong to the tenant: who may ingest sees them all. An administrator sees all stored files.
         (
             {"sub": "berta", "scope": "admin"},
-            [one for one in FOREIGN if "{job}" not in one[1] and "/files/{file" not in one[1]],
+            [entry for entry in FOREIGN if "{job}" not in entry[1] and "/files/{file" not in entry[1]],
         ),
-        ({"sub": "berta", "scope": "read ingest"}, [one for one in FOREIGN if one[1].startswith(f"{OPENAI}/files")]),
+        (
+            {"sub": "berta", "scope": "read ingest"},
+            [entry for entry in FOREIGN if entry[1].startswith(f"{OPENAI}/files")],
+        ),
     ]
     for claims, routes in strangers:
         with running.client(**claims) as client:
@@ -314,17 +317,17 @@ def test_scopes__are_asked_for(running: Running) -> None:
 def test_key__is_good_until_it_is_revoked(running: Running) -> None:
     engine = running.service.engine.sync_engine
     keys = engine.tenant("acme").api_keys
-    made = running.key("pipeline", "read", "ingest", principals=("department:hr",))
+    result = running.key("pipeline", "read", "ingest", principals=("department:hr",))
     running.service.engine.sync_engine.tenant("acme").ingest(
         [SourceDocument(source="hr", data=b"For HR.", acl=("department:hr",))]
     )
-    with running.client(made) as client:
+    with running.client(result) as client:
         assert len(client.get("/v1/documents").json()["documents"]) == 1
         assert client.get("/v1/jobs").status_code == 200
         assert client.post("/api/rag/reload").status_code == 403
         (info,) = keys.infos()
         assert (info.name, info.scopes, info.revoked_at) == ("pipeline", ("read", "ingest"), None)
-        assert made.split(".")[3] not in repr(info)
+        assert result.split(".")[3] not in repr(info)
         assert keys.revoke(info.id)
         eventually(lambda: client.get("/v1/documents").status_code == 401)
         assert not keys.revoke(info.id)
@@ -341,8 +344,8 @@ def test_key__is_good_until_it_is_revoked(running: Running) -> None:
     ],
 )
 def test_key__changed_is_refused(running: Running, change: Callable[[str], str]) -> None:
-    made = running.key("pipeline", "read")
-    with running.client(change(made)) as client:
+    result = running.key("pipeline", "read")
+    with running.client(change(result)) as client:
         assert client.get("/v1/documents").status_code == 401
 
 
@@ -350,7 +353,7 @@ def test_key__rotated_has_a_successor_of_the_same_kind_and_some_time_left(runnin
     engine = running.service.engine.sync_engine
     keys = engine.tenant("acme").api_keys
     in_a_day, an_hour = datetime.now(UTC) + timedelta(days=1), timedelta(hours=1)
-    made = keys.create("ci", scopes=["ingest"], principals=["department:hr"], expires_at=in_a_day)
+    created = keys.create("ci", scopes=["ingest"], principals=["department:hr"], expires_at=in_a_day)
     (first,) = keys.infos()
     successor = keys.rotate(first.id, overlap=an_hour)
     assert successor is not None
@@ -360,7 +363,7 @@ def test_key__rotated_has_a_successor_of_the_same_kind_and_some_time_left(runnin
     assert (second.name, second.scopes, second.principals) == (first.name, first.scopes, first.principals)
     assert first.expires_at is not None
     assert second.expires_at == second.created_at + (first.expires_at - first.created_at)
-    with running.client(made) as old, running.client(successor) as new:
+    with running.client(created) as old, running.client(successor) as new:
         assert old.get("/v1/jobs").status_code == new.get("/v1/jobs").status_code == 200
         assert keys.rotate(second.id, overlap=timedelta(milliseconds=1))
         eventually(lambda: new.get("/v1/jobs").status_code == 401)
@@ -373,8 +376,8 @@ def test_key__rotated_has_a_successor_of_the_same_kind_and_some_time_left(runnin
 def test_key__expires(running: Running) -> None:
     keys = running.service.engine.sync_engine.tenant("acme").api_keys
     in_a_day = datetime.now(UTC) + timedelta(days=1)
-    made = keys.create("short", scopes=["read"], expires_at=in_a_day)
-    with running.client(made) as client:
+    created = keys.create("short", scopes=["read"], expires_at=in_a_day)
+    with running.client(created) as client:
         assert client.get("/v1/documents").status_code == 200
         with psycopg.connect(running.service.settings.database.admin_url or "") as connection:
             connection.execute("UPDATE kosmos.api_keys SET expires_at = now()")

@@ -67,13 +67,13 @@ def connect(served: Running) -> Iterator[Callable[..., Client]]:
 
 def test_search__gives_what_the_library_gives(served: Running, connect: Callable[..., Client]) -> None:
     scope = served.tenant()
-    known, response = scope.search(QUESTION, 1), connect(scope="admin").search(QUESTION, 1, explain=True)
-    assert response.hits == known.hits
+    result, response = scope.search(QUESTION, 1), connect(scope="admin").search(QUESTION, 1, explain=True)
+    assert response.hits == result.hits
     assert (response.retrievers, response.stages, response.requested, response.incomplete_reason) == (
-        known.retrievers,
-        known.stages,
-        known.requested,
-        known.incomplete_reason,
+        result.retrievers,
+        result.stages,
+        result.requested,
+        result.incomplete_reason,
     )
     assert response.explain().splitlines()[0] == f"question  {QUESTION}"
     required = scope.search("+travel expenses")
@@ -86,14 +86,14 @@ def test_search__gives_what_the_library_gives(served: Running, connect: Callable
 
 def test_context_and_answer__cite_as_the_library_does(served: Running, connect: Callable[..., Client]) -> None:
     scope, client = served.tenant(), connect()
-    known, response = scope.context(QUESTION, max_tokens=300), client.context(QUESTION, max_tokens=300)
+    context, response = scope.context(QUESTION, max_tokens=300), client.context(QUESTION, max_tokens=300)
     assert (response.text, response.citations, response.tokens, response.omitted) == (
-        known.text,
-        known.citations,
-        known.tokens,
-        known.omitted,
+        context.text,
+        context.citations,
+        context.tokens,
+        context.omitted,
     )
-    assert [one.chunk_ids for one in response.passages] == [one.chunk_ids for one in known.passages]
+    assert [item.chunk_ids for item in response.passages] == [item.chunk_ids for item in context.passages]
     answered, whole = client.answer(QUESTION, history=[Turn(question="Hello?", answer="Yes.")]), scope.answer(QUESTION)
     assert (answered.text, answered.refused, answered.verified) == (whole.text, whole.refused, whole.verified)
     assert answered.sentences == whole.sentences
@@ -104,14 +104,14 @@ def test_events__are_the_records_of_a_stream(connect: Callable[..., Client]) -> 
     client = connect()
     events = list(client.stream_answer("When are travel expenses paid back?"))
     assert [type(event) for event in events] == [AnswerSources, AnswerPiece, AnswerDone]
-    sources, piece, done = events
+    sources, piece, result = events
     assert isinstance(sources, AnswerSources)
     assert isinstance(piece, AnswerPiece)
-    assert isinstance(done, AnswerDone)
-    assert sources.context.passages == done.answer.context.passages
-    assert piece.text.strip() == done.answer.text.strip()
+    assert isinstance(result, AnswerDone)
+    assert sources.context.passages == result.answer.context.passages
+    assert piece.text.strip() == result.answer.text.strip()
     assert "\u2028" in "".join(passage.text for passage in sources.context.passages)
-    assert done.answer.text == client.answer("When are travel expenses paid back?").text
+    assert result.answer.text == client.answer("When are travel expenses paid back?").text
 
 
 def test_documents_and_jobs__from_upload_to_deletion(served: Running, connect: Callable[..., Client]) -> None:
@@ -125,7 +125,7 @@ def test_documents_and_jobs__from_upload_to_deletion(served: Running, connect: C
     (known,) = served.tenant().jobs.find(ids=[job.id])
     assert known.payload["document"]["metadata"] == {"year": 2026}
     assert client.job(job.id).run_at == known.run_at
-    assert job.id in [one.id for one in client.jobs(states=[JobState.QUEUED]).items]
+    assert job.id in [item.id for item in client.jobs(states=[JobState.QUEUED]).items]
     assert (client.cancel_job(job.id), client.retry_job(job.id)) == (True, True)
 
     first = client.documents(limit=1)
@@ -144,8 +144,8 @@ def test_documents_and_jobs__from_upload_to_deletion(served: Running, connect: C
 
 def test_collections__are_made_and_removed(served: Running, connect: Callable[..., Client]) -> None:
     client = connect(scope="admin")
-    made = client.create_collection("handbook", preset="corporate")
-    assert [made] == [info for info in client.collections() if info.preset] == [client.collection("handbook")]
+    collection = client.create_collection("handbook", preset="corporate")
+    assert [collection] == [info for info in client.collections() if info.preset] == [client.collection("handbook")]
     assert served.tenant().collections.infos() == client.collections()
     assert client.set_preset("handbook", preset="adr").preset == "adr"
     client.delete_collection("handbook")
@@ -168,9 +168,11 @@ def test_sources__are_looked_at_now(served: Running, connect: Callable[..., Clie
 def test_feedback__is_of_a_passage(connect: Callable[..., Client]) -> None:
     client = connect()
     hit = client.search(QUESTION, 1).hits[0]
-    kept = client.feedback("down", question=QUESTION, chunk_id=hit.chunk_id, comment="of last year", reason="outdated")
-    assert (kept.subject, kept.source, kept.comment) == ("anna", hit.source, "of last year")
-    assert client.feedback("up", question=QUESTION, chunk_id=hit.chunk_id).id == kept.id
+    feedback = client.feedback(
+        "down", question=QUESTION, chunk_id=hit.chunk_id, comment="of last year", reason="outdated"
+    )
+    assert (feedback.subject, feedback.source, feedback.comment) == ("anna", hit.source, "of last year")
+    assert client.feedback("up", question=QUESTION, chunk_id=hit.chunk_id).id == feedback.id
     for chunk_id in (hit.chunk_id, uuid.uuid4()):
         with pytest.raises(errors.NotFound, match="no such passage"):
             connect(tenant="globex").feedback("up", question=QUESTION, chunk_id=chunk_id)
@@ -179,20 +181,20 @@ def test_feedback__is_of_a_passage(connect: Callable[..., Client]) -> None:
 
 
 def test_asynchronous_client__does_the_same(served: Running) -> None:
-    async def asked() -> None:
+    async def ask() -> None:
         async with AsyncClient(served.url, served.token()) as client, asyncio.TaskGroup() as group:
             both = [group.create_task(_awaited(client)) for _ in range(2)]
         assert both[0].result() == both[1].result()
 
     async def _awaited(client: AsyncClient) -> str:
-        found = await client.search(QUESTION, 1)
+        result = await client.search(QUESTION, 1)
         events = [event async for event in client.stream_answer(QUESTION)]
         with pytest.raises(errors.NotFound):
             await client.document(uuid.uuid4())
         assert isinstance(events[-1], AnswerDone)
-        return found.hits[0].source + events[-1].answer.text
+        return result.hits[0].source + events[-1].answer.text
 
-    asyncio.run(asked())
+    asyncio.run(ask())
 
 
 def test_errors__are_those_of_the_library(connect: Callable[..., Client], served: Running) -> None:
@@ -215,7 +217,7 @@ class _Answers(HTTPServer):
     def __init__(self, *replies: tuple[int, dict[str, str], bytes]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.replies = list(replies)
-        self.asked = 0
+        self.calls = 0
 
     def __enter__(self) -> "_Answers":
         Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -235,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Answers
 
     def do_GET(self) -> None:
-        self.server.asked += 1
+        self.server.calls += 1
         status, headers, content = self.server.replies.pop(0)
         self.send_response(status)
         for name, value in {"content-length": str(len(content)), **headers}.items():
@@ -263,11 +265,11 @@ def test_patience__is_had_as_often_as_it_is_asked_for(monkeypatch: pytest.Monkey
     busy = _busy(errors.Overloaded, "2"), _busy(errors.TooManyRequests, "7")
     with _Answers(*busy, DONE) as service, Client(service.url) as client:
         assert client.stats().total_chunks == 2
-        assert (service.asked, slept) == (3, [2.0, 7.0])
+        assert (service.calls, slept) == (3, [2.0, 7.0])
     with _Answers(*busy, *busy) as service, Client(service.url, retries=1) as client:
         with pytest.raises(errors.TooManyRequests, match="come again") as refused:
             client.stats()
-        assert (service.asked, refused.value.retry_after_s) == (2, 7)
+        assert (service.calls, refused.value.retry_after_s) == (2, 7)
 
 
 @pytest.mark.parametrize("seconds", ["61", "tomorrow", None])
@@ -275,7 +277,7 @@ def test_patience__has_an_end(seconds: str | None) -> None:
     with _Answers(_busy(errors.Overloaded, seconds)) as service, Client(service.url) as client:
         with pytest.raises(errors.Overloaded):
             client.stats()
-        assert service.asked == 1
+        assert service.calls == 1
 
 
 def test_file_and_places__of_a_document_are_for_its_readers(served: Running) -> None:
@@ -335,8 +337,8 @@ def test_anything_else__is_no_service(reply: tuple[int, dict[str, str], bytes], 
 
 def test_example_of_the_page__runs(served: Running, capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "client.md").read_text(), re.DOTALL)
-    made = code.replace("http://127.0.0.1:8000", served.url).replace("kosmos.acme.…", served.key("laptop", "admin"))
-    exec(compile(made, "client.md", "exec"), {})
-    shown = capsys.readouterr().out
-    assert "leave.md" in shown
-    assert "20 days" in shown
+    result = code.replace("http://127.0.0.1:8000", served.url).replace("kosmos.acme.…", served.key("laptop", "admin"))
+    exec(compile(result, "client.md", "exec"), {})
+    out = capsys.readouterr().out
+    assert "leave.md" in out
+    assert "20 days" in out

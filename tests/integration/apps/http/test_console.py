@@ -148,11 +148,11 @@ def test_answer__comes_whole_without_scripts_and_leads_to_the_marked_words(serve
 
 def test_texts__are_never_markup(served: Running) -> None:
     with visitor(served, "admin") as client:
-        asked = {"question": f"How much is the bonus of {HOSTILE}?"}
-        answered, inspected = client.post("/", data=asked), client.post("/inspector", data=asked)
+        arguments = {"question": f"How much is the bonus of {HOSTILE}?"}
+        answered, inspected = client.post("/", data=arguments), client.post("/inspector", data=arguments)
         document = re.findall(r"/documents/[0-9a-f-]{36}", client.get("/documents").text)[0]
         accept = {"accept": "text/event-stream"}
-        with client.stream("POST", "/", data=asked, headers=accept) as response:
+        with client.stream("POST", "/", data=arguments, headers=accept) as response:
             events = dict(events_of(response.iter_lines()))
         assert list(events)[-1] == "page"
         html = json.loads(events["page"])["html"]
@@ -171,10 +171,10 @@ def test_documents__of_others_are_not_there(served: Running) -> None:
     other = engine.tenant(f"{served.tenant_name}-other")
     other.ingest(SourceDocument(source="theirs.md", data=b"Their secret.\n"))
     (theirs,) = other.documents()
-    (board,) = [one for one in served.tenant(principals=BOARD).documents() if one.source == "board.md"]
+    (board,) = [item for item in served.tenant(principals=BOARD).documents() if item.source == "board.md"]
     absent = "00000000-0000-4000-8000-000000000000"
     with visitor(served, "admin") as client:
-        answers = [client.get(f"/documents/{one}") for one in (theirs.id, board.id, absent)]
+        answers = [client.get(f"/documents/{item}") for item in (theirs.id, board.id, absent)]
         assert [answer.status_code for answer in answers] == [404] * 3
         assert len({answer.content for answer in answers}) == 1
         assert "board.md" not in client.get("/documents").text
@@ -343,7 +343,7 @@ def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served:
     acme = served.tenant()
     acme.ingest(SourceDocument(source="long.md", data=b"A line of the handbook.\n\n" * 200))
     acme.ingest(SourceDocument(source="long.md", data=b"A line.\n"))
-    (document,) = [one for one in acme.documents() if one.source == "long.md"]
+    (document,) = [item for item in acme.documents() if item.source == "long.md"]
     with visitor(served, "read") as client:
         opened = client.get(f"/documents/{document.id}", params={"version": 1, "line": 300, "span": "7000-7010"})
         assert opened.status_code == 200
@@ -355,9 +355,9 @@ def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served:
 
 def test_documents__are_found_by_parts_of_names_and_deleted_by_writers_alone(served: Running) -> None:
     with visitor(served, "read") as reader, visitor(served, "read", "ingest") as writer:
-        found = text_of(reader.get("/documents", params={"words": " LEAVE "}))
-        assert "leave.md" in found
-        assert HOSTILE not in found
+        outcome = text_of(reader.get("/documents", params={"words": " LEAVE "}))
+        assert "leave.md" in outcome
+        assert HOSTILE not in outcome
         assert "has “moon” in its name" in text_of(reader.get("/documents", params={"words": "moon"}))
         address = re.search(r"/documents/[0-9a-f-]{36}", reader.get("/documents", params={"words": "leave"}).text)
         assert address
@@ -386,8 +386,8 @@ def test_health__shows_goals_and_what_misses_them(served: Running) -> None:
     served.tenant().search(QUESTION)
     with visitor(served, "admin") as client:
         text = text_of(client.get("/health"))
-        for shown in ("goal: ready", "maintenance due", "goal: 0", "words of chunks without an index"):
-            assert shown in text, shown
+        for output in ("goal: ready", "maintenance due", "goal: 0", "words of chunks without an index"):
+            assert output in text, output
         assert "p99" not in text, "latencies are of all tenants; Grafana shows them to operators"
     with visitor(served, "read") as client:
         text = text_of(client.get("/health"))
@@ -429,11 +429,11 @@ def test_health__tells_of_a_database_that_is_away(
         assert result.status_code == 200
         assert "not ready" in result.text
         assert "Indexes" not in result.text
-        asked = client.post("/", data={"question": QUESTION})
-    assert asked.status_code == 503
-    assert "The database is unavailable" in asked.text
-    assert 'href="/health"' in asked.text
-    assert name not in asked.text
+        reply = client.post("/", data={"question": QUESTION})
+    assert reply.status_code == 503
+    assert "The database is unavailable" in reply.text
+    assert 'href="/health"' in reply.text
+    assert name not in reply.text
     assert any("POST" in record.message and "cannot connect" in record.message for record in caplog.records), (
         "the log has the reason"
     )

@@ -82,7 +82,7 @@ def served(loaded_settings: Settings, server: Server, template: str, signer: Sig
     """A service in development, with documents, one of them hostile."""
     signals = {"header_match": {"weight": 0.15}, "intro_penalty": {"weight": -0.3}, "word_overlap": {"weight": 0.3}}
     with clone(server, template) as database:
-        wanted = changed(
+        expected = changed(
             loaded_settings.model_copy(update={"database": database}),
             {
                 "service.development.tenant": "acme",
@@ -92,10 +92,10 @@ def served(loaded_settings: Settings, server: Server, template: str, signer: Sig
                 "ingestion.keep_originals": True,
             },
         )
-        wanted = wanted.model_copy(
-            update={"rag": wanted.rag.model_validate(wanted.rag.model_dump() | {"signals": signals})}
+        expected = expected.model_copy(
+            update={"rag": expected.rag.model_validate(expected.rag.model_dump() | {"signals": signals})}
         )
-        with Engine(wanted, embedder=HashingEmbedder(), language_model=Writer()) as engine:
+        with Engine(expected, embedder=HashingEmbedder(), language_model=Writer()) as engine:
             engine.tenant("acme").ingest(
                 [
                     SourceDocument(source="leave.md", data=LEAVE.encode()),
@@ -198,8 +198,8 @@ def test_answer__streams_as_text_with_links_and_leads_to_its_sources(browser: "B
         page.fill(".rate input[name=comment]", "It is 25 days.")
         page.click(".rate >> text=Send")
         page.wait_for_selector("text=Thank you.")
-        ((asked, answered),) = _turns(page)
-        assert (asked, answered.partition("<")[0]) == (QUESTION, WRITTEN.partition("<")[0])
+        ((question_request, answered),) = _turns(page)
+        assert (question_request, answered.partition("<")[0]) == (QUESTION, WRITTEN.partition("<")[0])
         page.fill(".follow-up textarea", "And per month?")
         page.press(".follow-up textarea", "Enter")
         page.wait_for_selector(".answer + .answer [data-edit]")
@@ -222,15 +222,15 @@ def test_citation_of_a_pdf__shows_the_page_with_its_lines_marked(browser: "Brows
                 page.click(f"{place}.sheet >> text=Next cited page")
                 page.wait_for_selector(f"{place}.sheet >> text=page {number} of 3")
             sheet = page.locator(f"{place}.sheet")
-            mark, shown = sheet.locator("rect").bounding_box(), sheet.locator("svg").bounding_box()
+            mark, bounding_box = sheet.locator("rect").bounding_box(), sheet.locator("svg").bounding_box()
             assert mark
-            assert shown
-            assert 0.3 * shown["width"] < mark["width"] < 0.7 * shown["width"]
-            assert mark["y"] - shown["y"] < 0.1 * shown["height"]
+            assert bounding_box
+            assert 0.3 * bounding_box["width"] < mark["width"] < 0.7 * bounding_box["width"]
+            assert mark["y"] - bounding_box["y"] < 0.1 * bounding_box["height"]
             sheet.get_by_label("Enlarge").check()
             enlarged = sheet.locator("svg").bounding_box()
             assert enlarged
-            assert round(enlarged["width"] / shown["width"], 1) == 2
+            assert round(enlarged["width"] / bounding_box["width"], 1) == 2
             sheet.get_by_text("Previous page").click()
             page.wait_for_selector(f"{place}.sheet >> text=page 2 of 3")
         with page.expect_download() as original:
@@ -372,8 +372,8 @@ def test_pages__break_no_rule_of_axe_and_do_not_scroll_sideways(
     with opened(browser, served, viewport=size, color_scheme=scheme, bypass_csp=True) as page:
 
         def look() -> None:
-            found = axe.run(page)
-            assert found.violations_count == 0, f"{page.url}\n{found.generate_report()}"
+            result = axe.run(page)
+            assert result.violations_count == 0, f"{page.url}\n{result.generate_report()}"
             wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             assert page.evaluate(wide) == 0, page.url
 
@@ -415,17 +415,17 @@ def test_docs__show_every_operation(browser: "Browser", served: Running) -> None
 
 
 def _record_requests(page: "Page") -> "list[Request]":
-    done: list[Request] = []
-    page.on("requestfinished", lambda request: done.append(request))
-    return done
+    requests: list[Request] = []
+    page.on("requestfinished", lambda request: requests.append(request))
+    return requests
 
 
 def test_pages__are_light_and_do_not_shift(browser: "Browser", served: Running) -> None:
     for path in PAGES:
         with opened(browser, served) as page:
-            done = _record_requests(page)
+            sent_requests = _record_requests(page)
             page.goto(path, wait_until="networkidle")
-            assert sum(request.sizes()["responseBodySize"] for request in done) < 200_000, path
+            assert sum(request.sizes()["responseBodySize"] for request in sent_requests) < 200_000, path
             shifts = """() => new Promise((resolve) => new PerformanceObserver((list) => resolve(list.getEntries()
               .reduce((sum, entry) => sum + entry.value, 0))).observe({type: "layout-shift", buffered: true})
               ?? setTimeout(() => resolve(0), 50))"""

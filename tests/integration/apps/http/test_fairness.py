@@ -64,15 +64,15 @@ def _made_up(name: str = "acme") -> str:
 
 
 def test_key__is_verified_while_all_slots_are_taken(narrow: Running) -> None:
-    held = threading.Event()
+    event = threading.Event()
     for _ in range(2):
-        asyncio.run_coroutine_threadsafe(narrow.service.limiter.run("loud", 1, held.wait, 10), narrow.loop)
+        asyncio.run_coroutine_threadsafe(narrow.service.limiter.run("loud", 1, event.wait, 10), narrow.loop)
     eventually(lambda: narrow.service.limiter.in_flight == 2)
     try:
         with narrow.client(_made_up()) as client:
             assert client.get("/v1/documents").status_code == 401
     finally:
-        held.set()
+        event.set()
 
 
 @pytest.fixture
@@ -91,9 +91,9 @@ def lookups(monkeypatch: pytest.MonkeyPatch) -> list[uuid.UUID]:
 
 def test_key__is_read_once_for_many_requests_valid_or_not(running: Running, lookups: list[uuid.UUID]) -> None:
     valid, invalid = running.key("laptop", "read"), _made_up()
-    with running.client(valid) as one, running.client(invalid) as other, ThreadPoolExecutor(8) as threads:
+    with running.client(valid) as item, running.client(invalid) as other, ThreadPoolExecutor(8) as threads:
         statuses = Counter(
-            threads.map(lambda client: client.get("/v1/documents").status_code, [one, other] * 20)  # at once
+            threads.map(lambda client: client.get("/v1/documents").status_code, [item, other] * 20)  # at once
         )
     assert statuses == {200: 20, 401: 20}
     assert len(lookups) == 2

@@ -59,9 +59,9 @@ def test_chat__uses_the_corporate_settings_of_the_process(corporate: Running) ->
     assert len(anybody) == 5
     mine = _sources(corporate, CHAT, departments=["security"])
     assert len(mine) == 5
-    own = {f"security/leave_{number}.txt" for number in range(3)}
-    assert own <= set(mine)
-    assert not own <= set(anybody)
+    texts = {f"security/leave_{number}.txt" for number in range(3)}
+    assert texts <= set(mine)
+    assert not texts <= set(anybody)
 
 
 def test_chat__of_a_collection_uses_its_preset_over_that_of_the_process(corporate: Running) -> None:
@@ -111,12 +111,12 @@ def test_stats__count_what_the_reader_may_read_where_departments_are_enforced(co
     scope = engine.tenant("acme", collection="policies")
     scope.ingest(_policies())
     below = SourceDocument(source="kb/hr/2026/leave.txt", data=b"Parental leave is six months for all employees.")
-    named = SourceDocument(
+    document = SourceDocument(
         source="scan-7.txt",
         data=b"The audit of the ledgers was in May of this year.",
         metadata={"department": "finance"},
     )
-    assert not scope.ingest([below, named]).failed
+    assert not scope.ingest([below, document]).failed
     everyone, hr, manager = (
         _stats(corporate, **claims) for claims in ({}, {"departments": ["hr"]}, {"roles": ["Manager"]})
     )
@@ -139,8 +139,8 @@ def test_chat__of_a_key_asks_its_default_collection(corporate: Running) -> None:
     rotated = keys.rotate(keys.infos()[0].id, overlap=timedelta(hours=1))
     for credentials in (key, rotated):
         assert _sources(corporate, CHAT, credentials=credentials) == ["handbook.txt"]
-    named = _sources(corporate, CHAT | {"collection": "default"}, credentials=key)
-    assert len(named) == 5
-    assert "handbook.txt" not in named
+    sources = _sources(corporate, CHAT | {"collection": "default"}, credentials=key)
+    assert len(sources) == 5
+    assert "handbook.txt" not in sources
     with pytest.raises(RequestError, match="collection"):
         corporate.key("bad", "read", default_collection="No Such Name!")

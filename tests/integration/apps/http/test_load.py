@@ -60,10 +60,10 @@ def test_tenants__are_kept_apart_by_a_pool_that_all_share(settings: Settings, si
     assert answered >= 120
 
 
-def _endless(size: int, sent: list[int]) -> Iterator[bytes]:
+def _endless(size: int, numbers: list[int]) -> Iterator[bytes]:
     piece = b"x" * 65_536
     for _ in range(size // len(piece)):
-        sent[0] += len(piece)
+        numbers[0] += len(piece)
         yield piece
 
 
@@ -107,17 +107,17 @@ def test_body__that_does_not_come_is_given_up(settings: Settings, signer: Signer
 @pytest.fixture
 def narrow(settings: Settings, signer: Signer) -> Iterator[Running]:
     """A service with one turn."""
-    one = with_tokens(changed(settings, {"database.pool_size": 1}), signer, queue_timeout_s=0.2, timeout_s=1.0)
-    with Engine(one, embedder=HashingEmbedder()) as engine, serving(engine, signer) as started:
+    tokens = with_tokens(changed(settings, {"database.pool_size": 1}), signer, queue_timeout_s=0.2, timeout_s=1.0)
+    with Engine(tokens, embedder=HashingEmbedder()) as engine, serving(engine, signer) as started:
         engine.tenant("acme").ingest(SourceDocument(source="a", data=b"Words."))
         yield started
 
 
 def test_turns__that_are_all_taken_are_a_503_and_free_again(narrow: Running) -> None:
-    held = threading.Event()
+    event = threading.Event()
 
     async def hold() -> None:
-        await narrow.service.limiter.run("acme", 1, held.wait, 5)
+        await narrow.service.limiter.run("acme", 1, event.wait, 5)
 
     asyncio.run_coroutine_threadsafe(hold(), narrow.loop)
     eventually(lambda: narrow.service.limiter.in_flight == 1)
@@ -127,7 +127,7 @@ def test_turns__that_are_all_taken_are_a_503_and_free_again(narrow: Running) -> 
         assert refused.headers["retry-after"] == "1"
         assert client.get("/livez").status_code == 200
         assert client.get("/readyz").status_code == 200
-        held.set()
+        event.set()
         eventually(lambda: narrow.service.limiter.in_flight == 0)
         assert client.post("/v1/search", json={"question": "words"}).status_code == 200
 

@@ -52,7 +52,7 @@ def test_requests__made_up_from_the_document_are_answered_as_it_says(served: Run
         document = client.get("/openapi.json").json()
     schema = schemathesis.openapi.from_dict(document)
     headers = {"authorization": f"Bearer {served.signer.token(scope='admin')}"}
-    operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
+    operations = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
     assert len(operations) == sum(len(methods) for methods in document["paths"].values())
     for operation in operations:
         for mode in GenerationMode:

@@ -38,30 +38,30 @@ def _ok(response: httpx.Response, status: int = 200) -> dict[str, Any]:
 
 def test_search__returns_cited_passages_without_scores(served: Running) -> None:
     with served.client() as client:
-        found = _ok(client.post("/v1/search", json={"question": QUESTION, "k": 1}))
-    (hit,) = found["hits"]
+        result = _ok(client.post("/v1/search", json={"question": QUESTION, "k": 1}))
+    (hit,) = result["hits"]
     assert hit["source"] == "leave.md"
     assert hit["lines"][0] >= 1
     assert not {"score", "dense_rank", "dense_score", "lexical_rank", "lexical_score", "fused_rank"} & hit.keys()
     assert not {"fused_score", "score_contributions", "rerank_score", "signals"} & hit.keys()
-    assert not {"retrievers", "timings_ms", "expansion", "intent", "cached"} & found.keys()
+    assert not {"retrievers", "timings_ms", "expansion", "intent", "cached"} & result.keys()
 
 
 def test_search__explains_to_administrators_only(served: Running) -> None:
-    asked = {"question": QUESTION, "explain": True}
+    arguments = {"question": QUESTION, "explain": True}
     with served.client() as client:
-        assert client.post("/v1/search", json=asked).status_code == 403
+        assert client.post("/v1/search", json=arguments).status_code == 403
     with served.client(scope="admin") as client:
-        found = _ok(client.post("/v1/search", json=asked))
-    assert found["hits"][0]["fused_rank"] == 1
-    assert found["retrievers"]["dense"]["returned"] == 2
+        result = _ok(client.post("/v1/search", json=arguments))
+    assert result["hits"][0]["fused_rank"] == 1
+    assert result["retrievers"]["dense"]["returned"] == 2
 
 
 def test_search__filters(served: Running) -> None:
     with served.client() as client:
-        asked = {"question": QUESTION, "sources": ["expenses.md"], "where": {"title": "Expenses"}}
-        found = _ok(client.post("/v1/search", json=asked))
-        assert [hit["source"] for hit in found["hits"]] == ["expenses.md"]
+        arguments = {"question": QUESTION, "sources": ["expenses.md"], "where": {"title": "Expenses"}}
+        result = _ok(client.post("/v1/search", json=arguments))
+        assert [hit["source"] for hit in result["hits"]] == ["expenses.md"]
         refused = client.post("/v1/search", json={"question": QUESTION, "where": {"nothing": {"$like": 1}}})
         signed = _ok(client.post("/v1/search", json={"question": "leave -annual"}))
         plain = _ok(client.post("/v1/context", json={"question": "leave -annual", "syntax": "plain"}))["retrieval"]
@@ -75,17 +75,17 @@ def test_search__filters(served: Running) -> None:
 
 def test_context__is_numbered(served: Running) -> None:
     with served.client() as client:
-        found = _ok(client.post("/v1/context", json={"question": QUESTION, "max_tokens": 200}))
-    assert found["text"].startswith("[1] ")
-    assert found["passages"][0]["citation"]["marker"] == "[1]"
-    assert found["max_tokens"] == 200
+        result = _ok(client.post("/v1/context", json={"question": QUESTION, "max_tokens": 200}))
+    assert result["text"].startswith("[1] ")
+    assert result["passages"][0]["citation"]["marker"] == "[1]"
+    assert result["max_tokens"] == 200
 
 
 def test_answer__is_made_of_cited_sentences(served: Running) -> None:
     with served.client() as client:
-        found = _ok(client.post("/v1/answer", json={"question": QUESTION}))
-    assert "refused" in found
-    assert found["context"]["passages"][0]["citation"]["source"] == "leave.md"
+        result = _ok(client.post("/v1/answer", json={"question": QUESTION}))
+    assert "refused" in result
+    assert result["context"]["passages"][0]["citation"]["source"] == "leave.md"
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ def test_events__come_in_order(served: Running, path: str, body: dict[str, str])
         assert response.headers["content-type"].startswith("text/event-stream")
         events = list(events_of(response.iter_lines()))
     assert [name for name, _ in events] == ["sources", "token", "citations", "done"]
-    sources, token, _, done = (json.loads(data) for _, data in events)
+    sources, token, _, payload = (json.loads(data) for _, data in events)
     assert sources["context"]["passages"][0]["citation"]["source"] == "leave.md"
     assert any("llama3.1 is not served here" in note for note in sources["warnings"]) == ("query" in body)
-    assert token["text"].strip() == done["text"].strip()
+    assert token["text"].strip() == payload["text"].strip()
 
 
 def test_events__carry_whatever_text_was_sent(served: Running) -> None:
@@ -257,17 +257,17 @@ def test_upload__sent_many_times_at_once_becomes_one_job(running: Running) -> No
 
 def test_jobs__are_listed_called_off_and_tried_again(running: Running) -> None:
     with running.client(scope="ingest") as client:
-        made = [
+        ids = [
             _ok(client.post("/v1/documents", params={"source": f"{n}.md"}, content=b"text"), 202)["id"]
             for n in range(3)
         ]
         first = _ok(client.get("/v1/jobs", params={"limit": 2, "state": "queued"}))
         rest = _ok(client.get("/v1/jobs", params={"limit": 2, "state": "queued", "cursor": first["next"]}))
-        assert [job["id"] for job in first["jobs"] + rest["jobs"]][: len(made)] == sorted(made, reverse=True)
-        path = f"/v1/jobs/{made[0]}"
-        assert _ok(client.post(f"{path}/cancel"))["jobs"] == [made[0]]
+        assert [job["id"] for job in first["jobs"] + rest["jobs"]][: len(ids)] == sorted(ids, reverse=True)
+        path = f"/v1/jobs/{ids[0]}"
+        assert _ok(client.post(f"{path}/cancel"))["jobs"] == [ids[0]]
         assert _ok(client.get(path))["state"] == "cancelled"
-        assert _ok(client.post(f"{path}/retry"))["jobs"] == [made[0]]
+        assert _ok(client.post(f"{path}/retry"))["jobs"] == [ids[0]]
         upkeep = [job["id"] for job in _ok(client.get("/v1/jobs"))["jobs"] if job["kind"] in kinds.UPKEEP]
         assert upkeep
         assert {client.post(f"/v1/jobs/{job}/cancel").status_code for job in upkeep} == {403}
@@ -277,12 +277,12 @@ def test_jobs__are_listed_called_off_and_tried_again(running: Running) -> None:
 
 def test_collections__are_made_listed_and_removed(running: Running) -> None:
     with running.client(scope="admin") as client:
-        made = _ok(client.post("/v1/collections", json={"name": "handbook", "preset": "corporate"}), 201)
-        assert made.pop("created_at")
-        assert made == {"name": "handbook", "preset": "corporate", "chunks": 0}
+        result = _ok(client.post("/v1/collections", json={"name": "handbook", "preset": "corporate"}), 201)
+        assert result.pop("created_at")
+        assert result == {"name": "handbook", "preset": "corporate", "chunks": 0}
         (listed,) = _ok(client.get("/v1/collections"))["collections"]
         assert listed == _ok(client.get("/v1/collections/handbook"))
-        assert {name: listed[name] for name in made} == made
+        assert {name: listed[name] for name in result} == result
         for preset in ("./x.yaml", "nothing"):
             assert client.post("/v1/collections", json={"name": "h2", "preset": preset}).status_code == 422
             assert client.put("/v1/collections/handbook/preset", json={"preset": preset}).status_code == 422

@@ -44,7 +44,7 @@ class KeyServer(HTTPServer):
         super().__init__(("127.0.0.1", 0), _Keys)
         self.url = f"http://127.0.0.1:{self.server_port}/keys"
         self.keys = keys
-        self.asked = 0
+        self.calls = 0
 
     def __enter__(self) -> "KeyServer":
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
@@ -60,7 +60,7 @@ class _Keys(BaseHTTPRequestHandler):
     server: KeyServer
 
     def do_GET(self) -> None:
-        self.server.asked += 1
+        self.server.calls += 1
         time.sleep(0.3)
         keys = self.server.keys.items()
         jwks = [jwt.algorithms.RSAAlgorithm.to_jwk(key, as_dict=True) | {"kid": kid} for kid, key in keys]
@@ -90,7 +90,7 @@ def test_keys__that_are_being_read_are_waited_for(
             server.keys["new"] = other.public_key()
             time.sleep(1.1)
             answers = list(threads.map(lambda _: client.get("/v1/documents").status_code, range(6)))
-    assert (answers, server.asked) == ([200] * 6, 2)
+    assert (answers, server.calls) == ([200] * 6, 2)
 
 
 def test_keys__are_read_again_from_a_set_and_never_shared_ones(

@@ -43,8 +43,8 @@ def _rows(running: Running) -> int:
 @pytest.fixture
 def narrow(settings: Settings, signer: Signer) -> Iterator[Running]:
     """A service with one slot for questions and two places for uploads."""
-    one = with_tokens(changed(settings, {"database.pool_size": 1}), signer, max_uploads=2, queue_timeout_s=0.5)
-    with Engine(one, embedder=HashingEmbedder()) as engine, serving(engine, signer) as started:
+    tokens = with_tokens(changed(settings, {"database.pool_size": 1}), signer, max_uploads=2, queue_timeout_s=0.5)
+    with Engine(tokens, embedder=HashingEmbedder()) as engine, serving(engine, signer) as started:
         yield started
 
 
@@ -66,11 +66,11 @@ def test_uploads__at_once_take_little_memory_and_no_slots(settings: Settings, si
         before = process.memory_info().rss
         with ThreadPoolExecutor(UPLOADS + 1) as threads, running.client(tenant="quiet") as client:
             watching = threads.submit(watch)
-            sent = [threads.submit(upload, running, number) for number in range(UPLOADS)]
+            futures = [threads.submit(upload, running, number) for number in range(UPLOADS)]
             searches: Counter[int] = Counter()
-            while not all(one.done() for one in sent):
+            while not all(item.done() for item in futures):
                 searches[client.post("/v1/search", json={"question": "words"}).status_code] += 1
-            statuses = [one.result() for one in sent]
+            statuses = [item.result() for item in futures]
             over.set()
             watching.result()
         assert statuses == [202] * UPLOADS
@@ -85,14 +85,14 @@ def test_uploads__at_once_take_little_memory_and_no_slots(settings: Settings, si
 
 
 def test_upload__needs_no_slot(narrow: Running) -> None:
-    held = threading.Event()
-    asyncio.run_coroutine_threadsafe(narrow.service.limiter.run("loud", 1, held.wait, 20), narrow.loop)
+    event = threading.Event()
+    asyncio.run_coroutine_threadsafe(narrow.service.limiter.run("loud", 1, event.wait, 20), narrow.loop)
     eventually(lambda: narrow.service.limiter.in_flight == 1)
     try:
         with narrow.client(scope="ingest") as client:
             assert client.post("/v1/documents?source=a", content=b"Words.").status_code == 202
     finally:
-        held.set()
+        event.set()
 
 
 def test_upload__that_is_cut_leaves_nothing(narrow: Running) -> None:
@@ -128,7 +128,7 @@ def test_uploads__are_bounded_and_another_tenant_still_gets_in(narrow: Running) 
         with narrow.client(scope="ingest", tenant="quiet") as client:
             assert client.post("/v1/documents?source=b", content=b"Words.").status_code == 202
         over.set()
-        assert [one.result() for one in first] == [202, 202]
+        assert [item.result() for item in first] == [202, 202]
 
 
 def test_upload__with_a_used_key_leaves_one_copy(narrow: Running) -> None:
@@ -150,8 +150,14 @@ def test_upload__as_a_form_is_that_of_its_file(narrow: Running) -> None:
         assert (plain.status_code, plain.json()["source"]) == (202, "leave.md")
         assert plain.headers["location"] == f"/v1/jobs/{plain.json()['id']}"
         fields = {"source": "hr/leave", "collection": "hr", "title": "Leave", "metadata": '{"year": 2026}'}
-        named = client.post("/v1/documents", files=file, data={**fields, "reader": ["department:hr", "role:auditor"]})
-        assert (named.status_code, named.json()["source"], named.json()["collection"]) == (202, "hr/leave", "hr")
+        response = client.post(
+            "/v1/documents", files=file, data={**fields, "reader": ["department:hr", "role:auditor"]}
+        )
+        assert (response.status_code, response.json()["source"], response.json()["collection"]) == (
+            202,
+            "hr/leave",
+            "hr",
+        )
         mixed = client.post("/v1/documents?source=other&reader=role:auditor", files=file)
         assert mixed.json()["source"] == "other"
     tenant = narrow.service.engine.sync_engine.tenant("acme")
@@ -193,9 +199,9 @@ def test_upload__as_a_wrong_form_is_refused_and_leaves_nothing(narrow: Running) 
 def test_upload__warns_if_a_file_replaces_another_one_of_its_name(narrow: Running) -> None:
     def send(data: bytes, **fields: str) -> str | None:
         with narrow.client(scope="ingest") as client:
-            sent = client.post("/v1/documents", files={"file": ("README.md", data)}, data=fields)
-        assert sent.status_code == 202
-        warning: str | None = sent.json()["warning"]
+            response = client.post("/v1/documents", files={"file": ("README.md", data)}, data=fields)
+        assert response.status_code == 202
+        warning: str | None = response.json()["warning"]
         return warning
 
     tenant = narrow.service.engine.sync_engine.tenant(narrow.tenant_name)

@@ -12,7 +12,7 @@ TEXT = (Path(__file__).parents[4] / "docs" / "adapters.md").read_text()
 
 
 @pytest.mark.parametrize(
-    ("section", "shown"),
+    ("section", "output"),
     [
         ("LangChain", ["[leave.md | Annual | L1 to L5] ", "[Document(id='canteen'", "Tea is free."]),
         ("LlamaIndex", ["leave.md | Annual | L1 to L5\n", "The canteen opens at noon."]),
@@ -23,7 +23,7 @@ def test_example__runs(
     engine: Engine,
     tenant: Tenant,
     section: str,
-    shown: list[str],
+    output: list[str],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -34,4 +34,4 @@ def test_example__runs(
     names: dict[str, Any] = {"tenant": tenant, "notes": engine.tenant(tenant.name, collection="notes")}
     exec(compile(code, section, "exec"), names)
     out = capsys.readouterr().out
-    assert [text for text in shown if text not in out] == []
+    assert [text for text in output if text not in out] == []

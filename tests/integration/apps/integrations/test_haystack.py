@@ -13,14 +13,14 @@ from tests.integration.apps.integrations.conftest import QUESTION
 def test_documents__are_the_passages_that_the_reader_may_read(tenant: Tenant) -> None:
     from kosmos_rag.apps.integrations.haystack import KosmosRetriever
 
-    found = tenant.search(QUESTION)
+    outcome = tenant.search(QUESTION)
     documents = KosmosRetriever(tenant).run(QUESTION)["documents"]
-    assert [(one.id, one.content, one.score) for one in documents] == [
-        (str(hit.chunk_id), hit.text, hit.score) for hit in found.hits
+    assert [(document.id, document.content, document.score) for document in documents] == [
+        (str(hit.chunk_id), hit.text, hit.score) for hit in outcome.hits
     ]
     best = documents[0].meta
     assert (best["source"], best["year"], best["reference"]) == ("leave.md", 2026, "leave.md | Annual | L1 to L5")
-    assert {one.meta["source"] for one in documents} == {"leave.md", "expenses.md"}
+    assert {document.meta["source"] for document in documents} == {"leave.md", "expenses.md"}
 
 
 def test_options__are_how_many_and_which(tenant: Tenant) -> None:
@@ -28,8 +28,8 @@ def test_options__are_how_many_and_which(tenant: Tenant) -> None:
 
     assert len(KosmosRetriever(tenant, k=1).run(QUESTION)["documents"]) == 1
     assert len(KosmosRetriever(tenant, k=1).run(QUESTION, k=2)["documents"]) == 2
-    (found,) = KosmosRetriever(tenant, filter=Filter(where={"metadata.year": 2025})).run(QUESTION)["documents"]
-    assert found.meta["source"] == "expenses.md"
+    (outcome,) = KosmosRetriever(tenant, filter=Filter(where={"metadata.year": 2025})).run(QUESTION)["documents"]
+    assert outcome.meta["source"] == "expenses.md"
 
 
 def test_pipeline__makes_a_prompt_of_the_passages(tenant: Tenant) -> None:

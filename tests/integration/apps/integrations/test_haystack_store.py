@@ -51,9 +51,9 @@ def _own_tests() -> Iterator[tuple[Any, str]]:
 
     def assert_equal(received: list[Document], expected: list[Document]) -> None:
         # Documents are listed by id, and embeddings that come with them are not stored.
-        assert sorted(one.id for one in received) == sorted(one.id for one in expected)
-        given = {one.id: (one.content, one.meta) for one in expected}
-        assert all(given[one.id] == (one.content, one.meta) for one in received)
+        assert sorted(item.id for item in received) == sorted(item.id for item in expected)
+        content = {item.id: (item.content, item.meta) for item in expected}
+        assert all(content[item.id] == (item.content, item.meta) for item in received)
 
     def test_write_documents(self: Any, document_store: Any) -> None:
         # Haystack leaves the default policy to the store: here it is FAIL.
@@ -116,15 +116,15 @@ def test_retrievers__find_by_vector_words_and_both(store: "KosmosDocumentStore")
 
     year = {"field": "meta.year", "operator": "<", "value": 2022}
     vector = KosmosTextEmbedder(store).run(TEXTS["travel"])["embedding"]
-    (found,) = KosmosEmbeddingRetriever(store, top_k=1).run(vector)["documents"]
-    assert (found.id, found.meta, found.content) == ("travel", {"year": 2021}, TEXTS["travel"])
-    assert found.score == pytest.approx(1, abs=0.01)
-    assert [one.id for one in KosmosBM25Retriever(store).run("canteen")["documents"]] == ["page"]
+    (outcome,) = KosmosEmbeddingRetriever(store, top_k=1).run(vector)["documents"]
+    assert (outcome.id, outcome.meta, outcome.content) == ("travel", {"year": 2021}, TEXTS["travel"])
+    assert outcome.score == pytest.approx(1, abs=0.01)
+    assert [item.id for item in KosmosBM25Retriever(store).run("canteen")["documents"]] == ["page"]
     assert KosmosBM25Retriever(store, filters=year).run("canteen")["documents"] == []
     both = KosmosHybridRetriever(store).run("annual leave", filters=year, top_k=9)["documents"]
-    assert [one.id for one in both] == ["leave", "travel"]
+    assert [item.id for item in both] == ["leave", "travel"]
     found_later = asyncio.run(KosmosHybridRetriever(store).run_async("annual leave", top_k=1))
-    assert [one.id for one in found_later["documents"]] == ["leave"]
+    assert [item.id for item in found_later["documents"]] == ["leave"]
     with pytest.raises(RequestError, match="the vector has 2 dimensions"):
         KosmosEmbeddingRetriever(store).run([1.0, 0.0])
 
@@ -160,21 +160,24 @@ def test_pipelines__are_written_as_yaml_and_loaded(
     query.add_component("hybrid", KosmosHybridRetriever(store, filters={"field": "id", "operator": "!=", "value": "x"}))
     query.connect("embedder.embedding", "by_vector.query_embedding")
     allowed = ["kosmos_rag.apps.integrations.haystack"]
-    written = Pipeline.loads(indexing.dumps(), allowed_modules=allowed)
+    payload = Pipeline.loads(indexing.dumps(), allowed_modules=allowed)
     loaded = Pipeline.loads(query.dumps(), allowed_modules=allowed)
     assert loaded.dumps() == query.dumps()
-    written.run({"writer": {"documents": [Document(id=key, content=text) for key, text in TEXTS.items()]}})
-    done = loaded.run({"embedder": {"text": TEXTS["leave"]}, "hybrid": {"query": TEXTS["leave"], "top_k": 1}})
-    assert [[one.id for one in done[name]["documents"]] for name in ("by_vector", "hybrid")] == [["leave"], ["leave"]]
+    payload.run({"writer": {"documents": [Document(id=key, content=text) for key, text in TEXTS.items()]}})
+    outcome = loaded.run({"embedder": {"text": TEXTS["leave"]}, "hybrid": {"query": TEXTS["leave"], "top_k": 1}})
+    assert [[item.id for item in outcome[name]["documents"]] for name in ("by_vector", "hybrid")] == [
+        ["leave"],
+        ["leave"],
+    ]
     # The readers are those that were written, and for others there is nothing.
     assert engine.tenant(tenant_name, collection="notes").documents() == []
 
 
 def test_store__keeps_to_its_reader_and_deletes_exactly(store: "KosmosDocumentStore", tenant_name: str) -> None:
-    assert {one.id for one in store.filter_documents()} == set(TEXTS)
+    assert {item.id for item in store.filter_documents()} == set(TEXTS)
     assert store.count_documents() == 3
     store.delete_documents(["leave", "LEAVE", "%"])
-    assert {one.id for one in store.filter_documents()} == {"travel", "page"}
+    assert {item.id for item in store.filter_documents()} == {"travel", "page"}
 
 
 def test_store__refuses_what_it_cannot_keep(store: "KosmosDocumentStore", engine: Engine) -> None:

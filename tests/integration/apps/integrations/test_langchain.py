@@ -17,31 +17,33 @@ from tests.integration.apps.integrations.conftest import QUESTION
 
 
 def test_documents__are_the_passages_that_the_reader_may_read(tenant: Tenant) -> None:
-    found = tenant.search(QUESTION)
+    result = tenant.search(QUESTION)
     documents = KosmosRetriever(tenant=tenant).invoke(QUESTION)
-    assert [(one.id, one.page_content) for one in documents] == [(str(hit.chunk_id), hit.text) for hit in found.hits]
+    assert [(document.id, document.page_content) for document in documents] == [
+        (str(hit.chunk_id), hit.text) for hit in result.hits
+    ]
     best = documents[0].metadata
     assert (best["source"], best["year"], best["lines"], best["pages"]) == ("leave.md", 2026, [1, 5], None)
     assert best["reference"] == "leave.md | Annual | L1 to L5"
-    assert (best["document_id"], best["score"]) == (str(found.hits[0].document_id), found.hits[0].score)
-    assert {one.metadata["source"] for one in documents} == {"leave.md", "expenses.md"}
+    assert (best["document_id"], best["score"]) == (str(result.hits[0].document_id), result.hits[0].score)
+    assert {document.metadata["source"] for document in documents} == {"leave.md", "expenses.md"}
 
 
 def test_options__are_how_many_and_which(tenant: Tenant) -> None:
     assert len(KosmosRetriever(tenant=tenant, k=1).invoke(QUESTION)) == 1
     only = Filter(where={"metadata.year": 2025})
-    (found,) = KosmosRetriever(tenant=tenant, filter=only).invoke(QUESTION)
-    assert found.metadata["source"] == "expenses.md"
+    (result,) = KosmosRetriever(tenant=tenant, filter=only).invoke(QUESTION)
+    assert result.metadata["source"] == "expenses.md"
 
 
 def test_chain__answers_from_the_passages(tenant: Tenant) -> None:
-    seen: list[str] = []
+    strings: list[str] = []
 
     def joined(documents: list[Document]) -> str:
-        return "\n".join(one.page_content for one in documents)
+        return "\n".join(document.page_content for document in documents)
 
     def watched(prompt: PromptValue) -> PromptValue:
-        seen.append(prompt.to_string())
+        strings.append(prompt.to_string())
         return prompt
 
     chain = (
@@ -53,8 +55,8 @@ def test_chain__answers_from_the_passages(tenant: Tenant) -> None:
     )
     assert chain.invoke(QUESTION) == "20 days"
     assert asyncio.run(chain.ainvoke(QUESTION)) == "20 days"
-    assert all("20 days of paid annual leave" in prompt and QUESTION in prompt for prompt in seen)
-    assert len(seen) == 2
+    assert all("20 days of paid annual leave" in prompt and QUESTION in prompt for prompt in strings)
+    assert len(strings) == 2
 
 
 def test_question__that_cannot_be_asked_is_refused(tenant: Tenant) -> None:

@@ -41,12 +41,12 @@ def store(notes: Tenant) -> KosmosVectorStore:
 
 
 def _ids(documents: list[Document]) -> list[str | None]:
-    return [one.id for one in documents]
+    return [document.id for document in documents]
 
 
 def test_documents__come_back_as_they_were_given(store: KosmosVectorStore) -> None:
-    (found,) = store.get_by_ids(["page", "secret", "nothing"])
-    assert found == Document(id="page", page_content=TEXTS["page"], metadata={"year": 2024, "tags": ["hr"]})
+    (result,) = store.get_by_ids(["page", "secret", "nothing"])
+    assert result == Document(id="page", page_content=TEXTS["page"], metadata={"year": 2024, "tags": ["hr"]})
     assert set(_ids(store.similarity_search(QUESTION, 2))) == {"leave", "leave/copy"}, "equal texts have their own ids"
     assert set(_ids(store.similarity_search(QUESTION, 10))) == set(TEXTS)
 
@@ -62,11 +62,11 @@ def test_long_document__is_found_by_its_passage_and_returned_once(store: KosmosV
     filler = "\n\n".join(f"Paragraph {number} is about nothing in particular. " * 12 for number in range(12))
     text = f"{filler}\n\nThe quarterly audit of vendors takes place in Lisbon.\n\n{filler}"
     store.add_texts([text], ids=["long"])
-    found = store.similarity_search("Where is the quarterly audit of vendors?", 3)
-    assert found[0].id == "long"
-    assert _ids(found).count("long") == 1
-    assert "Lisbon" in found[0].page_content
-    assert len(found[0].page_content) < len(text)
+    result = store.similarity_search("Where is the quarterly audit of vendors?", 3)
+    assert result[0].id == "long"
+    assert _ids(result).count("long") == 1
+    assert "Lisbon" in result[0].page_content
+    assert len(result[0].page_content) < len(text)
     assert store.get_by_ids(["long"])[0].page_content == text
 
 
@@ -111,13 +111,13 @@ def test_mmr__prefers_what_differs(store: KosmosVectorStore) -> None:
 
 def test_asynchronous_methods(store: KosmosVectorStore, notes: Tenant) -> None:
     async def use() -> None:
-        made = await KosmosVectorStore.afrom_texts(["About tea."], KosmosEmbeddings(notes), ids=["tea"], tenant=notes)
-        assert _ids(await made.asimilarity_search("About tea.", 1)) == ["tea"]
-        assert _ids(await made.amax_marginal_relevance_search("About tea.", 1)) == ["tea"]
-        ((_, relevance),) = await made.asimilarity_search_with_relevance_scores("About tea.", 1)
+        result = await KosmosVectorStore.afrom_texts(["About tea."], KosmosEmbeddings(notes), ids=["tea"], tenant=notes)
+        assert _ids(await result.asimilarity_search("About tea.", 1)) == ["tea"]
+        assert _ids(await result.amax_marginal_relevance_search("About tea.", 1)) == ["tea"]
+        ((_, relevance),) = await result.asimilarity_search_with_relevance_scores("About tea.", 1)
         assert relevance == pytest.approx(1, abs=0.01)
-        await made.adelete(["tea"])
-        assert await made.aget_by_ids(["tea"]) == []
+        await result.adelete(["tea"])
+        assert await result.aget_by_ids(["tea"]) == []
 
     asyncio.run(use())
 

@@ -67,7 +67,7 @@ def test_nodes__come_back_as_they_were_given(store: "KosmosVectorStore") -> None
     (node,) = store.get_nodes(["page", "secret", "nothing"])
     assert (node.node_id, node.get_content(), node.ref_doc_id) == ("page", TEXTS["page"], "office")
     assert node.metadata == {"year": 2023, "tags": []}
-    assert {one.node_id for one in store.get_nodes()} == set(TEXTS)
+    assert {item.node_id for item in store.get_nodes()} == set(TEXTS)
 
 
 def test_query__in_each_mode(store: "KosmosVectorStore", notes: Tenant) -> None:
@@ -166,16 +166,16 @@ def test_index__finds_and_answers_synchronously_and_not(notes: Tenant) -> None:
     )
     for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.MMR):
         retriever = index.as_retriever(similarity_top_k=1, vector_store_query_mode=mode)
-        assert [one.node.ref_doc_id for one in retriever.retrieve(TEXTS["travel"])] == ["travel"]
+        assert [document.node.ref_doc_id for document in retriever.retrieve(TEXTS["travel"])] == ["travel"]
 
     async def use() -> None:
         retriever = index.as_retriever(similarity_top_k=1)
-        assert [one.node.ref_doc_id for one in await retriever.aretrieve(TEXTS["travel"])] == ["travel"]
+        assert [document.node.ref_doc_id for document in await retriever.aretrieve(TEXTS["travel"])] == ["travel"]
         await store.async_add([TextNode(id_="tea", text="About tea.")])
-        assert [one.node_id for one in await store.aget_nodes(["tea"])] == ["tea"]
+        assert [document.node_id for document in await store.aget_nodes(["tea"])] == ["tea"]
         await store.adelete_nodes(["tea"])
         await store.adelete("travel")
-        assert "travel" not in {one.ref_doc_id for one in await store.aget_nodes()}
+        assert "travel" not in {document.ref_doc_id for document in await store.aget_nodes()}
         await store.aclear()
 
     asyncio.run(use())

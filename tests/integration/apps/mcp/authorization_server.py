@@ -67,27 +67,27 @@ class AuthorizationServer:
         )
 
     async def register(self, request: Request) -> Response:
-        asked = await request.json()
-        client = {**asked, "client_id": secrets.token_hex(8), "token_endpoint_auth_method": "none"}
+        payload = await request.json()
+        client = {**payload, "client_id": secrets.token_hex(8), "token_endpoint_auth_method": "none"}
         return JSONResponse(client, 201)
 
     async def authorize(self, request: Request) -> Response:
-        asked = dict(request.query_params)
-        self.authorizations.append(asked)
+        parameters = dict(request.query_params)
+        self.authorizations.append(parameters)
         code = secrets.token_urlsafe(16)
-        self.codes[code] = asked
-        answer = urlencode({"code": code, "state": asked["state"], "iss": self.issuer})
-        return RedirectResponse(f"{asked['redirect_uri']}?{answer}", 302)
+        self.codes[code] = parameters
+        answer = urlencode({"code": code, "state": parameters["state"], "iss": self.issuer})
+        return RedirectResponse(f"{parameters['redirect_uri']}?{answer}", 302)
 
     async def token(self, request: Request) -> Response:
         given = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
         self.tokens.append(given)
-        asked = self.codes.pop(given["code"], None)
+        requests = self.codes.pop(given["code"], None)
         verified = hashlib.sha256(given["code_verifier"].encode()).digest()
         challenge = base64.urlsafe_b64encode(verified).decode().rstrip("=")
-        if asked is None or asked["code_challenge"] != challenge or asked["code_challenge_method"] != "S256":
+        if requests is None or requests["code_challenge"] != challenge or requests["code_challenge_method"] != "S256":
             return JSONResponse({"error": "invalid_grant"}, 400)
-        scope = self.grants.get(asked["scope"], asked["scope"])
+        scope = self.grants.get(requests["scope"], requests["scope"])
         audience = self.audience or given["resource"]
         claims = self.signer.claims(iss=self.issuer, aud=audience, scope=scope, sub="ada", departments=["hr"])
         access = jwt.encode(claims, self.signer.key, algorithm="RS256", headers={"kid": "1"})

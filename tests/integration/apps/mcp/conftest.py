@@ -36,8 +36,8 @@ def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
 def fill(engine: Engine, name: str = "acme") -> None:
     """Ingest what two tenants have, the second by the name of the first and `-other`."""
     engine.tenant(name).ingest(DOCUMENTS)
-    theirs = SourceDocument(source="theirs.md", data=b"# Theirs\n\nPaid annual leave is 30 days per year.\n")
-    engine.tenant(f"{name}-other").ingest(theirs)
+    document = SourceDocument(source="theirs.md", data=b"# Theirs\n\nPaid annual leave is 30 days per year.\n")
+    engine.tenant(f"{name}-other").ingest(document)
 
 
 @contextmanager

@@ -46,8 +46,8 @@ class Running:
         self, credentials: str | None = None, *, mode: str = "auto", **claims: Any
     ) -> AsyncIterator[Client]:
         """Connect with credentials, or a token of these claims."""
-        given = self.token(**claims) if credentials is None else credentials
-        headers = {"authorization": f"Bearer {given}"} if given else {}
+        token = self.token(**claims) if credentials is None else credentials
+        headers = {"authorization": f"Bearer {token}"} if token else {}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=30, trust_env=False) as http,
             Client(streamable_http_client(self.url, http_client=http), mode=mode) as connected,

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.emptied_database
 class ScriptedModel(FakeMessagesListChatModel):
     """Replies with the next message, and keeps what it is asked."""
 
-    asked: list[list[BaseMessage]] = Field(default=[])
+    calls: list[list[BaseMessage]] = Field(default=[])
     tools: list[str] = Field(default=[])
 
     def bind_tools(self, tools: Sequence[Any], **_: Any) -> "ScriptedModel":
@@ -30,7 +30,7 @@ class ScriptedModel(FakeMessagesListChatModel):
         return self
 
     def _generate(self, messages: list[BaseMessage], *arguments: Any, **options: Any) -> Any:
-        self.asked.append(messages)
+        self.calls.append(messages)
         return super()._generate(messages, *arguments, **options)
 
 
@@ -49,7 +49,7 @@ def test_agent__searches_and_answers(running: Running, monkeypatch: pytest.Monke
 
     assert asyncio.run(ask()) == "20 days (leave.md, Annual)."
     assert {"search", "context", "get_document"} <= set(model.tools)
-    found = model.asked[1][-1]
-    assert isinstance(found, ToolMessage)
-    assert "20 days of paid annual leave" in str(found.content)
-    assert "90 paid days" not in str(found.content), "the reader is not of HR"
+    result = model.calls[1][-1]
+    assert isinstance(result, ToolMessage)
+    assert "20 days of paid annual leave" in str(result.content)
+    assert "90 paid days" not in str(result.content), "the reader is not of HR"

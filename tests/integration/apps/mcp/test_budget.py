@@ -64,9 +64,9 @@ def test_results__fit_into_the_budget_of_the_call(running: Running) -> None:
         async with running.client() as client:
             results = []
             for tool, arguments in CALLS:
-                given = json.loads(json.dumps(arguments).replace("ID", document_id))
-                whole = data_of(await client.call_tool(tool, given))
-                small = data_of(await client.call_tool(tool, given | {"max_tokens": BUDGETS[tool]}))
+                payload = json.loads(json.dumps(arguments).replace("ID", document_id))
+                whole = data_of(await client.call_tool(tool, payload))
+                small = data_of(await client.call_tool(tool, payload | {"max_tokens": BUDGETS[tool]}))
                 results.append((whole, small))
             return results
 

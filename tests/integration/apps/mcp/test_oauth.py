@@ -108,12 +108,12 @@ def test_agent__finds_the_authorization_server_and_gets_a_token_for_this_server(
     protected: Running, authorization: AuthorizationServer
 ) -> None:
     storage = Storage()
-    found = data_of(_search(protected, storage))
-    assert {hit["source"] for hit in found["hits"]} == {"leave.md", "secret.md"}, "as a member of hr"
-    (asked,), (exchanged,) = authorization.authorizations, authorization.tokens
-    assert asked["resource"] == exchanged["resource"] == protected.url
-    assert asked["scope"] == "read"
-    assert asked["code_challenge_method"] == "S256"
+    data = data_of(_search(protected, storage))
+    assert {hit["source"] for hit in data["hits"]} == {"leave.md", "secret.md"}, "as a member of hr"
+    (authorization_request,), (exchanged,) = authorization.authorizations, authorization.tokens
+    assert authorization_request["resource"] == exchanged["resource"] == protected.url
+    assert authorization_request["scope"] == "read"
+    assert authorization_request["code_challenge_method"] == "S256"
     assert storage.client is not None
     assert data_of(_search(protected, storage))["hits"]
     assert len(authorization.tokens) == 1, "the token is used again"
@@ -125,8 +125,8 @@ def test_agent__with_a_token_of_too_few_scopes_asks_for_the_one_that_is_missing(
     claims = authorization.signer.claims(iss=authorization.issuer, aud=protected.url, scope="ingest", sub="ada")
     storage = Storage(OAuthToken(access_token=_sign(authorization, claims), scope="ingest"))
     assert data_of(_search(protected, storage))["hits"]
-    (asked,) = authorization.authorizations
-    assert set(asked["scope"].split()) == {"ingest", "read"}
+    (authorization_request,) = authorization.authorizations
+    assert set(authorization_request["scope"].split()) == {"ingest", "read"}
 
 
 def test_token__for_another_resource_is_refused(protected: Running, authorization: AuthorizationServer) -> None:

@@ -20,13 +20,13 @@ pytestmark = pytest.mark.usefixtures("tenant_name")
 
 async def _listed(running: Running, **claims: Any) -> list[tuple[str, str]]:
     async with running.client(**claims) as client:
-        found, cursor = [], None
+        pairs, cursor = [], None
         while True:
             page = await client.list_resources(cursor=cursor)
-            found += [(resource.name, str(resource.uri)) for resource in page.resources]
+            pairs += [(resource.name, str(resource.uri)) for resource in page.resources]
             cursor = page.next_cursor
             if cursor is None:
-                return found
+                return pairs
 
 
 async def _read(running: Running, uri: str, **claims: Any) -> TextResourceContents:
@@ -111,7 +111,7 @@ def test_prompts__bring_the_evidence_that_the_caller_may_read(running: Running) 
             names = [prompt.name for prompt in (await client.list_prompts()).prompts]
             question = {"question": "How many days of paid annual leave do employees receive?"}
             (answer,) = (await client.get_prompt("cited_answer", question)).messages
-            uri = next(str(one.uri) for one in (await client.list_resources()).resources if one.name == "leave.md")
+            uri = next(str(item.uri) for item in (await client.list_resources()).resources if item.name == "leave.md")
             summary = await client.get_prompt("summarize_document", {"document_id": uri.rpartition("/")[2]})
             for name, arguments in (("none", {}), ("cited_answer", {}), ("summarize_document", {"document_id": "x"})):
                 with pytest.raises(MCPError):

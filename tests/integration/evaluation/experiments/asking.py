@@ -30,9 +30,9 @@ def filled(engine: Engine, **scope: Any) -> Tenant:
     return acme
 
 
-def result(found: SearchResult) -> SearchResult:
+def result(search_result: SearchResult) -> SearchResult:
     """What a result says, without how long it took."""
-    return replace(found, stages=(), timings_ms={})
+    return replace(search_result, stages=(), timings_ms={})
 
 
 def drained(engine: Engine) -> None:

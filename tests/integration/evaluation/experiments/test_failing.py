@@ -56,21 +56,21 @@ def words(settings: Settings, embedder: BrokenEmbedder) -> Iterator[Engine]:
         yield engine
 
 
-def _without_account(found: SearchResult) -> SearchResult:
-    return replace(result(found), warnings=())
+def _without_account(search_result: SearchResult) -> SearchResult:
+    return replace(result(search_result), warnings=())
 
 
 def _assert_first_answered(acme: Tenant, plain: SearchResult, fault: str) -> None:
-    found = acme.search(QUESTION, 5)
-    assert _without_account(found) == _without_account(plain)
-    assert found.warnings == (
+    outcome = acme.search(QUESTION, 5)
+    assert _without_account(outcome) == _without_account(plain)
+    assert outcome.warnings == (
         f"the second configuration of the experiment vectors failed ({fault}), and the first one answered",
     )
-    assert found.experiment == ExperimentAssignment(experiment="vectors", arm=Arm.CONTROL)
-    assert found.id is not None
+    assert outcome.experiment == ExperimentAssignment(experiment="vectors", arm=Arm.CONTROL)
+    assert outcome.id is not None
     assert plain.id is not None
     settings_of = {record.id: record.settings for record in acme.audit.find()}
-    assert settings_of[found.id] == settings_of[plain.id]
+    assert settings_of[outcome.id] == settings_of[plain.id]
 
 
 def test_statement_that_fails__is_made_good_by_the_first_configuration_and_counted(
@@ -85,8 +85,8 @@ def test_statement_that_fails__is_made_good_by_the_first_configuration_and_count
     _assert_first_answered(acme, plain, "StatementFailed")
     assert acme.context(QUESTION, 5).passages
     as_admin(database, "GRANT SELECT ON kosmos.embeddings TO kosmos_app")
-    found = acme.search(QUESTION, 5)
-    assert found.experiment == ExperimentAssignment(experiment="vectors", arm=Arm.TREATMENT)
+    outcome = acme.search(QUESTION, 5)
+    assert outcome.experiment == ExperimentAssignment(experiment="vectors", arm=Arm.TREATMENT)
     drained(words)
     assert outcomes.seen == ["failed", "failed", "kept"]
     assert [row[:2] for row in kept(database, "arm, error, retrieval_id")] == [

@@ -73,8 +73,8 @@ def test_stop__ends_it_at_once(engine: Engine, acme: Tenant, settings: Settings)
     assert set(acme.search("churn account3", 5).retrievers) == {"lexical"}
     with opened(settings, {}) as other:
         Experiments(other.tenant("acme")).stop("words")
-    found = acme.search("churn account3", 5)
-    assert (set(found.retrievers), found.experiment) == ({"dense", "lexical"}, None)
+    result = acme.search("churn account3", 5)
+    assert (set(result.retrievers), result.experiment) == ({"dense", "lexical"}, None)
     Experiments(acme).start("shadow", WORDS, share=1.0)
     waits = threading.Event()
     assert engine.background.submit(lambda: (waits.wait(WAIT_S), None)[1])

@@ -61,9 +61,9 @@ def test_departments__hold_for_the_second_configuration(settings: Settings, data
             Experiments(writer).start(mode, WORDS, share=1.0, mode=mode)
             for department, hits in (("hr", 4), ("board", 1)):
                 reader = engine.tenant("acme", principals=[f"department:{department}"])
-                found = reader.search("churn secret merger", 10)
-                assert {hit.source for hit in found.hits} == ({"d9"} if hits == 1 else {"d0", "d1", "d2", "d3"})
-                assert found.returned == hits
+                outcome = reader.search("churn secret merger", 10)
+                assert {hit.source for hit in outcome.hits} == ({"d9"} if hits == 1 else {"d0", "d1", "d2", "d3"})
+                assert outcome.returned == hits
             nobody = engine.tenant("acme", principals=["department:sales"]).search("churn secret merger", 10)
             assert nobody.returned == 0
             drained(engine)

@@ -54,14 +54,14 @@ def test_shadow__changes_no_answer_and_keeps_how_like_the_two_are(
     assert (info.mode, info.collection) == (ExperimentMode.SHADOW, None)
     assert info.settings == {"rag": {"retrieval": {"semantic_weight": 0.0}}}
     during = [acme.search(question, 5) for question in questions]
-    assert [result(found) for found in during] == before
-    assert {found.experiment for found in during} == {None}
+    assert [result(outcome) for outcome in during] == before
+    assert {outcome.experiment for outcome in during} == {None}
     drained(engine)
     rows = kept(database, "arm, requested, control_hits, degraded, error, control_ms, treatment_ms, overlap, rbo")
     assert len(rows) == len(questions)
-    for row, found in zip(rows, during, strict=True):
-        assert row[:5] == ("control", 5, found.returned, False, None)
-        assert row[5] == pytest.approx(found.timings_ms["total"] - found.timings_ms["embed"])
+    for row, outcome in zip(rows, during, strict=True):
+        assert row[:5] == ("control", 5, outcome.returned, False, None)
+        assert row[5] == pytest.approx(outcome.timings_ms["total"] - outcome.timings_ms["embed"])
         assert row[6] > 0
         assert 0 < row[7] <= 1
     report = Experiments(acme).status("words")

@@ -27,19 +27,19 @@ def test_experiment__is_told_of_each_answer_and_feedback_finds_its_side(
         with Client(running.url, signer.token()) as client:
             assert client.search(QUESTION).experiment is None
             Experiments(acme).start("words", {"rag.retrieval.semantic_weight": 0.0}, share=1.0, mode="serve")
-            found = client.search(QUESTION)
-            sources, *_, done = client.stream_answer(QUESTION)
+            outcome = client.search(QUESTION)
+            sources, *_, new_outcome = client.stream_answer(QUESTION)
             assert isinstance(sources, AnswerSources)
-            assert isinstance(done, AnswerDone)
+            assert isinstance(new_outcome, AnswerDone)
             result = (
-                found,
+                outcome,
                 client.context(QUESTION).retrieval,
                 client.answer(QUESTION).context.retrieval,
                 sources.context.retrieval,
-                done.answer.context.retrieval,
+                new_outcome.answer.context.retrieval,
             )
-            assert {one.experiment for one in result} == {ExperimentAssignment(experiment="words", arm=Arm.TREATMENT)}
-            client.feedback("up", retrieval_id=found.id)
+            assert {item.experiment for item in result} == {ExperimentAssignment(experiment="words", arm=Arm.TREATMENT)}
+            client.feedback("up", retrieval_id=outcome.id)
         assert engine.background.drain(60)
         first, second = Experiments(acme).status("words").arms
         assert (first.served, second.served, second.up) == (0, 4, 1)

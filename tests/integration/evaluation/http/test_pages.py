@@ -47,11 +47,11 @@ def test_evaluations__are_listed_and_compared_question_by_question(served: Runni
     questions = (Question(id=text, text=text, documents={source: 1}) for text, source in texts.items())
     with visitor(served, "admin") as client:
         assert "kosmos-rag eval run" in client.get("/evaluations").text
-        asked = QuestionSet(name="small", questions=tuple(questions))
-        made = evaluate(served.tenant(), asked, Plan(label="first", settings=engine.settings))
-        store.add(made)
-        results = tuple(replace(one, measures=dict.fromkeys(one.measures, 0.0)) for one in made.results)
-        store.add(replace(made, id=uuid.uuid4(), label="second", results=results))
+        question_set = QuestionSet(name="small", questions=tuple(questions))
+        result = evaluate(served.tenant(), question_set, Plan(label="first", settings=engine.settings))
+        store.add(result)
+        results = tuple(replace(item, measures=dict.fromkeys(item.measures, 0.0)) for item in result.results)
+        store.add(replace(result, id=uuid.uuid4(), label="second", results=results))
         listed = client.get("/evaluations").text
         assert {"first", "second"} <= set(re.findall(r'aria-label="Compare (\w+)"', listed))
         compared = client.get("/evaluations", params={"baseline": "first", "other": "second"}).text
@@ -76,7 +76,7 @@ def test_monitor__shows_what_is_stored_and_what_fills_it(served: Running) -> Non
         text = text_of(page)
         assert HOSTILE not in page.text
         assert page.text.count('role="alert"') == 2
-        for shown in (
+        for output in (
             "0.900 ± 0.012",
             "Goal: at least 0.95",
             "Goal: at most 0.410",
@@ -85,7 +85,7 @@ def test_monitor__shows_what_is_stored_and_what_fills_it(served: Running) -> Non
             f"{EXPERIMENT}: 40 questions, 40 compared",
             "rag.retrieval.fusion",
         ):
-            assert shown in text, shown
+            assert output in text, output
         assert re.search(r"median latency, ms\s*27\s*31\s*\+4\s*yes, p < 0\.001", text), "as the command shows it"
         assert client.get("/monitor", params={"experiment": EXPERIMENT}).status_code == 200
         assert client.get("/monitor", params={"experiment": "none"}).status_code == 422

@@ -30,10 +30,10 @@ def round_of(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]]
     counts = MonitorMaintenance(engine, interval_s=0.0).run(
         "acme", SupervisorChannel(theirs, engine.tenant("acme").jobs._queue)
     )
-    shown: dict[tuple[str, str], tuple[float, float]] = {}
+    gauges: dict[tuple[str, str], tuple[float, float]] = {}
     while ours.poll(0):
-        shown |= ours.recv().gauges
-    return shown, counts
+        gauges |= ours.recv().gauges
+    return gauges, counts
 
 
 _KEPT: list[object] = []

@@ -36,10 +36,10 @@ def test_questions__with_known_answers_give_recall_and_mrr(
     settings: Settings, tmp_path: Path, database: DatabaseSettings
 ) -> None:
     file = tmp_path / "known.yaml"
-    asked = [
+    texts = [
         f"- question: chunk{number} of topic{number * 17 % 40}\n  source: default/{number}\n" for number in range(12)
     ]
-    file.write_text("".join(asked) + "- question: who knows\n  answerable: false\n")
+    file.write_text("".join(texts) + "- question: who knows\n  answerable: false\n")
     by_words = changed(
         settings,
         {
@@ -62,8 +62,8 @@ def test_questions__with_known_answers_give_recall_and_mrr(
 ISOLATION = [MonitorKind.ISOLATION]
 
 
-def permission(found: Any) -> Any:
-    [run] = [run for run in found if run.kind is MonitorKind.ISOLATION]
+def permission(runs: Any) -> Any:
+    [run] = [run for run in runs if run.kind is MonitorKind.ISOLATION]
     return run
 
 

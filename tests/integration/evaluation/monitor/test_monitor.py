@@ -138,9 +138,9 @@ def test_samples__that_find_the_buffer_full_or_cannot_be_written_are_dropped_and
 ) -> None:
     listener = Listener()
     indexed.observe(listener)
-    queue, begun, goes_on = indexed.background, threading.Event(), threading.Event()
-    assert queue.submit(lambda: (begun.set(), goes_on.wait(60), None)[2])
-    assert begun.wait(60)
+    queue, event, goes_on = indexed.background, threading.Event(), threading.Event()
+    assert queue.submit(lambda: (event.set(), goes_on.wait(60), None)[2])
+    assert event.wait(60)
     assert all(queue.submit(lambda: None) for _ in range(CAPACITY - 10))
     scope = indexed.tenant("acme")
     assert all(scope.search(question_of(number), FULL).returned == FULL for number in range(15))
@@ -191,7 +191,7 @@ def test_monitor__with_too_few_samples_says_unknown_and_keeps_them(indexed: Engi
     [run] = monitor.run("acme", RECALL)
     assert (run.state, run.reason) == (MonitorState.UNKNOWN, f"{samples} samples, 30 are needed")
     assert monitor.count_samples("acme") == samples
-    assert [found.id for found in monitor.status("acme")] == [run.id]
+    assert [result.id for result in monitor.status("acme")] == [run.id]
 
 
 @pytest.fixture
@@ -297,36 +297,36 @@ def test_monitor__compares_scores_with_those_since_the_last_tuning(indexed: Engi
 def test_run_due__waits_for_its_time_and_its_share(
     indexed: Engine, settings: Settings, database: DatabaseSettings
 ) -> None:
-    said = list[str]()
+    message = list[str]()
     ask(indexed)
     with Engine(changed(settings, {"monitor.interval_s": 3600.0}), embedder=WORLD) as seldom:
-        assert [run.state for run in RecallMonitor(seldom).run_due("acme", said.append)] == [MonitorState.OK]
+        assert [run.state for run in RecallMonitor(seldom).run_due("acme", message.append)] == [MonitorState.OK]
         ask(indexed)
-        assert RecallMonitor(seldom).run_due("acme", said.append) == []
+        assert RecallMonitor(seldom).run_due("acme", message.append) == []
     with (
         Engine(changed(settings, {"monitor.interval_s": 0.001}), embedder=WORLD) as engine,
         psycopg.connect(database.admin_url or "", autocommit=True) as admin,
     ):
         admin.execute("UPDATE kosmos.monitor_runs SET milliseconds = 1000, at = now() - interval '30 seconds'")
-        assert RecallMonitor(engine).run_due("acme", said.append) == [], (
+        assert RecallMonitor(engine).run_due("acme", message.append) == [], (
             "a second of two hundredths is not over before fifty"
         )
         admin.execute("UPDATE kosmos.monitor_runs SET at = now() - interval '51 seconds'")
-        shown, counts = round_of(engine)
+        output, counts = round_of(engine)
         assert counts["kosmos_recall_monitor_runs", "ok"] == 1
         [run, _] = RecallMonitor(engine).status("acme")
-        _, hold_s = shown["kosmos_recall_monitor_recall_at_10", "acme"]
+        _, hold_s = output["kosmos_recall_monitor_recall_at_10", "acme"]
         assert hold_s > 2 * run.milliseconds / 1000 / 0.02, "a figure is shown until it is measured again"
 
 
 def test_live_recall__pauses_as_long_as_it_works_and_counts_what_takes_too_long(indexed: Engine) -> None:
     sample = Sample(id=tenant("acme").id, collection=None, principals=("half",), vector=WORLD.embed_query(QUESTIONS[0]))
     pauses: list[float] = []
-    found = measure_live_recall(indexed, "acme", [sample] * 3, pause=pauses.append)
-    assert (found.samples, found.timed_out, len(found.scores)) == (3, 0, 3)
-    assert sum(pauses) * 1000 == pytest.approx(found.milliseconds, abs=1)
-    assert found.recall is not None
-    assert found.recall.recall_at_10 >= 0.8
+    result = measure_live_recall(indexed, "acme", [sample] * 3, pause=pauses.append)
+    assert (result.samples, result.timed_out, len(result.scores)) == (3, 0, 3)
+    assert sum(pauses) * 1000 == pytest.approx(result.milliseconds, abs=1)
+    assert result.recall is not None
+    assert result.recall.recall_at_10 >= 0.8
     nobody = replace(sample, principals=("nobody",))
     unseen = measure_live_recall(indexed, "acme", [nobody], pause=pauses.append)
     assert (unseen.samples, unseen.recall, unseen.scores) == (0, None, ())

@@ -29,7 +29,7 @@ def test_index__of_the_new_space_is_there_before_questions_are(
     with Engine(settings, embedder=WORLD, next_embedder=NEXT) as engine:
         scope = engine.tenant("acme")
         steps: list[str] = []
-        started = scope.spaces.start(on_progress=lambda _done, _total, step: steps.append(step))
+        started = scope.spaces.start(on_progress=lambda result, _total, step: steps.append(step))
         assert f"building ivfflat over {CHUNKS:,} vectors" in steps
         assert [(info.index, info.live) for info in started] == [("ivfflat", True), ("ivfflat", False)]
         assert all(info.recall_at_10 is not None and info.recall_at_10 > 0.9 for info in started)

@@ -39,11 +39,11 @@ def test_reader__of_part_of_the_rows_gets_all_that_is_asked_for(vector: str, set
             scope = engine.tenant("acme", principals=[name])
             visible = len(range(0, CHUNKS, step))
             for k in (FULL, 300):
-                found = scope.search(QUESTIONS[0], k)
-                assert found.returned == min(k, visible), (name, found.retrievers)
-                assert all(hit.metadata["n"] % step == 0 for hit in found.hits)
+                result = scope.search(QUESTIONS[0], k)
+                assert result.returned == min(k, visible), (name, result.retrievers)
+                assert all(hit.metadata["n"] % step == 0 for hit in result.hits)
             narrow = name != "half"
-            assert found.retrievers["dense"].plan == "hidden", name  # it depends on what they may not read
+            assert result.retrievers["dense"].plan == "hidden", name  # it depends on what they may not read
             recall, _ = recall_of(
                 asking(engine, principals=[name]),
                 lambda n, step=step: n < CHUNKS and n % step == 0,
@@ -71,16 +71,16 @@ FILTERS: dict[str, tuple[Filter, Callable[[int], bool], bool]] = {
 def test_filter__leaves_nothing_out(vector: str, settings: Settings) -> None:
     with opened(settings, vector=vector) as engine:
         engine.tenant("acme").indexes.build()
-        for name, (wanted, passes, narrow) in FILTERS.items():
+        for name, (expected, passes, narrow) in FILTERS.items():
             left = sum(passes(number) for number in range(CHUNKS))
             for k in (FULL, 200):
-                found = engine.tenant("acme").search(QUESTIONS[1], k, wanted)
-                assert found.returned == min(k, left), (name, found.retrievers)
-                assert all(passes(hit.metadata["n"]) for hit in found.hits)
-            assert found.retrievers["dense"].plan == ("exact, by document" if narrow else vector), name
+                result = engine.tenant("acme").search(QUESTIONS[1], k, expected)
+                assert result.returned == min(k, left), (name, result.retrievers)
+                assert all(passes(hit.metadata["n"]) for hit in result.hits)
+            assert result.retrievers["dense"].plan == ("exact, by document" if narrow else vector), name
             if left:
                 recall, _ = recall_of(
-                    asking(engine, wanted),
+                    asking(engine, expected),
                     lambda n, passes=passes: n < CHUNKS and passes(n),
                     questions=QUESTIONS[:12],
                 )
@@ -101,9 +101,9 @@ def test_required_terms__leave_nothing_out(operators: str, passes: Callable[[int
     for principals, step in (([EVERYONE], 1), (["half"], 2), (["few"], 200)):
         visible = sum(passes(number) for number in range(0, CHUNKS, step))
         question = f"topic1 question {operators}"
-        found = indexed.tenant("acme", principals=principals).search(question, 200)
-        assert found.returned == min(200, visible), found.retrievers
-        assert all(passes(number) and number % step == 0 for number in numbers_of(found))
+        result = indexed.tenant("acme", principals=principals).search(question, 200)
+        assert result.returned == min(200, visible), result.retrievers
+        assert all(passes(number) and number % step == 0 for number in numbers_of(result))
 
 
 def test_collection__of_a_few_in_a_large_index_is_complete(indexed: Engine) -> None:
@@ -115,9 +115,9 @@ def test_collection__of_a_few_in_a_large_index_is_complete(indexed: Engine) -> N
         ("default", range(CHUNKS)),
         ("none", range(0)),
     ):
-        found = indexed.tenant("acme", collection=collection).search(QUESTIONS[2], 100)
-        assert found.returned == min(100, len(numbers)), (collection, found.retrievers)
-        assert {hit.collection for hit in found.hits} <= {collection}
+        result = indexed.tenant("acme", collection=collection).search(QUESTIONS[2], 100)
+        assert result.returned == min(100, len(numbers)), (collection, result.retrievers)
+        assert {hit.collection for hit in result.hits} <= {collection}
         if numbers:
             recall, _ = recall_of(asking(indexed, collection=collection), numbers.__contains__)
             assert recall >= 0.9, collection
@@ -130,10 +130,10 @@ def test_similarity_threshold__is_held_by_every_plan(settings: Settings) -> None
         engine.tenant("acme").indexes.build()
         for question in QUESTIONS[:10]:
             scores = stored()[:CHUNKS] @ WORLD.embed_query(question)
-            found = engine.tenant("acme").search(question, 100)
-            assert all((hit.dense_score or 0) >= 0.7 for hit in found.hits)
-            assert found.returned <= int((scores >= 0.699).sum())
-            assert found.incomplete_reason is None or "below similarity_threshold 0.7" in found.incomplete_reason
+            result = engine.tenant("acme").search(question, 100)
+            assert all((hit.dense_score or 0) >= 0.7 for hit in result.hits)
+            assert result.returned <= int((scores >= 0.699).sum())
+            assert result.incomplete_reason is None or "below similarity_threshold 0.7" in result.incomplete_reason
 
 
 # --- spaces ----------------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_build__in_a_process_that_is_killed_is_cleared_away_by_the_next(
     engine: Engine, settings: Settings, database: DatabaseSettings
 ) -> None:
     """The server goes on with the statement of a client that is gone: what comes of it is nobody's."""
-    given = settings.model_dump(mode="json") | {
+    payload = settings.model_dump(mode="json") | {
         "database": {name: getattr(database, name) for name in ("url", "worker_url", "admin_url")}
     }
     scope = engine.tenant("acme")
@@ -116,7 +116,7 @@ def test_build__in_a_process_that_is_killed_is_cleared_away_by_the_next(
             [sys.executable, "-c", BUILDER], stdin=subprocess.PIPE, text=True, cwd=Path(__file__).parents[4]
         )
         assert builder.stdin
-        builder.stdin.write(json.dumps(given))
+        builder.stdin.write(json.dumps(payload))
         builder.stdin.close()
         _building(database.admin_url or "")
         builder.kill()
@@ -172,7 +172,7 @@ def test_builds__of_several_tenants_at_once_take_turns(engine: Engine) -> None:
         publish_world(engine, name, range(1_200))
     with ThreadPoolExecutor(len(names)) as pool:
         built = list(pool.map(lambda name: engine.tenant(name).indexes.build(), names))
-    assert [only(found).state for found in built] == ["ready"] * len(names)
+    assert [only(result).state for result in built] == ["ready"] * len(names)
 
 
 # --- leftovers -------------------------------------------------------------------------------------------------------

@@ -46,9 +46,9 @@ def test_build__makes_what_is_due_and_measures_it(engine: Engine, exact: Engine,
     assert info.health["recall_at_10"] >= info.health["recall_target"] == 0.95
     assert info.health["queries"] > 0
     assert list(physical(database).values()) == [True]
-    found = scope.search(QUESTIONS[0], FULL)
-    assert found.retrievers["dense"].plan == "ivfflat"
-    assert found.retrievers["dense"].read["lists"] == info.settings["probes"]
+    result = scope.search(QUESTIONS[0], FULL)
+    assert result.retrievers["dense"].plan == "ivfflat"
+    assert result.retrievers["dense"].read["lists"] == info.settings["probes"]
     assert_right(engine, "ivfflat")
     assert exact.tenant("acme").search(QUESTIONS[0], FULL).retrievers["dense"].plan == "exact scan"
     assert_exact(exact)
@@ -186,10 +186,10 @@ def test_rebuild__is_served_by_the_old_index(vector: str, settings: Settings, da
         stop = threading.Event()
 
         def ask(question: str) -> SearchResult:
-            found = engine.tenant("acme").search(question, FULL)
-            assert found.returned == FULL
-            plans.add(found.retrievers["dense"].plan)
-            return found
+            result = engine.tenant("acme").search(question, FULL)
+            assert result.returned == FULL
+            plans.add(result.retrievers["dense"].plan)
+            return result
 
         def recalls() -> list[float]:
             collected = []
@@ -203,7 +203,7 @@ def test_rebuild__is_served_by_the_old_index(vector: str, settings: Settings, da
                 engine.tenant("acme").indexes.rebuild()
             finally:
                 stop.set()
-            shares = [share for one in asking for share in one.result()]
+            shares = [share for item in asking for share in item.result()]
     assert np.mean(shares) >= 0.9
     assert plans == {vector}
     assert physical(database).keys().isdisjoint(before)

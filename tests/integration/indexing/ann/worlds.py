@@ -162,12 +162,12 @@ def opened(settings: Settings, embedder: TopicEmbedder | None = None, **indexes:
         yield engine
 
 
-def vectors_of(found: Sequence[IndexInfo]) -> list[IndexInfo]:
-    return [info for info in found if info.kind not in {"segment", "unsegmented"}]
+def vectors_of(result: Sequence[IndexInfo]) -> list[IndexInfo]:
+    return [info for info in result if info.kind not in {"segment", "unsegmented"}]
 
 
-def only(found: Sequence[IndexInfo]) -> IndexInfo:
-    [info] = vectors_of(found)
+def only(result: Sequence[IndexInfo]) -> IndexInfo:
+    [info] = vectors_of(result)
     return info
 
 
@@ -181,8 +181,8 @@ def physical(database: DatabaseSettings) -> dict[str, bool]:
     return dict(rows)
 
 
-def numbers_of(found: SearchResult) -> set[int]:
-    return {hit.metadata["n"] for hit in found.hits}
+def numbers_of(result: SearchResult) -> set[int]:
+    return {hit.metadata["n"] for hit in result.hits}
 
 
 def of_the_world(number: int) -> bool:
@@ -221,9 +221,9 @@ def assert_right(
     engine: Engine, plan: str, passes: Callable[[int], bool] = of_the_world, *, embedder: TopicEmbedder = WORLD
 ) -> None:
     """Answers come by this plan, are complete, and as good as the target says, which other questions measured."""
-    found = engine.tenant("acme").search(QUESTIONS[0], FULL)
-    assert found.returned == FULL
-    assert found.retrievers["dense"].plan == plan
+    result = engine.tenant("acme").search(QUESTIONS[0], FULL)
+    assert result.returned == FULL
+    assert result.retrievers["dense"].plan == plan
     recall, error = recall_of(asking(engine), passes, embedder=embedder)
     assert recall >= engine.settings.indexes.recall_target - 4 * error
 

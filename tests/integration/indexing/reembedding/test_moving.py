@@ -22,9 +22,9 @@ from tests.integration.variants import opened
 
 
 def test_move__from_start_to_drop(acme: Tenant, database: DatabaseSettings) -> None:
-    seen: list[tuple[int, int]] = []
-    started = by_model(acme.spaces.start(on_progress=lambda done, total, _: seen.append((done, total))))
-    assert seen[-1] == (CHUNKS, CHUNKS)
+    pairs: list[tuple[int, int]] = []
+    started = by_model(acme.spaces.start(on_progress=lambda result, total, _: pairs.append((result, total))))
+    assert pairs[-1] == (CHUNKS, CHUNKS)
     assert [(info.state, info.live, info.embedded, info.chunks) for info in started.values()] == [
         ("ready", True, CHUNKS, CHUNKS),
         ("building", False, CHUNKS, CHUNKS),
@@ -170,12 +170,12 @@ def test_ray__fills_the_space_by_its_workers(settings: Settings, database: Datab
         with opened(settings, {}, embedder=OLD, next_embedder=following) as engine:
             scope = engine.tenant("acme")
             scope.ingest(document(number) for number in range(CHUNKS))
-            seen: list[int] = []
+            numbers: list[int] = []
             spaces = by_model(
-                scope.spaces.start(engine="ray", on_progress=lambda done, _total, _step: seen.append(done))
+                scope.spaces.start(engine="ray", on_progress=lambda result, _total, _step: numbers.append(result))
             )
             assert spaces[following.name].embedded == CHUNKS
-            assert len(seen) > 2  # parts, by workers: one process alone would have taken all at once
+            assert len(numbers) > 2  # parts, by workers: one process alone would have taken all at once
             scope.spaces.cutover()
             assert stored(database, scope.id) == {OLD.name: CHUNKS, following.name: CHUNKS}
     finally:

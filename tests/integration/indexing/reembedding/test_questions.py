@@ -16,15 +16,15 @@ from tests.integration.variants import opened
 
 def _counted(embedder: HashingEmbedder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the questions that a model embeds from now on."""
-    asked: list[str] = []
+    calls: list[str] = []
     embed_query = embedder.embed_query
 
     def counting(question: str) -> NDArray[np.float32]:
-        asked.append(question)
+        calls.append(question)
         return embed_query(question)
 
     monkeypatch.setattr(embedder, "embed_query", counting)
-    return asked
+    return calls
 
 
 def test_question__is_embedded_once_and_twice_when_the_space_has_changed(
@@ -34,22 +34,22 @@ def test_question__is_embedded_once_and_twice_when_the_space_has_changed(
     old, new = HashingEmbedder(dimensions=384), OtherEmbedder(dimensions=768)
     counts = [_counted(old, monkeypatch), _counted(new, monkeypatch)]
 
-    def asked(scope: Tenant, question: str) -> tuple[str, list[int]]:
+    def search(scope: Tenant, question: str) -> tuple[str, list[int]]:
         before = [len(count) for count in counts]
-        found = model_of(scope.search(question))
-        return found, [len(count) - first for count, first in zip(counts, before, strict=True)]
+        model = model_of(scope.search(question))
+        return model, [len(count) - first for count, first in zip(counts, before, strict=True)]
 
     with opened(settings, {}, embedder=old, next_embedder=new) as other:
         other.warm_up()
         scope = other.tenant("acme")
-        assert asked(scope, "churn of account1") == (OLD.name, [1, 0])
+        assert search(scope, "churn of account1") == (OLD.name, [1, 0])
         acme.spaces.cutover()
-        assert asked(scope, "churn of account2") == (NEW.name, [1, 1])
-        assert asked(scope, "churn of account3") == (NEW.name, [0, 1])
-        assert asked(scope, "churn of account1") == (NEW.name, [0, 1])
+        assert search(scope, "churn of account2") == (NEW.name, [1, 1])
+        assert search(scope, "churn of account3") == (NEW.name, [0, 1])
+        assert search(scope, "churn of account1") == (NEW.name, [0, 1])
         acme.spaces.rollback()
-        assert asked(scope, "churn of account4") == (OLD.name, [1, 1])
-        assert asked(scope, "churn of account1") == (OLD.name, [0, 0])  # its vectors are kept, of each model
+        assert search(scope, "churn of account4") == (OLD.name, [1, 1])
+        assert search(scope, "churn of account1") == (OLD.name, [0, 0])  # its vectors are kept, of each model
 
 
 @pytest.mark.parametrize(("current", "following"), [(OLD, NEW), (NEW, OLD)])
@@ -73,15 +73,15 @@ def test_kept_result__is_of_one_space(acme: Tenant, settings: Settings) -> None:
     with opened(settings, {"rag.retrieval.result_cache": 10}, embedder=OLD, next_embedder=NEW) as other:
         scope = other.tenant("acme")
 
-        def asked() -> tuple[str, bool]:
-            found = scope.search(QUESTION)
-            return model_of(found), found.cached
+        def search() -> tuple[str, bool]:
+            result = scope.search(QUESTION)
+            return model_of(result), result.cached
 
-        assert [asked(), asked()] == [(OLD.name, False), (OLD.name, True)]
+        assert [search(), search()] == [(OLD.name, False), (OLD.name, True)]
         acme.spaces.cutover()
-        assert [asked(), asked()] == [(NEW.name, False), (NEW.name, True)]
+        assert [search(), search()] == [(NEW.name, False), (NEW.name, True)]
         acme.spaces.rollback()
-        assert asked() == (OLD.name, True)
+        assert search() == (OLD.name, True)
 
 
 @pytest.mark.parametrize("variant", ["filter", "feedback", "phrase", "score fusion"])
@@ -96,5 +96,5 @@ def test_every_way_to_ask__uses_the_space_that_is_live(acme: Tenant, settings: S
             switch()
             live = next(info.model for info in acme.spaces.status() if info.live)
             question = '"account7 in" churn' if variant == "phrase" else QUESTION
-            wanted = Filter(sources=("d7", "d8")) if variant == "filter" else None
-            assert model_of(other.tenant("acme").search(question, 5, wanted)) == live
+            expected = Filter(sources=("d7", "d8")) if variant == "filter" else None
+            assert model_of(other.tenant("acme").search(question, 5, expected)) == live

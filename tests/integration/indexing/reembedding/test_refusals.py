@@ -58,8 +58,8 @@ def test_start__needs_two_models_and_documents(moving: Engine, settings: Setting
         moving.tenant("acme").spaces.start(chunks_per_second=0)
     with pytest.raises(RequestError, match="chunks per second are nan; give a number above 0"):
         moving.tenant("acme").spaces.start(chunks_per_second=float("nan"))
-    with opened(settings, {}, embedder=OLD) as one, pytest.raises(ConfigError, match=r"next_embedding\.model is null"):
-        one.tenant("acme").spaces.start()
+    with opened(settings, {}, embedder=OLD) as item, pytest.raises(ConfigError, match=r"next_embedding\.model is null"):
+        item.tenant("acme").spaces.start()
     with (
         opened(settings, {}, embedder=OLD, next_embedder=HashingEmbedder(dimensions=384)) as twice,
         pytest.raises(ConfigError, match="both name the model of tenant 'acme', 'hashing-384'"),
@@ -83,7 +83,7 @@ def test_drop__never_takes_the_live_space(acme: Tenant) -> None:
 def test_drop__that_was_interrupted_goes_on(acme: Tenant, database: DatabaseSettings) -> None:
     acme.spaces.start()
 
-    def stop(_done: int, _total: int, what: str) -> None:
+    def stop(result: int, _total: int, what: str) -> None:
         if what.startswith("deleting"):
             raise KeyboardInterrupt
 

@@ -55,9 +55,9 @@ def test_stored_files__are_erased_with_their_bytes_jobs_and_documents(
     assert report.erased["files"] == 1
     assert report.erased["documents"] == 3
     assert [info.id for info in TenantFiles(acme).find()] == [kept.id]
-    found = count_rows(database, SECRET, tenant=acme)
-    assert found.keys() == {"audit_passages", "uploads"}
-    assert found["uploads"] == 1  # of the file that is kept
+    rows = count_rows(database, SECRET, tenant=acme)
+    assert rows.keys() == {"audit_passages", "uploads"}
+    assert rows["uploads"] == 1  # of the file that is kept
     assert count_rows(database, str(stored.id), tenant=acme) == {}
 
 

@@ -85,25 +85,25 @@ def _document(number: int, acl: str = EVERYONE, **more: Any) -> SourceDocument:
 
 
 @pytest.fixture(params=VIEWS)
-def asked(request: pytest.FixtureRequest, settings: Settings, tenant_name: str) -> Iterator[Asked]:
+def scenario(request: pytest.FixtureRequest, settings: Settings, tenant_name: str) -> Iterator[Asked]:
     with opened(settings, SETTINGS, embedder=EMBEDDER) as engine:
         acls = (EVERYONE, "ann", "ben")
         documents = [_document(number, acls[number % 3], metadata={"parity": number % 2}) for number in range(30)]
         engine.tenant(tenant_name).ingest(documents)
         views = engine._search._resources.views
-        asked = Asked(view=views[VIEWS[::-1].index(request.param)], engine=engine, tenant_name=tenant_name)
-        asked.warm(asked.request())
-        yield asked
+        requests = Asked(view=views[VIEWS[::-1].index(request.param)], engine=engine, tenant_name=tenant_name)
+        requests.warm(requests.request())
+        yield requests
 
 
-def _sources(session: ViewSession, asked: Asked, ids: Sequence[uuid.UUID], request: ViewRequest) -> list[str]:
+def _sources(session: ViewSession, requests: Asked, ids: Sequence[uuid.UUID], request: ViewRequest) -> list[str]:
     rows = session.passages(session.snapshot(request.wordings[0]), ids)
     return [rows[chunk_id.int]["source"] for chunk_id in ids]
 
 
-def test_snapshot__counts_what_the_reader_may_read(asked: Asked) -> None:
-    request = asked.request()
-    with asked.open(request) as session:
+def test_snapshot__counts_what_the_reader_may_read(scenario: Asked) -> None:
+    request = scenario.request()
+    with scenario.open(request) as session:
         snapshot = session.snapshot(request.wordings[0])
     assert (snapshot.chunks, snapshot.total_chunks_unfiltered) == (20, 30)
     assert snapshot.terms == {"churn", "revenu"}
@@ -111,43 +111,43 @@ def test_snapshot__counts_what_the_reader_may_read(asked: Asked) -> None:
     assert len(snapshot.collections[0].weights) == 2
 
 
-def test_snapshot__of_an_unchanged_tenant_has_the_same_state(asked: Asked) -> None:
-    request = asked.request()
+def test_snapshot__of_an_unchanged_tenant_has_the_same_state(scenario: Asked) -> None:
+    request = scenario.request()
     states = []
     for changes in (False, False, True):
         if changes:
-            asked.engine.tenant(asked.tenant_name).ingest([_document(40)], prune=False)
-        with asked.open(request) as session:
+            scenario.engine.tenant(scenario.tenant_name).ingest([_document(40)], prune=False)
+        with scenario.open(request) as session:
             states.append(session.snapshot(request.wordings[0]).collections[0].state)
     assert states[0] == states[1] != states[2]
 
 
-def test_candidates__are_of_each_retriever_and_readable(asked: Asked) -> None:
-    request = asked.request()
-    with asked.open(request) as session:
+def test_candidates__are_of_each_retriever_and_readable(scenario: Asked) -> None:
+    request = scenario.request()
+    with scenario.open(request) as session:
         lists = session.candidates(request.wordings[0], session.snapshot(request.wordings[0]))
         assert list(lists) == [DENSE, LEXICAL]
         for entry in lists.values():
             assert len(entry.candidates) == 10
             assert [candidate.rank for candidate in entry.candidates] == list(range(1, 11))
             ids = [candidate.chunk_id for candidate in entry.candidates]
-            assert not {int(source[1:]) % 3 for source in _sources(session, asked, ids, request)} & {2}
+            assert not {int(source[1:]) % 3 for source in _sources(session, scenario, ids, request)} & {2}
 
 
-def test_candidates__pass_the_filter(asked: Asked) -> None:
-    request = asked.request(filter=Filter(where={"metadata.parity": 1}))
-    asked.warm(request)
-    with asked.open(request) as session:
+def test_candidates__pass_the_filter(scenario: Asked) -> None:
+    request = scenario.request(filter=Filter(where={"metadata.parity": 1}))
+    scenario.warm(request)
+    with scenario.open(request) as session:
         lists = session.candidates(request.wordings[0], session.snapshot(request.wordings[0]))
         for entry in lists.values():
             ids = [candidate.chunk_id for candidate in entry.candidates]
-            assert {int(source[1:]) % 2 for source in _sources(session, asked, ids, request)} == {1}
+            assert {int(source[1:]) % 2 for source in _sources(session, scenario, ids, request)} == {1}
 
 
-def test_passages__are_rows_that_the_caller_may_change(asked: Asked) -> None:
-    request = asked.request()
+def test_passages__are_rows_that_the_caller_may_change(scenario: Asked) -> None:
+    request = scenario.request()
     for _ in range(2):
-        with asked.open(request) as session:
+        with scenario.open(request) as session:
             snapshot = session.snapshot(request.wordings[0])
             candidates = session.candidates(request.wordings[0], snapshot)[DENSE].candidates
             rows = session.passages(snapshot, [candidate.chunk_id for candidate in candidates])
@@ -159,13 +159,15 @@ def test_passages__are_rows_that_the_caller_may_change(asked: Asked) -> None:
                 row["text"] = ""
 
 
-def test_session__never_mixes_two_states(asked: Asked) -> None:
+def test_session__never_mixes_two_states(scenario: Asked) -> None:
     """The tenant changes within a session: what is read then is of the first state, or the view is unavailable."""
-    request = asked.request()
-    with asked.open(request) as session:
+    request = scenario.request()
+    with scenario.open(request) as session:
         snapshot = session.snapshot(request.wordings[0])
         candidates = session.candidates(request.wordings[0], snapshot)[LEXICAL].candidates
-        asked.engine.tenant(asked.tenant_name).update_metadata([f"d{n:02}" for n in range(30)], {"parity": "later"})
+        scenario.engine.tenant(scenario.tenant_name).update_metadata(
+            [f"d{n:02}" for n in range(30)], {"parity": "later"}
+        )
         try:
             rows = session.passages(snapshot, [candidate.chunk_id for candidate in candidates])
         except ViewUnavailable:
@@ -173,9 +175,9 @@ def test_session__never_mixes_two_states(asked: Asked) -> None:
         assert {row["metadata"]["parity"] for row in rows.values()} <= {0, 1}
 
 
-def test_vectors__are_the_stored_ones(asked: Asked) -> None:
-    request = asked.request(compares_vectors=True)
-    with asked.open(request) as session:
+def test_vectors__are_the_stored_ones(scenario: Asked) -> None:
+    request = scenario.request(compares_vectors=True)
+    with scenario.open(request) as session:
         snapshot = session.snapshot(request.wordings[0])
         ids = [candidate.chunk_id for candidate in session.candidates(request.wordings[0], snapshot)[DENSE].candidates]
         vectors = session.vectors(snapshot, ids)
@@ -186,9 +188,9 @@ def test_vectors__are_the_stored_ones(asked: Asked) -> None:
             assert np.allclose(vectors[chunk_id], expected, atol=1e-3)
 
 
-def test_similarity_to_the_best__is_the_inner_product_with_their_mean(asked: Asked) -> None:
-    request = asked.request(compares_vectors=True)
-    with asked.open(request) as session:
+def test_similarity_to_the_best__is_the_inner_product_with_their_mean(scenario: Asked) -> None:
+    request = scenario.request(compares_vectors=True)
+    with scenario.open(request) as session:
         snapshot = session.snapshot(request.wordings[0])
         ids = [candidate.chunk_id for candidate in session.candidates(request.wordings[0], snapshot)[DENSE].candidates]
         vectors = session.vectors(snapshot, ids)
@@ -199,20 +201,20 @@ def test_similarity_to_the_best__is_the_inner_product_with_their_mean(asked: Ask
             assert candidate.score == pytest.approx(float(vectors[candidate.chunk_id] @ mean), abs=1e-3)
 
 
-def test_result__is_that_of_the_other_views_to_the_last_bit(asked: Asked) -> None:
-    request = asked.request(compares_vectors=True)
+def test_result__is_that_of_the_other_views_to_the_last_bit(scenario: Asked) -> None:
+    request = scenario.request(compares_vectors=True)
     wording = request.wordings[0]
     read = []
-    for view in asked.engine._search._resources.views:
+    for view in scenario.engine._search._resources.views:
         assert view.can_answer(request)
-        with view.open(request, asked.engine.database.app, StageTimer()) as session:
+        with view.open(request, scenario.engine.database.app, StageTimer()) as session:
             snapshot = session.snapshot(wording)
             lists = session.candidates(wording, snapshot)
             ids = [candidate.chunk_id for candidate in lists[LEXICAL].candidates]
             vectors = {key: vector.tolist() for key, vector in session.vectors(snapshot, ids).items()}
             compared = session.compare_with_best(snapshot, ids).candidates
-            found = {name: entry.candidates for name, entry in lists.items()}
-            read.append((snapshot, found, vectors, compared, session.passages(snapshot, ids)))
+            result = {name: entry.candidates for name, entry in lists.items()}
+            read.append((snapshot, result, vectors, compared, session.passages(snapshot, ids)))
     assert all(each == read[0] for each in read)
 
 
@@ -234,10 +236,10 @@ QUERIES: dict[str, tuple[str, dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_can_answer__what_a_query_may_ask_for(asked: Asked, name: str) -> None:
+def test_can_answer__what_a_query_may_ask_for(scenario: Asked, name: str) -> None:
     question, options, in_memory = QUERIES[name]
-    expected = in_memory or asked.view is asked.engine._search._resources.views[-1]
-    assert asked.view.can_answer(asked.request(question, **options)) == expected
+    expected = in_memory or scenario.view is scenario.engine._search._resources.views[-1]
+    assert scenario.view.can_answer(scenario.request(question, **options)) == expected
 
 
 def test_queries__are_one_for_each_option() -> None:

@@ -99,8 +99,8 @@ def test_change__is_followed(
     CHANGES[change](engines[1].tenant(tenant_name), tmp_path)
     misses = blocks.misses
     for question in QUESTIONS:
-        found, expected = (scope.search(question, filter=conditions) for scope in (memory, database))
-        assert _hits(found) == _hits(expected)
+        outcome, expected = (scope.search(question, filter=conditions) for scope in (memory, database))
+        assert _hits(outcome) == _hits(expected)
     assert (blocks.followed, blocks.misses, len(blocks._blocks)) == (1, misses, 1)
 
 
@@ -118,8 +118,8 @@ def test_passages__of_unchanged_chunks_are_not_read_again(
         return execute(self, query, *args, **kwargs)
 
     monkeypatch.setattr(psycopg.Cursor, "execute", record)
-    found = memory.search(QUESTIONS[0])
-    assert [hit.chunk_id for hit in found.hits] == [hit.chunk_id for hit in expected.hits]
+    outcome = memory.search(QUESTIONS[0])
+    assert [hit.chunk_id for hit in outcome.hits] == [hit.chunk_id for hit in expected.hits]
     assert statement("changed_chunks") in sent
     assert statement("passages_of_reader") not in sent
 
@@ -173,8 +173,8 @@ def test_block__that_cannot_follow_is_dropped(
             for _ in range(3):
                 _publish(engines[1], tenant_name, 1)
                 engines[1].tenant(tenant_name).delete(["d200"])
-    found = memory.search(QUESTIONS[0])
-    assert _hits(found) == _hits(plain.search(QUESTIONS[0]))
+    outcome = memory.search(QUESTIONS[0])
+    assert _hits(outcome) == _hits(plain.search(QUESTIONS[0]))
     assert (blocks.followed, blocks.hits) == (0, hits)
     assert state not in blocks._blocks
 
@@ -189,9 +189,9 @@ def test_block__of_another_filter_is_not_followed(
     engines[1].tenant(tenant_name).collections.set_preset("default", preset=preset)
     engines[1].tenant(tenant_name).update_metadata(["d3"], {"approved": True})
     for _ in range(2):
-        found = memory.search(QUESTIONS[0])
-        assert _hits(found) == _hits(plain.search(QUESTIONS[0]))
-        assert {hit.source for hit in found.hits} == {"d3"}
+        outcome = memory.search(QUESTIONS[0])
+        assert _hits(outcome) == _hits(plain.search(QUESTIONS[0]))
+        assert {hit.source for hit in outcome.hits} == {"d3"}
         assert engines[0].background.drain(10)
 
 
@@ -206,9 +206,9 @@ def test_reader__with_another_view_of_the_change_keeps_to_his_own(
     assert len(blocks_of(engines[0])._blocks) == 1
     engines[1].tenant(tenant_name).ingest([_document(300, "cay")], prune=False)
     for _ in range(3):
-        found = other.search("churn number 300", 60)
-        assert _hits(found) == _hits(plain.search("churn number 300", 60))
-        assert "d300" in {hit.source for hit in found.hits}
+        outcome = other.search("churn number 300", 60)
+        assert _hits(outcome) == _hits(plain.search("churn number 300", 60))
+        assert "d300" in {hit.source for hit in outcome.hits}
         assert "d300" not in {hit.source for hit in memory.search("churn number 300", 60).hits}
         assert engines[0].background.drain(10)
 

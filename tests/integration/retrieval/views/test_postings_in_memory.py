@@ -48,15 +48,15 @@ def engines(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
         yield cached, plain
 
 
-def _result(found: SearchResult) -> list[tuple[Any, ...]]:
+def _result(result: SearchResult) -> list[tuple[Any, ...]]:
     return [
         (hit.chunk_id, hit.score, hit.dense_rank, hit.dense_score, hit.lexical_rank, hit.lexical_score)
-        for hit in found.hits
+        for hit in result.hits
     ]
 
 
-def _plans(found: SearchResult) -> set[str]:
-    return {stats.plan for stats in found.retrievers.values()}
+def _plans(result: SearchResult) -> set[str]:
+    return {stats.plan for stats in result.retrievers.values()}
 
 
 def _words(dice: random.Random, most: int) -> str:
@@ -119,11 +119,11 @@ def test_results__are_those_of_the_database_after_every_change(
             # Close terms of its words are looked up in the database once for each state.
             cached.search(question, filter=where)
             hits = cache.hits
-            found, expected = (scope.search(question, filter=where) for scope in (cached, plain))
-            assert _result(found) == _result(expected)
+            result, expected = (scope.search(question, filter=where) for scope in (cached, plain))
+            assert _result(result) == _result(expected)
             assert cache.hits > hits
-            assert _plans(found) in ({IN_MEMORY}, {"hidden"})
-            found_hits += len(found.hits)
+            assert _plans(result) in ({IN_MEMORY}, {"hidden"})
+            found_hits += len(result.hits)
     assert found_hits > 50
 
 
@@ -135,9 +135,9 @@ def test_required_and_excluded_words__are_searched_in_the_database(
     cached, plain = (engine.tenant(tenant_name, principals=READERS[3]) for engine in engines)
     _load(cached, None)
     for question in ("+margin churn", "cars -rate", 'the "running cars"'):
-        found, expected = cached.search(question), plain.search(question)
-        assert _result(found) == _result(expected)
-        assert IN_MEMORY not in {stats.plan for name, stats in found.retrievers.items() if "quoted" in name}
+        result, expected = cached.search(question), plain.search(question)
+        assert _result(result) == _result(expected)
+        assert IN_MEMORY not in {stats.plan for name, stats in result.retrievers.items() if "quoted" in name}
 
 
 def test_close_terms__are_scored_in_memory(engines: tuple[Engine, Engine], tenant_name: str) -> None:
@@ -146,10 +146,10 @@ def test_close_terms__are_scored_in_memory(engines: tuple[Engine, Engine], tenan
     cached, plain = (engine.tenant(tenant_name, principals=READERS[3]) for engine in engines)
     _load(cached, None)
     cached.search("marginn of the churn")
-    found, expected = cached.search("marginn of the churn"), plain.search("marginn of the churn")
-    assert found.warnings == expected.warnings != ()
-    assert _result(found) == _result(expected)
-    assert _plans(found) == {IN_MEMORY}
+    result, expected = cached.search("marginn of the churn"), plain.search("marginn of the churn")
+    assert result.warnings == expected.warnings != ()
+    assert _result(result) == _result(expected)
+    assert _plans(result) == {IN_MEMORY}
 
 
 @pytest.mark.parametrize("weight", ["rag.retrieval.semantic_weight", "rag.retrieval.keyword_weight"])
@@ -164,9 +164,9 @@ def test_one_retriever__has_a_block_of_its_own(settings: Settings, tenant_name: 
         scopes = [engine.tenant(tenant_name, principals=READERS[3]) for engine in (cached, plain)]
         _load(scopes[0], None)
         for question in ("margin", "the cars of churn"):
-            found, expected = (scope.search(question) for scope in scopes)
-            assert _result(found) == _result(expected)
-            assert _plans(found) == {IN_MEMORY}
+            result, expected = (scope.search(question) for scope in scopes)
+            assert _result(result) == _result(expected)
+            assert _plans(result) == {IN_MEMORY}
         [block] = blocks_of(cached)._blocks.values()
         [layer] = block.layers
         [rows] = layer.part.collections.values()
@@ -187,9 +187,9 @@ def test_postings__of_few_chunks_of_a_large_tenant_come_from_their_lexemes(
     cache = blocks_of(engines[0])
     cache._max_bytes = 2 * 50 * (2 * HashingEmbedder().dimensions + 650)
     _load(cached, where)
-    found, expected = (scope.search("margin of cars", filter=where) for scope in (cached, plain))
-    assert [stats.plan for stats in found.retrievers.values()] == [IN_MEMORY, IN_MEMORY]
-    assert _result(found) == _result(expected)
+    result, expected = (scope.search("margin of cars", filter=where) for scope in (cached, plain))
+    assert [stats.plan for stats in result.retrievers.values()] == [IN_MEMORY, IN_MEMORY]
+    assert _result(result) == _result(expected)
 
 
 def test_postings__from_lexemes_are_the_packed_ones(

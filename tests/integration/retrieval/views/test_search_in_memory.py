@@ -86,13 +86,13 @@ def test_search__reads_the_state_and_the_passages_that_are_new(
     texts: list[Any] = []
     for question in QUESTIONS:
         with _statements(monkeypatch) as first:
-            found = cached.search(question)
+            outcome = cached.search(question)
         with _statements(monkeypatch) as second:
             again = cached.search(question)
         assert first in ([STATE, PASSAGES], [STATE])
         assert second == [STATE]
         texts += first
-        assert _hits(found) == _hits(again) == _hits(plain.search(question))
+        assert _hits(outcome) == _hits(again) == _hits(plain.search(question))
     assert PASSAGES in texts
 
 
@@ -119,9 +119,9 @@ def test_passages__of_a_later_state_are_not_mixed_in(
 
     with monkeypatch.context() as context:
         context.setattr(pipeline, "hydrate", change_first)
-        found = cached.search(QUESTIONS[1])
+        outcome = cached.search(QUESTIONS[1])
     assert len(calls) == 2
-    assert _hits(found) == _hits(plain.search(QUESTIONS[1]))
+    assert _hits(outcome) == _hits(plain.search(QUESTIONS[1]))
 
 
 def test_passages__are_copied_for_each_caller(engines: tuple[Engine, Engine], tenant_name: str) -> None:
@@ -129,9 +129,9 @@ def test_passages__are_copied_for_each_caller(engines: tuple[Engine, Engine], te
     cached.ingest([_document(number) for number in range(40)])
     _warm(cached)
     for _ in range(2):
-        found = cached.search(QUESTIONS[0])
-        assert found.hits[0].metadata == {"tags": ["a", "b"]}
-        found.hits[0].metadata["tags"].append("mine")
+        outcome = cached.search(QUESTIONS[0])
+        assert outcome.hits[0].metadata == {"tags": ["a", "b"]}
+        outcome.hits[0].metadata["tags"].append("mine")
 
 
 def test_passages__are_those_that_row_level_security_has_shown_to_these_principals(
@@ -144,9 +144,9 @@ def test_passages__are_those_that_row_level_security_has_shown_to_these_principa
     expected = _hits(readers[0].search(QUESTIONS[0]))
     readers[1].search("churn")
     for texts in ([STATE, PASSAGES], [STATE]):
-        with _statements(monkeypatch) as sent:
+        with _statements(monkeypatch) as statements:
             assert _hits(readers[1].search(QUESTIONS[0])) == expected
-        assert sent == texts
+        assert statements == texts
 
 
 def test_close_terms__are_looked_up_once_for_each_state(
@@ -157,9 +157,9 @@ def test_close_terms__are_looked_up_once_for_each_state(
     _warm(cached)
     expected = cached.search("marginn")
     assert "'margin'" in expected.warnings[0]
-    with _statements(monkeypatch) as sent:
+    with _statements(monkeypatch) as statements:
         again = cached.search("marginn")
-    assert statement("close_terms") not in sent
+    assert statement("close_terms") not in statements
     assert again.warnings == expected.warnings
     assert _hits(again) == _hits(expected) == _hits(plain.search("marginn"))
     plain.ingest([SourceDocument(source="new", data=b"marginn")], prune=False)
@@ -173,10 +173,10 @@ def test_operators__are_searched_in_a_transaction(
     cached, plain = (engine.tenant(tenant_name) for engine in engines)
     cached.ingest([_document(number) for number in range(40)])
     _warm(cached)
-    with _statements(monkeypatch) as sent:
-        found = cached.search("+revenue churn")
-    assert STATE not in sent
-    assert _hits(found) == _hits(plain.search("+revenue churn"))
+    with _statements(monkeypatch) as statements:
+        outcome = cached.search("+revenue churn")
+    assert STATE not in statements
+    assert _hits(outcome) == _hits(plain.search("+revenue churn"))
 
 
 def test_routing__that_has_changed_is_followed(
@@ -191,6 +191,6 @@ def test_routing__that_has_changed_is_followed(
     assert len(cached.search(QUESTIONS[0]).hits) == 8
     engines[1].tenant(tenant_name).collections.set_preset("books", preset=preset)
     assert len(cached.search(QUESTIONS[0]).hits) == 3
-    with _statements(monkeypatch) as sent:
+    with _statements(monkeypatch) as statements:
         assert _hits(cached.search(QUESTIONS[0])) == _hits(plain.search(QUESTIONS[0]))
-    assert sent[0] == STATE
+    assert statements[0] == STATE

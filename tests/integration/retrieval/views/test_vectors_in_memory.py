@@ -78,10 +78,10 @@ def _require_equal(engines: tuple[Engine, Engine], name: str, *principals: str, 
     cached, plain = (engine.tenant(name, principals=principals or (EVERYONE,)) for engine in engines)
     _load(cached)
     for question in QUESTIONS:
-        found = cached.search(question)
-        assert [stats.plan for stats in found.retrievers.values()] in ([plan], ["hidden"])
-        assert _hits(found) == _hits(plain.search(question))
-        sources |= {hit.source for hit in found.hits}
+        outcome = cached.search(question)
+        assert [stats.plan for stats in outcome.retrievers.values()] in ([plan], ["hidden"])
+        assert _hits(outcome) == _hits(plain.search(question))
+        sources |= {hit.source for hit in outcome.hits}
     return sources
 
 
@@ -106,8 +106,8 @@ def test_readers_of_the_same_lists__share_vectors(engines: tuple[Engine, Engine]
     assert {int(source[1:]) % 2 for source in even} == {0}
     # Who may read as much finds the vectors that are there, whatever else they hold. His first search shows the state.
     for _ in range(2):
-        found = engines[0].tenant(tenant_name, principals=("ann", "cay")).search(QUESTIONS[0])
-    assert found.retrievers["dense"].plan in (IN_MEMORY, "hidden")
+        outcome = engines[0].tenant(tenant_name, principals=("ann", "cay")).search(QUESTIONS[0])
+    assert outcome.retrievers["dense"].plan in (IN_MEMORY, "hidden")
     cache = blocks_of(engines[0])
     assert (len(cache._blocks), cache.hits) == (1, len(QUESTIONS) + 1)
     assert {int(source[1:]) % 2 for source in _require_equal(engines, tenant_name, "ben")} == {0, 1}
@@ -126,9 +126,9 @@ def test_block__gives_no_chunk_that_row_level_security_hides(
     cache._blocks[first] = replace(block, layers=other.layers)
     cache._blocks[second] = replace(other, layers=block.layers)
     for name, parity in (("ann", 0), ("ben", 1)):
-        found = engines[0].tenant(tenant_name, principals=(name,)).search(QUESTIONS[0])
-        assert {int(hit.source[1:]) % 2 for hit in found.hits} == {parity}
-        assert len(found.hits) == 5
+        outcome = engines[0].tenant(tenant_name, principals=(name,)).search(QUESTIONS[0])
+        assert {int(hit.source[1:]) % 2 for hit in outcome.hits} == {parity}
+        assert len(outcome.hits) == 5
     # On a busy machine a search may also be logged as slow, which is a warning.
     errors = [record.action for record in caplog.records if record.levelno >= logging.ERROR]  # type: ignore[attr-defined]
     assert errors == ["block_refused"] * 2
@@ -138,9 +138,9 @@ def test_required_words__are_searched_in_the_database(engines: tuple[Engine, Eng
     scope = engines[0].tenant(tenant_name)
     scope.ingest([_document(number) for number in range(40)])
     _load(scope)
-    found = scope.search("+number7 churn")
-    assert found.retrievers["dense"].plan == "exact scan"
-    assert found.hits
+    outcome = scope.search("+number7 churn")
+    assert outcome.retrievers["dense"].plan == "exact scan"
+    assert outcome.hits
 
 
 def _require_filtered(engines: tuple[Engine, Engine], name: str, where: dict[str, Any], *principals: str) -> set[str]:
@@ -151,9 +151,9 @@ def _require_filtered(engines: tuple[Engine, Engine], name: str, where: dict[str
     hits = blocks_of(engines[0]).hits
     sources: set[str] = set()
     for question in QUESTIONS:
-        found = cached.search(question, filter=Filter(where=where))
-        assert _hits(found) == _hits(plain.search(question, filter=Filter(where=where)))
-        sources |= {hit.source for hit in found.hits}
+        outcome = cached.search(question, filter=Filter(where=where))
+        assert _hits(outcome) == _hits(plain.search(question, filter=Filter(where=where)))
+        sources |= {hit.source for hit in outcome.hits}
     assert blocks_of(engines[0]).hits == hits + len(QUESTIONS)
     return sources
 
@@ -162,8 +162,8 @@ def test_filters__have_vectors_of_their_own(engines: tuple[Engine, Engine], tena
     scope = engines[0].tenant(tenant_name)
     scope.ingest([_document(number) for number in range(40)])
     for parity in (0, 1):
-        found = _require_filtered(engines, tenant_name, {"metadata.parity": parity})
-        assert {int(source[1:]) % 2 for source in found} == {parity}
+        outcome = _require_filtered(engines, tenant_name, {"metadata.parity": parity})
+        assert {int(source[1:]) % 2 for source in outcome} == {parity}
     assert scope.update_metadata([f"d{number}" for number in range(30)], {"parity": 1}) == 15
     assert {int(source[1:]) for source in _require_filtered(engines, tenant_name, {"metadata.parity": 0})} == set(
         range(30, 40, 2)

@@ -31,7 +31,7 @@ def test_package__searches_without_the_module(
     shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
     (copied / VIEWS.relative_to(PACKAGE) / "memory.py").unlink(missing_ok=True)
     urls = {f"KOSMOS_DATABASE__{key.upper()}": getattr(shared_database, key) for key in ("url", "worker_url")}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SEARCH.format(tenant=tenant_name)],
         cwd=tmp_path,
         env={
@@ -44,7 +44,7 @@ def test_package__searches_without_the_module(
         text=True,
         check=False,
     )
-    assert done.stdout.strip() == "1,exact scan", done.stderr
+    assert process.stdout.strip() == "1,exact scan", process.stderr
 
 
 def test_modules__import_no_single_view() -> None:

@@ -233,8 +233,8 @@ def _compare(engines: tuple[Engine, Engine], world: World, searches: int) -> int
     hits = _memory_hits(engines[0])
     for number in range(searches):
         question, options = _question(world)
-        found, expected = (_comparable(_search(scope, question, conditions, options)) for scope in scopes)
-        assert found == expected, (principals, collection, conditions, question, options)
+        outcome, expected = (_comparable(_search(scope, question, conditions, options)) for scope in scopes)
+        assert outcome == expected, (principals, collection, conditions, question, options)
         if number < 3:
             assert engines[0].background.drain(30)
     return _memory_hits(engines[0]) - hits

@@ -22,14 +22,14 @@ def _rows(admin: psycopg.Connection, scope: Tenant) -> int:
 
 
 def test_retrieval__is_named_by_the_id_of_its_record(acme: Tenant) -> None:
-    found, context, answer = acme.search("churn"), acme.context("churn"), acme.answer("What is churn?")
+    outcome, context, answer = acme.search("churn"), acme.context("churn"), acme.answer("What is churn?")
     with acme.stream_answer("What is churn?") as stream:
         streamed = stream.sources.context.retrieval
-    ids = [found.id, context.retrieval.id, answer.context.retrieval.id, streamed.id]
+    ids = [outcome.id, context.retrieval.id, answer.context.retrieval.id, streamed.id]
     assert [record.id for record in reversed(acme.audit.find())] == ids
     again = acme.search("churn")
     assert again.cached
-    assert again.id != found.id
+    assert again.id != outcome.id
 
 
 def test_log_off__names_no_retrieval(engine: Engine, tenant_name: str) -> None:
@@ -37,14 +37,14 @@ def test_log_off__names_no_retrieval(engine: Engine, tenant_name: str) -> None:
 
 
 def test_second_word__replaces_the_first_on_the_same_thing(acme: Tenant, admin: psycopg.Connection) -> None:
-    found = acme.search("churn of accounts")
-    hit = found.hits[0]
-    first = acme.feedback("up", retrieval_id=found.id)
-    second = acme.feedback(Rating.DOWN, retrieval_id=found.id, comment="of last year")
+    outcome = acme.search("churn of accounts")
+    hit = outcome.hits[0]
+    first = acme.feedback("up", retrieval_id=outcome.id)
+    second = acme.feedback(Rating.DOWN, retrieval_id=outcome.id, comment="of last year")
     assert (first.id, first.rating, second.rating) == (second.id, "up", "down")
     assert (second.question, second.subject, second.source) == ("churn of accounts", "ada", None)
     assert _rows(admin, acme) == 1
-    of_hit = acme.feedback("down", retrieval_id=found.id, chunk_id=hit.chunk_id)
+    of_hit = acme.feedback("down", retrieval_id=outcome.id, chunk_id=hit.chunk_id)
     assert (of_hit.source, of_hit.question_sha256) == (hit.source, second.question_sha256)
     assert _rows(admin, acme) == 2
     assert acme.feedback("up", question="churn  of accounts").question_sha256 == second.question_sha256
@@ -54,8 +54,8 @@ def test_second_word__replaces_the_first_on_the_same_thing(acme: Tenant, admin: 
 def test_failed__tells_what_was_rated_down(acme: Tenant, audited: Engine, tenant_name: str) -> None:
     bob = audited.tenant(tenant_name, subject="bob")
     for scope in (acme, bob):
-        found = scope.search("churn of accounts")
-        scope.feedback("down", retrieval_id=found.id, comment=f"{scope is bob}")
+        outcome = scope.search("churn of accounts")
+        scope.feedback("down", retrieval_id=outcome.id, comment=f"{scope is bob}")
     acme.feedback("up", question="revenue")
     acme.answer("Who plays the violin?")
     first, second = acme.audit.list_failed_questions()
@@ -66,15 +66,15 @@ def test_failed__tells_what_was_rated_down(acme: Tenant, audited: Engine, tenant
 
 
 def test_nobody__rates_what_is_not_theirs(acme: Tenant, audited: Engine, tenant_name: str) -> None:
-    found = acme.search("churn of accounts")
-    chunk = found.hits[0].chunk_id
+    outcome = acme.search("churn of accounts")
+    chunk = outcome.hits[0].chunk_id
     strangers = [
         audited.tenant(tenant_name, subject="bob"),
         audited.tenant(f"{tenant_name}-other", subject="ada"),
     ]
     for stranger in strangers:
         result = set()
-        for retrieval_id in (found.id, uuid.uuid4()):
+        for retrieval_id in (outcome.id, uuid.uuid4()):
             with pytest.raises(NotFound) as refused:
                 stranger.feedback("up", retrieval_id=retrieval_id)
             result.add(str(refused.value))
@@ -86,15 +86,18 @@ def test_nobody__rates_what_is_not_theirs(acme: Tenant, audited: Engine, tenant_
                 scope.feedback("up", question="churn", chunk_id=chunk_id)
             result.add(str(refused.value))
     with pytest.raises(NotFound):
-        acme.feedback("up", retrieval_id=found.id, chunk_id=uuid.uuid4())
+        acme.feedback("up", retrieval_id=outcome.id, chunk_id=uuid.uuid4())
     assert len(result) == 1
-    assert strangers[0].feedback("up", question="churn", chunk_id=chunk).source == found.hits[0].source
+    assert strangers[0].feedback("up", question="churn", chunk_id=chunk).source == outcome.hits[0].source
 
 
 def test_passage__of_the_log_may_be_gone(acme: Tenant) -> None:
-    found = acme.search("churn of accounts")
+    outcome = acme.search("churn of accounts")
     acme.delete(["churn.md", "revenue.md"])
-    assert acme.feedback("down", retrieval_id=found.id, chunk_id=found.hits[0].chunk_id).source == found.hits[0].source
+    assert (
+        acme.feedback("down", retrieval_id=outcome.id, chunk_id=outcome.hits[0].chunk_id).source
+        == outcome.hits[0].source
+    )
 
 
 def test_questions_off__keep_texts_out(settings: Settings, tenant_name: str) -> None:
@@ -103,9 +106,11 @@ def test_questions_off__keep_texts_out(settings: Settings, tenant_name: str) -> 
     with opened(settings, {"rag.audit.enabled": True, "rag.audit.questions": False}) as engine:
         scope = engine.tenant(tenant_name, subject="ada")
         logged = scope.feedback("down", retrieval_id=scope.search("churn").id)
-        named = scope.feedback("down", question="churn")
-        assert (logged.question, named.question) == (None, None)
-        failed = next(one for one in scope.audit.list_failed_questions() if one.disliked)
+        feedback = scope.feedback("down", question="churn")
+        assert (logged.question, feedback.question) == (None, None)
+        failed = next(
+            failed_question for failed_question in scope.audit.list_failed_questions() if failed_question.disliked
+        )
         assert (failed.question, failed.disliked) == (None, 2)
         # The log is given up by months, and ratings are not: a text that is still in it goes no further.
         assert scope.feedback("down", retrieval_id=before.id).question is None

@@ -63,8 +63,8 @@ def test_record__without_its_month_is_in_the_default(acme: Tenant, admin: Admin)
 def test_months_ahead__are_made_once_and_take_what_comes(audited: Engine, acme: Tenant, admin: Admin) -> None:
     now = datetime.now(UTC)
     past = datetime.combine(add_months(now.date(), -1), datetime.min.time(), tzinfo=UTC)
-    done = _rotate(audited, past)
-    assert len(done) == 4
+    result = _rotate(audited, past)
+    assert len(result) == 4
     assert _rotate(audited, past) == []
     running = f"audit_events_{now:%Y_%m}"
     assert _partitions(admin) == {"audit_events_default", running, f"audit_events_{add_months(now.date(), 1):%Y_%m}"}
@@ -192,8 +192,8 @@ def test_retention__empties_the_default_too(audited: Engine, acme: Tenant, admin
     _move(admin, datetime(2024, 2, 3, tzinfo=UTC))
     assert _seal(audited) == 1
     acme.search("revenue of accounts")
-    done = _rotate(audited, datetime.now(UTC))
-    assert "1 records of audit_events_default deleted" in done
+    result = _rotate(audited, datetime.now(UTC))
+    assert "1 records of audit_events_default deleted" in result
     assert [record.question for record in acme.audit.find()] == ["revenue of accounts"]
     assert acme.audit.verify().expired == 1
     unprotected = admin.execute(
@@ -205,8 +205,8 @@ def test_retention__empties_the_default_too(audited: Engine, acme: Tenant, admin
 def test_month_that_began_in_the_default__stays_there(audited: Engine, acme: Tenant, admin: Admin) -> None:
     acme.search("churn of accounts")
     _move(admin, datetime(2026, 6, 3, tzinfo=UTC))
-    done = _rotate(audited, datetime(2026, 5, 10, tzinfo=UTC), keep_months=100)
-    assert done == ["audit_events_2026_07 made", "audit_passages_2026_07 made"]
+    result = _rotate(audited, datetime(2026, 5, 10, tzinfo=UTC), keep_months=100)
+    assert result == ["audit_events_2026_07 made", "audit_passages_2026_07 made"]
     assert len(acme.audit.find()) == 1
     assert acme.search("churn").returned
 

@@ -32,13 +32,13 @@ def test_find__by_subject_outcome_and_time(acme: Tenant, audited: Engine, tenant
 def test_find__page_by_page_gives_each_record_once(acme: Tenant) -> None:
     for number in range(11):
         acme.search(f"churn {number}")
-    found = []
+    result = []
     page = acme.audit.find(limit=3)
     while page:
-        found += page
+        result += page
         page = acme.audit.find(limit=3, before=page[-1].id)
-    assert len(found) == len({record.id for record in found}) == 11
-    assert [record.id for record in found] == sorted((record.id for record in found), reverse=True)
+    assert len(result) == len({record.id for record in result}) == 11
+    assert [record.id for record in result] == sorted((record.id for record in result), reverse=True)
 
 
 def test_who_saw__names_readers_by_source_and_by_id(acme: Tenant, audited: Engine, tenant_name: str) -> None:
@@ -46,7 +46,7 @@ def test_who_saw__names_readers_by_source_and_by_id(acme: Tenant, audited: Engin
     audited.tenant(tenant_name, subject="bob").context("churn of accounts")
     audited.tenant(tenant_name, subject="eve", principals=["sales"]).search("churn of accounts")
     seen = acme.audit.list_document_access("churn.md")
-    assert [(one.subject, one.kind) for one in seen] == [("bob", "context"), ("ada", "search")]
+    assert [(item.subject, item.kind) for item in seen] == [("bob", "context"), ("ada", "search")]
     assert acme.audit.list_document_access(seen[0].document_id) == seen
     assert acme.audit.list_document_access("churn.md", limit=1) == seen[:1]
     assert acme.audit.list_document_access("churn.md", since=datetime.now(UTC)) == []
@@ -69,7 +69,9 @@ def test_failed__groups_questions(acme: Tenant, audited: Engine, tenant_name: st
 def test_failed__leaves_out_what_evaluations_asked(acme: Tenant, audited: Engine, tenant_name: str) -> None:
     audited.tenant(tenant_name, subject=EVALUATOR).answer("Who plays the violin?")
     audited.tenant(tenant_name).answer("Who plays the cello?")  # of nobody by name
-    assert [one.question for one in acme.audit.list_failed_questions()] == ["Who plays the cello?"]
+    assert [failed_question.question for failed_question in acme.audit.list_failed_questions()] == [
+        "Who plays the cello?"
+    ]
     assert len(acme.audit.find(subject=EVALUATOR)) == 1
 
 

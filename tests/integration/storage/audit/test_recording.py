@@ -26,13 +26,13 @@ pytestmark = pytest.mark.usefixtures("tenant_name")
 
 
 def test_each_kind__leaves_one_record(acme: Tenant) -> None:
-    found = acme.search("churn of accounts")
+    result = acme.search("churn of accounts")
     context = acme.context("churn of accounts")
     answer = acme.answer("What is churn?")
     newest, middle, oldest = acme.audit.find()
     assert [newest.kind, middle.kind, oldest.kind] == [AuditKind.ANSWER, AuditKind.CONTEXT, AuditKind.SEARCH]
     assert [(p.chunk_ids, p.score, p.source) for p in oldest.passages] == [
-        ((hit.chunk_id,), hit.score, hit.source) for hit in found.hits
+        ((hit.chunk_id,), hit.score, hit.source) for hit in result.hits
     ]
     assert [p.chunk_ids for p in middle.passages if p.shown] == [p.chunk_ids for p in context.passages]
     assert newest.outcome == (AuditOutcome.REFUSED if answer.refused else AuditOutcome.HITS)
@@ -42,7 +42,7 @@ def test_each_kind__leaves_one_record(acme: Tenant) -> None:
     assert oldest.question == "churn of accounts"
     assert oldest.question_sha256 == hashlib.sha256(b"churn of accounts").hexdigest()
     assert oldest.outcome == AuditOutcome.HITS
-    assert oldest.milliseconds == pytest.approx(found.timings_ms["total"])
+    assert oldest.milliseconds == pytest.approx(result.timings_ms["total"])
     assert abs(datetime.now(UTC) - oldest.at) < timedelta(minutes=1)
     assert acme.audit.get(oldest.id) == oldest
     assert acme.audit.get(uuid.uuid4()) is None
@@ -54,8 +54,8 @@ def test_context__records_the_hits_that_it_carries_and_does_not_show(acme: Tenan
     assert context.retrieval.returned == 2
     (record,) = acme.audit.find()
     assert [passage.shown for passage in record.passages] == [True, False]
-    given = {chunk_id for passage in record.passages for chunk_id in passage.chunk_ids}
-    assert given == {hit.chunk_id for hit in context.retrieval.hits}
+    chunk_ids = {chunk_id for passage in record.passages for chunk_id in passage.chunk_ids}
+    assert chunk_ids == {hit.chunk_id for hit in context.retrieval.hits}
 
 
 def test_search__records_inner_hits_and_the_places_of_copies(audited: Engine, tenant_name: str) -> None:
@@ -64,12 +64,12 @@ def test_search__records_inner_hits_and_the_places_of_copies(audited: Engine, te
     scope.ingest(SourceDocument(source=f"{name}.md", data=text) for name in "ab")
     (hit,) = scope.search("churn of accounts", group_by="document").hits
     (inner,) = hit.inner_hits
-    given = {hit.chunk_id, inner.chunk_id, *(place.chunk_id for one in (hit, inner) for place in one.also_in)}
-    assert len(given) == 4
+    chunk_ids = {hit.chunk_id, inner.chunk_id, *(place.chunk_id for item in (hit, inner) for place in item.also_in)}
+    assert len(chunk_ids) == 4
     scope.context("churn of accounts")
     context, search = scope.audit.find()
     for record in (search, context):
-        assert {chunk_id for passage in record.passages for chunk_id in passage.chunk_ids} == given
+        assert {chunk_id for passage in record.passages for chunk_id in passage.chunk_ids} == chunk_ids
     assert {passage.source for passage in search.passages} == {"a.md", "b.md"}
     assert all(passage.shown for passage in search.passages)
 
@@ -100,8 +100,8 @@ def test_stream__is_in_the_log_before_its_first_piece(acme: Tenant) -> None:
     with acme.stream_answer("What is churn of accounts?") as stream:
         (record,) = acme.audit.find()
         assert record.kind == AuditKind.ANSWER
-        shown = [passage.chunk_ids for passage in record.passages if passage.shown]
-        assert shown == [passage.chunk_ids for passage in stream.sources.context.passages]
+        chunk_ids = [passage.chunk_ids for passage in record.passages if passage.shown]
+        assert chunk_ids == [passage.chunk_ids for passage in stream.sources.context.passages]
         assert list(stream)
     assert len(acme.audit.find()) == 1
 
@@ -186,7 +186,7 @@ def test_many_threads__leave_as_many_records(acme: Tenant) -> None:
     records = acme.audit.find(limit=1000)
     assert {record.question for record in records} == {f"churn {number}" for number in range(80)}
     assert len(records) == len({record.id for record in records}) == 80
-    assert sum(len(record.passages) for record in records) == sum(found.returned for found in given)
+    assert sum(len(record.passages) for record in records) == sum(result.returned for result in given)
 
 
 def test_question__of_any_characters_is_answered_and_in_the_log(acme: Tenant) -> None:
@@ -315,11 +315,11 @@ def test_ids__are_in_the_order_of_time() -> None:
     times = [start + timedelta(microseconds=step) for step in (0, 1, 1001, 2001)]
     ids = [create_event_id(at) for at in times]
     assert ids == sorted(ids)
-    assert {made.version for made in ids} == {7}
-    assert {made.variant for made in ids} == {uuid.RFC_4122}
+    assert {result.version for result in ids} == {7}
+    assert {result.variant for result in ids} == {uuid.RFC_4122}
     assert all(
-        build_min_event_id(at) <= made < build_min_event_id(at + timedelta(milliseconds=1))
-        for at, made in zip(times, ids, strict=True)
+        build_min_event_id(at) <= result < build_min_event_id(at + timedelta(milliseconds=1))
+        for at, result in zip(times, ids, strict=True)
     )
     assert len({create_event_id(start) for _ in range(1000)}) == 1000
 

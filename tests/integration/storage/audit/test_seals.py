@@ -116,7 +116,7 @@ def test_seal__made_anew_over_changed_records_breaks_the_chain(sealed: Tenant, a
 def test_seal__waits_for_records_on_their_way(acme: Tenant, audited: Engine) -> None:
     acme.search("churn")
     app = audited.database.app
-    written, may_commit = threading.Event(), threading.Event()
+    event, may_commit = threading.Event(), threading.Event()
 
     def slow() -> None:
         now = datetime.now(UTC)
@@ -127,12 +127,12 @@ def test_seal__waits_for_records_on_their_way(acme: Tenant, audited: Engine) -> 
             connection.execute(statement("lock_audit_log_shared"), values)
             connection.execute(statement("insert_audit_event"), values)
             connection.execute("SELECT 1").fetchone()
-            written.set()
+            event.set()
             assert may_commit.wait(20)
 
     with ThreadPoolExecutor(2) as threads:
         writing = threads.submit(slow)
-        assert written.wait(20)
+        assert event.wait(20)
         sealing = threads.submit(acme.audit.seal)
         with pytest.raises(TimeoutError):
             sealing.result(timeout=1.0)
@@ -144,16 +144,16 @@ def test_seal__waits_for_records_on_their_way(acme: Tenant, audited: Engine) -> 
 
 
 def test_seals__beside_questions_and_each_other_hold_and_count_all(acme: Tenant) -> None:
-    asked = 60
+    question_count = 60
     with ThreadPoolExecutor(8) as threads:
-        asking = [threads.submit(acme.search, f"churn {number}") for number in range(asked)]
+        asking = [threads.submit(acme.search, f"churn {number}") for number in range(question_count)]
         sealing = [threads.submit(acme.audit.seal) for _ in range(12)]
-        for done in asking + sealing:  # futures of two kinds
-            done.result(timeout=60)
+        for result in asking + sealing:  # futures of two kinds
+            result.result(timeout=60)
     acme.audit.seal()
     report = acme.audit.verify()
     assert report.intact, report.problem
-    assert (report.rows, report.unsealed) == (asked, 0)
+    assert (report.rows, report.unsealed) == (question_count, 0)
 
 
 def test_seal__is_of_one_month_and_a_batch(acme: Tenant, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,8 +166,8 @@ def test_seal__is_of_one_month_and_a_batch(acme: Tenant, admin: Admin, monkeypat
     admin.execute("UPDATE kosmos.audit_passages SET at = %s WHERE event_id = %s", [first, last])
     assert acme.audit.seal() == 4
     seals_of_tenant = "SELECT number, rows, month FROM kosmos.audit_seals WHERE tenant_id = %s ORDER BY number"
-    made = admin.execute(seals_of_tenant, [acme.id]).fetchall()
-    assert [rows for _, rows, _ in made] == [1, 1, 2, 1]
-    assert made[0][2] == first.date().replace(day=1)
+    result = admin.execute(seals_of_tenant, [acme.id]).fetchall()
+    assert [rows for _, rows, _ in result] == [1, 1, 2, 1]
+    assert result[0][2] == first.date().replace(day=1)
     report = acme.audit.verify()
     assert (report.intact, report.rows) == (True, 5)

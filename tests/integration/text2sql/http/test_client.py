@@ -37,9 +37,13 @@ def test_schema__is_grounded_for_its_readers(
     grounding = SchemaGrounding(running.tenant(collection="schema"))
     grounding.build(from_json(ROOT / "examples" / "schema" / "programs.json"))
     question = "What is the success count for the forest fire program"
-    known, response = grounding.ask(question), connect().ground_schema(question)
-    assert (response.prompt, response.join_hints, response.database) == (known.prompt, known.join_hints, known.database)
-    assert [ref.name for ref in response.schema_refs] == [ref.name for ref in known.schema_refs]
+    answer, response = grounding.ask(question), connect().ground_schema(question)
+    assert (response.prompt, response.join_hints, response.database) == (
+        answer.prompt,
+        answer.join_hints,
+        answer.database,
+    )
+    assert [ref.name for ref in response.schema_refs] == [ref.name for ref in answer.schema_refs]
     assert response.docs[0].scores is None
     assert connect(scope="admin").ground_schema(question, explain=True).docs[0].scores["fused"] > 0
     with pytest.raises(errors.NotPermitted):
@@ -47,8 +51,8 @@ def test_schema__is_grounded_for_its_readers(
     assert connect(tenant="globex").ground_schema(question).tables == ()
     with pytest.raises(errors.RequestError, match="no database 'shop'"):
         connect().ground_schema(question, database="shop")
-    assert [found.kind for found in response.ambiguities].count("variant") == 1
-    assert [recipe.slug for recipe in response.recipes] == [recipe.slug for recipe in known.recipes]
+    assert [ambiguity.kind for ambiguity in response.ambiguities].count("variant") == 1
+    assert [recipe.slug for recipe in response.recipes] == [recipe.slug for recipe in answer.recipes]
     assert connect(tenant="globex").ground_schema(question).warnings == (NO_SCHEMA,)
     with pytest.raises(errors.NotFound, match="not enabled"):
         connect().query_schema("SELECT name FROM programs", database="programs")

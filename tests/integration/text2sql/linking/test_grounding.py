@@ -40,8 +40,8 @@ def scope(engine: Engine, tenant_name: str) -> Tenant:
 
 
 def _small(*columns: str) -> DatabaseSchema:
-    made = tuple(ColumnSchema(name=name, type="text", comment=f"about {name}") for name in columns)
-    return DatabaseSchema(name="small", dialect="sqlite", tables=(TableSchema(name="things", columns=made),))
+    schemas = tuple(ColumnSchema(name=name, type="text", comment=f"about {name}") for name in columns)
+    return DatabaseSchema(name="small", dialect="sqlite", tables=(TableSchema(name="things", columns=schemas),))
 
 
 def test_a_schema__is_read_back_from_its_documents_as_it_was(
@@ -91,10 +91,10 @@ def test_accepted_query__is_shown_for_similar_questions_to_its_readers(
 
     ann = SchemaGrounding(engine.tenant(scope.name, principals=("everyone", "user:ann"), collection="schema"))
     assert ann.examples() == [accepted]
-    found = ann.ask("How many of the programs are retired now?")
-    assert found.examples == (accepted,)
-    assert COUNTED in found.prompt
-    assert found.to_dict()["examples"] == [accepted.to_dict()]
+    answer = ann.ask("How many of the programs are retired now?")
+    assert answer.examples == (accepted,)
+    assert COUNTED in answer.prompt
+    assert answer.to_dict()["examples"] == [accepted.to_dict()]
     others = SchemaGrounding(engine.tenant(scope.name, principals=("everyone",), collection="schema"))
     assert others.examples() == []
     assert COUNTED not in others.ask(RETIRED).prompt
@@ -127,10 +127,10 @@ def test_recipe__says_what_a_column_does_not_answer(scope: Tenant, schema: Datab
     assert "ProgramStatistics.success_count" not in [ref.name for ref in excluded.schema_refs]
     assert excluded.ambiguities[0].kind == "excluded"
     assert "program_statistics.success_count does not answer questions about success rates." in excluded.prompt
-    assert "successes" not in [found.slug for found in excluded.recipes]
-    counted = grounding.ask("What is the success count of programs?")
-    assert counted.schema_refs[0].name == "ProgramStatistics.success_count"
-    assert "excluded" not in [found.kind for found in counted.ambiguities]
+    assert "successes" not in [outcome.slug for outcome in excluded.recipes]
+    answer = grounding.ask("What is the success count of programs?")
+    assert answer.schema_refs[0].name == "ProgramStatistics.success_count"
+    assert "excluded" not in [outcome.kind for outcome in answer.ambiguities]
     grounding.build(schema)
     assert grounding.ask("What is the rate of success of programs?").ambiguities[0].kind == "excluded", "it is kept"
 
@@ -140,7 +140,9 @@ def test_synonyms__are_suggested_by_accepted_queries(scope: Tenant, schema: Data
     grounding.build(schema)
     for question in ("Which programs are in sunset?", "Count sunset programs", "Is forest fire in sunset?"):
         grounding.add_example(question, "SELECT count(lifecycle) FROM programs", database=schema.name)
-    assert ("sunset", "lifecycle") in [(it.word, it.name) for it in grounding.suggest_synonyms()]
+    assert ("sunset", "lifecycle") in [
+        (suggestion.word, suggestion.name) for suggestion in grounding.suggest_synonyms()
+    ]
     assert grounding.suggest_synonyms(minimum=4) == []
 
 
@@ -158,15 +160,15 @@ def test_a_question__is_given_references_joins_recipes_and_what_is_open(
     assert "program_statistics.program_id -> programs.id" in result.join_hints
     assert names[0] == "ProgramStatistics.success_count", "what is asked for, before the keys of joins"
     assert "ProgramStatistics.program_id" not in names
-    assert [found.kind for found in result.ambiguities].count("variant") == 1
+    assert [ambiguity.kind for ambiguity in result.ambiguities].count("variant") == 1
     assert result.recipes[0].curated
     assert result.prompt.count("depending on requested semantics") == 1, "the note of the recipe is not repeated"
-    shown = result.to_dict()
-    assert [recipe["slug"] for recipe in shown["recipes"]] == [recipe.slug for recipe in result.recipes]
+    payload = result.to_dict()
+    assert [recipe["slug"] for recipe in payload["recipes"]] == [recipe.slug for recipe in result.recipes]
     assert {"ambiguities", "filters", "recipes"} <= result.to_dict(explain=False).keys()
-    assert "variant" not in {found.kind for found in grounding.ask("Which programs are active?").ambiguities}
-    (found,) = grounding.ask("Which programs are retired?").filters
-    assert (found.condition, found.match) == ("programs.lifecycle = 'retired'", "exact")
+    assert "variant" not in {ambiguity.kind for ambiguity in grounding.ask("Which programs are active?").ambiguities}
+    (ambiguity,) = grounding.ask("Which programs are retired?").filters
+    assert (ambiguity.condition, ambiguity.match) == ("programs.lifecycle = 'retired'", "exact")
     assert "programs.lifecycle = 'retired'" in grounding.ask("Which programs are retired?").prompt
     typo = grounding.ask("Which programs are retierd?")
     assert [(item.text, item.condition, item.match) for item in typo.filters] == [
@@ -215,9 +217,9 @@ def test_recipes_written_by_hand__stay_as_they_are_where_none_are_given(scope: T
     assert (report.removed, _by_hand(scope)) == (0, {"red": 1, "heavy": 1})
     assert grounding.build(_small("weight")).removed == 3, "two columns, and the recipe that names one"
     assert _by_hand(scope) == {"heavy": 1}
-    asked = grounding.ask("weight of a thing")
-    assert asked.selection is not None
-    assert asked.selection.recipes == (heavy,)
+    answer = grounding.ask("weight of a thing")
+    assert answer.selection is not None
+    assert answer.selection.recipes == (heavy,)
 
 
 def test_recipes_written_by_hand__make_way_for_those_that_are_given(
@@ -244,20 +246,20 @@ def test_recipes_written_by_hand__are_for_the_readers_of_the_latest_build(engine
 
 
 def test_another_process__sees_a_change_with_the_next_question(scope: Tenant) -> None:
-    asked = SchemaGrounding(scope)
+    schema_grounding = SchemaGrounding(scope)
     SchemaGrounding(scope).build(_small("colour"))
-    assert len(asked.ask("colour of things").schema_refs) == 1
+    assert len(schema_grounding.ask("colour of things").schema_refs) == 1
     SchemaGrounding(scope).build(_small("colour", "weight"))
-    assert [ref.column for ref in asked.ask("weight of things").schema_refs] == ["weight"]
+    assert [ref.column for ref in schema_grounding.ask("weight of things").schema_refs] == ["weight"]
 
 
 def test_databases_of_one_collection__are_kept_apart(scope: Tenant, schema: DatabaseSchema) -> None:
     grounding = SchemaGrounding(scope)
     grounding.build(schema)
     grounding.build(_small("colour"))
-    assert {found.name for found in grounding.schemas()} == {schema.name, "small"}
-    own = grounding.ask("colour of the program", database="small")
-    assert {table.database for table in own.tables} == {"small"}
+    assert {outcome.name for outcome in grounding.schemas()} == {schema.name, "small"}
+    answer = grounding.ask("colour of the program", database="small")
+    assert {table.database for table in answer.tables} == {"small"}
     assert grounding.ask("programs by status", tables=3).database == schema.name
 
 
@@ -278,19 +280,19 @@ def test_what_a_reader_loses__is_named_no_more(engine: Engine, tenant_name: str)
     engine.tenant(tenant_name).collections.create("schema", preset="schema")
     both = engine.tenant(tenant_name, principals=("everyone", "role:hr"), collection="schema")
     SchemaGrounding(both).build(_small("colour", "salary"))
-    asked = SchemaGrounding(engine.tenant(tenant_name, collection="schema"), refresh_s=0.0)
-    assert "salary" in asked.ask("colour of things").prompt
+    schema_grounding = SchemaGrounding(engine.tenant(tenant_name, collection="schema"), refresh_s=0.0)
+    assert "salary" in schema_grounding.ask("colour of things").prompt
     SchemaGrounding(both).build(_small("colour", "salary"), acl=("role:hr",))
-    assert asked.ask("colour of things").tables == ()
-    assert asked.schemas() == []
+    assert schema_grounding.ask("colour of things").tables == ()
+    assert schema_grounding.schemas() == []
 
 
 def test_schemas__are_read_once_while_nothing_changes(scope: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     SchemaGrounding(scope).build(_small("colour"))
-    asked = SchemaGrounding(scope, refresh_s=0.0)
-    asked.ask("colour of things")
+    schema_grounding = SchemaGrounding(scope, refresh_s=0.0)
+    schema_grounding.ask("colour of things")
     monkeypatch.delattr(Tenant, "documents")
-    assert asked.ask("colour of things").database == "small"
+    assert schema_grounding.ask("colour of things").database == "small"
 
 
 def test_the_joins_to_the_next_table__come_after_those_between_the_needed_ones(
@@ -348,5 +350,5 @@ def test_the_budget_of_the_prompt__is_kept_over_several_databases(scope: Tenant,
     for budget in (1, 30, 120, 700):
         result = grounding.ask("name of the program", tables=12, max_tokens=budget)
         assert result.tokens <= budget
-        shown = len(result.tables) - len(result.left_out)
-        assert shown > 0 or budget < 120
+        count = len(result.tables) - len(result.left_out)
+        assert count > 0 or budget < 120

@@ -79,8 +79,8 @@ def _columns(scope: Tenant) -> set[str]:
 
 
 def _job(scope: Tenant) -> JobInfo:
-    (found,) = [info for info in scope.jobs.find() if info.kind == SCHEMA]
-    return found
+    (result,) = [info for info in scope.jobs.find() if info.kind == SCHEMA]
+    return result
 
 
 def test_a_schema__is_read_again_and_again(
@@ -123,9 +123,9 @@ def test_a_database_that_is_away__leaves_what_was_there_and_is_asked_again(
     work()
     monkeypatch.setenv("SHOP_URL", "sqlite:////nowhere/shop.db")
     work()
-    found = _job(scope)
-    assert (found.state, found.code) == (JobState.SCHEDULED, "unavailable")
-    assert "there is no such file" in str(found.error)
+    job = _job(scope)
+    assert (job.state, job.code) == (JobState.SCHEDULED, "unavailable")
+    assert "there is no such file" in str(job.error)
     assert _columns(scope) == {"id", "colour"}
 
 

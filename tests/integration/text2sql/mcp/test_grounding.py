@@ -18,11 +18,11 @@ pytestmark = pytest.mark.usefixtures("tenant_name")
 def test_ground_schema__names_what_a_question_needs(running: Running) -> None:
     running.tenant().collections.create("schema", preset="schema")
     SchemaGrounding(running.tenant(collection="schema")).build(from_json(SCHEMA))
-    asked = {"question": "What is the success count for the forest fire program", "max_tokens": 5000}
-    result = data_of(running.call("ground_schema", asked))
+    arguments = {"question": "What is the success count for the forest fire program", "max_tokens": 5000}
+    result = data_of(running.call("ground_schema", arguments))
     assert "ProgramStatistics.success_count" in {ref["name"] for ref in result["schema_refs"]}
     assert "program_statistics" in result["prompt"]
-    assert data_of(running.call("ground_schema", asked, tenant=running.other_name))["tables"] == []
+    assert data_of(running.call("ground_schema", arguments, tenant=running.other_name))["tables"] == []
     assert "none" in error_of(running.call("ground_schema", {"question": "a", "database": "none"}))
 
 

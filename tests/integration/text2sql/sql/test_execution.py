@@ -124,7 +124,9 @@ def test_function__that_is_allowed_still_cannot_write_or_sleep(shop: Shop) -> No
 def _without(schema: DatabaseSchema, name: str, column: str) -> DatabaseSchema:
     """A schema that does not know a column of one of its tables."""
     tables = [
-        replace(table, columns=tuple(found for found in table.columns if (table.name, found.name) != (name, column)))
+        replace(
+            table, columns=tuple(outcome for outcome in table.columns if (table.name, outcome.name) != (name, column))
+        )
         for table in schema.tables
     ]
     return replace(schema, tables=tuple(tables))

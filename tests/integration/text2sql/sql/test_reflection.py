@@ -51,18 +51,18 @@ def test_postgresql__in_another_namespace(shop: Shop) -> None:
 
 def test_samples__are_read_only_where_asked_for_and_never_of_private_columns(shop: Shop) -> None:
     schema = from_database(shop[1], samples=SampleRules(max_values=2, excluded=("^teams[.]name$",)))
-    found = {
+    samples = {
         f"{table.full_name}.{column.name}": column.samples
         for table in schema.tables
         for column in table.columns
         if column.samples
     }
     # `name` is excluded, `password` private, `se"lect` holds addresses, states and moods are known anyway.
-    assert found == {"Order 🙂.kind": ("kind 0", "kind 1")}
+    assert samples == {"Order 🙂.kind": ("kind 0", "kind 1")}
     only = from_database(shop[1], samples=SampleRules(tables=("teams",)))
     assert {table.full_name for table in only.tables for column in table.columns if column.samples} == {"teams"}
-    one = from_database(shop[1], samples=SampleRules(tables=("teams.name", "teams.password")))
-    read = {f"{it.full_name}.{column.name}": column.samples for it in one.tables for column in it.columns}
+    database = from_database(shop[1], samples=SampleRules(tables=("teams.name", "teams.password")))
+    read = {f"{it.full_name}.{column.name}": column.samples for it in database.tables for column in it.columns}
     assert {name: len(values) for name, values in read.items() if values} == {"teams.name": 50}
 
 

@@ -116,8 +116,8 @@ def test_a_question__is_answered_with_rows_and_the_evidence(
             assert str(answer.attempts[0].error) in repair
             refused = answer_question(tenant, grounding, runner, "Which teams are there?")
             assert (refused.result, [item.code for item in refused.attempts]) == (None, ["not_a_query"] * 2)
-            shown = refused.to_dict()
-            assert (shown["refused"], shown["result"], shown["citations"]) == (True, None, [])
+            payload = refused.to_dict()
+            assert (payload["refused"], payload["result"], payload["citations"]) == (True, None, [])
             assert len(server.requests) == 4, "one repair and no more"
 
 

@@ -151,16 +151,16 @@ def test_section__of_a_version_that_is_gone_leaves_the_pieces() -> None:
 
 
 def test_sections_and_neighbours__are_read_at_once() -> None:
-    asked: list[Sequence[tuple[uuid.UUID, int, int]]] = []
+    reads: list[Sequence[tuple[uuid.UUID, int, int]]] = []
 
     def read(spans: Sequence[tuple[uuid.UUID, int, int]]) -> list[Excerpt | None]:
-        asked.append(spans)
+        reads.append(spans)
         return _read(spans)
 
     hits = [_hit(*FIRST, parent_span=(0, 67)), _hit(*FIRST, rank=2, document=2, text="One thing.")]
     hits += [_hit(*SECOND, rank=3, chunk_index=1, document=2, text="Another thing.")]
     assert [passage.text for passage in _context(hits, read=read).passages] == [TEXT[:67], TEXT[:67]]
-    assert [len(spans) for spans in asked] == [2]
+    assert [len(spans) for spans in reads] == [2]
 
 
 def test_near_duplicates__are_left_out_and_counted() -> None:
@@ -209,7 +209,7 @@ def test_context__of_nothing_is_empty() -> None:
 
 
 def test_resemblance__is_the_share_of_common_runs() -> None:
-    one, other = shingles("a b c d"), shingles("b c d e")
-    assert resemblance(one, other) == pytest.approx(1 / 3)
+    item, other = shingles("a b c d"), shingles("b c d e")
+    assert resemblance(item, other) == pytest.approx(1 / 3)
     assert resemblance(shingles("A, b"), shingles("a b")) == 1
     assert resemblance(shingles(""), shingles("")) == 1

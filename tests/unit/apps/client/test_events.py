@@ -46,12 +46,12 @@ def _read(pieces: Iterable[bytes]) -> list[AnswerEvent]:
 
 
 def test_events__are_read_from_one_piece() -> None:
-    sources, piece, done = _read([STREAM])
+    sources, piece, outcome = _read([STREAM])
     assert isinstance(sources, AnswerSources)
-    assert isinstance(done, AnswerDone)
+    assert isinstance(outcome, AnswerDone)
     assert piece == AnswerPiece(text="20\u2028days\x85ä")
-    assert done.answer.text == _ANSWER["text"]
-    assert done.answer.sentences[0].citation == sources.context.passages[0].citation
+    assert outcome.answer.text == _ANSWER["text"]
+    assert outcome.answer.sentences[0].citation == sources.context.passages[0].citation
     assert str(sources.context.retrieval.id) == _ANSWER["context"]["retrieval"]["retrieval_id"]
 
 
@@ -96,8 +96,8 @@ def test_client__needs_no_engine() -> None:
         "fastapi",
     }
     code = f"import sys, kosmos_rag.apps.client; print(sorted({heavy!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout == "[]\n"
 
 
 def test_client__imports_httpx_and_pydantic_alone() -> None:
@@ -118,5 +118,5 @@ sys.meta_path.insert(0, Refuse())
 from kosmos_rag.apps.client import AsyncClient, Client
 Client("http://127.0.0.1:8000", "kosmos.acme.key").close()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr

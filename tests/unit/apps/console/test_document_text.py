@@ -53,8 +53,8 @@ def test_marks__cover_exactly_the_cited_characters_of_markdown(pieces: list[str]
     first = data.draw(st.integers(0, len(text)))
     last = data.draw(st.integers(first, len(text)))
     html = render_document(text, media_types.MARKDOWN, Marks(exact=[(start + first, start + last)]), start=start)
-    wanted = re.sub(r"(?m)^( *)\d+\.", lambda match: " " * len(match[0]), seen)[first:last]
-    assert _words(_marked(html)) == _words(wanted)
+    expected = re.sub(r"(?m)^( *)\d+\.", lambda match: " " * len(match[0]), seen)[first:last]
+    assert _words(_marked(html)) == _words(expected)
     assert re.sub(r"</?mark[^>]*>", "", html) == plain
 
 
@@ -119,9 +119,9 @@ def test_text_of_other_formats__has_headings_tables_lists_and_code() -> None:
 def test_any_text__is_written_without_an_error(text: str, first: int, last: int) -> None:
     for media_type in (media_types.MARKDOWN, media_types.TEXT, "text/x-python"):
         html = render_document(text, media_type, Marks(exact=[(first, last)], chunks=[(first, 1)]))
-        shown = unescape(TAG.sub("", re.sub(r'<span class="chunk-start">.*?</span>', "", html)))
+        output = unescape(TAG.sub("", re.sub(r'<span class="chunk-start">.*?</span>', "", html)))
         # White space between two blocks is in neither mark.
-        assert "".join(_marked(html).split()) in "".join(shown.split())
+        assert "".join(_marked(html).split()) in "".join(output.split())
 
 
 def test_chunks__are_numbered_where_they_begin() -> None:

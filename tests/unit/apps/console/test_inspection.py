@@ -44,7 +44,7 @@ def _hit(rank: int, fused: int, dense: int | None, lexical: int | None, signals:
     )
 
 
-def _found(*hits: Passage) -> SearchResult:
+def _build_result(*hits: Passage) -> SearchResult:
     account = RetrieverStats(requested=100, returned=2, plan="exact scan", read={}, reason=None)
     return SearchResult(
         question="leave?",
@@ -62,7 +62,7 @@ def _found(*hits: Passage) -> SearchResult:
 
 
 INSPECTION = inspect_result(
-    _found(_hit(1, 2, 3, 1, {"header_match": 0.5}), _hit(2, 1, 1, None, {"intro_penalty": -0.25}))
+    _build_result(_hit(1, 2, 3, 1, {"header_match": 0.5}), _hit(2, 1, 1, None, {"intro_penalty": -0.25}))
 )
 
 
@@ -93,9 +93,9 @@ def test_bars__of_shares_are_as_long_as_the_fused_score() -> None:
 
 
 def test_bars__of_signals_have_what_takes_away_left_of_zero() -> None:
-    added, taken = (row.signals[-1] for row in INSPECTION.hits)
-    assert (added.kind, taken.kind) == ("plus", "minus")
-    assert math.isclose(taken.x + taken.width, INSPECTION.zero_x, abs_tol=0.02)
+    added, signal = (row.signals[-1] for row in INSPECTION.hits)
+    assert (added.kind, signal.kind) == ("plus", "minus")
+    assert math.isclose(signal.x + signal.width, INSPECTION.zero_x, abs_tol=0.02)
     assert math.isclose(added.x + added.width, 100, abs_tol=0.02)
 
 
@@ -109,5 +109,5 @@ def test_stages__fill_the_bar_with_what_is_left_over() -> None:
 
 
 def test_nothing_found__is_drawn_as_nothing() -> None:
-    empty = inspect_result(_found())
+    empty = inspect_result(_build_result())
     assert (empty.hits, empty.fused, empty.reranked, empty.moved_by_signals) == ((), (), False, False)

@@ -24,31 +24,31 @@ def _marked(view: SourceView) -> list[str]:
 
 def test_reading__marks_the_very_words_and_names_their_section() -> None:
     start = TEXT.index("20 days")
-    shown = _view(lines_of(TEXT), (start - 14, start + 8), Marks(exact=[(start, start + 7)]))
-    assert _marked(shown) == ["20 days"]
-    assert shown.section == "Annual"
+    output = _view(lines_of(TEXT), (start - 14, start + 8), Marks(exact=[(start, start + 7)]))
+    assert _marked(output) == ["20 days"]
+    assert output.section == "Annual"
     assert _marked(_view(lines_of(TEXT), (start - 14, start))) == ["Employees get "]
 
 
 def test_reading__counts_from_where_the_lines_begin() -> None:
     lines = lines_of("later\nlines", start=1000, line_start=300, total=900)
-    shown = _view(lines, None, Marks(exact=[(1006, 1011)]))
-    assert _marked(shown) == ["lines"]
-    assert shown.after == 302
-    assert shown.before is not None
+    output = _view(lines, None, Marks(exact=[(1006, 1011)]))
+    assert _marked(output) == ["lines"]
+    assert output.after == 302
+    assert output.before is not None
     # The page before may begin at a section, and must still reach the first line of this one.
     sections = [DocumentSection(section=("A",), line_start=line, line_end=line) for line in range(1, 300)]
     for known in ([], sections[::60], sections[::7]):
-        assert first_line(shown.before, known) + PAGE_LINES >= 300
-        assert first_line(shown.after, known) <= 302
+        assert first_line(output.before, known) + PAGE_LINES >= 300
+        assert first_line(output.after, known) <= 302
 
 
 @pytest.mark.parametrize("passage", [(0, 10**9 - 1), (9_000_000, 9_000_100), (4_000_000, 8_000_000), None])
 def test_reading__is_as_long_as_a_page_wherever_an_address_points(passage: Span | None) -> None:
     text = "before\n" * 20 + "x" * 10_000_000 + "\nafter" * 20
-    shown = _view(lines_of(text), passage)
-    assert len(re.sub(r"<[^>]*>", "", shown.html)) <= 60_010
-    assert shown.cut_after
-    assert shown.cut_before == (passage is not None and passage[0] > 0)
+    output = _view(lines_of(text), passage)
+    assert len(re.sub(r"<[^>]*>", "", output.html)) <= 60_010
+    assert output.cut_after
+    assert output.cut_before == (passage is not None and passage[0] > 0)
     if passage:
-        assert _marked(shown)
+        assert _marked(output)

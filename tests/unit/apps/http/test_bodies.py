@@ -29,17 +29,17 @@ def test_answer__of_a_client_that_reads_no_more_is_given_up() -> None:
         finally:
             ended.append(True)
 
-    sent: list[Message] = []
+    messages: list[Message] = []
 
     async def full(message: Message) -> None:
         """Take some pieces, as buffers do, and then no more."""
-        sent.append(message)
-        if len(sent) > 3:
+        messages.append(message)
+        if len(messages) > 3:
             await asyncio.Event().wait()
 
     settings = Settings.load(overrides={"service.body_wait_s": 0.05})
     asyncio.run(asyncio.wait_for(BodyLimits(writes, settings)(SCOPE, _whole_body, full), 5))
-    assert (len(sent), ended) == (4, [True])
+    assert (len(messages), ended) == (4, [True])
 
 
 def test_answer__that_fails_is_told_to_whoever_logs_it() -> None:
@@ -54,7 +54,7 @@ def test_answer__that_fails_is_told_to_whoever_logs_it() -> None:
 
 
 def _sent_with(app: ASGIApp, headers: list[tuple[bytes, bytes]], pieces: list[Message]) -> list[Message]:
-    sent: list[Message] = []
+    messages: list[Message] = []
 
     async def receive() -> Message:
         if pieces:
@@ -62,14 +62,14 @@ def _sent_with(app: ASGIApp, headers: list[tuple[bytes, bytes]], pieces: list[Me
         return await asyncio.Event().wait()  # type: ignore[return-value]  # never comes
 
     async def send(message: Message) -> None:
-        sent.append(message)
+        messages.append(message)
 
     asyncio.run(
         BodyLimits(app, Settings.load(overrides={"service.max_body_kb": 1}))(
             {**SCOPE, "headers": headers}, receive, send
         )
     )
-    return sent
+    return messages
 
 
 async def _refuses(scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,13 +101,13 @@ def test_late_body__is_told_with_the_status_that_it_has(monkeypatch: pytest.Monk
         await receive()
 
     late = Settings.load(overrides={"service.body_wait_s": 0.05})
-    sent: list[Message] = []
+    messages: list[Message] = []
 
     async def never() -> Message:
         return await asyncio.Event().wait()  # type: ignore[return-value]  # never comes
 
     async def send(message: Message) -> None:
-        sent.append(message)
+        messages.append(message)
 
     asyncio.run(BodyLimits(reads, late)({**SCOPE, "headers": [(b"content-length", b"9")]}, never, send))
-    assert sent[0]["status"] == json.loads(sent[1]["body"])["status"] == 408
+    assert messages[0]["status"] == json.loads(messages[1]["body"])["status"] == 408

@@ -15,9 +15,9 @@ def _all(kind: type[Exception]) -> list[type[Exception]]:
 
 
 def test_every_error_of_ours_has_a_problem() -> None:
-    ours = [kind for kind in _all(KosmosError) if kind.__module__ == "kosmos_rag.core.errors"]
+    kinds = [kind for kind in _all(KosmosError) if kind.__module__ == "kosmos_rag.core.errors"]
     without = [
-        kind.__name__ for kind in ours if kind is not KosmosError and not any(up in PROBLEMS for up in kind.__mro__)
+        kind.__name__ for kind in kinds if kind is not KosmosError and not any(up in PROBLEMS for up in kind.__mro__)
     ]
     # The branch has none of its own, each of its leaves does; but one, which is of those who find no service.
     assert without == ["ServiceError", "ServiceUnreachable"]

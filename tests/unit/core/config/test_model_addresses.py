@@ -14,10 +14,10 @@ SECTIONS = ("rag.embedding", "rag.next_embedding", "rag.reranking")
 def test_key__is_read_from_the_environment_and_shown_nowhere(section: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"KOSMOS_{section.upper().replace('.', '__')}__API_KEY", KEY)
     settings = Settings.load(overrides={f"{section}.url": f"https://host/v1?key={KEY}"})
-    shown = flatten(settings)
-    assert shown[f"{section}.api_key"] == "**********"
-    assert shown[f"{section}.url"] == "https://host/v1?***"
-    assert KEY not in f"{settings!r} {settings} {shown}"
+    output = flatten(settings)
+    assert output[f"{section}.api_key"] == "**********"
+    assert output[f"{section}.url"] == "https://host/v1?***"
+    assert KEY not in f"{settings!r} {settings} {output}"
 
 
 def test_hash_of_the_settings__does_not_depend_on_the_key() -> None:

@@ -22,14 +22,14 @@ def test_file__holds_every_key_with_its_default_in_the_order_of_the_code() -> No
     settings, origins = Settings.load_with_origins(CONFIG)
     assert settings == Settings()
     assert {origins[key].level for key in DOCUMENTED} == {"file"}
-    written = re.findall(r"^ +(\w+): \S", CONFIG.read_text(), re.MULTILINE)
-    assert written == [key.rpartition(".")[2] for key in DOCUMENTED]
+    matches = re.findall(r"^ +(\w+): \S", CONFIG.read_text(), re.MULTILINE)
+    assert matches == [key.rpartition(".")[2] for key in DOCUMENTED]
 
 
 def test_file__has_each_description_above_its_key() -> None:
-    written = re.findall(r"^ +# (.+)\n +(\w+):", CONFIG.read_text(), re.MULTILINE)
+    matches = re.findall(r"^ +# (.+)\n +(\w+):", CONFIG.read_text(), re.MULTILINE)
     described = [(field.description, key.rpartition(".")[2]) for key, field in DOCUMENTED.items()]
-    assert written == described
+    assert matches == described
 
 
 def test_documented_keys__are_all_but_those_that_a_section_has_of_another() -> None:
@@ -38,9 +38,9 @@ def test_documented_keys__are_all_but_those_that_a_section_has_of_another() -> N
 
 
 def test_manual__holds_the_table_that_the_code_writes() -> None:
-    found = re.search(r"<!-- keys: begin -->\n(.*)<!-- keys: end -->", MANUAL.read_text(), re.DOTALL)
-    assert found is not None
-    assert found[1] == reference_table(), (
+    result = re.search(r"<!-- keys: begin -->\n(.*)<!-- keys: end -->", MANUAL.read_text(), re.DOTALL)
+    assert result is not None
+    assert result[1] == reference_table(), (
         "run `python -m kosmos_rag.core.config` and put its output between the markers"
     )
 

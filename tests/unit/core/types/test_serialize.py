@@ -73,10 +73,10 @@ RECORDS = {name: kind for name in EXAMPLES if isinstance(kind := getattr(types, 
 def _with_unknown(values: Any) -> Any:
     """Add a member to every object but those whose members are data."""
     if isinstance(values, list):
-        return [_with_unknown(one) for one in values]
+        return [_with_unknown(item) for item in values]
     if isinstance(values, dict):
         data = ("metadata", "departments", "entities", "parts", "tables", "schema_refs", "docs", "omitted", "facets")
-        return {name: one if name in data else _with_unknown(one) for name, one in values.items()} | {"later": 1}
+        return {name: item if name in data else _with_unknown(item) for name, item in values.items()} | {"later": 1}
     return values
 
 
@@ -118,10 +118,10 @@ def test_full_shape__reads_back_to_the_same_record() -> None:
 
 
 def test_members__are_these_and_scores_only_with_explain() -> None:
-    shown, explained = FOUND.to_dict(explain=False), FOUND.to_dict()
-    assert shown.keys() == RESULT
+    payload, explained = FOUND.to_dict(explain=False), FOUND.to_dict()
+    assert payload.keys() == RESULT
     assert explained.keys() == RESULT | PLANS
-    assert (shown["hits"][0].keys(), explained["hits"][0].keys()) == (PASSAGE, PASSAGE | SCORES)
+    assert (payload["hits"][0].keys(), explained["hits"][0].keys()) == (PASSAGE, PASSAGE | SCORES)
     context, answer = EXAMPLES["Context"], EXAMPLES["Answer"]
     assert context.keys() == CONTEXT
     assert context["retrieval"].keys() == RESULT - {"hits", "returned"}
@@ -178,10 +178,10 @@ def test_html__escapes_every_text(name: str) -> None:
         return f"<script>{values}</script>" if is_prose else values
 
     record: Any = from_dict(RECORDS[name], with_markup(EXAMPLES[name]))
-    shown = record._repr_html_()
-    assert "&lt;script&gt;" in shown
-    assert "<script>" not in shown
-    assert record.question.removeprefix("<script>").removesuffix("</script>") in shown
+    output = record._repr_html_()
+    assert "&lt;script&gt;" in output
+    assert "<script>" not in output
+    assert record.question.removeprefix("<script>").removesuffix("</script>") in output
 
 
 def _records(kind: Any) -> Iterator[type[Any]]:

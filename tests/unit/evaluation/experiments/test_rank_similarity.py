@@ -28,12 +28,12 @@ def test_rank_biased_overlap__by_hand() -> None:
 def test_rank_biased_overlap__is_symmetric_and_between_nothing_and_the_same(
     first: list[int], second: list[int]
 ) -> None:
-    found = rank_biased_overlap(first, second)
-    assert found == pytest.approx(rank_biased_overlap(second, first))
-    assert -1e-9 <= found <= 1 + 1e-9
+    result = rank_biased_overlap(first, second)
+    assert result == pytest.approx(rank_biased_overlap(second, first))
+    assert -1e-9 <= result <= 1 + 1e-9
     assert rank_biased_overlap(first, first) == pytest.approx(1.0)
     if not set(first) & set(second) and (first or second):
-        assert found == overlap(first, second) == 0
+        assert result == overlap(first, second) == 0
 
 
 @given(st.lists(st.integers(0, 15), unique=True, min_size=3, max_size=12))

@@ -44,7 +44,7 @@ SECOND = FIRST._replace(arm="treatment", control_ms=None, control_hits=None, tre
 
 
 def _difference(of: str, result: ExperimentReport) -> ArmDifference:
-    return next(one for one in result.differences if one.of == of)
+    return next(difference for difference in result.differences if difference.of == of)
 
 
 def _pairs(count: int, *, slower_by: float) -> list[Rated]:
@@ -110,7 +110,9 @@ def test_clicks__are_shares_of_questions_and_nothing_where_nobody_tells_of_them(
     clicked = [FIRST._replace(clicks=3)] * 5 + [FIRST] * 35 + [SECOND._replace(clicks=1)] * 30 + [SECOND] * 10
     result = _difference("clicks", build_report(SERVE, clicked))
     assert (result.first, result.second, result.significant) == (0.125, 0.75, True)
-    assert {one.of for one in build_report(SERVE, [FIRST] * 40 + [SECOND] * 40).differences} == {"latency"}
+    assert {difference.of for difference in build_report(SERVE, [FIRST] * 40 + [SECOND] * 40).differences} == {
+        "latency"
+    }
 
 
 def test_p_values__are_corrected_for_that_there_are_several() -> None:

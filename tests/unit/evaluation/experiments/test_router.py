@@ -47,6 +47,6 @@ def test_choice__is_of_who_asks_what_in_which_experiment() -> None:
         _chosen(replace(RUNNING, id=uuid.UUID(int=8)), ADA),
     ]
     for other in others:
-        assert 140 <= sum(one == two for one, two in zip(chosen, other, strict=True)) <= 260
+        assert 140 <= sum(item == two for item, two in zip(chosen, other, strict=True)) <= 260
     nobody = replace(ADA, subject=None, principals=("b", "a"))
     assert _chosen(RUNNING, nobody) == _chosen(RUNNING, replace(nobody, principals=("a", "b")))

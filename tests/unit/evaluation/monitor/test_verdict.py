@@ -27,9 +27,9 @@ ALERTS = {"R@10": 0.7, "RR@10": 0.5}
 def seen(recalls: Sequence[float], *, scores: Sequence[float] = (), short: int = 0, timed_out: int = 0) -> LiveRecall:
     """What is known after samples have found so much of their ten nearest."""
     truth: list[list[Any]] = [list(range(10)) for _ in recalls]
-    found: list[list[Any]] = [list(range(round(10 * recall))) for recall in recalls]
+    lists: list[list[Any]] = [list(range(round(10 * recall))) for recall in recalls]
     return LiveRecall(
-        recall=summarise_recall(0, found, truth, 1.5) if found else None,
+        recall=summarise_recall(0, lists, truth, 1.5) if lists else None,
         samples=len(recalls),
         timed_out=timed_out,
         incomplete=short,
@@ -83,7 +83,7 @@ def test_drift__is_told_beside_recall_and_raises_no_alarm() -> None:
 )
 def test_distance__is_the_largest_difference_of_shares(first: list[float], second: list[float]) -> None:
     def share_below(sample: list[float], value: float) -> float:
-        return sum(one <= value for one in sample) / len(sample)
+        return sum(item <= value for item in sample) / len(sample)
 
     differences = [abs(share_below(first, value) - share_below(second, value)) for value in first + second]
     assert ks_distance(first, second) == pytest.approx(max(differences), abs=1e-12)
@@ -108,12 +108,12 @@ def test_limit__of_one_among_many_is_passed_by_none_of_them() -> None:
     ]
     assert not any(passed)
     samples = generator.normal(0.8, 0.05, 50), generator.normal(0.83, 0.05, 50)
-    one, among_many = (
+    item, among_many = (
         judge_recall(seen([1.0] * 50, scores=samples[1].tolist()), samples[0].tolist(), 0.95, indexes=indexes)
         for indexes in (1, 10_000)
     )
-    assert one.figures["drift"] == among_many.figures["drift"]
-    assert one.figures["drift_limit"] < among_many.figures["drift_limit"]
+    assert item.figures["drift"] == among_many.figures["drift"]
+    assert item.figures["drift_limit"] < among_many.figures["drift_limit"]
 
 
 @pytest.mark.parametrize(

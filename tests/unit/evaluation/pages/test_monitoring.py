@@ -107,7 +107,7 @@ def test_known_answers__are_measured_by_question_set() -> None:
         ],
         {"R@10": 0.7, "RR@10": 0.5},
     )
-    assert [(one.name, one.value, one.state) for one in measures] == [
+    assert [(item.name, item.value, item.state) for item in measures] == [
         ("Recall@10 of leave", "0.900", OK),
         ("Mean reciprocal rank of leave", "0.400", ALARM),
         ("Recall@10 of other (wiki)", "", UNKNOWN),
@@ -143,7 +143,7 @@ def test_alerts__are_of_the_latest_verdicts_and_begin_with_their_series() -> Non
     ]
     isolation = [_run(hour, ALARM, MonitorKind.ISOLATION, leaks=1, missed=0) for hour in (2, 1)]
     alerts = list_alerts("acme", recall, questions, isolation)
-    assert [(one.name, (one.since - START).seconds // 3600) for one in alerts] == [
+    assert [(alert.name, (alert.since - START).seconds // 3600) for alert in alerts] == [
         ("Permission leak", 1),
         ("Recall of live questions is below its goal", 7),
         ("The best scores have drifted", 8),

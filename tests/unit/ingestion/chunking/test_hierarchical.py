@@ -37,7 +37,7 @@ Money that went back.
 """
 
 
-def _shown(text: str, chunk: Chunk) -> str:
+def _render(text: str, chunk: Chunk) -> str:
     assert chunk.parent_span is not None
     return text[slice(*chunk.parent_span)]
 
@@ -51,7 +51,7 @@ def test_split__gives_each_paragraph_the_section_around_it(build: Build) -> None
     chunks = build("hierarchical", min_size=10).split(parse(TEXT))
     churn = "# Metrics\n\n## Churn\n\nChurn is loss of accounts.\n\nIt is counted monthly."
     refunds = "## Refunds\n\nMoney that went back."
-    assert [(chunk.section, chunk.text, _shown(TEXT, chunk)) for chunk in chunks] == [
+    assert [(chunk.section, chunk.text, _render(TEXT, chunk)) for chunk in chunks] == [
         ((), "Preamble.", "Preamble."),
         (("Metrics", "Churn"), "# Metrics\n\n## Churn\n\nChurn is loss of accounts.", churn),
         (("Metrics", "Churn"), "It is counted monthly.", churn),
@@ -62,14 +62,14 @@ def test_split__gives_each_paragraph_the_section_around_it(build: Build) -> None
 def test_split__joins_paragraphs_of_a_section_to_min_size(build: Build) -> None:
     chunks = build("hierarchical", min_size=70, max_size=900).split(parse(TEXT))
     assert [chunk.section[-1:] for chunk in chunks] == [(), ("Churn",), ("Refunds",)]
-    assert chunks[1].text == _shown(TEXT, chunks[1])
+    assert chunks[1].text == _render(TEXT, chunks[1])
 
 
 def test_split__narrows_a_long_section_to_the_paragraphs_around(build: Build) -> None:
     document = _paragraphs(40, 40, 40, 40, 40)
     chunks = build("hierarchical", min_size=10, section_size=130).split(document)
-    shown = [_shown(document.text, chunk) for chunk in chunks]
-    assert [text.replace("\n", "")[::40] for text in shown] == ["abc", "abc", "bcd", "cde", "cde"]
+    output = [_render(document.text, chunk) for chunk in chunks]
+    assert [text.replace("\n", "")[::40] for text in output] == ["abc", "abc", "bcd", "cde", "cde"]
 
 
 def test_split__shows_a_paragraph_that_is_cut_with_what_fits_around_it(build: Build) -> None:
@@ -79,8 +79,8 @@ def test_split__shows_a_paragraph_that_is_cut_with_what_fits_around_it(build: Bu
     first, *cut, last = build("hierarchical", section_size=320, **sizes).split(document)
     assert len(cut) > 1
     assert {chunk.chunker for chunk in cut} == {"recursive"}
-    assert {_shown(text, chunk) for chunk in [first, *cut]} == {("one.\n\n" + "word " * 60).strip()}
-    assert _shown(text, last) == "b" * 40
+    assert {_render(text, chunk) for chunk in [first, *cut]} == {("one.\n\n" + "word " * 60).strip()}
+    assert _render(text, last) == "b" * 40
 
 
 def test_split__shows_nothing_around_a_part_of_a_paragraph_that_is_too_long(build: Build) -> None:
@@ -100,16 +100,16 @@ def test_split__keeps_fenced_blocks_as_settings_ask(build: Build, whole: bool) -
         "hierarchical", min_size=10, max_size=200, recursive_size=150, whole_blocks=whole, max_tokens=60
     ).split(document)
     assert (block in [chunk.text for chunk in chunks]) is whole
-    assert {_shown(document.text, chunk) for chunk in chunks} == {document.text}
+    assert {_render(document.text, chunk) for chunk in chunks} == {document.text}
 
 
 @examples(120)
 @given(text=texts)
 def test_around__is_the_section_or_the_paragraphs_of_it_that_fit(text: str) -> None:
     document = parse(text)
-    found = [units for section in split_sections(document) if (units := list(split_units(document, section)))]
+    result = [units for section in split_sections(document) if (units := list(split_units(document, section)))]
     for chunk in CHUNKER.split(document):
-        (units,) = [units for units in found if units[0].start <= chunk.start < units[-1].end]
+        (units,) = [units for units in result if units[0].start <= chunk.start < units[-1].end]
         whole = (units[0].start, units[-1].end)
         own = [unit for unit in units if unit.start < chunk.end and chunk.start < unit.end]
         if whole[1] - whole[0] <= SECTION_SIZE:

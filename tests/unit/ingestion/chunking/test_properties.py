@@ -51,11 +51,11 @@ texts = st.one_of(built, arbitrary, repeated)
 
 
 def parse(text: str) -> ParsedDocument:
-    found = re.finditer(r"^(#{1,6}) ([^\n]*)", text, re.MULTILINE)
-    headings = (Heading(level=len(line[1]), title=line[2], start=line.start()) for line in found)
+    matches = re.finditer(r"^(#{1,6}) ([^\n]*)", text, re.MULTILINE)
+    headings = (Heading(level=len(line[1]), title=line[2], start=line.start()) for line in matches)
     pages = tuple(range(0, len(text), 100))
-    found = re.finditer(r"^a b\n(?:[^\n#]+\n)+", text, re.MULTILINE)
-    tables = (TableSpan(start=t.start(), end=t.end() - 1, context=("A | B",), body=t.start() + 4) for t in found)
+    matches = re.finditer(r"^a b\n(?:[^\n#]+\n)+", text, re.MULTILINE)
+    tables = (TableSpan(start=t.start(), end=t.end() - 1, context=("A | B",), body=t.start() + 4) for t in matches)
     return ParsedDocument(
         text=text, media_type="text/markdown", headings=tuple(headings), pages=pages, tables=tuple(tables)
     )

@@ -142,11 +142,11 @@ def test_split__keeps_a_heading_with_text_that_is_unlike_it(build: Build) -> Non
 
 
 def test_split__divides_a_full_chunk_at_a_paragraph(build: Build) -> None:
-    one, two = "Cats sleep. Cats eat. Cats play.", "Cats run. Cats hide. Cats jump. Cats purr."
+    item, two = "Cats sleep. Cats eat. Cats play.", "Cats run. Cats hide. Cats jump. Cats purr."
     chunks = build("semantic", embedder=TopicEmbedder(), min_size=20, max_size=70, recursive_size=60).split(
-        plain(f"{one}\n\n{two}")
+        plain(f"{item}\n\n{two}")
     )
-    assert [chunk.text for chunk in chunks] == [one, two]
+    assert [chunk.text for chunk in chunks] == [item, two]
 
 
 def test_split__never_passes_max_size_or_max_tokens(build: Build) -> None:

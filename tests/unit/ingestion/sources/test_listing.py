@@ -19,8 +19,8 @@ def _failure(source: str = "x") -> IngestFailure:
     return IngestFailure(source=source, code="unreadable", message="broken")
 
 
-def _listing(*found: Found) -> Listing:
-    return Listing("place", found, lambda source: True)
+def _listing(*entries: Found) -> Listing:
+    return Listing("place", entries, lambda source: True)
 
 
 def test_listing__is_complete_only_once_it_is_at_its_end() -> None:
@@ -48,11 +48,11 @@ def test_listing__a_failure_makes_it_incomplete_and_others_go_on() -> None:
 
 
 def test_listing__an_error_of_the_source_ends_it() -> None:
-    def found() -> Iterator[Found]:
+    def entries() -> Iterator[Found]:
         yield _entry("a")
         raise SourceError("unavailable", "gone away")
 
-    listing = Listing("place", found(), lambda source: True)
+    listing = Listing("place", entries(), lambda source: True)
     assert [entry.source for entry in listing] == ["a"]
     assert [(failure.source, failure.code) for failure in listing.failures] == [("place", "unavailable")]
     assert not listing.complete
@@ -104,6 +104,6 @@ def test_refusal__none_where_others_are_left() -> None:
 
 
 def test_repeats__only_the_first_passes() -> None:
-    found = list(drop_duplicates([_entry("a"), _entry("b"), _entry("a"), _failure()]))
-    assert [item.source for item in found if isinstance(item, Entry)] == ["a", "b"]
-    assert [item.code for item in found if isinstance(item, IngestFailure)] == ["duplicate", "unreadable"]
+    result = list(drop_duplicates([_entry("a"), _entry("b"), _entry("a"), _failure()]))
+    assert [item.source for item in result if isinstance(item, Entry)] == ["a", "b"]
+    assert [item.code for item in result if isinstance(item, IngestFailure)] == ["duplicate", "unreadable"]

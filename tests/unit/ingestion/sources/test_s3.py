@@ -39,9 +39,9 @@ def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     }.items():
         monkeypatch.setenv(name, value)
     name = f"b{abs(hash(request.node.name))}"
-    made = boto3.resource("s3", endpoint_url=endpoint).Bucket(name)
-    made.create()
-    return made
+    result = boto3.resource("s3", endpoint_url=endpoint).Bucket(name)
+    result.create()
+    return result
 
 
 def _put(bucket: Any, *keys: str) -> None:

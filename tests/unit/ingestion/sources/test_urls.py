@@ -146,27 +146,27 @@ def test_private_addresses__are_refused_by_default(server: Server) -> None:
 
 def _names(monkeypatch: pytest.MonkeyPatch, names: dict[str, list[str]]) -> list[str]:
     """Let names have addresses; a second look-up gives the next one. Returns the names that were looked up."""
-    real, asked = socket.getaddrinfo, []
+    real, lookups = socket.getaddrinfo, []
 
     def look_up(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
         name = host.decode() if isinstance(host, bytes) else host
         if name not in names:
             return real(host, port, *args, **kwargs)
-        asked.append(name)
+        lookups.append(name)
         address = names[name].pop(0) if len(names[name]) > 1 else names[name][0]
         return real(address, port, *args, **kwargs)
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    return asked
+    return lookups
 
 
 def test_connection__is_to_the_address_that_was_checked(
     server: Server, ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = _names(monkeypatch, {"docs.example.org": ["127.0.0.1", "169.254.169.254"]})
+    lookups = _names(monkeypatch, {"docs.example.org": ["127.0.0.1", "169.254.169.254"]})
     server.replies["/a"] = answers(200, b"checked")
     assert _load(f"http://docs.example.org:{server.port}/a", ingestion) == b"checked"
-    assert asked == ["docs.example.org"]
+    assert lookups == ["docs.example.org"]
     assert server.requests == [("GET", "/a", f"docs.example.org:{server.port}")]
 
 
@@ -177,7 +177,7 @@ def test_connection__goes_on_to_the_next_address(
 
     def look_up(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
         addresses = ["127.0.0.9", "127.0.0.1"] if host == "docs.example.org" else [host]
-        return [found for address in addresses for found in real(address, port, *args, **kwargs)]
+        return [result for address in addresses for result in real(address, port, *args, **kwargs)]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     server.replies["/a"] = answers(200, b"second")

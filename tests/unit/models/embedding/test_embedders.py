@@ -77,8 +77,8 @@ def test_writable__are_those_whose_models_are_here_the_live_one_first() -> None:
     spaces = [_space(LARGE), _space(HashingEmbedder(dimensions=32)), _space(SMALL)]
     both = EmbedderRegistry(_model(SMALL), _model(LARGE))
     assert both.get_writable(spaces, "acme") == [(spaces[0], LARGE), (spaces[2], SMALL)]
-    one = EmbedderRegistry(_model(LARGE), None)
-    assert one.get_writable(spaces, "acme") == [(spaces[0], LARGE)]
+    registry = EmbedderRegistry(_model(LARGE), None)
+    assert registry.get_writable(spaces, "acme") == [(spaces[0], LARGE)]
     with pytest.raises(EmbeddingSpaceMismatch, match="hashing-128"):
         EmbedderRegistry(_model(SMALL), None).get_writable(spaces, "acme")
 
@@ -86,9 +86,9 @@ def test_writable__are_those_whose_models_are_here_the_live_one_first() -> None:
 def test_target_space__is_of_the_model_that_is_not_live() -> None:
     both = EmbedderRegistry(_model(SMALL), _model(LARGE))
     for live, other in ((SMALL, LARGE), (LARGE, SMALL)):
-        found = both.target_space(_space(live), TENANT, "acme")
-        assert found is not None
-        assert (found[0].id, found[1]) == (_space(other).id, other)
+        result = both.target_space(_space(live), TENANT, "acme")
+        assert result is not None
+        assert (result[0].id, result[1]) == (_space(other).id, other)
     assert EmbedderRegistry(_model(SMALL), None).target_space(_space(SMALL), TENANT, "acme") is None
 
 

@@ -101,24 +101,24 @@ def test_int8__has_a_space_of_its_own_name_that_compares_with_full_precision(
 def test_build_tokenizer__is_that_of_the_model(paragraphs: list[str]) -> None:
     from tokenizers import Tokenizer
 
-    ours = Tokenizer.from_str(packaged.build_tokenizer())
+    tokenizer = Tokenizer.from_str(packaged.build_tokenizer())
     real = Tokenizer.from_file(f"{locate(packaged.MINILM)}/tokenizer.json")
     real.no_padding()
     real.no_truncation()
     texts: list[Any] = [*paragraphs, "", "[SEP] [MASK]x", "Größe 収入 💥 \u0000 a\u200b", "x" * 200, ("a b", "c")]
     for text in texts:
         pair = text if isinstance(text, tuple) else (text,)
-        expected, actual = real.encode(*pair), ours.encode(*pair)
+        expected, actual = real.encode(*pair), tokenizer.encode(*pair)
         assert (actual.ids, actual.offsets, actual.type_ids) == (expected.ids, expected.offsets, expected.type_ids)
 
 
 def test_embed_query__imports_neither_torch_nor_a_library_of_models(int8: SentenceTransformerEmbedder) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _PROGRAM], env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert np.allclose(json.loads(done.stdout), int8.embed_query("a question"), atol=1e-5)
+    assert process.returncode == 0, process.stderr
+    assert np.allclose(json.loads(process.stdout), int8.embed_query("a question"), atol=1e-5)
 
 
 def test_load_int8__refuses_another_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def model(server: ChatServer) -> Iterator[Model]:
     """A model behind the server that gives these replies."""
     opened = []
 
-    def made(*replies: Reply, protocol: str = "openai", **settings: Any) -> ServerEmbedder:
+    def build(*replies: Reply, protocol: str = "openai", **settings: Any) -> ServerEmbedder:
         server.replies = list(replies) or [embeds(protocol)]
         given = {
             "model": "m",
@@ -59,7 +59,7 @@ def model(server: ChatServer) -> Iterator[Model]:
         opened.append(ServerEmbedder(EmbeddingSettings(**given)))
         return opened[-1]
 
-    yield made
+    yield build
     for each in opened:
         each.close()
 
@@ -293,12 +293,12 @@ def test_question__has_a_deadline_of_its_own(model: Model, reply: Reply) -> None
 
 
 def test_question__does_not_wait_for_passages(model: Model) -> None:
-    asked = threading.Event()
+    event = threading.Event()
 
     def waits_for_the_question(handler: Handler) -> None:
         if "the question" in handler.body["input"]:
-            asked.set()
-        assert asked.wait(10)
+            event.set()
+        assert event.wait(10)
         embeds("openai")(handler)
 
     opened = model(waits_for_the_question, concurrency=1)
@@ -344,8 +344,8 @@ def test_probe__is_sent_with_many_texts_and_rarely_with_few(server: ChatServer, 
 
 @pytest.mark.parametrize("padding", [0, 180])
 def test_errors__never_show_the_key(model: Model, padding: int) -> None:
-    shown = b"x" * padding + f" wrong key {KEY}".encode()
-    for reply in (returns(401, shown), returns(400, shown), returns(200, shown)):
+    output = b"x" * padding + f" wrong key {KEY}".encode()
+    for reply in (returns(401, output), returns(400, output), returns(200, output)):
         with pytest.raises(ModelError) as raised:
             model(reply).embed(TEXTS)
         assert "sk-" not in str(raised.value)

@@ -67,13 +67,13 @@ def model(server: ChatServer) -> Iterator[Model]:
     """A model behind the server that gives these replies."""
     opened = []
 
-    def made(*replies: Reply, protocol: str = "openai", **settings: Any) -> ChatModel:
+    def build(*replies: Reply, protocol: str = "openai", **settings: Any) -> ChatModel:
         server.replies = list(replies)
         given = {"url": server.url(BASES[protocol]), "api_key": SecretStr(KEY), "protocol": protocol, **settings}
         opened.append(ChatModel(LanguageModelSettings(**given)))
         return opened[-1]
 
-    yield made
+    yield build
     for each in opened:
         each.close()
 
@@ -251,9 +251,9 @@ def test_stream__that_breaks_off_says_so(server: ChatServer, model: Model, proto
 
 @pytest.mark.parametrize("padding", [0, 180])
 def test_errors__never_show_the_key(model: Model, padding: int, protocol: str) -> None:
-    shown = b"x" * padding + f" wrong key {KEY}".encode()
-    fails = writes_and_then(lambda handler: handler.line({"error": shown.decode()}))
-    for reply in (returns(500, shown), returns(200, shown), sends(shown), fails):
+    data = b"x" * padding + f" wrong key {KEY}".encode()
+    fails = writes_and_then(lambda handler: handler.line({"error": data.decode()}))
+    for reply in (returns(500, data), returns(200, data), sends(data), fails):
         with pytest.raises(ModelError) as raised:
             _ask(model(reply, protocol=protocol))
         assert "sk-" not in str(raised.value)
@@ -366,13 +366,13 @@ def test_model__serves_threads_at_once(model: Model) -> None:
         writes("fine")(handler)
 
     opened = model(meets_the_others)
-    found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(_ask(opened))) for _ in range(4)]
+    result: list[str] = []
+    threads = [threading.Thread(target=lambda: result.append(_ask(opened))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == ["fine"] * 4
+    assert result == ["fine"] * 4
 
 
 @pytest.mark.parametrize("url", ["http://[::1/v1", "http://host:port/v1", f"http://{'a' * 70}/v1", "http://a..b/v1"])

@@ -72,14 +72,14 @@ def model(server: ChatServer) -> Iterator[Model]:
     """A model behind the server that gives these replies."""
     opened = []
 
-    def made(*replies: Reply, protocol: str = "jina", **settings: Any) -> ServerReranker:
+    def build(*replies: Reply, protocol: str = "jina", **settings: Any) -> ServerReranker:
         server.replies = list(replies) or [ranks(SCORES)]
         base = SENT[protocol][0].removesuffix("/rerank")
         given = {"model": "m", "url": server.url(base), "protocol": protocol, "api_key": SecretStr(KEY), **settings}
         opened.append(ServerReranker(RerankingSettings(**given)))
         return opened[-1]
 
-    yield made
+    yield build
     for each in opened:
         each.close()
 

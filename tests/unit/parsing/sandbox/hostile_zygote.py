@@ -34,8 +34,8 @@ def _read(path: str, offset: int = 0, length: int = 4096) -> None:
 
 def _read_memory(pid: int, address: int) -> None:
     buffer = ctypes.create_string_buffer(16)
-    ours, theirs = _Vector(ctypes.addressof(buffer), 16), _Vector(address, 16)
-    _called(LIBC.process_vm_readv(pid, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, 0))
+    vector, theirs = _Vector(ctypes.addressof(buffer), 16), _Vector(address, 16)
+    _called(LIBC.process_vm_readv(pid, ctypes.byref(vector), 1, ctypes.byref(theirs), 1, 0))
 
 
 def _attach(pid: int) -> None:
@@ -103,8 +103,8 @@ def attack(connection: socket.socket) -> None:
     if aim == "wait":
         send_frame(connection, str(os.getpid()).encode())
         signal.pause()
-    done = [name for name, attempt in _attempts(aim).items() if _succeeds(attempt)]
-    send_frame(connection, json.dumps(done).encode())
+    names = [name for name, attempt in _attempts(aim).items() if _succeeds(attempt)]
+    send_frame(connection, json.dumps(names).encode())
 
 
 if __name__ == "__main__":

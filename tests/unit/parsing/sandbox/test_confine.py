@@ -68,10 +68,10 @@ def test_confine__limits_and_descriptors(tmp_path: Path) -> None:
     with os.fdopen(read) as pipe:
         subprocess.run([sys.executable, "-c", LIMITED, *arguments], check=True, pass_fds=[write], cwd=ROOT)
         os.close(write)
-        said: dict[str, Any] = json.load(pipe)
+        message: dict[str, Any] = json.load(pipe)
     expected: dict[str, Any] = {"reads a closed file": False, "writes a file": False, "cpu": 7, "files": 64, "core": 0}
     # macOS does not limit address space.
-    assert said == expected | {"takes two gigabytes": sys.platform == "darwin"}
+    assert message == expected | {"takes two gigabytes": sys.platform == "darwin"}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")

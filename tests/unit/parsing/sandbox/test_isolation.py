@@ -81,7 +81,7 @@ def owner(folder: Path, refused: dict[str, int], argument: object = None, *, scr
     (folder / "outside").write_text("a document of somebody else")
     arguments = [str(folder), json.dumps([refused, argument])]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "A_SECRET": "word"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, *arguments],
         capture_output=True,
         text=True,
@@ -89,8 +89,8 @@ def owner(folder: Path, refused: dict[str, int], argument: object = None, *, scr
         env=environment,
         cwd=ROOT,
     )
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
+    assert process.returncode == 0, process.stderr
+    return dict(json.loads(process.stdout))
 
 
 @pytest.fixture(params=[False, True], ids=["", "privileged"])
@@ -102,27 +102,27 @@ def privileged(request: pytest.FixtureRequest) -> bool:
 @needs_landlock
 @pytest.mark.parametrize("refused", [{}, NO_NAMESPACES], ids=["all layers", "namespaces refused"])
 def test_child__gets_hold_of_nothing(refused: dict[str, int], privileged: bool, tmp_path: Path) -> None:
-    said = owner(tmp_path, refused, privileged)
-    assert said["succeeded"] == []
-    assert set(said["denied"]) == {"network", "processes", "files"}
-    assert ("namespaces" in said["layers"]) == (not refused)
+    report = owner(tmp_path, refused, privileged)
+    assert report["succeeded"] == []
+    assert set(report["denied"]) == {"network", "processes", "files"}
+    assert ("namespaces" in report["layers"]) == (not refused)
 
 
 def test_child__without_landlock_and_namespaces_reaches_files_alone(privileged: bool, tmp_path: Path) -> None:
-    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, privileged)
-    assert set(said["succeeded"]) <= ON_FILES
-    assert "reads a file" in said["succeeded"]
-    assert said["denied"] == ["network", "processes"]
-    assert said["layers"] == ["seccomp"]
+    report = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, privileged)
+    assert set(report["succeeded"]) <= ON_FILES
+    assert "reads a file" in report["succeeded"]
+    assert report["denied"] == ["network", "processes"]
+    assert report["layers"] == ["seccomp"]
 
 
 @needs_landlock
 def test_child__without_seccomp_reaches_sockets(privileged: bool, tmp_path: Path) -> None:
     """The probe says so: a socket file is neither in the network's namespace nor among the files of Landlock."""
-    said = owner(tmp_path, NO_NAMESPACES | {"prctl": 1}, privileged)
-    assert "network" not in said["denied"]
-    assert "files" in said["denied"]
-    assert not set(said["succeeded"]) & ON_FILES
+    report = owner(tmp_path, NO_NAMESPACES | {"prctl": 1}, privileged)
+    assert "network" not in report["denied"]
+    assert "files" in report["denied"]
+    assert not set(report["succeeded"]) & ON_FILES
 
 
 NUMBER = re.compile(r"#define __NR(?:3264)?_(\w+)\s+(\d+)")
@@ -187,9 +187,9 @@ def test_parse_confined__where_isolation_is_required(tmp_path: Path) -> None:
 
 
 def test_parse_confined__refuses_where_isolation_is_required_and_not_complete(tmp_path: Path) -> None:
-    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, script=REFUSING)
-    assert said["not required"] == PARSED
-    code, retryable, message = said["required"]
+    report = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, script=REFUSING)
+    assert report["not required"] == PARSED
+    code, retryable, message = report["required"]
     assert (code, retryable) == ("not_isolated", True)
     assert "can reach: files; without namespaces, landlock" in message
     assert "ingestion.parsing.require_isolation" in message
@@ -213,26 +213,26 @@ REQUIRED = "ingestion.parsing.require_isolation=true"
 
 @needs_landlock
 def test_doctor__names_the_layers(tmp_path: Path) -> None:
-    said = owner(tmp_path, NO_NAMESPACES, ["doctor"], script=COMMAND)
+    report = owner(tmp_path, NO_NAMESPACES, ["doctor"], script=COMMAND)
     line = "parser: a parser's process reaches no network, processes or files of others; without namespaces\n"
-    assert f"ok       {line}" in said["output"]
+    assert f"ok       {line}" in report["output"]
 
 
 def test_doctor__says_what_is_in_reach(tmp_path: Path) -> None:
-    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["doctor"], script=COMMAND)
-    assert said["code"] == 1
-    assert "PROBLEM  parser: a parser's process can reach: files; without namespaces, landlock" in said["output"]
+    report = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["doctor"], script=COMMAND)
+    assert report["code"] == 1
+    assert "PROBLEM  parser: a parser's process can reach: files; without namespaces, landlock" in report["output"]
 
 
 def test_worker__does_not_start_where_isolation_is_required_and_not_complete(tmp_path: Path) -> None:
-    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["worker", "--set", REQUIRED], script=COMMAND)
-    assert said["code"] == 1
-    assert said["output"].startswith("error: a parser's process can reach: files; without namespaces, landlock; ")
-    assert REQUIRED.partition("=")[0] in said["output"]
+    report = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["worker", "--set", REQUIRED], script=COMMAND)
+    assert report["code"] == 1
+    assert report["output"].startswith("error: a parser's process can reach: files; without namespaces, landlock; ")
+    assert REQUIRED.partition("=")[0] in report["output"]
 
 
 def test_worker__logs_what_is_in_reach(tmp_path: Path) -> None:
-    said = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["worker"], script=COMMAND)
-    assert "WARNING" in said["output"]
-    assert "a parser's process can reach: files; without namespaces, landlock" in said["output"]
-    assert "cannot connect to PostgreSQL" in said["output"], "it went on, to a server that there is not"
+    report = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["worker"], script=COMMAND)
+    assert "WARNING" in report["output"]
+    assert "a parser's process can reach: files; without namespaces, landlock" in report["output"]
+    assert "cannot connect to PostgreSQL" in report["output"], "it went on, to a server that there is not"

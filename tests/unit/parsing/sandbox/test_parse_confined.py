@@ -131,15 +131,15 @@ def test_parse_confined__smallest_memory_is_enough_for_a_small_file() -> None:
 
 @needs_proc
 @pytest.mark.parametrize(
-    ("sent", "code", "said"), [(signal.SIGSEGV, "crashed", "SIGSEGV"), (signal.SIGKILL, "memory", "memory_mb")]
+    ("sent", "code", "message"), [(signal.SIGSEGV, "crashed", "SIGSEGV"), (signal.SIGKILL, "memory", "memory_mb")]
 )
-def test_parse_confined__child_dies(sent: signal.Signals, code: str, said: str) -> None:
+def test_parse_confined__child_dies(sent: signal.Signals, code: str, message: str) -> None:
     running = Background(wide_workbook(15_000))
     os.kill(busy_child(), sent)
     error = running.end()
     assert isinstance(error, ParseError)
     assert (error.code, error.retryable) == (code, True)
-    assert said in str(error)
+    assert message in str(error)
 
 
 @needs_proc
@@ -247,7 +247,9 @@ def test_render_confined__bounds_the_picture_of_any_page(size: tuple[int, int], 
     file = fpdf.FPDF(unit="pt", format=size)
     file.add_page()
     with Image.open(io.BytesIO(render_confined(bytes(file.output()), 1, LIMITS))) as picture:
-        assert all(abs(found - wanted) <= 1 for found, wanted in zip(picture.size, shape, strict=True)), picture.size
+        assert all(abs(result - expected) <= 1 for result, expected in zip(picture.size, shape, strict=True)), (
+            picture.size
+        )
 
 
 def test_render_confined__reports_what_is_no_pdf() -> None:

@@ -29,10 +29,10 @@ def busy_child() -> int:
 def until(condition: Callable[[], T | None], seconds: float = 20) -> T:
     """Wait for a condition to give something."""
     deadline = time.monotonic() + seconds
-    while (found := condition()) is None:
+    while (result := condition()) is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    return found
+    return result
 
 
 def is_alive(pid: int) -> bool:

@@ -38,9 +38,9 @@ def test_nearest__are_the_largest_inner_products_of_all_layers() -> None:
 def test_nearest__are_with_what_is_equal_to_the_last() -> None:
     vectors = np.repeat(np.array([[1.0], [0.5], [0.1]]), [3, 8, 400], axis=0)
     block = _block(Layer(part=make_part(vectors)))
-    one = np.ones(1, dtype=np.float16)
-    assert _numbers(block, one, 5) == [(0, row) for row in range(11)]
-    assert len(_numbers(block, one, 12)) == 411
+    item = np.ones(1, dtype=np.float16)
+    assert _numbers(block, item, 5) == [(0, row) for row in range(11)]
+    assert len(_numbers(block, item, 12)) == 411
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-6])
@@ -84,14 +84,14 @@ def test_merged_layers__have_the_chunks_that_are_not_gone() -> None:
         layers = merge_small([*(layer.without(masks) for layer in layers), Layer(part=part)])
         most_layers = max(most_layers, len(layers))
         assert all(large.rows >= 4 * small.rows for large, small in itertools.pairwise(layers))
-    found: dict[str, dict[int, dict[int, int]]] = {"a": {}, "b": {}}
+    result: dict[str, dict[int, dict[int, int]]] = {"a": {}, "b": {}}
     for layer in layers:
         deleted_rows = set() if layer.deleted is None else set(np.flatnonzero(layer.deleted).tolist())
         for name, chunks in read_part(layer.part).items():
             first = layer.part.collections[name].first
             kept = {key: words for row, (key, words) in enumerate(chunks.items(), first) if row not in deleted_rows}
-            found[name] |= kept
-    assert found == expected
+            result[name] |= kept
+    assert result == expected
     assert most_layers > 2
 
 

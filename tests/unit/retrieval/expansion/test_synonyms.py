@@ -22,7 +22,7 @@ DOG = _same("dog", "hound")
 
 
 @pytest.mark.parametrize(
-    ("rules", "text", "found"),
+    ("rules", "text", "result"),
     [
         ([CHURN], "How is CHURN calculated?", ("attrition", "customer loss")),
         ([CHURN], "attrition", ("churn", "customer loss")),
@@ -39,8 +39,8 @@ DOG = _same("dog", "hound")
         ([_same("C++", "cpp")], "C++?", ("cpp",)),
     ],
 )
-def test_expand__finds_words_and_phrases(rules: list[Rule], text: str, found: tuple[str, ...]) -> None:
-    assert Synonyms(rules).expand(text) == found
+def test_expand__finds_words_and_phrases(rules: list[Rule], text: str, result: tuple[str, ...]) -> None:
+    assert Synonyms(rules).expand(text) == result
 
 
 def test_expand__takes_the_longest_phrase_and_not_its_words() -> None:
@@ -58,7 +58,7 @@ def test_expand__goes_one_step() -> None:
 
 
 def test_expand__ends_where_rules_go_in_a_circle() -> None:
-    circle = [Rule(terms=(one,), synonyms=(other,)) for one, other in (("a", "b"), ("b", "c"), ("c", "a"))]
+    circle = [Rule(terms=(item,), synonyms=(other,)) for item, other in (("a", "b"), ("b", "c"), ("c", "a"))]
     assert Synonyms(circle).expand("a") == ("b",)
 
 
@@ -81,9 +81,9 @@ def test_expand__of_a_long_question_over_many_entries_is_fast() -> None:
     times = []
     for _ in range(5):
         started = time.perf_counter()
-        found = synonyms.expand(question)
+        result = synonyms.expand(question)
         times.append(time.perf_counter() - started)
-    assert len(found) > 700
+    assert len(result) > 700
     # A few milliseconds; a look at each entry would take a hundred times as long.
     assert min(times) < 0.1
 
@@ -96,20 +96,20 @@ RULES = st.lists(st.one_of(PHRASES.map(lambda terms: _same(*terms)), st.builds(R
 
 @given(RULES, st.text(alphabet="abcdé -\n.+") | st.text())
 def test_expand__of_any_text_adds_what_it_does_not_say(rules: list[Rule], text: str) -> None:
-    found = Synonyms(rules).expand(text)
-    said = normalize_words(text)
-    for term in found:
+    result = Synonyms(rules).expand(text)
+    message = normalize_words(text)
+    for term in result:
         phrase = normalize_words(term)
-        assert all(said[at : at + len(phrase)] != phrase for at in range(len(said)))
-    assert len(found) == len({tuple(normalize_words(term)) for term in found})
+        assert all(message[at : at + len(phrase)] != phrase for at in range(len(message)))
+    assert len(result) == len({tuple(normalize_words(term)) for term in result})
 
 
 @given(st.lists(PHRASES, min_size=1))
 def test_expand__is_symmetrical_for_lists(entries: list[tuple[str, ...]]) -> None:
     synonyms = Synonyms(_same(*terms) for terms in entries)
     for terms in entries:
-        for one, other in itertools.permutations(set(terms), 2):
-            assert other in synonyms.expand(one) or f" {other} " in f" {one} "
+        for item, other in itertools.permutations(set(terms), 2):
+            assert other in synonyms.expand(item) or f" {other} " in f" {item} "
 
 
 @given(RULES, PHRASE)

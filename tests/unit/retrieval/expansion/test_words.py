@@ -8,7 +8,7 @@ from kosmos_rag.retrieval.expansion.words import normalize_words
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "result"),
     [
         ("Churn, by Region?", ["churn", "by", "region"]),
         ("e-mail churn_rate customer's", ["e", "mail", "churn", "rate", "customer", "s"]),
@@ -21,8 +21,8 @@ from kosmos_rag.retrieval.expansion.words import normalize_words
         ("+ . # - …", []),
     ],
 )
-def test_words__of_a_text(text: str, found: list[str]) -> None:
-    assert normalize_words(text) == found
+def test_words__of_a_text(text: str, result: list[str]) -> None:
+    assert normalize_words(text) == result
 
 
 @given(st.text())
@@ -33,5 +33,5 @@ def test_words__hold_no_white_space_and_something_to_read(text: str) -> None:
 
 
 @given(st.text(), st.text())
-def test_words__of_texts_side_by_side_are_the_words_of_both(one: str, other: str) -> None:
-    assert normalize_words(f"{one}\n{other}") == normalize_words(one) + normalize_words(other)
+def test_words__of_texts_side_by_side_are_the_words_of_both(text: str, other: str) -> None:
+    assert normalize_words(f"{text}\n{other}") == normalize_words(text) + normalize_words(other)

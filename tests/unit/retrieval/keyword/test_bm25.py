@@ -54,8 +54,8 @@ def test_scores__are_the_formula_of_robertson_with_lucenes_idf_and_the_phrase(te
             frequency = words.count(word)
             if frequency:
                 total += idf * frequency * 2.5 / (frequency + 1.5 * (0.25 + 0.75 * len(words) / average))
-        held = query.split() and f" {query} " in f" {' '.join(words)} "
-        return total + (10 if held else 0)
+        parts = query.split() and f" {query} " in f" {' '.join(words)} "
+        return total + (10 if parts else 0)
 
     assert Bm25Ranking(texts).scores(query) == pytest.approx([score(words) for words in corpus])
 

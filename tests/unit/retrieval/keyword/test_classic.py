@@ -40,9 +40,9 @@ def test_scores__are_those_of_the_documented_table(query: str, text: str, score:
 
 
 def test_search__leaves_out_what_scores_nothing_and_keeps_the_order_of_equals() -> None:
-    made = KeywordContext.from_text("alpha\n\nnothing\n\nbeta alpha\n\ngamma alpha\n\nalpha beta", ranking="classic")
-    found = made.search("beta or alpha", k=4)
-    assert [(match.text, match.score) for match in found] == [
+    context = KeywordContext.from_text("alpha\n\nnothing\n\nbeta alpha\n\ngamma alpha\n\nalpha beta", ranking="classic")
+    result = context.search("beta or alpha", k=4)
+    assert [(match.text, match.score) for match in result] == [
         ("beta alpha", 2),
         ("alpha beta", 2),
         ("alpha", 1),
@@ -72,5 +72,5 @@ def _as_specified(documents: list[str], query: str, k: int) -> list[str]:
 
 @given(documents=st.lists(PHRASES, min_size=1, max_size=12), query=PHRASES, k=st.integers(1, 13))
 def test_search__is_the_one_specified(documents: list[str], query: str, k: int) -> None:
-    made = KeywordContext.from_text("\n\n".join(documents), ranking="classic")
-    assert [match.text for match in made.search(query, k)] == _as_specified(documents, query, k)
+    context = KeywordContext.from_text("\n\n".join(documents), ranking="classic")
+    assert [match.text for match in context.search(query, k)] == _as_specified(documents, query, k)

@@ -16,23 +16,23 @@ both = pytest.mark.parametrize("ranking", RANKINGS)
 
 @both
 def test_from_file__loads_the_sixteen_paragraphs_of_the_example(schema_docs: Path, ranking: Ranking) -> None:
-    made = KeywordContext.from_file(schema_docs, ranking=ranking)
-    assert len(made.paragraphs) == 16
-    assert made.paragraphs[0].text.startswith("Table: sales\nDescription: Sales transaction records")
-    assert made.paragraphs[1].text.startswith("Columns:\n- id: INTEGER (Primary Key")
-    assert made.paragraphs[2].text.startswith("Product Values (10 types):\n- Laptop")
+    context = KeywordContext.from_file(schema_docs, ranking=ranking)
+    assert len(context.paragraphs) == 16
+    assert context.paragraphs[0].text.startswith("Table: sales\nDescription: Sales transaction records")
+    assert context.paragraphs[1].text.startswith("Columns:\n- id: INTEGER (Primary Key")
+    assert context.paragraphs[2].text.startswith("Product Values (10 types):\n- Laptop")
 
 
 @both
 def test_search__puts_sales_by_region_first_for_total_sales_by_region(schema_docs: Path, ranking: Ranking) -> None:
-    made = KeywordContext.from_file(str(schema_docs), ranking=ranking)
+    context = KeywordContext.from_file(str(schema_docs), ranking=ranking)
     for query in ("total sales by region", "show total sales by region"):
-        assert made.search(query)[0].text.startswith("3. Sales by Region:\n   SELECT region")
+        assert context.search(query)[0].text.startswith("3. Sales by Region:\n   SELECT region")
 
 
 def test_search__scores_the_classic_example_as_the_table_does(schema_docs: Path) -> None:
-    made = KeywordContext.from_file(schema_docs, ranking="classic")
-    scores = {match.text.partition("\n")[0]: match.score for match in made.search("total sales by region", k=16)}
+    context = KeywordContext.from_file(schema_docs, ranking="classic")
+    scores = {match.text.partition("\n")[0]: match.score for match in context.search("total sales by region", k=16)}
     assert scores["3. Sales by Region:"] == 3
     assert not any(head.startswith("Product Values") for head in scores)
 
@@ -47,8 +47,8 @@ def test_search__says_where_a_match_stands(schema_docs: Path, ranking: Ranking) 
 
 
 def test_search__gives_records_in_order_of_their_score() -> None:
-    found = KeywordContext.from_text("a b\n\na b c\n\nb c", ranking="classic").search("b c")
-    assert found == [
+    result = KeywordContext.from_text("a b\n\na b c\n\nb c", ranking="classic").search("b c")
+    assert result == [
         Match(text="a b c", score=12, source=None, line_start=3, line_end=3),
         Match(text="b c", score=12, source=None, line_start=5, line_end=5),
         Match(text="a b", score=1, source=None, line_start=1, line_end=1),
@@ -57,10 +57,10 @@ def test_search__gives_records_in_order_of_their_score() -> None:
 
 @both
 def test_search__gives_at_most_k_and_five_where_none_is_named(ranking: Ranking) -> None:
-    made = KeywordContext.from_text("\n\n".join(TWELVE), ranking=ranking)
-    assert [match.text for match in made.search("text", k=3)] == TWELVE[:3]
-    assert [match.text for match in made.search("text")] == TWELVE[:5]
-    assert len(made.search("text", k=100)) == 12
+    context = KeywordContext.from_text("\n\n".join(TWELVE), ranking=ranking)
+    assert [match.text for match in context.search("text", k=3)] == TWELVE[:3]
+    assert [match.text for match in context.search("text")] == TWELVE[:5]
+    assert len(context.search("text", k=100)) == 12
 
 
 @both
@@ -70,21 +70,21 @@ def test_search__finds_nothing_for_words_that_are_nowhere(ranking: Ranking) -> N
 
 @both
 def test_search__matches_in_a_text_of_one_paragraph(ranking: Ranking) -> None:
-    made = KeywordContext.from_text("only one", ranking=ranking)
-    assert [match.text for match in made.search("one")] == ["only one"]
+    context = KeywordContext.from_text("only one", ranking=ranking)
+    assert [match.text for match in context.search("one")] == ["only one"]
 
 
 @both
 def test_get_context__joins_the_matches_by_a_blank_line(ranking: Ranking) -> None:
-    made = KeywordContext.from_text("\n\n".join(TWELVE), ranking=ranking)
-    assert made.get_context("text", k=2) == "paragraph0 text\n\nparagraph1 text"
-    assert made.get_context("text") == "\n\n".join(TWELVE[:5])
+    context = KeywordContext.from_text("\n\n".join(TWELVE), ranking=ranking)
+    assert context.get_context("text", k=2) == "paragraph0 text\n\nparagraph1 text"
+    assert context.get_context("text") == "\n\n".join(TWELVE[:5])
 
 
 @both
 def test_get_context__gives_the_first_ten_where_nothing_matches(ranking: Ranking) -> None:
-    made = KeywordContext.from_text("\n\n".join(TWELVE), ranking=ranking, fallback="unused")
-    assert made.get_context("unheard", k=1) == "\n\n".join(TWELVE[:10])
+    context = KeywordContext.from_text("\n\n".join(TWELVE), ranking=ranking, fallback="unused")
+    assert context.get_context("unheard", k=1) == "\n\n".join(TWELVE[:10])
 
 
 @both
@@ -98,9 +98,9 @@ def test_from_file__that_cannot_be_used_gives_the_fallback_and_says_so(
     with pytest.raises(IngestionError, match=r"docs\.txt"):
         KeywordContext.from_file(file, ranking=ranking)
     with caplog.at_level(logging.WARNING, logger="kosmos_rag.retrieval.keyword"):
-        made = KeywordContext.from_file(file, ranking=ranking, fallback="Table: sales")
-    assert made.search("sales") == []
-    assert made.get_context("sales") == "Table: sales"
+        context = KeywordContext.from_file(file, ranking=ranking, fallback="Table: sales")
+    assert context.search("sales") == []
+    assert context.get_context("sales") == "Table: sales"
     assert "docs.txt" in caplog.text
 
 
@@ -135,25 +135,25 @@ def test_ranking__that_is_unknown_is_refused() -> None:
 @both
 @pytest.mark.parametrize("query", ["", " \t\n"])
 def test_query__may_not_be_blank(ranking: Ranking, query: str) -> None:
-    made = KeywordContext.from_text("text", ranking=ranking)
-    for ask in (made.search, made.get_context):
+    context = KeywordContext.from_text("text", ranking=ranking)
+    for ask in (context.search, context.get_context):
         with pytest.raises(RequestError, match="the query is empty"):
             ask(query)
 
 
 @pytest.mark.parametrize("k", [0, -1, True, 2.0, None])
 def test_k__must_be_a_number_from_one_on(k: int) -> None:
-    made = KeywordContext.from_text("text")
-    for ask in (made.search, made.get_context):
+    context = KeywordContext.from_text("text")
+    for ask in (context.search, context.get_context):
         with pytest.raises(RequestError, match=f"k is {k!r}"):
             ask("text", k)
 
 
 @both
 def test_get_context__always_gives_something(ranking: Ranking) -> None:
-    made = KeywordContext.from_text("--- ***\n\n???", ranking=ranking)
+    context = KeywordContext.from_text("--- ***\n\n???", ranking=ranking)
     for query in ("***", "?", "😀", "a" * 100_000, "\x00", "\ud800"):
-        assert made.get_context(query).strip()
+        assert context.get_context(query).strip()
 
 
 @both
@@ -162,10 +162,10 @@ def test_from_file__reads_ten_megabytes(tmp_path: Path, ranking: Ranking) -> Non
     paragraph = f"{'word ' * 2_000}\n \t\n"
     blank = f"{' ' * 10_000}\n" * 500
     (tmp_path / "large.txt").write_text(f"{paragraph * 500}{blank}the needle\n")
-    made = KeywordContext.from_file(tmp_path / "large.txt", ranking=ranking)
+    context = KeywordContext.from_file(tmp_path / "large.txt", ranking=ranking)
     assert (tmp_path / "large.txt").stat().st_size > 10_000_000
-    [found] = made.search("needle")
-    assert (found.text, found.line_start, len(made.paragraphs)) == ("the needle", 1501, 501)
+    [result] = context.search("needle")
+    assert (result.text, result.line_start, len(context.paragraphs)) == ("the needle", 1501, 501)
 
 
 def test_errors__are_of_the_librarys_tree() -> None:

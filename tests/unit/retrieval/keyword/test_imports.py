@@ -23,6 +23,6 @@ def test_keyword__is_used_without_models_and_database(
     schema_docs: Path, ranking: str, blocked: tuple[str, ...]
 ) -> None:
     code = USE.format(blocked=blocked, file=str(schema_docs), ranking=ranking)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("3. Sales by Region:")
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.startswith("3. Sales by Region:")

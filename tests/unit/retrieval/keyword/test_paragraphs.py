@@ -40,8 +40,8 @@ def test_split_paragraphs__tells_lines_and_source() -> None:
 
 @given(LINES)
 def test_split_paragraphs__each_is_its_lines_and_between_them_is_white_space(lines: list[str]) -> None:
-    found = list(split_paragraphs("\n".join(lines)))
-    assert all(p.text == "\n".join(lines[p.line_start - 1 : p.line_end]).strip() and p.text for p in found)
-    assert all(before.line_end + 1 < after.line_start for before, after in pairwise(found))
-    inside = {number for p in found for number in range(p.line_start, p.line_end + 1)}
+    paragraphs = list(split_paragraphs("\n".join(lines)))
+    assert all(p.text == "\n".join(lines[p.line_start - 1 : p.line_end]).strip() and p.text for p in paragraphs)
+    assert all(before.line_end + 1 < after.line_start for before, after in pairwise(paragraphs))
+    inside = {number for p in paragraphs for number in range(p.line_start, p.line_end + 1)}
     assert inside == {number for number, line in enumerate(lines, start=1) if line.strip()}

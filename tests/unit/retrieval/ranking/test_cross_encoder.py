@@ -141,11 +141,11 @@ def test_batches__of_any_size_give_the_same_scores(folder: str, torch_reranker: 
 
 
 def test_score__from_several_threads(reranker: CrossEncoderReranker) -> None:
-    asked = [PASSAGES[at % 6 :] + PASSAGES[: at % 3] for at in range(16)]
-    expected = [reranker.score(QUESTION, passages) for passages in asked]
+    passage_lists = [PASSAGES[at % 6 :] + PASSAGES[: at % 3] for at in range(16)]
+    expected = [reranker.score(QUESTION, passages) for passages in passage_lists]
     with ThreadPoolExecutor(4) as pool:
         for scores, alone in zip(
-            pool.map(lambda passages: reranker.score(QUESTION, passages), asked), expected, strict=True
+            pool.map(lambda passages: reranker.score(QUESTION, passages), passage_lists), expected, strict=True
         ):
             assert scores == pytest.approx(alone, abs=1e-5)
 
@@ -154,7 +154,7 @@ def test_model__is_loaded_once_by_several_threads(folder: str) -> None:
     fresh = _reranker(folder)
     with ThreadPoolExecutor(4) as pool:
         scores = list(pool.map(lambda _: fresh.score(QUESTION, PASSAGES), range(8)))
-    assert all(one == pytest.approx(scores[0], abs=1e-5) for one in scores)
+    assert all(item == pytest.approx(scores[0], abs=1e-5) for item in scores)
 
 
 def test_max_tokens__cuts_the_end_of_the_passage_and_not_the_question(folder: str) -> None:

@@ -96,13 +96,13 @@ def test_run__lets_so_many_in_at_once_and_no_more(concurrency: int) -> None:
 
 
 def test_run__gives_up_waiting_for_a_place_at_the_deadline() -> None:
-    free, taken = threading.Event(), threading.Event()
+    free, event = threading.Event(), threading.Event()
     deadline = DeadlineExecutor(slots=1)
     earlier = threading.Thread(
-        target=deadline.run, args=(lambda: (taken.set(), free.wait()),), kwargs={"deadline_ms": 1e6}
+        target=deadline.run, args=(lambda: (event.set(), free.wait()),), kwargs={"deadline_ms": 1e6}
     )
     earlier.start()
-    taken.wait()
+    event.wait()
     outcome = deadline.run(lambda: 1, deadline_ms=50)
     assert outcome.message == "the deadline of 50 ms passed while earlier calls ran"
     free.set()

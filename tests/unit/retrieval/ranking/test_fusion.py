@@ -43,8 +43,8 @@ def _leg(*ids: uuid.UUID) -> list[Candidate]:
 
 def _scored(scores: Mapping[uuid.UUID, float]) -> list[Candidate]:
     """Candidates with these scores, ranked as a retriever ranks them."""
-    ordered = sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))
-    return [Candidate(chunk_id=key, score=score, rank=rank) for rank, (key, score) in enumerate(ordered, start=1)]
+    items = sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))
+    return [Candidate(chunk_id=key, score=score, rank=rank) for rank, (key, score) in enumerate(items, start=1)]
 
 
 def _scores(fused: Sequence[FusedCandidate]) -> dict[uuid.UUID, float]:

@@ -19,10 +19,10 @@ EVEN = {"dense": 0.5, "dense 2": 0.5, "lexical": 0.5, "lexical 2": 0.5}
 
 
 def _lists(coverage: float, *, terms: int = 1) -> dict[str, CandidateList]:
-    found = [(uuid.UUID(int=1), coverage)] if coverage else []
+    candidates = [(uuid.UUID(int=1), coverage)] if coverage else []
     dense = rank_candidates([(uuid.UUID(int=1), 1.0)], limit=2, plan="exact scan", read={}, reason=None)
     weights = QueryWeights(terms=terms, total=1.0)
-    lexical = rank_candidates(found, limit=2, plan="segments", read={}, reason=None, weights=weights)
+    lexical = rank_candidates(candidates, limit=2, plan="segments", read={}, reason=None, weights=weights)
     return {"dense": dense, "dense 2": dense, "lexical": lexical, "lexical 2": lexical}
 
 
@@ -99,8 +99,8 @@ def test_odds_factor__of_few_questions_is_about_one() -> None:
 
 
 def test_adapt_weights__multiplies_the_odds_by_the_known_items() -> None:
-    known = KnownItems(questions=100, dense=0.67, lexical=0.96)
-    adapted = adapt_weights(_lists(0.625, terms=4), EVEN, by_words=False, known_items=known)
+    items = KnownItems(questions=100, dense=0.67, lexical=0.96)
+    adapted = adapt_weights(_lists(0.625, terms=4), EVEN, by_words=False, known_items=items)
     assert adapted["lexical"] / adapted["dense"] == pytest.approx(34 / 5 / 4)
 
 

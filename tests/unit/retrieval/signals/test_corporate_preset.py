@@ -5,7 +5,7 @@ import pytest
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import load
 from kosmos_rag.retrieval.signals.apply import Signals, build_signal_rules
-from tests.unit.retrieval.signals.passages import asked, passage
+from tests.unit.retrieval.signals.passages import build_query, passage
 
 
 @pytest.mark.parametrize("preset", ["corporate", "corporate-enforced"])
@@ -33,12 +33,12 @@ def test_corporate__moves_scores_by_department_and_role(
 ) -> None:
     values = load(preset, Settings(), validate=build_signal_rules).apply(Settings()).rag
     hit = passage(score=0.5, source=f"/kb/{department}/policy.pdf")
-    done = Signals(values.signals, values.intents).apply(asked("?", *principals), [hit], ahead=lambda _: False)
-    assert done.passages[0].score == pytest.approx(factor)
+    result = Signals(values.signals, values.intents).apply(build_query("?", *principals), [hit], ahead=lambda _: False)
+    assert result.passages[0].score == pytest.approx(factor)
 
 
 def test_corporate__drops_what_is_below_a_tenth_of_the_best() -> None:
     values = load("corporate", Settings(), validate=build_signal_rules).apply(Settings()).rag
     hits = [passage(score=score) for score in (1.0, 0.11, 0.09)]
-    done = Signals(values.signals, values.intents).apply(asked("?"), hits, ahead=lambda _: False)
-    assert [hit.score for hit in done.passages] == pytest.approx([1.0, 0.11])
+    result = Signals(values.signals, values.intents).apply(build_query("?"), hits, ahead=lambda _: False)
+    assert [hit.score for hit in result.passages] == pytest.approx([1.0, 0.11])

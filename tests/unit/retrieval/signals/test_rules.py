@@ -8,7 +8,7 @@ from kosmos_rag.core.types import Passage
 from kosmos_rag.retrieval.signals.base import ScoreSignal, SelectionSignal
 from kosmos_rag.retrieval.signals.registry import build_signals
 from kosmos_rag.retrieval.signals.rules import RULES
-from tests.unit.retrieval.signals.passages import asked, passage
+from tests.unit.retrieval.signals.passages import build_query, passage
 
 SQL = "```sql\nselect 1\n```"
 
@@ -20,13 +20,13 @@ def _signal(name: str, **parameters: Any) -> ScoreSignal | SelectionSignal:
 def _value(name: str, given: Passage, question: str = "", principals: tuple[str, ...] = (), **parameters: Any) -> float:
     signal = _signal(name, **{"weight": 1.0, **parameters})
     assert isinstance(signal, ScoreSignal)
-    return signal.value(asked(question, *principals), given)
+    return signal.value(build_query(question, *principals), given)
 
 
-def _chosen(name: str, given: list[Passage], question: str = "", **parameters: Any) -> list[Passage]:
+def _chosen(name: str, passages: list[Passage], question: str = "", **parameters: Any) -> list[Passage]:
     signal = _signal(name, **parameters)
     assert isinstance(signal, SelectionSignal)
-    return signal.select(asked(question), given)
+    return signal.select(build_query(question), passages)
 
 
 def test_signals__are_those_that_the_presets_need() -> None:
@@ -94,14 +94,14 @@ def test_intro_penalty__is_for_introductions(changes: dict[str, Any], value: flo
 def test_keyword_gate__requires_the_term_where_the_question_has_it() -> None:
     holding, by_heading = passage("churned accounts"), passage("accounts", section=("Churn",))
     other = passage("subscription lifecycle, cancellation")
-    given = [other, holding, by_heading]
-    assert _chosen("keyword_gate", given, "How is churn calculated?", terms=["churn"]) == [holding, by_heading]
-    assert _chosen("keyword_gate", given, "What are refunds?", terms=["churn"]) == given
+    others = [other, holding, by_heading]
+    assert _chosen("keyword_gate", others, "How is churn calculated?", terms=["churn"]) == [holding, by_heading]
+    assert _chosen("keyword_gate", others, "What are refunds?", terms=["churn"]) == others
 
 
 def test_keyword_gate__leaves_all_where_no_passage_holds_the_term() -> None:
-    given = [passage("refunds"), passage("unchurned is no beginning")]
-    assert _chosen("keyword_gate", given, "churn?", terms=["churn"]) == given
+    passages = [passage("refunds"), passage("unchurned is no beginning")]
+    assert _chosen("keyword_gate", passages, "churn?", terms=["churn"]) == passages
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ def test_minimum_score__leaves_out_what_scores_less() -> None:
 
 
 def test_one_per_source__keeps_the_first_of_each() -> None:
-    given = [passage(source=source) for source in ("a", "a", "b", "a", "b")]
-    assert _chosen("one_per_source", given) == [given[0], given[2]]
-    assert _chosen("one_per_source", given, limit=2) == [given[0], given[1], given[2], given[4]]
+    passages = [passage(source=source) for source in ("a", "a", "b", "a", "b")]
+    assert _chosen("one_per_source", passages) == [passages[0], passages[2]]
+    assert _chosen("one_per_source", passages, limit=2) == [passages[0], passages[1], passages[2], passages[4]]
 
 
 def test_diversity__puts_a_repetition_after_something_else() -> None:

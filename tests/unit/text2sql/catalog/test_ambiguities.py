@@ -6,37 +6,37 @@ from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from tests.unit.text2sql.catalog.worlds import database, table
 
 
-def _found(schema: DatabaseSchema, tables: list[str], *columns: str) -> dict[str, tuple[str, ...]]:
+def _list_notes(schema: DatabaseSchema, tables: list[str], *columns: str) -> dict[str, tuple[str, ...]]:
     refs = [tuple(column.rpartition(".")[::2]) for column in columns]
     plans = JoinGraph(schema).plans(tables)
-    found = find_ambiguities(schema, tables, [(table, column) for table, column in refs], plans)
-    return {ambiguity.kind: ambiguity.about for ambiguity in found}
+    ambiguities = find_ambiguities(schema, tables, [(table, column) for table, column in refs], plans)
+    return {ambiguity.kind: ambiguity.about for ambiguity in ambiguities}
 
 
 def test_variants__are_open_as_in_the_seed(example: DatabaseSchema) -> None:
     tables = ["program_statistics", "programs"]
     plans = JoinGraph(example).plans(tables)
-    found = find_ambiguities(example, tables, [("program_statistics", "success_count")], plans)
-    assert [(item.kind, item.about) for item in found if item.kind == "variant"] == [
+    ambiguities = find_ambiguities(example, tables, [("program_statistics", "success_count")], plans)
+    assert [(item.kind, item.about) for item in ambiguities if item.kind == "variant"] == [
         ("variant", ("program_statistics.variant_id",))
     ]
-    assert found[0].text == (
+    assert ambiguities[0].text == (
         "If multiple rows exist due to variants (variant_id), either sum across rows or choose variant_id IS NULL "
         "depending on requested semantics."
     )
 
 
 def test_same_name__in_several_tables_is_open_but_not_of_keys(example: DatabaseSchema) -> None:
-    found = _found(example, ["programs", "program_variants"], "programs.name", "program_variants.program_id")
-    assert found["same_name"] == ("programs.name", "program_variants.name")
-    assert "same_name" not in _found(example, ["programs", "program_variants"], "program_variants.program_id")
-    assert "same_name" not in _found(example, ["programs", "users"], "programs.name")
+    result = _list_notes(example, ["programs", "program_variants"], "programs.name", "program_variants.program_id")
+    assert result["same_name"] == ("programs.name", "program_variants.name")
+    assert "same_name" not in _list_notes(example, ["programs", "program_variants"], "program_variants.program_id")
+    assert "same_name" not in _list_notes(example, ["programs", "users"], "programs.name")
 
 
 def test_join_paths__are_open_where_there_are_several() -> None:
     schema = database(table("team"), table("game", "home", "away", keys={"home": "team.id", "away": "team.id"}))
-    assert _found(schema, ["game", "team"])["join_path"] == ("game", "team")
-    assert _found(schema, ["game"]) == {}
+    assert _list_notes(schema, ["game", "team"])["join_path"] == ("game", "team")
+    assert _list_notes(schema, ["game"]) == {}
 
 
 def test_aggregate_or_latest__is_open_where_a_parent_has_several_measured_rows() -> None:
@@ -47,8 +47,8 @@ def test_aggregate_or_latest__is_open_where_a_parent_has_several_measured_rows()
         keys={"sensor_id": "sensor.id"}, unique=(("sensor_id",),),
     )  # fmt: skip
     schema = database(parent, readings, one_each)
-    assert _found(schema, ["reading"], "reading.value")["aggregate_or_latest"] == ("reading.value",)
+    assert _list_notes(schema, ["reading"], "reading.value")["aggregate_or_latest"] == ("reading.value",)
     (note,) = find_ambiguities(schema, ["reading"], [("reading", "value")], JoinGraph(schema).plans(["reading"]))
     assert note.text.startswith("There may be several rows of reading for one row of sensor: aggregate value")
-    assert _found(schema, ["reading"], "reading.taken") == {}
-    assert _found(schema, ["total"], "total.value") == {}
+    assert _list_notes(schema, ["reading"], "reading.taken") == {}
+    assert _list_notes(schema, ["total"], "total.value") == {}

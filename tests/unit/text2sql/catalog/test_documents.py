@@ -19,12 +19,12 @@ def test_documents__have_the_ids_and_metadata_of_the_seed(example: DatabaseSchem
     column = documents["schema_column:programs.ProgramStatistics.success_count"]
     assert "number of successes" in column.data.decode()
     assert column.title == "program_statistics.success_count"
-    wanted = {
+    expected = {
         "kind": "schema_column", "model": "ProgramStatistics", "table": "program_statistics", "column": "success_count",
         "type": "INTEGER", "nullable": False, "source_file": "programs.py", "database": "programs",
         "module": "programs",
     }  # fmt: skip
-    assert wanted.items() <= column.metadata.items()
+    assert expected.items() <= column.metadata.items()
     assert {"success", "count"} <= set(column.metadata["keywords"])
     recipe = documents["query_recipe:programs.success-count-for-program-name"]
     assert recipe.metadata["join_hints"] == ["program_statistics.program_id -> programs.id"]

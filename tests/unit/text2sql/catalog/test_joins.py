@@ -134,8 +134,8 @@ def _all_shortest(graph: Graph, nodes: list[str]) -> set[frozenset[Edge]]:
     """Try every set of edges, the smallest first."""
     edges = sorted({(min(a, b), max(a, b)) for a, beside in graph.items() for b in beside})
     for size in range(len(edges) + 1):
-        if found := {frozenset(tried) for tried in combinations(edges, size) if _connects(frozenset(tried), nodes)}:
-            return found
+        if result := {frozenset(tried) for tried in combinations(edges, size) if _connects(frozenset(tried), nodes)}:
+            return result
     raise AssertionError
 
 

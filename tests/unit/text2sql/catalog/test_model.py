@@ -9,10 +9,10 @@ from tests.unit.text2sql.catalog.worlds import database, table
 
 
 def test_fingerprint__is_of_the_content_and_not_of_the_order_of_tables() -> None:
-    one, other = table("a", "x integer"), table("b", keys={"id": "a.id"})
-    print_of_both = database(one, other).fingerprint()
-    assert database(other, one).fingerprint() == print_of_both
-    commented = replace(one, columns=(replace(one.columns[0], comment="new"), *one.columns[1:]))
+    item, other = table("a", "x integer"), table("b", keys={"id": "a.id"})
+    print_of_both = database(item, other).fingerprint()
+    assert database(other, item).fingerprint() == print_of_both
+    commented = replace(item, columns=(replace(item.columns[0], comment="new"), *item.columns[1:]))
     assert database(commented, other).fingerprint() != print_of_both
     assert len(print_of_both) == 64
 

@@ -77,9 +77,9 @@ def test_models__inherited_tables_stand_for_the_class_that_brought_them() -> Non
 
 def test_unique__of_indexes_only_where_they_are_over_whole_columns() -> None:
     metadata = MetaData()
-    made = Table("a", metadata, Column("x", String), Column("y", String), Column("z", String))
-    Index("whole", made.c.x, unique=True)
-    Index("partial", made.c.y, unique=True, postgresql_where=made.c.z.is_(None))
+    result = Table("a", metadata, Column("x", String), Column("y", String), Column("z", String))
+    Index("whole", result.c.x, unique=True)
+    Index("partial", result.c.y, unique=True, postgresql_where=result.c.z.is_(None))
     assert from_models(metadata).tables[0].unique == (("x",),)
 
 
@@ -100,7 +100,7 @@ def test_checks__that_list_values_are_enums(check: str, values: tuple[str, ...])
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("where", "message"),
     [
         ("programs", "no import path"),
         ("no.such.module:Base", "cannot be imported"),
@@ -109,8 +109,8 @@ def test_checks__that_list_values_are_enums(check: str, values: tuple[str, ...])
         (MetaData(), "has no tables"),
     ],
 )
-def test_models__that_are_none_are_refused(example: DatabaseSchema, where: object, said: str) -> None:
-    with pytest.raises(RequestError, match=said):
+def test_models__that_are_none_are_refused(example: DatabaseSchema, where: object, message: str) -> None:
+    with pytest.raises(RequestError, match=message):
         from_models(where)
 
 

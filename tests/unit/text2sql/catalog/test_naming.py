@@ -53,19 +53,19 @@ def test_aliases__begin_with_the_spoken_name() -> None:
 
 @given(st.text(min_size=1, max_size=40))
 def test_aliases__of_any_name_are_few_distinct_and_never_empty(name: str) -> None:
-    found = aliases(name)
-    assert 1 <= len(found) <= 8
-    assert len(set(found)) == len(found)
-    assert all(found)
-    assert humanize(name) == found[0]
+    result = aliases(name)
+    assert 1 <= len(result) <= 8
+    assert len(set(result)) == len(result)
+    assert all(result)
+    assert humanize(name) == result[0]
 
 
 @pytest.mark.parametrize(
-    ("one", "many"), [("success", "successes"), ("category", "categories"), ("day", "days"), ("box", "boxes")]
+    ("item", "many"), [("success", "successes"), ("category", "categories"), ("day", "days"), ("box", "boxes")]
 )
-def test_plural_and_singular__are_inverse(one: str, many: str) -> None:
-    assert plural(one) == many
-    assert singular(many) == one
+def test_plural_and_singular__are_inverse(item: str, many: str) -> None:
+    assert plural(item) == many
+    assert singular(many) == item
 
 
 def test_plural__leaves_plurals_and_singular_leaves_what_only_looks_like_one() -> None:

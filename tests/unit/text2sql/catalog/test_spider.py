@@ -165,8 +165,8 @@ def test_gold__of_all_spider_questions(datasets: Path) -> None:
     names = {schema.name: schema for schema in schemas}
     for question in gold:
         for table, column in question.columns:
-            found = names[question.database].table(table)
-            assert found is not None
-            assert found.column(column) is not None
+            result = names[question.database].table(table)
+            assert result is not None
+            assert result.column(column) is not None
     joined = [question for question in gold if " JOIN " in question.sql.upper()]
     assert all(question.joins for question in joined)

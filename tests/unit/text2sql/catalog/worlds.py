@@ -10,10 +10,10 @@ EXAMPLE = Path(__file__).parents[4] / "examples" / "schema"
 
 def table(name: str, *columns: str, keys: dict[str, str] | None = None, **given: Any) -> TableSchema:
     """A table with `id` and columns, `name type`; `keys` maps columns, by commas, to `table.column, …`."""
-    written = [column.partition(" ") for column in ("id integer", *columns)]
+    partitions = [column.partition(" ") for column in ("id integer", *columns)]
     return TableSchema(
         name=name,
-        columns=tuple(ColumnSchema(name=column, type=kind or "text") for column, _, kind in written),
+        columns=tuple(ColumnSchema(name=column, type=kind or "text") for column, _, kind in partitions),
         primary_key=("id",),
         foreign_keys=tuple(_key(own, target) for own, target in (keys or {}).items()),
         **given,

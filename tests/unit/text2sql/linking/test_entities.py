@@ -13,16 +13,16 @@ from kosmos_rag.text2sql.records import Entities
 TODAY = date(2026, 5, 20)
 
 
-def _found(question: str, *known: str) -> Entities:
+def _find(question: str, *known: str) -> Entities:
     return find_entities(question, values=KnownValues(known).find(question), today=TODAY)
 
 
 def test_quoted_names__are_found_in_either_quotes() -> None:
-    assert _found("runs of \"forest fire\" and 'night watch'").quoted == ("forest fire", "night watch")
+    assert _find("runs of \"forest fire\" and 'night watch'").quoted == ("forest fire", "night watch")
 
 
 def test_an_apostrophe__is_no_quote() -> None:
-    assert _found("the program's owner and the user's role").quoted == ()
+    assert _find("the program's owner and the user's role").quoted == ()
 
 
 def test_a_code__is_meant_by_its_meaning_and_a_stop_word_is_no_value() -> None:
@@ -30,7 +30,7 @@ def test_a_code__is_meant_by_its_meaning_and_a_stop_word_is_no_value() -> None:
     texts = known_texts(state)
     assert texts == {"alaska": "AK", "indiana": "IN"}
     schema = DatabaseSchema(name="shops", tables=(TableSchema(name="shops", columns=(state,)),))
-    (condition,) = find_filters(schema, [("shops", "state")], _found("shops in Indiana", *texts), question="")
+    (condition,) = find_filters(schema, [("shops", "state")], _find("shops in Indiana", *texts), question="")
     assert (condition.value, condition.condition) == ("IN", "shops.state = 'IN'")
     assert known_texts(ColumnSchema(name="state", enum=("in", "out", "lost"))) == {"lost": "lost"}
 
@@ -46,11 +46,11 @@ def test_a_code__is_meant_by_its_meaning_and_a_stop_word_is_no_value() -> None:
     ],
 )
 def test_numbers__are_bounds_where_the_question_compares(question: str, bounds: list[tuple[str, str]]) -> None:
-    assert [(bound.operator, bound.number) for bound in _found(question).bounds] == bounds
+    assert [(bound.operator, bound.number) for bound in _find(question).bounds] == bounds
 
 
 def test_known_values__are_found_as_whole_words() -> None:
-    assert _found("Which forest fire runs failed, not unfailed?", "forest fire", "failed", "ire").values == (
+    assert _find("Which forest fire runs failed, not unfailed?", "forest fire", "failed", "ire").values == (
         "forest fire",
         "failed",
     )
@@ -70,19 +70,19 @@ def test_known_values__are_found_as_whole_words() -> None:
     ],
 )
 def test_dates__are_read_relative_to_today(question: str, day: date | None) -> None:
-    assert [found for _, found in _found(question).dates] == [day]
+    assert [result for _, result in _find(question).dates] == [day]
 
 
 def test_what_stands_in_a_date__is_no_name_and_no_number() -> None:
-    found = _found("orders since 3 March 2024 or Monday of more than 500 euros by Ann")
-    assert (found.names, found.numbers) == (("Ann",), ("500",))
-    assert _found("how many may order").dates == ()
+    result = _find("orders since 3 March 2024 or Monday of more than 500 euros by Ann")
+    assert (result.names, result.numbers) == (("Ann",), ("500",))
+    assert _find("how many may order").dates == ()
 
 
 def test_years__are_dates_without_a_day_and_no_numbers() -> None:
-    found = _found("concerts in 2014 with more than 3 singers")
-    assert found.dates == (("2014", None),)
-    assert found.numbers == ("3",)
+    result = _find("concerts in 2014 with more than 3 singers")
+    assert result.dates == (("2014", None),)
+    assert result.numbers == ("3",)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_years__are_dates_without_a_day_and_no_numbers() -> None:
     ],
 )
 def test_comparisons__are_named(question: str, comparisons: tuple[str, ...]) -> None:
-    assert _found(question).comparisons == comparisons
+    assert _find(question).comparisons == comparisons
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,6 @@ def test_values__are_found_with_one_typo_in_a_word(
 
 
 def test_values__are_found_whatever_their_punctuation() -> None:
-    assert _found("Who lives in St. John's (north)?", normalize_value("St John's / North")).values == (
+    assert _find("Who lives in St. John's (north)?", normalize_value("St John's / North")).values == (
         "st john's north",
     )

@@ -46,22 +46,22 @@ def _judged(gold: GoldQuestion, *, held: bool, tokens: int = 100, hints: int = 1
 def test_figures__are_shares_of_the_questions_that_they_are_about() -> None:
     right, wrong = _judged(_gold(), held=True, tokens=200), _judged(_gold(), held=False, hints=4)
     plain = _judged(_gold(joins=False), held=False)
-    found = aggregate([right, wrong, plain])
-    assert found.questions == 3
-    assert found.database_first == pytest.approx(1 / 3)
-    assert found.tables_in_10 == 1.0
-    assert found.r_precision == pytest.approx(2 / 3)
-    assert (found.columns_in_5, found.joins, found.joins_needed) == (0.5, 0.5, 0.0), "without the plain question"
-    assert (found.asked_first, found.asked_in_5, found.asked_in_10) == (0.5, 0.5, 0.5)
-    assert (found.reference_precision, found.reference_recall, found.references) == (0.25, 0.5, 4 / 3)
-    assert found.prompt_tokens == pytest.approx(400 / 3)
-    assert found.join_hints == 2.0
+    result = aggregate([right, wrong, plain])
+    assert result.questions == 3
+    assert result.database_first == pytest.approx(1 / 3)
+    assert result.tables_in_10 == 1.0
+    assert result.r_precision == pytest.approx(2 / 3)
+    assert (result.columns_in_5, result.joins, result.joins_needed) == (0.5, 0.5, 0.0), "without the plain question"
+    assert (result.asked_first, result.asked_in_5, result.asked_in_10) == (0.5, 0.5, 0.5)
+    assert (result.reference_precision, result.reference_recall, result.references) == (0.25, 0.5, 4 / 3)
+    assert result.prompt_tokens == pytest.approx(400 / 3)
+    assert result.join_hints == 2.0
 
 
 def test_figures__that_no_question_is_about_are_left_out() -> None:
-    found = aggregate([_judged(_gold(joins=False), held=True)])
-    assert (found.columns_in_5, found.joins) == (None, None)
-    assert not {"columns_in_5", "columns_in_10", "joins", "joins_needed"} & found.as_json().keys()
+    result = aggregate([_judged(_gold(joins=False), held=True)])
+    assert (result.columns_in_5, result.joins) == (None, None)
+    assert not {"columns_in_5", "columns_in_10", "joins", "joins_needed"} & result.as_json().keys()
 
 
 def test_figures__of_nothing_are_refused() -> None:

@@ -100,20 +100,20 @@ def test_equal_tables_of_two_databases__the_smaller_database_is_first() -> None:
 
 def test_a_named_table__orders_the_tables_of_its_database_alone() -> None:
     linked = _linked("capacity of all stadiums")
-    named = {(found.database, found.table): found.parts.get("named", 0.0) for found in linked.tables}
-    assert named["music", "stadium"] == 0.0
-    assert named["music", "singer"] == -0.5
-    assert named["shop", "customer"] == 0.0
+    name_scores = {(result.database, result.table): result.parts.get("named", 0.0) for result in linked.tables}
+    assert name_scores["music", "stadium"] == 0.0
+    assert name_scores["music", "singer"] == -0.5
+    assert name_scores["shop", "customer"] == 0.0
 
 
 def test_equal_documents_of_two_databases__are_the_same_evidence() -> None:
     columns = ("id", "name", "age")
     first = DatabaseSchema(name="first", tables=(_table("singer", *columns),))
     second = DatabaseSchema(name="second", tables=(_table("singer", *columns),))
-    found = Similarities(tables={("second", "singer"): 0.7}, columns={("second", "singer", "age"): 0.8})
-    one, other = _linked("zzz", first, second, evidence=found).tables
-    assert one.score == pytest.approx(other.score + 0.5), "apart from the part of the needed table"
-    assert one.database == "first", "not of chance: in the order of the schemas"
+    similarities = Similarities(tables={("second", "singer"): 0.7}, columns={("second", "singer", "age"): 0.8})
+    item, other = _linked("zzz", first, second, evidence=similarities).tables
+    assert item.score == pytest.approx(other.score + 0.5), "apart from the part of the needed table"
+    assert item.database == "first", "not of chance: in the order of the schemas"
 
 
 def test_an_instruction_to_count__is_no_name() -> None:
@@ -191,20 +191,20 @@ def test_hints__have_the_forms_of_a_verb() -> None:
 
 def test_parts__add_up_to_the_score() -> None:
     linked = _linked("year of the concert", evidence=Similarities(tables={("music", "concert"): 0.5}, columns={}))
-    for parts, score in [(found.parts, found.score) for found in linked.tables] + [
-        (found.parts, found.score) for found in linked.columns
+    for parts, score in [(result.parts, result.score) for result in linked.tables] + [
+        (result.parts, result.score) for result in linked.columns
     ]:
         assert sum(parts.values()) == pytest.approx(score)
 
 
 def test_meaning__decides_where_words_say_nothing() -> None:
-    found = Similarities(tables={("shop", "customer"): 0.9, ("music", "singer"): 0.1}, columns={})
-    assert _first(_linked("zzz", evidence=found)) == "shop.customer"
+    similarities = Similarities(tables={("shop", "customer"): 0.9, ("music", "singer"): 0.1}, columns={})
+    assert _first(_linked("zzz", evidence=similarities)) == "shop.customer"
 
 
 def test_evidence_of_what_is_not_there__counts_for_nothing() -> None:
-    found = Similarities(tables={("gone", "gone"): 0.9}, columns={("music", "singer", "gone"): 0.9})
-    assert _first(_linked("stadium", evidence=found)) == "music.stadium"
+    similarities = Similarities(tables={("gone", "gone"): 0.9}, columns={("music", "singer", "gone"): 0.9})
+    assert _first(_linked("stadium", evidence=similarities)) == "music.stadium"
 
 
 def test_weights_of_nothing__leave_the_order_of_the_schemas() -> None:
@@ -244,8 +244,8 @@ def test_the_best_columns__are_those_of_all_columns(question: str) -> None:
         for number in range(40)
     ]
     schema = DatabaseSchema(name="many", tables=(TableSchema(name="bare"), *tables, _table("o", "id", "total")))
-    found = {("many", f"table_{number}", "id"): float(chance.random()) for number in range(0, 40, 7)}
-    evidence = Similarities(tables={("many", "table_3"): 0.9, ("many", "bare"): 0.8}, columns=found)
+    result = {("many", f"table_{number}", "id"): float(chance.random()) for number in range(0, 40, 7)}
+    evidence = Similarities(tables={("many", "table_3"): 0.9, ("many", "bare"): 0.8}, columns=result)
     linker = Linker(NameIndex([_music(), schema], HINTS))
     entities = find_entities(question, values=linker.find_values(question), today=date(2026, 1, 1))
     every = linker.link(question, entities, evidence, tables=3)

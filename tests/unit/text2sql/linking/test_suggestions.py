@@ -22,8 +22,8 @@ WAGES = _log(
 
 
 def test_a_word__is_suggested_where_questions_agree() -> None:
-    (found,) = suggest_synonyms(WAGES)
-    assert (found.word, found.name, found.questions, found.share) == ("wages", "salary", 3, 1.0)
+    (suggestion,) = suggest_synonyms(WAGES)
+    assert (suggestion.word, suggestion.name, suggestion.questions, suggestion.share) == ("wages", "salary", 3, 1.0)
 
 
 def test_nothing__is_suggested_from_few_questions() -> None:
@@ -36,7 +36,7 @@ def test_a_question_that_is_repeated__counts_once() -> None:
 
 def test_a_word_that_goes_with_anything__is_not_suggested() -> None:
     log = _log(*((f"shop {word} wages", f"t.{word}x") for word in ("one", "two", "six", "ten")))
-    assert all(found.word != "shop" for found in suggest_synonyms(log))
+    assert all(suggestion.word != "shop" for suggestion in suggest_synonyms(log))
 
 
 def test_a_name_that_the_question_says__needs_no_synonym() -> None:

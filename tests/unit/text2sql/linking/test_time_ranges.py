@@ -35,15 +35,15 @@ TODAY = date(2026, 5, 20)  # a Wednesday
     ],
 )
 def test_times__are_ranges_of_days(question: str, ranges: list[tuple[str | None, str | None]]) -> None:
-    found = find_entities(question, today=TODAY).time_ranges
-    assert [(item.start and str(item.start), item.end and str(item.end)) for item in found] == ranges
+    time_ranges = find_entities(question, today=TODAY).time_ranges
+    assert [(item.start and str(item.start), item.end and str(item.end)) for item in time_ranges] == ranges
 
 
 def test_a_time__is_a_condition_on_the_best_column_of_dates() -> None:
     columns = [ColumnSchema(name="year", type="integer"), ColumnSchema(name="begun", type="timestamptz")]
     schema = DatabaseSchema(name="d", tables=(TableSchema(name="runs", columns=tuple(columns)),))
     entities = find_entities("runs since March", today=TODAY)
-    (found,) = find_filters(schema, [("runs", "year"), ("runs", "begun")], entities, question="runs since March")
-    assert (found.match, found.value, found.text) == ("range", "2026-03-01/..", "since March")
-    assert found.condition == "runs.begun >= '2026-03-01'"
+    (result,) = find_filters(schema, [("runs", "year"), ("runs", "begun")], entities, question="runs since March")
+    assert (result.match, result.value, result.text) == ("range", "2026-03-01/..", "since March")
+    assert result.condition == "runs.begun >= '2026-03-01'"
     assert find_filters(schema, [("runs", "year")], entities, question="runs since March") == ()

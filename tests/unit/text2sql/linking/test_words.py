@@ -6,16 +6,16 @@ from kosmos_rag.text2sql.linking.words import question_words, stem, stem_name
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("item", "other"),
     [("singers", "singer"), ("countries", "country"), ("titled", "title"), ("stopped", "stop"), ("hiring", "hire")],
 )
-def test_stem__is_the_same_for_forms_of_a_word(one: str, other: str) -> None:
-    assert stem(one) == stem(other)
+def test_stem__is_the_same_for_forms_of_a_word(item: str, other: str) -> None:
+    assert stem(item) == stem(other)
 
 
-@pytest.mark.parametrize(("one", "other"), [("status", "state"), ("king", "k"), ("red", "r"), ("user", "usage")])
-def test_stem__keeps_words_apart(one: str, other: str) -> None:
-    assert stem(one) != stem(other)
+@pytest.mark.parametrize(("item", "other"), [("status", "state"), ("king", "k"), ("red", "r"), ("user", "usage")])
+def test_stem__keeps_words_apart(item: str, other: str) -> None:
+    assert stem(item) != stem(other)
 
 
 def test_question_words__leave_out_quoted_values() -> None:
