@@ -7,14 +7,8 @@ from kosmos_rag.core.errors import NotFound
 from kosmos_rag.core.stored_files import FILE_ADMINISTRATOR, source_of_file, uploader_principal
 from kosmos_rag.core.types import EVERYONE, SourceDocument
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.openai.records import (
-    FileInfo,
-)
-from kosmos_rag.openai.rows import (
-    ALL,
-    PageRequest,
-    list_files,
-)
+from kosmos_rag.openai.records import FileInfo
+from kosmos_rag.openai.rows import ALL, PageRequest, list_files
 from kosmos_rag.openai.sql import statement
 
 
@@ -108,10 +102,10 @@ class TenantFiles:
         info = self.get(file_id)
         values = {"tenant_id": self._tenant.id, "file_ids": [file_id], "collection": None}
         with self._tenant.sessions.write() as connection:
-            rows = connection.execute(statement("attachments"), values).fetchall()
+            attachments = connection.execute(statement("attachments"), values).fetchall()
         # First the jobs: a running one publishes nothing then.
-        self._tenant.jobs.cancel([row[3] for row in rows])
-        for collection, *_ in rows:
+        self._tenant.jobs.cancel([job_id for _, job_id in attachments])
+        for collection, _ in attachments:
             self._tenant.with_collection(collection).delete(info.source)
         with self._tenant.sessions.write() as connection:
             connection.execute(statement("delete_files"), values)

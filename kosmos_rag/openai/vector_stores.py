@@ -255,8 +255,8 @@ class TenantVectorStores:
     def _cancel(self, collection: str, file_ids: Sequence[uuid.UUID]) -> None:
         values = {"tenant_id": self._tenant.id, "file_ids": list(file_ids), "collection": collection}
         with self._tenant.sessions.write() as connection:
-            rows = connection.execute(statement("attachments"), values).fetchall()
-        self._jobs.cancel([row[3] for row in rows])
+            attachments = connection.execute(statement("attachments"), values).fetchall()
+        self._jobs.cancel([job_id for _, job_id in attachments])
 
     def _list_pending(self, collections: Sequence[str], ids: Collection[uuid.UUID] | None = None) -> list[PendingFile]:
         """Return the attached files without a readable document."""

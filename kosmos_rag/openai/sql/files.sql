@@ -72,7 +72,7 @@ ON CONFLICT (tenant_id, collection, file_id) DO UPDATE SET job_id = excluded.job
 
 -- name: attachments
 -- Of a file in all collections, or of files of one collection.
-SELECT a.collection, a.file_id, a.document_id, a.job_id
+SELECT a.collection, a.job_id
   FROM kosmos.vector_store_files a
  WHERE a.tenant_id = %(tenant_id)s AND a.file_id = ANY (%(file_ids)s)
    AND (%(collection)s::text IS NULL OR a.collection = %(collection)s)
