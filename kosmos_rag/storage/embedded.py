@@ -10,8 +10,10 @@ import re
 import shlex
 import shutil
 import stat
+import subprocess
 import tempfile
 import threading
+import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +35,9 @@ _PASSAGE = stat.S_IXGRP | stat.S_IXOTH
 
 _OURS = "# added by kosmos-rag; change it as you like"
 _SOCKET_PERMISSIONS = re.compile(r"^unix_socket_permissions\b", re.MULTILINE)
+
+_RECOVERY_S = 300.0
+"""Longest recovery that a start waits for."""
 
 _MIN_FREE = 2 * 16 * 2**20
 """Bytes: PostgreSQL recovers into a new segment of its write-ahead log, of 16 MB."""
@@ -187,10 +192,7 @@ def start(data_dir: Path) -> EmbeddedServer:
                 _remove_stale_locks(data_dir)
                 package.get_server(data_dir, cleanup_mode="stop", start=False).ensure_pgdata_inited()
                 _configure(data_dir)
-            server = package.get_server(data_dir, cleanup_mode="stop")
-            if not _is_server(server.get_postmaster_info().pid):
-                # This process knows the server, but it was killed or stopped since.
-                server.start()
+            server = _run_server(package, data_dir)
         except ConfigError:
             raise
         except (OSError, RuntimeError, AssertionError, ValueError) as error:
@@ -199,6 +201,33 @@ def start(data_dir: Path) -> EmbeddedServer:
             raise _not_started(data_dir, error) from error
         info = server.get_postmaster_info()
     return EmbeddedServer(data_dir=data_dir, socket_dir=str(info.socket_dir), port=info.port or 5432)
+
+
+def _run_server(package: Any, data_dir: Path) -> Any:
+    """Start or join the server, and wait for its recovery.
+
+    The package waits ten seconds, and a recovery on a busy machine takes longer.
+    """
+    try:
+        server = package.get_server(data_dir, cleanup_mode="stop")
+        if not _is_server(server.get_postmaster_info().pid):
+            # This process knows the server, but it was killed or stopped since.
+            server.start()
+    except subprocess.TimeoutExpired:
+        server = package.get_server(data_dir, cleanup_mode="stop", start=False)
+        _wait_for_recovery(server, time.monotonic() + _RECOVERY_S)
+    return server
+
+
+def _wait_for_recovery(server: Any, deadline: float) -> None:
+    while True:
+        try:
+            server.start()  # joins one that runs
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= deadline:
+                raise
+        else:
+            return
 
 
 def check_folder(data_dir: Path) -> None:

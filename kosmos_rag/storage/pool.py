@@ -1,5 +1,6 @@
 """Connection pools and the tenant transaction."""
 
+import logging
 import select
 import threading
 import uuid
@@ -15,10 +16,11 @@ from psycopg import IsolationLevel
 from psycopg.types.json import set_json_loads
 from pydantic_core import from_json
 
-from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
+from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.telemetry.metrics import POOL_CONNECTIONS, POOL_WAIT_SECONDS, POOL_WAITING
 from kosmos_rag.core.telemetry.observer import Telemetry
-from kosmos_rag.storage import preflight
+from kosmos_rag.storage import embedded, preflight
 from kosmos_rag.storage.binary import register_arrays
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.placement import cluster_nodes, is_distributed
@@ -42,6 +44,8 @@ def _configure_reader(connection: psycopg.Connection) -> None:
     connection.read_only = True
     connection.autocommit = True
 
+
+_LOG = logging.getLogger(__name__)
 
 _RECONNECT_TIMEOUT_S = 2.0
 
@@ -110,6 +114,7 @@ class ConnectionPool:
             # The pool doubles its pause between attempts, and no caller tries meanwhile: after a long outage it would
             # notice the server as late again. With this limit the pool gives up, and the next caller tries at once.
             reconnect_timeout=_RECONNECT_TIMEOUT_S,
+            reconnect_failed=self._restart_server if settings.url == EMBEDDED else None,
             open=False,
         )
 
@@ -126,13 +131,35 @@ class ConnectionPool:
             "tcp_user_timeout": 60_000,
         }
 
+    def _connect(self) -> psycopg.Connection:
+        """Return a connection that is not of the pool, to an embedded server that was killed too."""
+        try:
+            return psycopg.connect(self._conninfo, **self._connect_arguments())
+        except psycopg.OperationalError:
+            if self._settings.url != EMBEDDED:
+                raise
+            self._restart_server()
+            return psycopg.connect(self._conninfo, **self._connect_arguments())
+
+    def _restart_server(self, *_pool: object) -> None:
+        """Start the embedded server again, which was killed: no other process may be there to do it.
+
+        The pool calls this in a thread of its own.
+        """
+        try:
+            embedded.start(self._settings.resolved_data_dir)
+        except KosmosError as error:
+            _LOG.warning("%s", error, extra={"action": "embedded_server_failed"})
+        else:
+            _LOG.warning("the embedded server was gone and runs again", extra={"action": "embedded_server_restarted"})
+
     def inspect(self) -> preflight.ServerState:
         """Check server, role, catalogue and nodes on a connection of its own.
 
         Raises:
             DatabaseUnavailable: no connection to the server.
         """
-        with translate_errors(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:
+        with translate_errors(), self._connect() as connection:
             return replace(preflight.inspect(connection, self.role), nodes=cluster_nodes(connection))
 
     def pick_reader(self, *reader: Hashable) -> "ConnectionPool":
@@ -155,7 +182,7 @@ class ConnectionPool:
             if self._ready:
                 return
             # A plain connection first: a pool would retry a wrong password until its timeout, and hide the reason.
-            with translate_errors(), psycopg.connect(self._conninfo, **self._connect_arguments()) as connection:
+            with translate_errors(), self._connect() as connection:
                 preflight.require(connection, self.role)
                 self._is_distributed = is_distributed(connection)
             self._pool.open()
@@ -275,7 +302,7 @@ class ConnectionPool:
                 connection = stack.enter_context(self._pool.connection())
             except psycopg_pool.PoolTimeout:
                 # The pool does not say whether all connections are in use or the server is gone; a plain one does.
-                psycopg.connect(self._conninfo, **self._connect_arguments()).close()
+                self._connect().close()
                 raise
             yield connection
 

@@ -11,13 +11,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import psycopg
 import pytest
 
-from kosmos_rag import Engine, Settings
-from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.errors import ConfigError, DatabaseError, DatabaseUnavailable
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
 
@@ -61,6 +62,11 @@ def _gone(folder: Path) -> bool:
     while _postmaster(folder) is not None and time.monotonic() < deadline:
         time.sleep(0.1)
     return _postmaster(folder) is None
+
+
+def _gone_process(pid: int) -> None:
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.05)
 
 
 def test_processes_that_start_it_at_once_share_one_server_until_the_last_leaves(tmp_path: Path) -> None:
@@ -140,14 +146,58 @@ def test_a_killed_server_is_started_again(tmp_path: Path) -> None:
     server = _postmaster(folder)
     assert server
     os.kill(server, signal.SIGKILL)
-    while psutil.pid_exists(server) and psutil.Process(server).status() != psutil.STATUS_ZOMBIE:
-        time.sleep(0.05)
+    _gone_process(server)
     time.sleep(0.5)
     second = _user(folder)
     assert _ready(second)
     assert _postmaster(folder) != server
     for user in (first, second):
         _leave(user)
+
+
+def test_a_killed_server__is_started_again_by_the_engine_that_uses_it(tmp_path: Path) -> None:
+    settings = Settings.load(overrides={"database.data_dir": str(tmp_path / "data"), "rag.reranking.enabled": False})
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        tenant = engine.tenant("acme")
+        tenant.ingest(SourceDocument(source="a", data=b"Churn is the share of customers who leave."))
+        server = _postmaster(tmp_path / "data")
+        assert server
+        os.kill(server, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                assert tenant.search("churn").returned == 1
+                break
+            except DatabaseError:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        assert _postmaster(tmp_path / "data") != server
+
+
+def test_start__waits_for_a_recovery_that_takes_longer_than_the_package_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = _user(tmp_path / "data")
+    assert _ready(first)
+    server = _postmaster(tmp_path / "data")
+    assert server
+    os.kill(server, signal.SIGKILL)
+    _gone_process(server)
+    package = embedded._package().postgres_server
+    run, calls = package.pgexec, []
+
+    def run_impatiently(*arguments: Any, **options: Any) -> Any:
+        result = run(*arguments, **options)
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise subprocess.TimeoutExpired("pg_ctl", 10)
+        return result
+
+    monkeypatch.setattr(package, "pgexec", run_impatiently)
+    with psycopg.connect(embedded.start(tmp_path / "data").conninfo("postgres", "postgres")) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+    assert calls
+    _leave(first)
 
 
 def test_a_pidfile_that_names_another_program_is_no_server(tmp_path: Path) -> None:
