@@ -16,6 +16,7 @@ from kosmos_rag.parsing.detect import detect, is_small_text
 from kosmos_rag.parsing.errors import translate_errors
 from kosmos_rag.parsing.limits import UNLIMITED, OutputLimits, bound_notes
 from kosmos_rag.parsing.mail.eml import ParsePart, parse_eml, parse_mbox, parse_mhtml, parse_msg
+from kosmos_rag.parsing.office.diagrams import parse_bpmn, parse_drawio, parse_vsdx
 from kosmos_rag.parsing.office.docx import parse_docx, parse_wordml
 from kosmos_rag.parsing.office.encrypted import decrypt_office, is_encrypted_office
 from kosmos_rag.parsing.office.odf import parse_odf
@@ -75,6 +76,9 @@ _PARSERS: dict[str, _Parser] = {
     media_types.PARQUET: parse_parquet,
     media_types.SVG: parse_svg,
     media_types.XML: parse_xml,
+    media_types.DRAWIO: parse_drawio,
+    media_types.BPMN: parse_bpmn,
+    media_types.VSDX: parse_vsdx,
     **{name: partial(parse_calendar, media_type=name) for name in (media_types.ICALENDAR, media_types.VCARD)},
     media_types.SUBRIP: partial(parse_subtitles, media_type=media_types.SUBRIP),
     media_types.WEBVTT: partial(parse_subtitles, media_type=media_types.WEBVTT),

@@ -48,7 +48,11 @@ _BINARIES = (  # offset, signature, name
     (0, b"wOF2", "WOFF font"),
 )
 _OFFICE = "[Content_Types].xml"
-_OFFICE_TYPES = {"xl/workbook.xml": media_types.XLSX, "ppt/presentation.xml": media_types.PPTX}
+_OFFICE_TYPES = {
+    "visio/document.xml": media_types.VSDX,
+    "xl/workbook.xml": media_types.XLSX,
+    "ppt/presentation.xml": media_types.PPTX,
+}
 _EPUB = "META-INF/container.xml"
 _DECLARED_TYPE, _OPEN_DOCUMENT = "mimetype", "content.xml"
 _OPEN_DOCUMENTS = frozenset({media_types.ODT, media_types.ODS, media_types.ODP})
@@ -64,7 +68,12 @@ _INDEX_MEMBER = re.compile(r"(?:[^/]{1,200}/)?index\.html")
 
 _PDF_HEADER = re.compile(rb"%PDF-\d")
 _HTML_START = re.compile(r"<(?:!doctype\s+html|(?:html|head|body|title|meta)[\s>/])", re.IGNORECASE)
-_SVG_START = re.compile(r"<(?:!doctype\s+)?svg[\s>]", re.IGNORECASE)
+_ROOTS = (
+    (re.compile(r"<(?:!doctype\s+)?svg[\s>]", re.IGNORECASE), media_types.SVG),
+    (re.compile(r"<w:wordDocument"), media_types.WORDML),
+    (re.compile(r"<(?:mxfile|mxGraphModel)[\s>]"), media_types.DRAWIO),
+)
+"""Elements that a format begins with."""
 _WEBVTT = re.compile(r"WEBVTT(?:[ \t][^\n]*)?\n")
 _ANY_TAG = re.compile(r"<[a-zA-Z][^\s<>]*[\s>]")
 _MARKDOWN_SIGN = re.compile(r"(?:\A|\n[ \t]*\n)#{1,6}[ \t]+\S|(?:\A|\n)(?:```|~~~)")
@@ -98,7 +107,8 @@ _MAIL_NAMES = {
 """Extensions of mails, and of files that may be one."""
 
 _XML_NAMES = frozenset({"", "txt", "xml"})
-_XML_FILES = frozenset({"atom", "rss", "xml"})
+_XML_FILES = frozenset({"atom", "bpmn", "rss", "xml"})
+_BPMN = "http://www.omg.org/spec/BPMN/20100524/MODEL"
 _HTML_NAMES = frozenset({"html", "htm", "xhtml"})
 _NAME = re.compile(r"[a-z][a-z_]+:[^/\\]*")
 """A source that is a name and no path: the end of `schema_column:shop.orders.json` says nothing of the format."""
@@ -235,25 +245,35 @@ def _extension(source: str) -> str:
 
 def _type_of_text(text: str, extension: str) -> str:
     start = _skip_prolog(text)
-    if _HTML_START.match(text, start) or (extension in _HTML_NAMES and _ANY_TAG.match(text, start)):
-        return media_types.HTML
-    if _SVG_START.match(text, start):
-        return media_types.SVG
-    if text.startswith("<w:wordDocument", start):
-        return media_types.WORDML
+    markup = _type_of_markup(text, start, extension)
+    if markup is not None:
+        return markup
     if _WEBVTT.match(text):
         return media_types.WEBVTT
     if (mail := _type_of_mail(text, extension)) is not None:
         return mail
-    if extension in _XML_NAMES and _ANY_TAG.match(text, start) and IS_STORAGE.search(text[:_SNIFFED]):
-        return media_types.HTML
-    if extension in _XML_FILES and _ANY_TAG.match(text, start):
-        return media_types.XML
     if extension in media_types.TEXTS:
         return media_types.TEXTS[extension]
     if extension in _PROSE_NAMES and not text.startswith("#!") and _MARKDOWN_SIGN.search(text[:_SNIFFED]):
         return media_types.MARKDOWN
     return media_types.TEXT
+
+
+def _type_of_markup(text: str, start: int, extension: str) -> str | None:
+    """Return the type of HTML or XML.
+
+    The result is None for other texts.
+    """
+    if _HTML_START.match(text, start):
+        return media_types.HTML
+    named = next((media_type for pattern, media_type in _ROOTS if pattern.match(text, start)), None)
+    if named is not None or not _ANY_TAG.match(text, start):
+        return named
+    if extension in _HTML_NAMES or (extension in _XML_NAMES and IS_STORAGE.search(text[:_SNIFFED])):
+        return media_types.HTML
+    if extension in _XML_FILES:
+        return media_types.BPMN if _BPMN in text[:_SNIFFED] else media_types.XML
+    return None
 
 
 def _type_of_mail(text: str, extension: str) -> str | None:

@@ -36,6 +36,9 @@ WEBVTT = "text/vtt"
 ICALENDAR = "text/calendar"
 VCARD = "text/vcard"
 XML = "application/xml"
+DRAWIO = "application/vnd.jgraph.mxfile"
+BPMN = "application/bpmn+xml"
+VSDX = "application/vnd.ms-visio.drawing"
 SQL = "application/sql"
 TEXT = "text/plain"
 
@@ -98,7 +101,7 @@ TEXTS = (
 """Kinds of text that only the extension identifies."""
 
 NO_TEXT = frozenset(
-    {PDF, DOCX, PPTX, XLSX, EPUB, XLS, RTF, ODT, ODS, ODP, EML, MBOX, MHTML, MSG, PARQUET, CONFLUENCE, ZIP}
+    {PDF, DOCX, PPTX, XLSX, EPUB, XLS, RTF, ODT, ODS, ODP, EML, MBOX, MHTML, MSG, PARQUET, CONFLUENCE, ZIP, VSDX}
 )
 """Formats that are not a text in one encoding."""
 
@@ -138,6 +141,9 @@ NAMES = dict.fromkeys(CODE.values(), "source code") | {
     ICALENDAR: "calendar",
     VCARD: "address book",
     XML: "XML",
+    DRAWIO: "draw.io",
+    BPMN: "BPMN",
+    VSDX: "Visio",
     SQL: "SQL",
     TEXT: "text",
 }

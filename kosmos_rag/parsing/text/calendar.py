@@ -58,6 +58,11 @@ class _Property(NamedTuple):
 def parse_calendar(data: bytes, limits: OutputLimits, *, media_type: str) -> ParsedDocument:
     """Parse a calendar or address book.
 
+    Args:
+        data: iCalendar or vCard.
+        limits: limits of the result.
+        media_type: which of the two it is.
+
     Raises:
         ParseError: `empty`, `binary` or `too_large`.
     """
