@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from kosmos_rag.core.config import EmbeddingSettings
-from kosmos_rag.core.errors import ConfigError, ModelError, ModelUnavailable
+from kosmos_rag.core.errors import ConfigError, InputRefused, ModelError, ModelUnavailable
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.models.embedding import server as server_module
 from kosmos_rag.models.embedding.server import ServerEmbedder
@@ -221,8 +221,8 @@ NOT_OF_THE_PROTOCOL = r"not of the protocol \(.*\): correct rag\.embedding\.prot
         (returns(401, b"who?"), ModelUnavailable, r"refused the key \(401: who\?\): correct rag\.embedding\.api_k", 1),
         (returns(403), ModelUnavailable, r"refused the key \(403: nothing\)", 1),
         (returns(404, b"pull it"), ModelUnavailable, r"does not have model 'm' \(404: pull it\)", 1),
-        (returns(413, b"too long"), ModelError, r"refused the request \(413: too long\): lower .*max_tokens", 1),
-        (returns(422), ModelError, r"refused the request \(422: nothing\): lower rag\.embedding\.max_tokens", 1),
+        (returns(413, b"too long"), InputRefused, r"refused the request \(413: too long\): lower .*max_tokens", 1),
+        (returns(422), InputRefused, r"refused the request \(422: nothing\): lower rag\.embedding\.max_tokens", 1),
         (returns(429), ModelUnavailable, r"is busy \(429: nothing\)", 5),
         (returns(429, b"", **{"Retry-After": "3600"}), ModelUnavailable, r"is busy \(429", 1),
         (returns(503), ModelUnavailable, r"is busy \(503: nothing\)", 5),

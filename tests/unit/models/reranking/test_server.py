@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from kosmos_rag.core.config import RerankingSettings
-from kosmos_rag.core.errors import ModelError, ModelUnavailable
+from kosmos_rag.core.errors import InputRefused, ModelError, ModelUnavailable
 from kosmos_rag.models.http import retry
 from kosmos_rag.models.reranking.server import ServerReranker
 from tests.unit.models.llm.chat_server import ChatServer, Handler, Reply, hangs, hangs_up, returns, running
@@ -108,7 +108,7 @@ NOT_OF_THE_PROTOCOL = r"not of the protocol \(.*\): correct rag\.reranking\.prot
     [
         (returns(401, b"who?"), ModelUnavailable, r"refused the key \(401: who\?\): correct rag\.reranking\.api_k", 1),
         (returns(404), ModelUnavailable, r"does not have model 'm' .* rag\.reranking\.url", 1),
-        (returns(413), ModelError, r"refused the request \(413: nothing\): lower rag\.reranking\.batch_size", 1),
+        (returns(413), InputRefused, r"refused the request \(413: nothing\): lower rag\.reranking\.batch_size", 1),
         (returns(429), ModelUnavailable, "is busy", 5),
         (returns(429, b"", **{"Retry-After": "60"}), ModelUnavailable, "is busy", 1),
         (returns(500), ModelError, r"failed \(500: nothing\)", 5),
