@@ -114,18 +114,40 @@ def select(hits: Sequence[Passage], read_spans: SpanReader) -> list[SelectedPass
     """Group hits into passages, ordered by their best member.
 
     Hits with a parent span are shown as that section, once for all hits in it. Other hits are joined where they are
-    adjacent. The joined texts are read from the document, so that they equal it character by character.
+    adjacent. Joined texts equal the document character by character: what does not follow from the hits is read.
     """
     groups = _group_by_section([hit for hit in hits if hit.parent_span is not None])
     groups += _group_neighbours([hit for hit in hits if hit.parent_span is None])
-    spans = [group.span for group in groups if not group.is_one_chunk]
-    excerpts = iter(read_spans(spans) if spans else ())
+    joined = [None if group.is_one_chunk else _join(group) for group in groups]
+    unread = [excerpt is None and not group.is_one_chunk for group, excerpt in zip(groups, joined, strict=True)]
+    spans = [group.span for group, is_unread in zip(groups, unread, strict=True) if is_unread]
+    texts = iter(read_spans(spans) if spans else ())
     selections = [
         selection
-        for group in groups
-        for selection in _selections(group, None if group.is_one_chunk else next(excerpts))
+        for group, excerpt, is_unread in zip(groups, joined, unread, strict=True)
+        for selection in _selections(group, next(texts) if is_unread else excerpt)
     ]
     return sorted(selections, key=lambda selection: selection.best.rank)
+
+
+def _join(group: _Group) -> Excerpt | None:
+    """Return the text of neighbours on one page, if theirs determine it.
+
+    Between two of them are line breaks alone where there are as many characters as lines. The text of a section is more
+    than that of its hits.
+    """
+    first, *others = group.members
+    text, last = first.text, first
+    for hit in others:
+        gap = hit.start - last.end
+        is_exact = gap == hit.line_start - last.line_end and not text.endswith("\n") and not hit.text.startswith("\n")
+        if gap >= 0 and not is_exact:
+            return None
+        text += "\n" * gap + hit.text if gap >= 0 else hit.text[-gap:]
+        last = hit
+    if first.parent_span is not None or first.page_start != last.page_end or len(text) != group.end - group.start:
+        return None
+    return Excerpt(text=text, page_start=first.page_start, page_end=last.page_end)
 
 
 def _selections(group: _Group, excerpt: Excerpt | None) -> Iterator[SelectedPassage]:

@@ -97,9 +97,37 @@ def test_neighbours__of_another_section_or_document_stay_apart() -> None:
 
 
 def test_neighbours__of_a_version_that_is_gone_stay_apart() -> None:
-    hits = [_hit(*FIRST), _hit(*SECOND, rank=2, chunk_index=1)]
+    hits = [_hit(*FIRST), _hit(*SECOND, rank=2, chunk_index=1, line_start=2)]
     context = _context(hits, read=lambda spans: [None for _ in spans])
     assert [passage.text for passage in context.passages] == [TEXT[slice(*FIRST)], TEXT[slice(*SECOND)]]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "changes", "is_read"),
+    [
+        (FIRST, SECOND, {}, False),  # two characters and two lines
+        (FIRST, SECOND, {"line_start": 2}, True),  # a space and a line break, say
+        ((0, 20), (20, 42), {}, False),  # they touch
+        ((0, 30), (20, 42), {}, False),  # they overlap
+        ((0, 20), (21, 42), {}, True),  # one character of a line
+        ((0, 43), (44, 67), {}, True),  # the first ends with a line break
+        (FIRST, SECOND, {"page_start": 3, "page_end": 3}, True),  # a page begins between
+        (FIRST, SECOND, {"text": "Shorter."}, True),
+    ],
+)
+def test_neighbours__are_read_where_their_texts_do_not_determine_it(
+    first: tuple[int, int], second: tuple[int, int], changes: dict[str, object], is_read: bool
+) -> None:
+    requests: list[Sequence[tuple[uuid.UUID, int, int]]] = []
+
+    def read(spans: Sequence[tuple[uuid.UUID, int, int]]) -> list[Excerpt | None]:
+        requests.append(spans)
+        return _read(spans)
+
+    neighbour = replace(_hit(*second, rank=2, chunk_index=1), **changes)  # type: ignore[arg-type]
+    context = _context([_hit(*first), neighbour], read=read)
+    assert [passage.text for passage in context.passages] == [TEXT[first[0] : second[1]]]
+    assert len(requests) == is_read
 
 
 def test_section__is_shown_once_and_the_best_piece_is_cited() -> None:
