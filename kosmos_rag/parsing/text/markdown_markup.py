@@ -60,6 +60,8 @@ _NEVER_CLOSED = frozenset(
     ("br", "dd", "dt", "hr", "li", "option", "p", "tbody", "td", "tfoot", "th", "thead", "tr", "wbr")
 )
 """Elements that need no end. Others without one, and without attributes, are words: `cp <source> <target>`."""
+_ROLES = frozenset({"assistant", "endoftext", "im_end", "im_start", "inst", "sys", "system"})
+"""Tags of prompts. They stay: the check for instructions to a language model must see them."""
 _DROPPED = frozenset({"del", "script", "style"})
 _VERBATIM = frozenset({"code", "highlight", "raw", "verbatim"})
 """Shortcodes around code."""
@@ -212,7 +214,8 @@ class _Cleaner:
         name, end = match["name"].lower(), match.end()
         is_end = match[0].startswith("</")
         has_values = "=" in match["attributes"] or "{" in match["attributes"] or match["closed"]
-        if not (is_end or has_values or name in _NEVER_CLOSED or name in self._closed_names):
+        is_markup = is_end or has_values or name in _NEVER_CLOSED or name in self._closed_names
+        if not is_markup or name in _ROLES:
             return _keep(match)
         if not is_end:
             if name in _DROPPED and not match["closed"] and (closing := self._find(rf"</{name}\s*>", end)):
