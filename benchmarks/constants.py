@@ -229,23 +229,23 @@ def find_constants(source: bytes, module: str) -> Iterator[Constant]:
 def _numbers(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     """Yield names and expressions of constants and defaults."""
     for statement in tree.body:
-        if (assigned := _assignment(statement)) and assigned[0].isupper():
-            yield assigned
+        yield from ((name, value) for name, value in _assignments(statement) if name.isupper())
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
-            for name, value in filter(None, map(_assignment, node.body)):
-                yield f"{node.name}.{name}", value
+            for statement in node.body:
+                yield from ((f"{node.name}.{name}", value) for name, value in _assignments(statement))
         elif isinstance(node, ast.FunctionDef):
             yield from _defaults(node)
 
 
-def _assignment(statement: ast.stmt) -> tuple[str, ast.expr] | None:
+def _assignments(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
-            return name, value
+            yield name, value
         case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-            return name, value
-    return None
+            yield name, value
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+            yield from ((ast.unparse(name), value) for name, value in zip(names, values, strict=True))
 
 
 def _defaults(function: ast.FunctionDef) -> Iterator[tuple[str, ast.expr]]:
