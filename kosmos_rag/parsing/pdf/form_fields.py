@@ -7,10 +7,8 @@ from typing import Any
 from kosmos_rag.parsing.pdf.graphics import load_pdfium
 
 _MAX_ANNOTATIONS = 2_000
-_MAX_VALUE_BYTES = 2**20
-"""Of one value in UTF-16; longer ones are left out."""
 _MAX_VALUE_CHARS = 2**20
-"""Of all values of a page."""
+"""Of all values of a page. A longer one is left out, and so is what follows where all together have more."""
 
 
 def read_values(page: Any, forms: Any) -> Iterator[str]:
@@ -59,7 +57,7 @@ def _field(annotation: Any, forms: Any) -> str:
 def _wide(read: Any, *arguments: Any) -> str:
     """Return a text that PDFium writes into a buffer as UTF-16."""
     size = read(*arguments, None, 0)
-    if not 2 < size <= _MAX_VALUE_BYTES:
+    if not 2 < size <= 2 * (_MAX_VALUE_CHARS + 1):
         return ""
     buffer = (ctypes.c_ushort * (size // 2 + 1))()
     read(*arguments, buffer, size)

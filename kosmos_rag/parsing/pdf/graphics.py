@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
-_MAX_OBJECTS = 20_000
-"""Graphics of a page; one with more is read as if it had none."""
-_MAX_SEGMENTS = 20_000
+_MAX_PARTS = 20_000
+"""Graphics of a page, and segments of their paths; a page with more is read as if it had none."""
 _THIN = 3.0
 """Points that a filled rectangle may be thick and still is a ruled line."""
 _SHORTEST_RULE = 7.0
@@ -135,8 +134,7 @@ class _GraphicsReader:
     def __init__(self) -> None:
         self._raw = load_pdfium()
         self._graphics = Graphics()
-        self._objects = 0
-        self._segments = 0
+        self._parts = 0
         self._bounds = [ctypes.c_float() for _ in range(4)]
         self._color = [ctypes.c_uint() for _ in range(4)]
 
@@ -144,13 +142,13 @@ class _GraphicsReader:
         raw = self._raw
         for index in range(raw.FPDFPage_CountObjects(page.raw)):
             self._read_object(raw.FPDFPage_GetObject(page.raw, index), _IDENTITY, _DEEPEST_FORM)
-            if self._objects > _MAX_OBJECTS or self._segments > _MAX_SEGMENTS:
+            if self._parts > _MAX_PARTS:
                 return Graphics()
         return self._graphics
 
     def _read_object(self, shape: Any, matrix: "_Matrix", depth: int) -> None:
         raw = self._raw
-        self._objects += 1
+        self._parts += 1
         kind = raw.FPDFPageObj_GetType(shape)
         if kind == raw.FPDF_PAGEOBJ_PATH:
             self._read_path(shape, matrix)
@@ -158,7 +156,7 @@ class _GraphicsReader:
             inner = _multiply(self._matrix(shape), matrix)
             for index in range(raw.FPDFFormObj_CountObjects(shape)):
                 self._read_object(raw.FPDFFormObj_GetObject(shape, index), inner, depth - 1)
-                if self._objects > _MAX_OBJECTS:
+                if self._parts > _MAX_PARTS:
                     return
 
     def _read_path(self, shape: Any, matrix: "_Matrix") -> None:
@@ -174,8 +172,8 @@ class _GraphicsReader:
             if max(bounds.width, bounds.height) >= _SHORTEST_RULE:
                 self._graphics.rules.append(bounds)
             return
-        self._segments += raw.FPDFPath_CountSegments(shape)
-        if self._segments > _MAX_SEGMENTS:
+        self._parts += raw.FPDFPath_CountSegments(shape)
+        if self._parts > _MAX_PARTS:
             return
         lines, is_straight = self._read_lines(shape, _multiply(self._matrix(shape), matrix))
         if not is_straight:

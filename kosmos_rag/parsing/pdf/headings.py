@@ -6,25 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from kosmos_rag.parsing.pdf.page_lines import Paragraph
+from kosmos_rag.parsing.pdf.page_lines import APART, Paragraph
 
 Style = tuple[float, bool]
 """Size of the letters, and whether they are bold."""
 
 _LARGER = 1.1
 """How many times the size of the text a heading has at least."""
-_AS_LARGE = 0.98
-"""Times the size of the text that other headings have at least."""
 _MAX_CHARS = 100
-_MAX_NUMBERED_CHARS = 80
 _MAX_LINES = 4
 _MAX_LEVEL = 6
 _MOST_IN_A_ROW = 3
 """Headings of one style without text between them; more are a list."""
 _TEXT_CHARS = 120
 """Characters of a paragraph that is no heading, and no label."""
-_APART = 1.25
-"""Usual distances of two lines above a numbered heading in the letters of the text."""
 _NUMBER = re.compile(r"((?:\d{1,2}(?:\.\d{1,2}){0,4}|[A-Z](?:\.\d{1,2})+))\.?\s+(?=[^\W\d_])")
 _ITEM = re.compile(r"(?:[•▪◦‣○●■□☐☒*–—-]|\(?[a-z][.)])\s|\d{3,}\s")  # noqa: RUF001
 _MONTH = r"(?:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)\w*\.?"
@@ -93,7 +88,7 @@ class _TextStyles:
 
     def is_as_large(self, paragraph: Paragraph) -> bool:
         """Return whether the letters of a paragraph are as large as those of the text."""
-        return paragraph.lines[0].size >= _AS_LARGE * self.size
+        return paragraph.lines[0].size >= self.size
 
 
 def _candidates(flow: Sequence[Paragraph], styles: _TextStyles) -> Iterator[tuple[Paragraph, str]]:
@@ -146,8 +141,7 @@ def _is_numbered(paragraph: Paragraph, title: str, following: Paragraph | None) 
         number is not None
         and title[number.end()].isupper()
         and len(paragraph.lines) == 1
-        and len(title) <= _MAX_NUMBERED_CHARS
-        and paragraph.space_above > _APART
+        and paragraph.space_above > APART
         and following is not None
         and following.verbatim is None
         and len(following.text) > len(title)

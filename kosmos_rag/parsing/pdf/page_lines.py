@@ -11,6 +11,8 @@ from kosmos_rag.parsing.pdf.graphics import Box
 from kosmos_rag.parsing.pdf.lines import Line
 from kosmos_rag.parsing.tables.table import TableText
 
+APART = 1.25
+"""Usual distances of two lines that make them two paragraphs, or set a heading or a running line apart."""
 _LARGER = 1.05
 """Times the size of the text that a title has at least."""
 _DOMINANT = 0.7

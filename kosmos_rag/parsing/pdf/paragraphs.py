@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.pdf.lines import Line
 from kosmos_rag.parsing.pdf.page_lines import (
+    APART,
     Metrics,
     PageLines,
     Paragraph,
@@ -21,8 +22,6 @@ from kosmos_rag.parsing.pdf.page_lines import (
 from kosmos_rag.parsing.pdf.running_lines import drop_running_lines
 from kosmos_rag.parsing.pdf.table_pages import continue_tables
 
-_PARAGRAPH_GAP = 1.25
-"""How many times the usual distance of two lines makes them two paragraphs."""
 _TITLE_DISTANCE, _TITLE_GAP = 1.42, 1.1
 """Distance of two lines that makes them two titles, in sizes of their letters and in usual distances."""
 _INDENT = 0.8
@@ -158,7 +157,7 @@ class _PageBuilder:
 
     def _is_apart(self, above: Line, line: Line) -> bool:
         usual = self._metrics.distance
-        most = usual * _PARAGRAPH_GAP
+        most = usual * APART
         if self._metrics.is_larger(line):
             most = min(most, max(_TITLE_DISTANCE, usual * _TITLE_GAP))
         return not -0.5 <= line_distance(above, line) <= most

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kosmos_rag.parsing.pdf.lines import Line
-from kosmos_rag.parsing.pdf.page_lines import Metrics, PageLines, Paragraph, line_distance
+from kosmos_rag.parsing.pdf.page_lines import APART, Metrics, PageLines, Paragraph, line_distance
 
 _MARGIN = 0.14
 """Share of the page's height at the top and the bottom where running lines are."""
 _OUTER_LINES = 3
-_APART = 1.25
-"""Usual distances of two lines between a running line and the text."""
 _DIGITS = re.compile(r"\d+")
 _PAGE_NUMBER = re.compile(
     r"\W*(?:(?:page|seite|p\.|pag\.|página|pagina)\s*)?(?:\d{1,4}|[ivxlc]{1,7})"
@@ -78,7 +76,7 @@ def _count_apart(outer: Sequence[Line], inner: Sequence[Line], metrics: Metrics)
             return count
         line, following = lines[count - 1], lines[count]
         distance = abs(line_distance(line, following))
-        if distance > _APART * metrics.distance or line.style != following.style:
+        if distance > APART * metrics.distance or line.style != following.style:
             return count
     return 0
 
