@@ -33,7 +33,7 @@ def test_until_idle__does_all_once_and_exits(trial: "Trial") -> None:
 def test_sigterm__ends_what_runs_and_begins_nothing_new(trial: "Trial") -> None:
     trial.put({str(number): {"sleep": 4} for number in range(15)})
     worker = trial.start(processes=2, batch=8)
-    trial.until(lambda: len(trial.counts("begun")) == 2, 20)
+    trial.until(lambda: len(trial.counts("begun")) == 2, 60)
     started_at = time.monotonic()
     worker.terminate()
     assert worker.wait(10) == 0, trial.log()
