@@ -23,6 +23,7 @@ from kosmos_rag.parsing.office.odf import parse_odf
 from kosmos_rag.parsing.office.pptx import parse_pptx
 from kosmos_rag.parsing.office.rtf import parse_rtf
 from kosmos_rag.parsing.pdf.document import parse_pdf
+from kosmos_rag.parsing.pdf.pictures import parse_picture
 from kosmos_rag.parsing.tables.csv import parse_csv
 from kosmos_rag.parsing.tables.parquet import parse_parquet
 from kosmos_rag.parsing.tables.xls import parse_xls
@@ -168,6 +169,8 @@ class _FileParser:
     def _parser(self, media_type: str, depth: int) -> _Parser:
         if media_type == media_types.PDF:
             return partial(parse_pdf, ocr=self.ocr, passwords=self.passwords)
+        if media_type in media_types.PICTURES:
+            return partial(parse_picture, media_type=media_type, ocr=self.ocr)
         if media_type in _WORKBOOK_PARSERS:
             return partial(_WORKBOOK_PARSERS[media_type], hidden_cells=self.hidden_cells)
         if media_type not in _MAIL_PARSERS:

@@ -10,6 +10,7 @@ from kosmos_rag.parsing import media_types
 from kosmos_rag.parsing.archives.members import is_compressed, is_tar
 from kosmos_rag.parsing.errors import translate_errors
 from kosmos_rag.parsing.office.encrypted import OLE, is_encrypted_office
+from kosmos_rag.parsing.pdf.pictures import find_picture_type
 from kosmos_rag.parsing.text.decode import decode, has_escapes
 from kosmos_rag.parsing.web.confluence import IS_STORAGE
 from kosmos_rag.parsing.web.confluence_export import DESCRIPTOR, ENTITIES, IS_INDEX
@@ -24,13 +25,8 @@ _PARQUET = b"PAR1"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 
 _BINARIES = (  # offset, signature, name
-    (0, b"\x89PNG\r\n", "PNG image"),
-    (0, b"\xff\xd8\xff", "JPEG image"),
     (0, b"GIF8", "GIF image"),
     (0, b"BM", "BMP image"),
-    (0, b"II*\0", "TIFF image"),
-    (0, b"MM\0*", "TIFF image"),
-    (8, b"WEBP", "WebP image"),
     (8, b"WAVE", "WAVE audio"),
     (0, b"ID3", "MP3 audio"),
     (0, b"OggS", "Ogg media"),
@@ -137,6 +133,8 @@ def detect(data: bytes, source: str) -> str:
         return media_types.PARQUET
     if (is_compressed(data) and not data.isascii()) or is_tar(data):
         return media_types.ZIP
+    if (picture := find_picture_type(data)) is not None:
+        return picture
     _refuse_known_binary(data)
     if data.strip() and _extension(source) == "pdf":
         raise ParseError("binary", "the file is named .pdf, and holds no PDF; give it the name of what it is")
@@ -266,9 +264,9 @@ def _type_of_markup(text: str, start: int, extension: str) -> str | None:
     """
     if _HTML_START.match(text, start):
         return media_types.HTML
-    named = next((media_type for pattern, media_type in _ROOTS if pattern.match(text, start)), None)
-    if named is not None or not _ANY_TAG.match(text, start):
-        return named
+    media_type = next((media_type for pattern, media_type in _ROOTS if pattern.match(text, start)), None)
+    if media_type is not None or not _ANY_TAG.match(text, start):
+        return media_type
     if extension in _HTML_NAMES or (extension in _XML_NAMES and IS_STORAGE.search(text[:_SNIFFED])):
         return media_types.HTML
     if extension in _XML_FILES:

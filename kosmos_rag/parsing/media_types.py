@@ -25,6 +25,10 @@ ODT = "application/vnd.oasis.opendocument.text"
 ODS = "application/vnd.oasis.opendocument.spreadsheet"
 ODP = "application/vnd.oasis.opendocument.presentation"
 NOTEBOOK = "application/x-ipynb+json"
+PNG = "image/png"
+JPEG = "image/jpeg"
+TIFF = "image/tiff"
+WEBP = "image/webp"
 PARQUET = "application/vnd.apache.parquet"
 SVG = "image/svg+xml"
 RST = "text/x-rst"
@@ -100,9 +104,30 @@ TEXTS = (
 )
 """Kinds of text that only the extension identifies."""
 
-NO_TEXT = frozenset(
-    {PDF, DOCX, PPTX, XLSX, EPUB, XLS, RTF, ODT, ODS, ODP, EML, MBOX, MHTML, MSG, PARQUET, CONFLUENCE, ZIP, VSDX}
+PICTURES = frozenset({PNG, JPEG, TIFF, WEBP})
+"""Are read by OCR."""
+
+_BINARIES = (
+    PDF,
+    DOCX,
+    PPTX,
+    XLSX,
+    EPUB,
+    XLS,
+    RTF,
+    ODT,
+    ODS,
+    ODP,
+    EML,
+    MBOX,
+    MHTML,
+    MSG,
+    PARQUET,
+    CONFLUENCE,
+    ZIP,
+    VSDX,
 )
+NO_TEXT = PICTURES | frozenset(_BINARIES)
 """Formats that are not a text in one encoding."""
 
 NAMES = dict.fromkeys(CODE.values(), "source code") | {
@@ -141,6 +166,7 @@ NAMES = dict.fromkeys(CODE.values(), "source code") | {
     ICALENDAR: "calendar",
     VCARD: "address book",
     XML: "XML",
+    **dict.fromkeys(PICTURES, "picture"),
     DRAWIO: "draw.io",
     BPMN: "BPMN",
     VSDX: "Visio",

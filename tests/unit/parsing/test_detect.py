@@ -110,8 +110,6 @@ def test_detect__kinds_of_text(text: str, name: str, media_type: str) -> None:
 @pytest.mark.parametrize(
     ("data", "result"),
     [
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "PNG"),
-        (b"\xff\xd8\xff\xe0\0\x10JFIF", "JPEG"),
         (b"GIF89a\1\0\1\0\0\0\0", "GIF"),
         (b"\x7fELF\2\1\1\0\0", "ELF"),
         (b"MZ\x90\0\3\0\0\0", "Windows program"),
@@ -128,6 +126,19 @@ def test_detect__known_binary_is_unsupported_and_named(data: bytes, result: str,
     with pytest.raises(ParseError, match=result) as caught:
         detect(data, name)
     assert caught.value.code == "unsupported"
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "png"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", "jpeg"),
+        (b"II*\0\x08\0\0\0", "tiff"),
+        (b"RIFF\x24\0\0\0WEBPVP8 ", "webp"),
+    ],
+)
+def test_detect__pictures(data: bytes, kind: str) -> None:
+    assert detect(data, "a.pdf") == f"image/{kind}"
 
 
 @pytest.mark.parametrize(

@@ -87,3 +87,43 @@ def test_scanned_page__that_takes_more_computing_than_allowed_is_given_up() -> N
     with pytest.raises(ParseError) as caught:
         parse_confined(document(scanned(LINES)), OCR.model_copy(update={"cpu_s": 1}))
     assert caught.value.code == "timeout"
+
+
+def pictured(lines: list[str], kind: str, *, pages: int = 1) -> SourceDocument:
+    """A picture of these lines."""
+    picture = pypdfium2.PdfDocument(written(lines))[0].render(scale=2).to_pil().convert("RGB")
+    out = io.BytesIO()
+    more = {"save_all": True, "append_images": [picture] * (pages - 1)} if pages > 1 else {}
+    picture.save(out, kind, **more)
+    return SourceDocument(source=f"scan.{kind.lower()}", data=out.getvalue())
+
+
+KINDS = ("PNG", "JPEG", "TIFF", "WEBP")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_picture__without_ocr_is_refused_with_the_command(kind: str) -> None:
+    with pytest.raises(ParseError, match=r"ocr = true.*pip install 'kosmos-rag\[ocr\]'") as caught:
+        parse(pictured(LINES, kind))
+    assert caught.value.code == "unsupported"
+
+
+@needs_ocr
+@pytest.mark.parametrize("kind", KINDS)
+def test_picture__is_read_as_a_page(kind: str) -> None:
+    parsed = parse(pictured(LINES, kind), ocr=True)
+    assert parsed.media_type == f"image/{kind.lower()}"
+    assert "The contract ends on 31 March 2027." in parsed.text
+    assert parsed.pages == (0,)
+
+
+@needs_ocr
+def test_picture__of_several_pages_has_their_numbers() -> None:
+    assert len(parse(pictured(LINES, "TIFF", pages=2), ocr=True).pages) == 2
+
+
+@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"II*\0" + bytes(60)])
+def test_picture__that_is_broken_is_corrupt(data: bytes) -> None:
+    with pytest.raises(ParseError) as caught:
+        parse(SourceDocument(source="a.png", data=data), ocr=True)
+    assert caught.value.code == "corrupt"
