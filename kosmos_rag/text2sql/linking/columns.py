@@ -21,8 +21,6 @@ _EXPLAINED = 0.3
 """Weight of a word in a column's name that the name of its table has too."""
 _CUT = 0.35
 """Share of the best column's own evidence from which a column is returned."""
-_NO_EVIDENCE = 0.15
-"""Evidence up to which no column of a table counts as asked for; its label is then meant."""
 _BLOCK = 64
 """Scores of which only the best one is compared first."""
 _OWN_PARTS = ("words", "named", "entity", "value", "label")
@@ -108,7 +106,7 @@ class ColumnRanker:
             "chosen": weights.chosen * needed[table_of],
             "entity": weights.entity * entity[columns],
             "value": weights.value * value[columns],
-            "meaning": weights.meaning * cosines[columns],
+            "column_meaning": weights.column_meaning * cosines[columns],
         }
         evidence = add_parts({name: parts[name] for name in ("words", "entity", "value")})
         parts["label"] = weights.label * self._label_matches(tables, evidence, columns)
@@ -165,7 +163,7 @@ class ColumnRanker:
         matches = np.zeros(len(columns))
         for table in tables.name_matches:
             in_table = table_of == table
-            if evidence[in_table].max(initial=0.0) <= _NO_EVIDENCE:
+            if not evidence[in_table].any():
                 matches[in_table] = self._labels[columns][in_table]
         return matches
 

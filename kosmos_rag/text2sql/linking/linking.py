@@ -2,8 +2,8 @@
 
 A document is retrieved for its whole text. A question needs several tables, and names them by words that occur in some
 names and not in others. So each word takes the best match among the names of a table and its columns (the late
-interaction of ColBERT, Khattab and Zaharia 2020, with words instead of vectors); rare words count more; a table gains
-if its database matches all words of the question.
+interaction of ColBERT, Khattab and Zaharia 2020, with words instead of vectors); rare words count more. The database is
+chosen by evidence of its own, and its tables are ranked within it.
 """
 
 import re
@@ -17,7 +17,7 @@ from kosmos_rag.core.types import Passage
 from kosmos_rag.text2sql.catalog.joins import JoinGraph
 from kosmos_rag.text2sql.linking.columns import ColumnRanker, LinkedColumn, TableRanking, add_parts, best_first
 from kosmos_rag.text2sql.linking.known_values import ValueMatch
-from kosmos_rag.text2sql.linking.name_index import Floats, NameIndex, Word, total_weight
+from kosmos_rag.text2sql.linking.name_index import MATCH_STRENGTH, Floats, NameIndex, Word, total_weight
 from kosmos_rag.text2sql.linking.weights import Weights
 from kosmos_rag.text2sql.linking.words import stem, stem_name
 from kosmos_rag.text2sql.query_examples import KIND
@@ -27,8 +27,6 @@ _MAX_SELECTED = 4
 _NAMED = 2 / 3
 """Share of a table's name from which a question names it."""
 _COUNTED = re.compile(r"\b(?:how many|number of|count of)\s+(\w+(?:\s+\w+)?)")
-_MATCH_STRENGTH = 0.6
-"""Strength from which a word matches a name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,9 +119,12 @@ class Linker:
         in_best_columns = index.best_of_tables(in_columns)
         in_tables = np.maximum(in_names, self._weights.in_columns * in_best_columns)
         table_cosines, column_cosines = self._cosines(evidence)
-        meaning = table_cosines + index.best_of_tables(column_cosines)
-        database_strengths = index.best_of_databases(in_tables)
-        parts = self._table_parts(word_shares @ in_tables, name_coverage, word_shares @ database_strengths, meaning)
+        parts = self._table_parts(
+            words=word_shares @ in_tables,
+            name_coverage=name_coverage,
+            database=index.match_databases(in_tables),
+            meaning=table_cosines + index.best_of_tables(column_cosines),
+        )
         order = best_first(add_parts(parts))
         selected = self._select_tables(words, name_coverage, np.maximum(in_names, in_best_columns), order)
         needed = np.zeros(len(index.tables))
@@ -157,16 +158,24 @@ class Linker:
         return not counted_stems.isdisjoint(stem_name(self._index.tables[at][1].name)[-1:])
 
     def _table_parts(
-        self, words: Floats, name_coverage: Floats, database: Floats, meaning: Floats
+        self, *, words: Floats, name_coverage: Floats, database: Floats, meaning: Floats
     ) -> dict[str, Floats]:
+        """Return the parts of the score of each table.
+
+        The best table of a database has the score of the database; its other tables have less.
+        """
         index, weights = self._index, self._weights
-        return {
+        parts = {
             "words": weights.words * words,
-            # The named table orders the tables within its database, and does not choose the database.
-            "named": weights.named * (name_coverage - index.best_of_databases(name_coverage)),
+            "named": weights.named * name_coverage,
+            "meaning": weights.meaning * meaning,
+        }
+        evidence = add_parts(parts)
+        return {
+            **parts,
+            "best": -index.best_of_databases(evidence),
             "database": weights.database * database,
             "size": -weights.size * index.log_sizes,
-            "meaning": weights.meaning * meaning,
             "database_meaning": weights.database_meaning * index.best_of_databases(meaning),
         }
 
@@ -207,8 +216,8 @@ class Linker:
         for row in sorted(range(len(words)), key=lambda row: -words[row].weight):
             if len(selected) == _MAX_SELECTED:
                 break
-            if strengths[row, selected].max() < _MATCH_STRENGTH:
-                selected += candidates[strengths[row, candidates] >= _MATCH_STRENGTH][:1].tolist()
+            if strengths[row, selected].max() < MATCH_STRENGTH:
+                selected += candidates[strengths[row, candidates] >= MATCH_STRENGTH][:1].tolist()
         return selected
 
 

@@ -23,6 +23,8 @@ _PREFIX = 4
 """Minimum length of the common prefix of two related words."""
 _MIN_RATIO = 86
 """Minimum rapidfuzz `ratio` of a misspelt word; used only if no name has the word itself."""
+MATCH_STRENGTH = 0.6
+"""Strength from which a word matches a name."""
 _SYNONYM = 0.6
 _IN_COMMENT = 0.6
 _IN_COMPOUND = 0.6
@@ -348,6 +350,22 @@ class NameIndex:
             return table_values
         best: Floats = np.maximum.reduceat(table_values, self.first_tables, axis=-1)[..., self.database_of_table]
         return best
+
+    def match_databases(self, strengths: Floats) -> Floats:
+        """Return for each table the share of the question that its database matches.
+
+        Each word counts by its inverse document frequency over databases: a word that all of them have decides nothing.
+
+        Args:
+            strengths: Strength of each word in each table. Shape (words, tables).
+        """
+        if not strengths.size:
+            return np.zeros(len(self.tables))
+        best = np.maximum.reduceat(strengths, self.first_tables, axis=1)
+        size = best.shape[1]
+        idf = np.array([inverse_document_frequency(size, int(count)) for count in (best >= MATCH_STRENGTH).sum(axis=1)])
+        shares: Floats = (idf @ best / idf.sum())[self.database_of_table]
+        return shares
 
 
 def total_weight(words: Sequence[Word]) -> float:

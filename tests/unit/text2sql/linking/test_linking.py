@@ -98,12 +98,27 @@ def test_equal_tables_of_two_databases__the_smaller_database_is_first() -> None:
     assert _first(_linked("singers by the capacity of their stadium", _music(), alone)).startswith("music.")
 
 
-def test_a_named_table__orders_the_tables_of_its_database_alone() -> None:
+def test_the_best_table_of_each_database__has_the_score_of_the_database() -> None:
     linked = _linked("capacity of all stadiums")
-    name_scores = {(result.database, result.table): result.parts.get("named", 0.0) for result in linked.tables}
-    assert name_scores["music", "stadium"] == 0.0
-    assert name_scores["music", "singer"] == -0.5
-    assert name_scores["shop", "customer"] == 0.0
+    own_evidence: dict[str, list[float]] = {}
+    for item in linked.tables:
+        parts = [item.parts.get(name, 0.0) for name in ("words", "named", "meaning", "best")]
+        own_evidence.setdefault(item.database, []).append(sum(parts))
+    assert {database: max(sums) for database, sums in own_evidence.items()} == pytest.approx(
+        {"music": 0.0, "shop": 0.0}
+    )
+    assert linked.tables[0].table == "stadium"
+    assert min(own_evidence["music"]) < 0
+
+
+def test_a_word_that_all_databases_have__decides_little_between_them() -> None:
+    schemas = [DatabaseSchema(name=name, tables=(_table("thing", "name", name),)) for name in ("red", "blue", "green")]
+    index = NameIndex(schemas, Synonyms([]))
+    words = index.words("name of the blue thing")
+    strengths = np.maximum(index.match_table_names(words)[0], index.best_of_tables(index.match_column_names(words)[0]))
+    red, blue, _ = index.match_databases(strengths)
+    assert blue == pytest.approx(1.0)
+    assert red < 1 / 3, "two of its three words match, and all databases have these"
 
 
 def test_equal_documents_of_two_databases__are_the_same_evidence() -> None:
