@@ -5,6 +5,7 @@ from contextlib import closing
 import pypdfium2
 import pytest
 
+from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.parsing import parse
 from kosmos_rag.parsing.pdf.cells import find_columns
@@ -65,6 +66,24 @@ def test_columns__of_too_many_numbers_in_a_row_are_none(count: int, expected: in
         for row in range(4)
     ]
     assert len(find_columns(lines)) == expected
+
+
+@pytest.mark.parametrize(("crossing", "expected"), [(3, 2), (4, 1)])
+def test_columns__are_told_apart_where_few_of_25_rows_cross_the_gap(crossing: int, expected: int) -> None:
+    lines = [
+        [Run("Subtotal of all the programs", 20.0, 120.0, 500.0 - 10 * row, 8, False)]
+        if row < crossing
+        else [Run("Ann", 20.0, 40.0, 500.0 - 10 * row, 8, False), Run("512", 100.0, 120.0, 500.0 - 10 * row, 8, False)]
+        for row in range(25)
+    ]
+    assert len(find_columns(lines)) == expected
+
+
+def test_text__of_signs_alone_is_garbled_from_fifty_on() -> None:
+    short, long = (pdf({4: _stream(b"BT /F 9 Tf 1 9 Td (%s) Tj ET" % (b"#%" * 25)[:length])}) for length in (49, 50))
+    assert _parse(short).text.startswith("#%")
+    with pytest.raises(ParseError, match="50 of 50 characters are no letters"):
+        _parse(long)
 
 
 def test_annotations__of_a_page_are_read_up_to_a_number() -> None:
