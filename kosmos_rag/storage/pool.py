@@ -132,7 +132,7 @@ class ConnectionPool:
         }
 
     def _connect(self) -> psycopg.Connection:
-        """Return a connection that is not of the pool, to an embedded server that was killed too."""
+        """Return a connection outside the pool, also to an embedded server that was killed."""
         try:
             return psycopg.connect(self._conninfo, **self._connect_arguments())
         except psycopg.OperationalError:
@@ -142,7 +142,7 @@ class ConnectionPool:
             return psycopg.connect(self._conninfo, **self._connect_arguments())
 
     def _restart_server(self, *_pool: object) -> None:
-        """Start the embedded server again, which was killed: no other process may be there to do it.
+        """Start the killed embedded server again: no other process may be there to do it.
 
         The pool calls this in a thread of its own.
         """
