@@ -1,6 +1,6 @@
 """Measure answers and refusals on questions whose answers are known word by word.
 
-    python -m benchmarks.answers [--set NAME] [--json FILE] [--quick]
+    python -m benchmarks.answers [--set NAME] [--sample N] [--json FILE] [--quick]
 
 Each question is asked twice: as it is, and without the document that answers it, which is a question without an
 answer in the same words. XQuAD and TAT-QA are read from the evaluation data, documentation trees are downloaded by pip.
@@ -14,7 +14,7 @@ import yaml
 
 from benchmarks.answering.measure import measure, score_pair
 from benchmarks.answering.record import record_contexts
-from benchmarks.answering.sets import LANGUAGES, TREES, load_sets
+from benchmarks.answering.sets import LANGUAGES, TREES, load_sets, take_sample
 from benchmarks.command import EXAMPLES, ROOT, command, parse, temporary_folder, write_results
 from benchmarks.quick import embedder
 from benchmarks.remembering import Remembering
@@ -58,6 +58,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = command(__doc__, "answers.json")
     parser.add_argument("--set", action="append", metavar="NAME", help=f"one of {', '.join(SETS)}; may be repeated")
+    parser.add_argument("--sample", type=int, metavar="N", help="ask N evenly spaced questions of each set")
     arguments = parse(parser, set=["examples"])
     settings = Settings.load(
         EXAMPLES / "minilm.yaml", overrides={"database.data_dir": str(temporary_folder() / "database")}
@@ -66,9 +67,15 @@ def main() -> None:
     results: dict[str, Any] = {}
     with Engine(settings, embedder=model) as engine:
         for answer_set in load_sets(tuple(arguments.set or SETS)):
-            pairs = [score_pair(pair, model, answer) for pair in record_contexts(engine, answer_set)]
+            sampled = take_sample(answer_set, arguments.sample)
+            pairs = [score_pair(pair, model, answer) for pair in record_contexts(engine, sampled)]
             results[answer_set.name] = measure(pairs, answer)
             print(f"{answer_set.name}: {results[answer_set.name]}", flush=True)
+            kinds = sorted({pair.contexts.question.kind for pair in pairs})
+            for kind in kinds if len(kinds) > 1 else ():
+                name = f"{answer_set.name}, {kind}"
+                results[name] = measure([pair for pair in pairs if pair.contexts.question.kind == kind], answer)
+                print(f"{name}: {results[name]}", flush=True)
         tenant = engine.tenant("analytics")
         tenant.ingest([EXAMPLES / "knowledge_base"])
         results["checking"] = measure_checker(tenant, model, settings.rag.context.citation_format)

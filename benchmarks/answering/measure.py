@@ -73,8 +73,20 @@ def _meaning(item: Evidence) -> float:
 
 
 def _holds(pair: ScoredPair, item: Evidence) -> bool:
+    if pair.contexts.question.is_line:
+        return _holds_line(pair, item)
     text = _fold(item.unit.text)
     return any(_fold(answer) in text for answer in pair.contexts.question.answers)
+
+
+def _holds_line(pair: ScoredPair, item: Evidence) -> bool:
+    """Return whether a unit has half of the line that answers."""
+    question, passage, unit = pair.contexts.question, item.passage, item.unit
+    (line,) = question.answers
+    at = passage.text.find(line)
+    if at < 0 or passage.citation.source != question.source:
+        return False
+    return 2 * (min(unit.end, at + len(line)) - max(unit.start, at)) >= len(line)
 
 
 def _fold(text: str) -> str:

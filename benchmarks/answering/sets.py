@@ -3,7 +3,7 @@
 import html
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ class AnswerQuestion:
     within: bool = False
     """Whether the question is only clear within its document, as on a page without the name of its company."""
     kind: str = ""
+    is_line: bool = False
+    """Whether the answer is a line of the document, which may have parts of two sentences: half of it is enough."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,9 +58,19 @@ def load_sets(names: tuple[str, ...]) -> Iterator[AnswerSet]:
                 print(f"{name} is left out: there is no folder {folder}")
 
 
+def take_sample(answer_set: AnswerSet, size: int | None) -> AnswerSet:
+    """Return the set with `size` evenly spaced questions; None for all."""
+    count = len(answer_set.questions)
+    if size is None or size >= count:
+        return answer_set
+    return replace(answer_set, questions=tuple(answer_set.questions[at * count // size] for at in range(size)))
+
+
 def _build_tree_set(tree: Tree) -> AnswerSet:
     questions = tuple(
-        AnswerQuestion(text=question.text, source=question.file, answers=(question.quote,), kind=question.kind)
+        AnswerQuestion(
+            text=question.text, source=question.file, answers=(question.quote,), kind=question.kind, is_line=True
+        )
         for question in tree.questions
         if question.kind in ("ordinary", "paraphrase")
     )

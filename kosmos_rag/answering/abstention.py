@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from kosmos_rag.answering.evidence import Evidence, heading
 from kosmos_rag.answering.question_type import subject
-from kosmos_rag.answering.words import stem, stems, words
+from kosmos_rag.answering.words import find_language, stem, stems, words
 
 REFUSAL = "I don't have information about that in the approved knowledge base."
 
@@ -32,8 +32,10 @@ def explain_low_score(question: str, best: Evidence, threshold: float) -> str:
         best: The unit with the highest score.
         threshold: Confidence below which an answer is refused.
     """
-    present = frozenset(stems(f"{heading(best.passage)} {best.unit.text}"))
-    missing = [word for word in dict.fromkeys(words(subject(question))) if stem(word) not in present]
+    language = find_language([best.passage.text])
+    present = frozenset(stems(f"{heading(best.passage)} {best.unit.text}", language))
+    terms = dict.fromkeys(words(subject(question), language))
+    missing = [word for word in terms if stem(word, language) not in present]
     lacks = f"; it lacks {', '.join(repr(word) for word in missing)}" if missing else ""
     return (
         f"The best unit, of {best.passage.citation.marker}, has a score of {best.score:.2f} and so a confidence of "

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kosmos_rag.answering.evidence import Evidence, table_columns
-from kosmos_rag.answering.units import Unit, cells
+from kosmos_rag.answering.units import Unit, cells, units
 from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, ScoredUnit, hash_text
 
 # A unit that scores less than this share of the best one adds nothing to it.
@@ -38,6 +38,7 @@ def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = T
         is_outdated = prefer_current and item.passage.citation.outdated is not None
         return item.score * (_OUTDATED_SHARE if is_outdated else 1.0)
 
+    evidence = _drop_other_code(evidence)
     lowest = MIN_RELATIVE_SCORE * max((item.score for item in evidence), default=0.0)
     ranking = sorted((item for item in evidence if item.score >= lowest), key=lambda item: -score_today(item))
     selected: list[Evidence] = []
@@ -46,20 +47,32 @@ def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = T
             break
         whole = _join_antecedent(item)
         # Chunks overlap, and documents repeat each other.
-        if not any(_words(whole.unit) in _words(other.unit) for other in selected):
+        if any(_words(whole.unit) in _words(other.unit) for other in selected):
+            continue
+        # A sentence that comes with the one before it replaces that one.
+        within = [at for at, other in enumerate(selected) if _words(other.unit) in _words(whole.unit)]
+        if within:
+            selected[within[0]] = whole
+        else:
             selected.append(whole)
     return _with_code(selected, evidence, limit)
 
 
-def _with_code(selected: list[Evidence], evidence: Sequence[Evidence], limit: int) -> list[Evidence]:
-    """Add the code that a question asks for, after the sentence that answers.
+def _drop_other_code(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """Drop code that names less of the question, in its text or heading, than another unit.
 
-    It must name what the sentence names, in its text or its heading: other code is another answer.
+    It is the answer to another question.
     """
+    least = MIN_RELATIVE_SCORE * max((item.words for item in evidence), default=0.0)
+    return [item for item in evidence if item.unit.kind != "code" or item.words >= least]
+
+
+def _with_code(selected: list[Evidence], evidence: Sequence[Evidence], limit: int) -> list[Evidence]:
+    """Add the SQL that a question asks for, after the sentence that answers."""
     if not selected or len(selected) == limit or any(item.unit.kind == "code" for item in selected):
         return selected
     least = MIN_RELATIVE_SCORE * selected[0].words
-    code = [item for item in evidence if item.unit.kind == "code" and item.kind == 1.0 and item.words >= least > 0]
+    code = [item for item in evidence if item.is_requested_sql and item.words >= least > 0]
     return [*selected, max(code, key=lambda item: item.score)] if code else selected
 
 
@@ -167,6 +180,9 @@ def render(sentences: Sequence[AnswerSentence]) -> str:
 
 
 def _render_sentence(sentence: AnswerSentence) -> str:
+    if sentence.kind == "sentence":
+        # A sentence may come with the one before it: each has its marker.
+        return f" {sentence.citation.marker} ".join(unit.text for unit in units(sentence.text)) or sentence.text
     if not sentence.columns:
         return sentence.text
     pairs = zip(sentence.columns, cells(sentence.text), strict=False)

@@ -1,22 +1,20 @@
 """Score text units of passages by how well each answers the question."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kosmos_rag.answering.question_type import fit, subject
+from kosmos_rag.answering.question_type import is_requested_sql, subject
 from kosmos_rag.answering.units import Unit, cells, units
-from kosmos_rag.answering.words import coverage, inverse_document_frequencies, stems
+from kosmos_rag.answering.words import coverage, find_language, inverse_document_frequencies, stems
 from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.types import ContextPassage
 
 # A heading names the subject of its units, but only once for the whole section: its words count less.
 HEADING_WEIGHT = 0.5
-# A unit of the expected kind comes before another one that is as close to the question.
-KIND_WEIGHT = 0.1
 # Loss for each passage before its own: retrieval has seen more of a passage than one unit.
 RANK_LOSS = 0.05
 
@@ -37,8 +35,8 @@ class Evidence:
     """Cosine similarity of section title and unit to the question, -1 to 1."""
     words: float
     """Share of the question's words in the unit, weighted by IDF; those of the section's title count half. 0 to 1."""
-    kind: float
-    """How well the unit matches the kind of answer that the question asks for, 0 to 1."""
+    is_requested_sql: bool = False
+    """Whether the unit is SQL, and the question asks for a formula or SQL."""
     previous: Unit | None = None
     """The unit before it in the passage."""
 
@@ -48,7 +46,6 @@ class Evidence:
         return {
             "meaning": max(0.0, self.meaning),
             "words": self.words,
-            "kind": KIND_WEIGHT * self.kind,
             "rank": -RANK_LOSS * (self.passage.citation.index - 1),
         }
 
@@ -61,8 +58,8 @@ class Evidence:
 def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: Embedder) -> list[Evidence]:
     """Score every text unit of the passages, in document order.
 
-    The score is the sum of embedding similarity and question coverage, with the expected kind of answer and the rank of
-    the passage as tie-breaks. Raises ModelUnavailable.
+    The score is the sum of embedding similarity and question coverage, with the rank of the passage as a tie-break.
+    Words are compared in the language of the passages. Raises ModelUnavailable.
 
     Args:
         question: the question, rewritten if it is a follow-up.
@@ -81,15 +78,16 @@ def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: 
         [_text_with_section(passage, text) for (passage, _, _), text in zip(candidates, texts, strict=True)]
     )
     meanings = cosines(vectors, embedder.embed_query(question))
-    weights = inverse_document_frequencies(stems(subject(question)), [_stem_passage(passage) for passage in passages])
-    fits = fit(question)
+    language = find_language(passage.text for passage in passages)
+    stemmed = [frozenset(stems(f"{heading(passage)} {passage.text}", language)) for passage in passages]
+    weights = inverse_document_frequencies(stems(subject(question), language), stemmed)
     return [
         Evidence(
             passage=passage,
             unit=unit,
             meaning=float(meaning),
-            words=_question_coverage(weights, frozenset(stems(text)), frozenset(stems(heading(passage)))),
-            kind=fits(unit),
+            words=_question_coverage(weights, stems(text, language), stems(heading(passage), language)),
+            is_requested_sql=is_requested_sql(question, unit),
             previous=previous,
         )
         for (passage, unit, previous), text, meaning in zip(candidates, texts, meanings, strict=True)
@@ -147,15 +145,12 @@ def _read_aloud(unit: Unit) -> str:
     return "; ".join(f"{name}: {cell}" if name else cell for name, cell in pairs if cell)
 
 
-def _stem_passage(passage: ContextPassage) -> frozenset[str]:
-    return frozenset(stems(f"{heading(passage)} {passage.text}"))
-
-
 def _text_with_section(passage: ContextPassage, text: str) -> str:
     """Return a text of the passage after the title of its section."""
     title = heading(passage)
     return f"{title}: {text}" if title else text
 
 
-def _question_coverage(weights: dict[str, float], unit_stems: frozenset[str], heading_stems: frozenset[str]) -> float:
-    return coverage(weights, unit_stems) + HEADING_WEIGHT * coverage(weights, heading_stems - unit_stems)
+def _question_coverage(weights: Mapping[str, float], unit_stems: Sequence[str], heading_stems: Sequence[str]) -> float:
+    only_in_heading = set(heading_stems).difference(unit_stems)
+    return coverage(weights, unit_stems) + HEADING_WEIGHT * coverage(weights, only_in_heading)

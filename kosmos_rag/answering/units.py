@@ -147,6 +147,8 @@ class _Scanner:
             self._starts.append(start)
             start += len(line) + 1
         self._at = 0
+        self._open_notes: list[str] = []
+        """Fences of notes that are not closed yet: what they hold is text."""
         self._missing: set[str] = set()
         """Texts that no later line has."""
         self.columns: tuple[str, ...] = ()
@@ -207,8 +209,12 @@ class _Scanner:
     def _fence(self, fence: re.Match[str]) -> Iterator[_Block]:
         first, closing = self._at, fence[1]
         self._at += 1
+        if not fence["info"].strip() and closing in self._open_notes:
+            self._open_notes.remove(closing)
+            return
         # The fence of a note has text in it, and one that is never closed was cut.
         if closing[0] == ":" or _TEXT_DIRECTIVE.match(fence["info"]):
+            self._open_notes.append(closing)
             self._skip_options()
             return
         if last := self._find_line(first + 1, closing):

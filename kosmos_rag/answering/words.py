@@ -5,77 +5,81 @@ own, for the reasons that `retrieval.signals.words` and `text2sql.linking.words`
 """
 
 import re
+import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import snowballstemmer
 
 from kosmos_rag.core.text.bm25 import inverse_document_frequency
+from kosmos_rag.core.text.languages import FUNCTION_WORDS, LANGUAGES, choose_text_language
+
+ENGLISH = "english"
 
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _UNSPACED_RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+|[^\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
-# Function words, and verbs and nouns of questions that name nothing.
-_STOP_WORDS = frozenset(
-    """a about after again all also am an and another any anybody are as at be because been before being below between
-    both but by can cannot could did do does doing done down during each either else every everybody few find for from
-    further get give given go had has have having he her here hers him his how i if in into is it its itself just let
-    like many may me might mine more most much must my neither no nor not now of off often on once one only or other
-    our ours out over own per please same shall she should show since so some somebody someone something still such
-    take tell than that the their them themselves then there these they this those through to too under until up upon
-    us very was we were what when where whether which while who whom whose why will with within without would yet you
-    your yours""".split()  # noqa: SIM905 — a list of these would be a page
-)
-_ENDINGS = (
-    "ations",
-    "ation",
-    "ating",
-    "ated",
-    "ates",
-    "ate",
-    "ings",
-    "ing",
-    "edly",
-    "ed",
-    "ies",
-    "es",
-    "s",
-    "ly",
-    "ments",
-    "ment",
-)
-_SHORTEST_STEM = 3
+_STOP_WORDS = {
+    language: frozenset(words.split())
+    for line in (Path(__file__).parent / "stop_words.txt").read_text(encoding="utf-8").splitlines()
+    for language, _, words in [line.partition(":")]
+}
+"""Function words, and verbs and nouns of questions that name nothing, by text search configuration."""
+_ALGORITHMS = frozenset(snowballstemmer.algorithms())
+_CACHED_STEMS = 2**16
+_stemming = threading.Lock()
 
 
-def words(text: str) -> list[str]:
+def find_language(texts: Iterable[str]) -> str:
+    """Return the language of most texts, English where it is not clear."""
+    languages = Counter(choose_text_language(text, ENGLISH, LANGUAGES) for text in texts)
+    return max(languages, key=lambda name: languages[name], default=ENGLISH)
+
+
+def words(text: str, language: str = ENGLISH) -> list[str]:
     """Return the content words of a text, case-folded, in order.
 
     Identifiers are split. Text without spaces between words, such as Chinese, is pairs of characters.
+
+    Args:
+        text: A question or a unit.
+        language: Text search configuration, whose stop words are left out.
     """
+    stop_words = _STOP_WORDS.get(language) or FUNCTION_WORDS.get(language, frozenset())
     content: list[str] = []
     for word in _WORD.findall(text.casefold()):
         if _UNSPACED.search(word):
             for run in _UNSPACED_RUN.findall(word):
                 content += [run[at : at + 2] for at in range(max(1, len(run) - 1))] if _UNSPACED.match(run) else [run]
-        elif word not in _STOP_WORDS:
+        elif word not in stop_words:
             content.append(word)
     return content
 
 
-def stems(text: str) -> list[str]:
+def stems(text: str, language: str = ENGLISH) -> list[str]:
     """Return the stems of the content words of a text, in order."""
-    return [stem(word) for word in words(text)]
+    return [stem(word, language) for word in words(text, language)]
 
 
-def stem(word: str) -> str:
-    """Return the stem of an English word.
+@lru_cache(maxsize=_CACHED_STEMS)
+def stem(word: str, language: str = ENGLISH) -> str:
+    """Return the stem of a word by Snowball, as the keyword index of PostgreSQL has it.
 
-    `calculated` and `calculation` have the same one.
+    `calculated` and `calculation` have the same one. A word of a language without a stemmer is its own.
     """
-    for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM and not word.endswith("ss"):
-            word = word[: -len(ending)] + ("y" if ending == "ies" else "")
-            break
-    if len(word) > _SHORTEST_STEM and word[-1] == word[-2] and word[-1] not in "aeious":
-        word = word[:-1]
-    return word.removesuffix("e") if len(word) > _SHORTEST_STEM else word
+    if language not in _ALGORITHMS:
+        return word
+    # A stemmer keeps the word that it is working on.
+    with _stemming:
+        return str(_build_stemmer(language).stemWord(word))
+
+
+@lru_cache
+def _build_stemmer(language: str) -> Any:
+    return snowballstemmer.stemmer(language)
 
 
 def inverse_document_frequencies(terms: Iterable[str], passages: Iterable[frozenset[str]]) -> dict[str, float]:

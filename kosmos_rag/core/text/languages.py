@@ -12,15 +12,15 @@ from pathlib import Path
 
 from kosmos_rag.core.text.analysis import is_unspaced
 
-_FUNCTION_WORDS = {
+FUNCTION_WORDS = {
     language: frozenset(words.split())
     for line in (Path(__file__).parent / "function_words.txt").read_text(encoding="utf-8").splitlines()
     for language, _, words in [line.partition(":")]
 }
 """The most frequent function words of text search configurations of PostgreSQL that have the name of a language."""
-LANGUAGES = frozenset(_FUNCTION_WORDS)
+LANGUAGES = frozenset(FUNCTION_WORDS)
 """Text search configurations that are distinguished."""
-_ALL_WORDS = frozenset[str]().union(*_FUNCTION_WORDS.values())
+_ALL_WORDS = frozenset[str]().union(*FUNCTION_WORDS.values())
 
 UNSPACED = "unspaced"
 """Instead of a language: scripts without spaces, whose texts are analysed alike."""
@@ -53,7 +53,7 @@ def choose_text_language(text: str, language: str, available: Collection[str]) -
     if len(words) < _MIN_WORDS:
         return language
     counts = Counter(filter(_ALL_WORDS.__contains__, words))
-    present = {name: counts.keys() & function_words for name, function_words in _FUNCTION_WORDS.items()}
+    present = {name: counts.keys() & function_words for name, function_words in FUNCTION_WORDS.items()}
     frequencies = {name: sum(counts[word] for word in words_of_text) for name, words_of_text in present.items()}
     best = max(frequencies, key=lambda name: (frequencies[name], name == language))
     if (
@@ -82,7 +82,7 @@ def guess_language(question: str, languages: Collection[str]) -> str | None:
     if is_unspaced(question):
         return UNSPACED if UNSPACED in languages else None
     words = set(_WORD.findall(question.lower()))
-    counts = {name: len(words & _FUNCTION_WORDS[name]) for name in languages if name in _FUNCTION_WORDS}
+    counts = {name: len(words & FUNCTION_WORDS[name]) for name in languages if name in FUNCTION_WORDS}
     best = max(counts, key=lambda name: counts[name], default=None)
     if best is None or not counts[best] or sum(count == counts[best] for count in counts.values()) > 1:
         return None

@@ -2,33 +2,27 @@
 
 import pytest
 
-from kosmos_rag.answering.question_type import fit
+from kosmos_rag.answering.question_type import is_requested_sql, subject
 from kosmos_rag.answering.units import units
 
-SQL = "```sql\nselect count(*)\nfrom accounts;\n```"
+SQL = next(units("```sql\nselect count(*)\nfrom accounts;\n```"))
+SHELL = next(units("```sh\nkosmos-rag search churn\n```"))
+SENTENCE = next(units("Select a plan from the list to compute churn."))
 
 
 @pytest.mark.parametrize(
-    ("question", "fitting", "other"),
-    [
-        ("How is churn calculated?", SQL, "Churn is watched by everybody."),
-        ("How is churn calculated?", "Lost accounts divided by paying accounts.", "Churn is watched by everybody."),
-        ("Who owns the rule?", "The owner is Data Platform.", "It is owned by nobody."),
-        ("When is gold due?", "Gold is due at 04:30.", "Gold is frozen."),
-        ("How many rows may fail?", "At most 5 rows.", "Rows may fail."),
-        ("Which table holds refunds?", "See `silver.refunds`.", "See the other page."),
-        ("What do I do when it is late?", "1. Ask the team.", "It is late."),
-    ],
+    "question", ["How is churn calculated?", "What is the SQL of churn?", "Which formula gives churn?"]
 )
-def test_fit__prefers_the_kind_that_is_asked_for(question: str, fitting: str, other: str) -> None:
-    fits = fit(question)
-    assert fits(next(units(fitting))) > fits(next(units(other))) == 0.0
+def test_requested_sql__is_a_statement_where_a_formula_is_asked_for(question: str) -> None:
+    assert is_requested_sql(question, SQL)
+    assert not is_requested_sql(question, SHELL)
+    assert not is_requested_sql(question, SENTENCE)
 
 
-def test_fit__prefers_sql_to_a_formula_in_words() -> None:
-    fits = fit("How is churn calculated?")
-    assert fits(next(units(SQL))) > fits(next(units("Lost accounts divided by paying ones.")))
+def test_requested_sql__is_nothing_of_another_question() -> None:
+    assert not is_requested_sql("Which computer holds the accounts?", SQL)
 
 
-def test_fit__of_a_question_of_no_kind_prefers_nothing() -> None:
-    assert fit("Is churn bad?")(next(units(SQL))) == 0.0
+def test_subject__is_without_the_words_that_ask_for_a_formula() -> None:
+    assert subject("How is churn calculated?") == "How is churn ?"
+    assert subject("Which SQL query?") == "Which SQL query?", "nothing else would be left"

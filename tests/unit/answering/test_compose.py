@@ -16,7 +16,7 @@ OTHER = passage("Refunds are not churn.", index=2)
 def _evidence(of: ContextPassage, scores: list[float]) -> list[Evidence]:
     return [
         # The rank of the passage costs nothing here.
-        Evidence(passage=of, unit=unit, meaning=score + RANK_LOSS * (of.citation.index - 1), words=0.0, kind=0.0)
+        Evidence(passage=of, unit=unit, meaning=score + RANK_LOSS * (of.citation.index - 1), words=0.0)
         for unit, score in zip(units(of.text), scores, strict=True)
     ]
 
@@ -35,6 +35,21 @@ def test_select__says_nothing_twice() -> None:
     again = passage("Churn is  loss.", index=2)
     chosen = select(_evidence(TWO, [0.8, 0.1, 0.1]) + _evidence(again, [0.79]), limit=4)
     assert [item.passage.citation.index for item in chosen] == [1]
+
+
+def test_select__says_a_sentence_once_that_the_next_one_refers_to() -> None:
+    first, second, _ = _evidence(TWO, [0.9, 0.85, 0.1])
+    chosen = select([first, replace(second, previous=first.unit)], limit=4)
+    assert [item.unit.text for item in chosen] == ["Churn is loss. It is counted monthly."]
+    assert render([sentence(item) for item in chosen]) == "Churn is loss. [1] It is counted monthly. [1]"
+
+
+def test_select__leaves_out_code_that_names_less_of_the_question() -> None:
+    first, second, code = _evidence(TWO, [0.7, 0.1, 0.9])
+    named, unnamed = replace(code, words=0.9), replace(code, words=0.5)
+    for candidate, expected in ((named, ["```sql\n", "Churn i"]), (unnamed, ["Churn i"])):
+        chosen = select([replace(first, words=1.0), second, candidate], limit=4)
+        assert [item.unit.text[:7] for item in chosen] == expected
 
 
 def _outdated(text: str, *, index: int) -> ContextPassage:

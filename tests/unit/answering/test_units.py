@@ -47,6 +47,9 @@ def _kinds(text: str) -> list[tuple[str, str]]:
         (".. _label:\n\n.. note:: Take care.\n\n.. toctree::\n   :maxdepth: 2\n\n.. comment\n\nText.", [
             ("sentence", "Take care."), ("sentence", "Text."),
         ]),
+        ("```{versionadded} 2.0\n```\n\nIt opens files.\n\n```\nopen()\n```", [
+            ("sentence", "It opens files."), ("code", "```\nopen()\n```"),
+        ]),
         ("```{note}\n:class: a\nText.\n```\n\n:::{tip}\nMore.\n:::\n(label)=\nEnd.", [
             ("sentence", "Text."), ("sentence", "More."), ("sentence", "End."),
         ]),
