@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kosmos_rag.answering.abstention import REFUSAL
+from kosmos_rag.answering.claims import find_other_unit, is_negated
 from kosmos_rag.answering.compose import cite_unit
 from kosmos_rag.answering.evidence import cosines, passage_units
 from kosmos_rag.answering.prompt_injection import find_instruction
@@ -223,13 +224,17 @@ class _Checker:
         quotes = self._most_similar(claim.text, cited)
         similarity = max((quote.score for quote in quotes), default=0.0)
         reason = self._suspicious_reason(cited) or missing_fact(claim.text, evidence)
+        if reason is None and (quantity := find_other_unit(claim.text, evidence)) is not None:
+            reason = f"{quantity!r} has another unit in the cited passages"
         if reason is None and overlap < MIN_OVERLAP:
             reason = f"{overlap:.0%} of its words are in the cited passages"
         if reason is None and similarity < MIN_SIMILARITY:
             reason = f"no cited passage says anything similar (similarity {similarity:.2f})"
+        supported = tuple(quote for quote in quotes if quote.score >= MIN_SIMILARITY)
+        if reason is None:
+            reason = _find_negation(claim.text, supported)
         if reason is not None:
             return _verdict(claim, "unsupported", reason, overlap, similarity)
-        supported = tuple(quote for quote in quotes if quote.score >= MIN_SIMILARITY)
         return _verdict(claim, "supported", None, overlap, similarity, supported)
 
     def _suspicious_reason(self, cited: Sequence[ContextPassage]) -> str | None:
@@ -260,6 +265,14 @@ class _Checker:
             cited_units = list(passage_units(passage))
             self._units[index] = (cited_units, self._embedder.embed([unit.text for unit in cited_units]))
         return self._units[index]
+
+
+def _find_negation(claim: str, quotes: Sequence[AnswerSentence]) -> str | None:
+    """Return a message if a claim is negated and no quote of it is, or all of them are and the claim is not."""
+    negated = is_negated(claim)
+    if any(is_negated(quote.text) == negated for quote in quotes):
+        return None
+    return "it is negated, and the cited passages are not" if negated else "the cited passages negate it"
 
 
 def _verdict(

@@ -4,11 +4,12 @@ Every word is quoted from the evidence.
 """
 
 import re
+import uuid
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kosmos_rag.answering.evidence import Evidence, table_columns
+from kosmos_rag.answering.evidence import Evidence, heading, table_columns
 from kosmos_rag.answering.units import Unit, cells, units
 from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, ScoredUnit, hash_text
 
@@ -59,12 +60,28 @@ def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = T
 
 
 def _drop_other_code(evidence: Sequence[Evidence]) -> list[Evidence]:
-    """Drop code that names less of the question, in its text or heading, than another unit.
+    """Drop code that answers another question.
 
-    It is the answer to another question.
+    It names less of the question, in its text or heading, than another unit. Or it is the SQL that is asked for, but in
+    a section that is neither that of the best sentence nor named by the question: statements share the names of tables.
     """
+    prose = [item for item in evidence if item.unit.kind != "code"]
+    best_section = _section(max(prose, key=lambda item: item.score)) if prose else None
     least = MIN_RELATIVE_SCORE * max((item.words for item in evidence), default=0.0)
-    return [item for item in evidence if item.unit.kind != "code" or item.words >= least]
+
+    def answers(item: Evidence) -> bool:
+        if item.unit.kind != "code":
+            return True
+        if item.words < least:
+            return False
+        is_of_section = not heading(item.passage) or item.title_words > 0 or _section(item) == best_section
+        return is_of_section or not item.is_requested_sql
+
+    return list(filter(answers, evidence))
+
+
+def _section(item: Evidence) -> tuple[uuid.UUID, tuple[str, ...]]:
+    return item.passage.citation.document_id, item.passage.citation.section
 
 
 def _with_code(selected: list[Evidence], evidence: Sequence[Evidence], limit: int) -> list[Evidence]:

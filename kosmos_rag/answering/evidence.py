@@ -35,6 +35,8 @@ class Evidence:
     """Cosine similarity of section title and unit to the question, -1 to 1."""
     words: float
     """Share of the question's words in the unit, weighted by IDF; those of the section's title count half. 0 to 1."""
+    title_words: float = 0.0
+    """Share of the question's words in the title of the section, weighted by IDF, 0 to 1."""
     is_requested_sql: bool = False
     """Whether the unit is SQL, and the question asks for a formula or SQL."""
     previous: Unit | None = None
@@ -87,6 +89,7 @@ def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: 
             unit=unit,
             meaning=float(meaning),
             words=_question_coverage(weights, stems(text, language), stems(heading(passage), language)),
+            title_words=coverage(weights, stems(heading(passage), language)),
             is_requested_sql=is_requested_sql(question, unit),
             previous=previous,
         )

@@ -375,6 +375,16 @@ def test_answer__has_the_sentence_that_a_pronoun_refers_to() -> None:
     assert (sentence.citation.start, sentence.citation.end) == (5, 5 + len(sentence.text))
 
 
+def test_answer__does_not_quote_sql_that_shares_the_tables_of_another_section() -> None:
+    question = "What is the SQL for MRR movements by type?"
+    definition = passage("MRR movements are shown by type.", section="MRR Movements by Type", index=1)
+    statement = "```sql\nselect mrr from mrr_movements where type = 'win_back';\n```"
+    other = _answer_of(question, definition, passage(statement, section="Win-Backs", index=2))
+    assert [sentence.kind for sentence in other.sentences] == ["sentence"]
+    same = _answer_of(question, definition, passage(statement, section="Movements of MRR", index=2))
+    assert "code" in [sentence.kind for sentence in same.sentences]
+
+
 def test_answer__does_not_quote_the_sql_of_another_metric() -> None:
     definition = passage("ARPU is revenue divided by accounts.", section="ARPU", index=1)
     other = passage("```sql\nselect count(*) from trials where converted;\n```", section="Trial Conversion", index=2)

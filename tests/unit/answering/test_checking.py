@@ -4,6 +4,7 @@ import pytest
 
 from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.answering.citation_check import check_citations
+from kosmos_rag.answering.claims import find_other_unit, is_negated
 from kosmos_rag.answering.compose import render, sentence
 from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.core.types import CitationReport
@@ -55,6 +56,10 @@ def test_check__supports_what_stands_there(text: str) -> None:
         ("A trial is free for 15 days. [1]", "the number '15'"),
         ("A trial is free for 4 days. [1]", "the number '4'"),
         ("A trial is free for 14.5 days. [1]", "the number '14.5'"),
+        ("A trial is free for 14 weeks. [1]", "'14 week' has another unit"),
+        ("A trial is not free for 14 days. [1]", "it is negated"),
+        ("Sales can't extend a trial to 28 days. [1]", "it is negated"),
+        ("Sales may never extend it to 28 days. [1]", "it is negated"),
         ("A trial is free for 14 days in `gold.trials`. [1]", "the quoted 'gold.trials'"),
         ("A trial is free for 14 days in trial_days. [1]", "the identifier 'trial_days'"),
         ("It is free for 14 days, as Marketing may extend a trial. [1]", "the name 'Marketing'"),
@@ -75,6 +80,50 @@ def test_check__refuses_what_is_made_up(text: str, reason: str) -> None:
     assert problem.verdict == "unsupported"
     assert problem.reason is not None
     assert problem.reason.startswith(reason)
+
+
+def test_check__refuses_what_leaves_out_a_negation() -> None:
+    said = passage("A refund does not lower MRR in the month. Der Umsatz sinkt dadurch nicht.", section="Refunds")
+    for claim, reason in (
+        ("A refund does lower MRR in the month. [1]", "the cited passages negate it"),
+        ("Der Umsatz sinkt dadurch. [1]", "the cited passages negate it"),
+    ):
+        report = check_citations(claim, [said], embedder=HashingEmbedder(dimensions=512), citation_format="[{index}]")
+        assert [problem.reason for problem in report.problems] == [reason]
+    kept = "A refund does not lower MRR. [1] Der Umsatz sinkt nicht. [1]"
+    report = check_citations(kept, [said], embedder=HashingEmbedder(dimensions=512), citation_format="[{index}]")
+    assert report.supported, report.problems
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence", "quantity"),
+    [
+        ("It takes 5 %.", "It takes 5 minutes.", "5 percent"),
+        ("It costs $5.", "It costs 5 €.", "5 dollar"),
+        ("It rose by 5 percentage points.", "It rose by 5 %.", "5 point"),
+        ("Es dauert 3 Wochen.", "It takes 3 days.", "3 week"),
+        ("It takes 14 days.", "Es dauert 14 Tage.", None),
+        ("It costs 500 euros.", "| Half rack | 500 |", None),
+        ("A 14-day trial.", "Free for 14 days, or 14 weeks.", None),
+        ("It has 5 wheels.", "It has 5 doors.", None),
+    ],
+)
+def test_find_other_unit__names_a_number_in_another_unit(claim: str, evidence: str, quantity: str | None) -> None:
+    assert find_other_unit(claim, evidence) == quantity
+
+
+@pytest.mark.parametrize(
+    ("text", "negated"),
+    [
+        ("It doesn\u2019t end.", True),
+        ("Es endet nie.", True),
+        ("It takes no more than\nfive days.", False),
+        ("Es gilt nicht nur heute.", False),
+        ("A note on knots.", False),
+    ],
+)
+def test_is_negated__reads_words_and_no_comparisons(text: str, negated: bool) -> None:
+    assert is_negated(text) is negated
 
 
 def test_check__flags_what_cites_nothing() -> None:
