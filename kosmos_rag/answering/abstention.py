@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from kosmos_rag.answering.evidence import Evidence, heading
 from kosmos_rag.answering.question_type import subject
 from kosmos_rag.answering.words import find_language, stem, stems, words
+from kosmos_rag.core.text.dictionary import LANGUAGE_CODES
+from kosmos_rag.core.types import ContextPassage
+from kosmos_rag.models.catalogue import find_listed
 
 REFUSAL = "I don't have information about that in the approved knowledge base."
 
@@ -22,6 +25,25 @@ def best_evidence(evidence: Sequence[Evidence]) -> Evidence | None:
 def confidence(score: float) -> float:
     """Return the probability that evidence whose best unit has this score answers the question."""
     return 1 / (1 + math.exp(-STEEPNESS * (score - EVEN_SCORE)))
+
+
+def explain_language(passages: Sequence[ContextPassage], model: str) -> str | None:
+    """Return a warning where the passages are in a language that the embedding model does not know.
+
+    The result is None for a model that is not listed.
+
+    Args:
+        passages: The passages of the context.
+        model: Name of the embedding model.
+    """
+    language = find_language(passage.text for passage in passages)
+    code, listed = LANGUAGE_CODES.get(language), find_listed(model, "embedding")
+    if code is None or listed is None or listed.knows(code):
+        return None
+    return (
+        f"the documents are in {language.capitalize()}, which the embedding model {model} does not know; "
+        f"`kosmos-rag models recommend --language {code}` lists models that do"
+    )
 
 
 def explain_low_score(question: str, best: Evidence, threshold: float) -> str:

@@ -268,7 +268,7 @@ class _Checker:
 
 
 def _find_negation(claim: str, quotes: Sequence[AnswerSentence]) -> str | None:
-    """Return a message if a claim is negated and no quote of it is, or all of them are and the claim is not."""
+    """Return a message if either a claim or all of its quotes are negated, and not both."""
     negated = is_negated(claim)
     if any(is_negated(quote.text) == negated for quote in quotes):
         return None

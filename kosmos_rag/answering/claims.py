@@ -25,10 +25,10 @@ _WORD = re.compile(r"[^\W\d_]+(?:'t\b)?")
 def find_other_unit(claim: str, evidence: str) -> str | None:
     """Return a quantity of the claim whose number has only other units in the evidence.
 
-    None if there is none. A number that has no unit there, as in a table, may have any.
+    The result is None where there is none. A number that has no unit there, as in a table, may have any.
     """
-    stated = _quantities(evidence)
-    for number, unit in sorted(_quantities(claim)):
+    stated = find_quantities(evidence)
+    for number, unit in sorted(find_quantities(claim)):
         units = {other for same, other in stated if same == number}
         if units and unit not in units:
             return f"{number} {unit}"
@@ -44,9 +44,9 @@ def is_negated(text: str) -> bool:
     return any(word in _NEGATIONS or word.endswith("n't") for word in words)
 
 
-def _quantities(text: str) -> set[tuple[str, str]]:
+def find_quantities(text: str) -> set[tuple[str, str]]:
     """Return the numbers of a text that have a unit of measure, with it."""
     pairs = [(number, word) for number, word in _QUANTITY.findall(text)]
     pairs += [(number, sign) for sign, number in _MONEY.findall(text)]
-    named = ((number, _UNITS.get(re.sub(r" (?=points?$)", "-", word.casefold()))) for number, word in pairs)
-    return {(number, unit) for number, unit in named if unit is not None}
+    quantities = ((number, _UNITS.get(re.sub(r" (?=points?$)", "-", word.casefold()))) for number, word in pairs)
+    return {(number, unit) for number, unit in quantities if unit is not None}

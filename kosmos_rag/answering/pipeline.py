@@ -6,11 +6,12 @@ The steps are: score the evidence, refuse or answer, check the sentences of a mo
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 
-from kosmos_rag.answering.abstention import REFUSAL, best_evidence, confidence, explain_low_score
+from kosmos_rag.answering.abstention import REFUSAL, best_evidence, confidence, explain_language, explain_low_score
 from kosmos_rag.answering.citation_check import check_citations, is_refusal, suspicious_documents
 from kosmos_rag.answering.compose import rank, render, scored_unit, select, sentence
 from kosmos_rag.answering.conversation import SAMPLE as CONVERSATION_SAMPLE
 from kosmos_rag.answering.conversation import RewrittenQuery, contextualize
+from kosmos_rag.answering.disagreement import find_disagreements
 from kosmos_rag.answering.evidence import Evidence, score_evidence
 from kosmos_rag.answering.sanitize import sanitize
 from kosmos_rag.answering.stream import AnswerStream, DeferredStream
@@ -52,6 +53,7 @@ class Answerer:
         answer = settings.answer
         self._embedder = embedder
         self._settings: AnswerSettings = answer
+        self._embedding_model = settings.embedding.model
         self._prefer_current = settings.retrieval.prefer_current
         self._citation_format = settings.context.citation_format
         self._model = self._conversation_model = None
@@ -136,7 +138,13 @@ class Answerer:
             report=report,
             context=context,
             closest=self._select_closest(scored, context) if refused else (),
-            warnings=sources.warnings + self._warnings(truncated=truncated) + _warn_outdated(sentences),
+            warnings=(
+                sources.warnings
+                + self._warnings(truncated=truncated)
+                + _warn_outdated(sentences)
+                + find_disagreements(sentences)
+                + (self._warn_language(context) if refused else ())
+            ),
             units=tuple(scored_unit(item) for item in rank(scored.evidence)),
             refusal_reason=self._explain_refusal(sources, scored) if refused else None,
         )
@@ -144,6 +152,11 @@ class Answerer:
     def _warnings(self, *, truncated: bool) -> tuple[str, ...]:
         limit = self._settings.max_output_tokens
         return (f"the answer was cut at rag.answer.max_output_tokens, which is {limit}",) if truncated else ()
+
+    def _warn_language(self, context: Context) -> tuple[str, ...]:
+        """Warn of a language that the embedding model does not know."""
+        warning = explain_language(context.passages, self._embedding_model)
+        return () if warning is None else (warning,)
 
     def _explain_refusal(self, sources: AnswerSources, scored: _ScoredEvidence) -> str:
         """Return the reason for a refusal in one sentence."""

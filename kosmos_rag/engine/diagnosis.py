@@ -53,6 +53,7 @@ def diagnose(settings: Settings, tenant: str | None = None) -> list[Check]:
         *(_run_check(model.use, partial(_model, model, settings)) for model in list_configured_models(settings.rag)),
         *_servers(settings.rag),
         *_prefixes(settings.rag),
+        *_answers(settings),
         _run_check("backend", lambda: _backend(settings)),
         _run_check("parser", lambda: _parser(settings)),
         _run_check("disk", lambda: _disk(settings)),
@@ -182,6 +183,13 @@ def _prefixes(rag: RagSettings) -> Iterator[Check]:
             keys = " and ".join(f"{section}.{key} to {text!r}" for key, text in differences.items())
             detail = f"{listed.name} needs other prefixes: set {keys}, and embed stored documents again"
             yield Check(name="prefixes", ok=False, detail=detail)
+
+
+def _answers(settings: Settings) -> Iterator[Check]:
+    """Say that a language model writes no answers unless it is told to."""
+    if settings.language_model.url is not None and settings.rag.answer.mode == "extractive":
+        detail = "they are quoted; set rag.answer.mode: generative to let the model of language_model.url write them"
+        yield Check(name="answers", ok=True, detail=detail)
 
 
 def _reranking_server(settings: RerankingSettings) -> str:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from kosmos_rag import Settings
 from kosmos_rag.apps.cli.app import app
-from kosmos_rag.engine.diagnosis import _prefixes
+from kosmos_rag.engine.diagnosis import _answers, _prefixes
 from kosmos_rag.models import download
 
 EXTRA = "pip install 'kosmos-rag[local]'"
@@ -244,6 +244,15 @@ def test_recommend__refuses_what_is_no_language_code() -> None:
     result = CliRunner().invoke(app, ["models", "recommend", "--language", "german"])
     assert result.exit_code != 0
     assert "ISO 639-1" in result.output
+
+
+def test_doctor__says_that_a_language_model_writes_no_answers_unless_the_mode_is_generative() -> None:
+    server = {"language_model.url": "http://localhost:11434/v1", "language_model.model": "llama3.1"}
+    (check,) = _answers(Settings.load(overrides=server | {"rag.preset": "corporate"}))
+    assert check.ok
+    assert "set rag.answer.mode: generative" in check.detail
+    assert list(_answers(Settings.load(overrides=server | {"rag.answer.mode": "generative"}))) == []
+    assert list(_answers(Settings())) == []
 
 
 def test_doctor__names_prefixes_that_a_known_model_needs() -> None:

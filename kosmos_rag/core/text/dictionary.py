@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from simplemma.strategies import DefaultDictionaryFactory
 
-_CODES = {
+LANGUAGE_CODES = {
     "armenian": "hy",
     "catalan": "ca",
     "danish": "da",
@@ -43,7 +43,7 @@ def is_word(word: str, language: str) -> bool:
         word: The form.
         language: Text search configuration; one without a dictionary has no words.
     """
-    code = _CODES.get(language)
+    code = LANGUAGE_CODES.get(language)
     return code is not None and any(is_listed(form, code) for form in (word.lower(), word.capitalize()))
 
 
@@ -61,7 +61,7 @@ def is_listed(word: str, code: str) -> bool:
     return at < len(hashes) and int(hashes[at]) == key
 
 
-@lru_cache(maxsize=len(_CODES))
+@lru_cache(maxsize=len(LANGUAGE_CODES))
 def _read_dictionary(code: str) -> NDArray[np.int64]:
     """Return the hashes of the words, sorted: 9 MB for German, whose words take 120."""
     words = DefaultDictionaryFactory(cache_max_size=0).get_dictionary(code)

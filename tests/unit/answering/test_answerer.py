@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Self
 
 import pytest
@@ -101,6 +102,71 @@ def test_answer__warns_of_sentences_that_are_out_of_date() -> None:
     refusal = _answerer(threshold=1.0).stream(question, context(question, old)).answer()
     assert refusal.refused
     assert refusal.warnings == ()
+
+
+GERMAN = passage(
+    "Die Kündigung ist nach dem ersten Monat zu jeder Zeit möglich, und sie wird von der Firma nicht abgelehnt, wenn "
+    "sie in einem Brief bei der Leitung eingeht. Das Geld für den Monat wird auch nach der Kündigung nicht erstattet."
+)
+
+
+def _settings_of(model: str, *, threshold: float) -> dict[str, object]:
+    return {"answer": {"threshold": threshold}, "embedding": {"model": model, "dimensions": 384}}
+
+
+def test_refusal__says_that_the_model_does_not_know_the_language() -> None:
+    question = "Wer genehmigt den Urlaub?"
+    for name, expected in (
+        ("all-MiniLM-L6-v2", "which the embedding model all-MiniLM-L6-v2 does not know"),
+        ("BAAI/bge-m3", None),
+        ("of-our-own", None),
+    ):
+        settings = RagSettings.model_validate(
+            {"answer": {"threshold": 1.0}, "embedding": {"model": name, "dimensions": 384}}
+        )
+        said = Answerer(EMBEDDER, None, settings).stream(question, context(question, GERMAN)).answer()
+        assert [expected in warning for warning in said.warnings if expected] == ([True] if expected else [])
+        assert (len(said.warnings) == 1) is bool(expected)
+        assert expected is None or "models recommend --language de" in said.warnings[0]
+    settings = RagSettings.model_validate(
+        {"answer": {"threshold": 0.0}, "embedding": {"model": "all-MiniLM-L6-v2", "dimensions": 384}}
+    )
+    assert Answerer(EMBEDDER, None, settings).stream(question, context(question, GERMAN)).answer().warnings == ()
+
+
+def test_answer__says_that_documents_disagree() -> None:
+    question = "Within how many days are refunds paid?"
+    dated = [
+        replace(of, citation=replace(of.citation, date=day))
+        for of, day in (
+            (passage("Refunds are paid within 30 days.", section="", index=1), date(2024, 3, 1)),
+            (passage("Refunds are paid within 14 days.", section="", index=2), date(2026, 1, 5)),
+        )
+    ]
+    said = _answer_of(question, *dated)
+    assert said.warnings == ("the documents disagree: [1] says 30 day (2024-03-01), [2] says 14 day (2026-01-05)",)
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        # Of FaithBench: a contradiction, an addition, an addition that may be true, and a statement of two passages.
+        ("Churn is not watched by Finance. [1]", "it is negated"),
+        ("Money is booked within 5 weeks. [2]", "the number '5'"),
+        ("Churn is watched by Finance and by Marketing. [1]", "the name 'Marketing'"),
+        ("Churn, like attrition, is watched by many analysts in large companies. [1]", "of its words"),
+        ("Money that went back is booked by Finance. [2]", "the name 'Finance'"),
+    ],
+)
+def test_generated_answer__is_not_verified_where_a_passage_does_not_say_it(written: str, reason: str) -> None:
+    answerer = _answerer(Writer(written), mode="generative", threshold=0.0)
+    question = "Who watches churn?"
+    said = answerer.stream(question, context(question, CHURN, REFUNDS)).answer()
+    assert said.report is not None
+    (problem,) = said.report.problems
+    assert not said.verified
+    assert problem.reason is not None
+    assert reason in problem.reason
 
 
 def test_refusal__names_the_closest_sentences_without_a_claim() -> None:

@@ -1,0 +1,42 @@
+"""Quoted sentences of different documents that disagree on a quantity."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from kosmos_rag.answering.claims import find_quantities
+from kosmos_rag.answering.words import find_language, stems
+from kosmos_rag.core.types import AnswerSentence, Citation
+
+# Sentences about the same thing share at least this part of their words, as a claim and its evidence do.
+_MIN_SHARED = 0.5
+
+
+def find_disagreements(sentences: Sequence[AnswerSentence]) -> tuple[str, ...]:
+    """Return a warning for each two sentences that give the same thing another quantity in the same unit."""
+    return tuple(warning for first, second in combinations(sentences, 2) for warning in _compare(first, second))
+
+
+def _compare(first: AnswerSentence, second: AnswerSentence) -> Iterator[str]:
+    if first.citation.document_id == second.citation.document_id or not _is_same_subject(first.text, second.text):
+        return
+    quantities = [find_quantities(sentence.text) for sentence in (first, second)]
+    for unit in sorted({unit for _, unit in quantities[0]} & {unit for _, unit in quantities[1]}):
+        numbers = [sorted(number for number, name in pairs if name == unit) for pairs in quantities]
+        if not set(numbers[0]) & set(numbers[1]):
+            sides = (
+                f"{sentence.citation.marker} says {' and '.join(values)} {unit}{_state(sentence.citation)}"
+                for sentence, values in zip((first, second), numbers, strict=True)
+            )
+            yield f"the documents disagree: {', '.join(sides)}"
+
+
+def _is_same_subject(first: str, second: str) -> bool:
+    language = find_language([first, second])
+    words = [{stem for stem in stems(text, language) if not stem.isdigit()} for text in (first, second)]
+    return len(words[0] & words[1]) >= _MIN_SHARED * max(1, min(map(len, words)))
+
+
+def _state(citation: Citation) -> str:
+    """Return date and validity of a document in brackets, if it has them."""
+    parts = [str(part) for part in (citation.date, citation.outdated) if part]
+    return f" ({', '.join(parts)})" if parts else ""
