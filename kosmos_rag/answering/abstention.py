@@ -28,13 +28,9 @@ def confidence(score: float) -> float:
 
 
 def explain_language(passages: Sequence[ContextPassage], model: str) -> str | None:
-    """Return a warning where the passages are in a language that the embedding model does not know.
+    """Return a warning where the embedding model does not know the language of the passages.
 
     The result is None for a model that is not listed.
-
-    Args:
-        passages: The passages of the context.
-        model: Name of the embedding model.
     """
     language = find_language(passage.text for passage in passages)
     code, listed = LANGUAGE_CODES.get(language), find_listed(model, "embedding")

@@ -268,7 +268,7 @@ class _Checker:
 
 
 def _find_negation(claim: str, quotes: Sequence[AnswerSentence]) -> str | None:
-    """Return a message if either a claim or all of its quotes are negated, and not both."""
+    """Return a message if a claim is negated and its quotes are not, or the reverse."""
     negated = is_negated(claim)
     if any(is_negated(quote.text) == negated for quote in quotes):
         return None

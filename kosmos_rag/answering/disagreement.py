@@ -12,7 +12,7 @@ _MIN_SHARED = 0.5
 
 
 def find_disagreements(sentences: Sequence[AnswerSentence]) -> tuple[str, ...]:
-    """Return a warning for each two sentences that give the same thing another quantity in the same unit."""
+    """Return a warning for each two sentences with different quantities of the same thing."""
     return tuple(warning for first, second in combinations(sentences, 2) for warning in _compare(first, second))
 
 

@@ -186,7 +186,7 @@ def _prefixes(rag: RagSettings) -> Iterator[Check]:
 
 
 def _answers(settings: Settings) -> Iterator[Check]:
-    """Say that a language model writes no answers unless it is told to."""
+    """Say that a language model writes no answers where the mode is extractive."""
     if settings.language_model.url is not None and settings.rag.answer.mode == "extractive":
         detail = "they are quoted; set rag.answer.mode: generative to let the model of language_model.url write them"
         yield Check(name="answers", ok=True, detail=detail)

@@ -124,10 +124,10 @@ def test_refusal__says_that_the_model_does_not_know_the_language() -> None:
         settings = RagSettings.model_validate(
             {"answer": {"threshold": 1.0}, "embedding": {"model": name, "dimensions": 384}}
         )
-        said = Answerer(EMBEDDER, None, settings).stream(question, context(question, GERMAN)).answer()
-        assert [expected in warning for warning in said.warnings if expected] == ([True] if expected else [])
-        assert (len(said.warnings) == 1) is bool(expected)
-        assert expected is None or "models recommend --language de" in said.warnings[0]
+        answer = Answerer(EMBEDDER, None, settings).stream(question, context(question, GERMAN)).answer()
+        assert [expected in warning for warning in answer.warnings if expected] == ([True] if expected else [])
+        assert (len(answer.warnings) == 1) is bool(expected)
+        assert expected is None or "models recommend --language de" in answer.warnings[0]
     settings = RagSettings.model_validate(
         {"answer": {"threshold": 0.0}, "embedding": {"model": "all-MiniLM-L6-v2", "dimensions": 384}}
     )
@@ -143,8 +143,8 @@ def test_answer__says_that_documents_disagree() -> None:
             (passage("Refunds are paid within 14 days.", section="", index=2), date(2026, 1, 5)),
         )
     ]
-    said = _answer_of(question, *dated)
-    assert said.warnings == ("the documents disagree: [1] says 30 day (2024-03-01), [2] says 14 day (2026-01-05)",)
+    answer = _answer_of(question, *dated)
+    assert answer.warnings == ("the documents disagree: [1] says 30 day (2024-03-01), [2] says 14 day (2026-01-05)",)
 
 
 @pytest.mark.parametrize(
@@ -161,10 +161,10 @@ def test_answer__says_that_documents_disagree() -> None:
 def test_generated_answer__is_not_verified_where_a_passage_does_not_say_it(written: str, reason: str) -> None:
     answerer = _answerer(Writer(written), mode="generative", threshold=0.0)
     question = "Who watches churn?"
-    said = answerer.stream(question, context(question, CHURN, REFUNDS)).answer()
-    assert said.report is not None
-    (problem,) = said.report.problems
-    assert not said.verified
+    answer = answerer.stream(question, context(question, CHURN, REFUNDS)).answer()
+    assert answer.report is not None
+    (problem,) = answer.report.problems
+    assert not answer.verified
     assert problem.reason is not None
     assert reason in problem.reason
 

@@ -83,15 +83,15 @@ def test_check__refuses_what_is_made_up(text: str, reason: str) -> None:
 
 
 def test_check__refuses_what_leaves_out_a_negation() -> None:
-    said = passage("A refund does not lower MRR in the month. Der Umsatz sinkt dadurch nicht.", section="Refunds")
+    refund = passage("A refund does not lower MRR in the month. Der Umsatz sinkt dadurch nicht.", section="Refunds")
     for claim, reason in (
         ("A refund does lower MRR in the month. [1]", "the cited passages negate it"),
         ("Der Umsatz sinkt dadurch. [1]", "the cited passages negate it"),
     ):
-        report = check_citations(claim, [said], embedder=HashingEmbedder(dimensions=512), citation_format="[{index}]")
+        report = check_citations(claim, [refund], embedder=HashingEmbedder(dimensions=512), citation_format="[{index}]")
         assert [problem.reason for problem in report.problems] == [reason]
     kept = "A refund does not lower MRR. [1] Der Umsatz sinkt nicht. [1]"
-    report = check_citations(kept, [said], embedder=HashingEmbedder(dimensions=512), citation_format="[{index}]")
+    report = check_citations(kept, [refund], embedder=HashingEmbedder(dimensions=512), citation_format="[{index}]")
     assert report.supported, report.problems
 
 
