@@ -1,14 +1,13 @@
 """Estimate whether the evidence answers the question, by its best unit."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kosmos_rag.answering.evidence import Evidence, heading
 from kosmos_rag.answering.question_type import subject
 from kosmos_rag.answering.words import find_language, stem, stems, words
 from kosmos_rag.core.text.dictionary import LANGUAGE_CODES
 from kosmos_rag.core.types import ContextPassage
-from kosmos_rag.models.catalogue import find_listed
 
 REFUSAL = "I don't have information about that in the approved knowledge base."
 
@@ -27,14 +26,19 @@ def confidence(score: float) -> float:
     return 1 / (1 + math.exp(-STEEPNESS * (score - EVEN_SCORE)))
 
 
-def explain_language(passages: Sequence[ContextPassage], model: str) -> str | None:
+def explain_language(passages: Sequence[ContextPassage], model: str, languages: Collection[str]) -> str | None:
     """Return a warning where the embedding model does not know the language of the passages.
 
-    The result is None for a model that is not listed.
+    The result is None where the languages of the model are unknown.
+
+    Args:
+        passages: Of the context.
+        model: Name of the embedding model.
+        languages: ISO 639-1 codes of its languages; none where they are unknown.
     """
     language = find_language(passage.text for passage in passages)
-    code, listed = LANGUAGE_CODES.get(language), find_listed(model, "embedding")
-    if code is None or listed is None or listed.knows(code):
+    code = LANGUAGE_CODES.get(language)
+    if code is None or not languages or code in languages:
         return None
     return (
         f"the documents are in {language.capitalize()}, which the embedding model {model} does not know; "

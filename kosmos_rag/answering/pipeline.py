@@ -3,7 +3,7 @@
 The steps are: score the evidence, refuse or answer, check the sentences of a model.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 from kosmos_rag.answering.abstention import REFUSAL, best_evidence, confidence, explain_language, explain_low_score
@@ -45,8 +45,16 @@ class _ScoredEvidence:
 class Answerer:
     """Answers questions from contexts, extractive or generative by `rag.answer.mode`. Thread-safe."""
 
-    def __init__(self, embedder: Embedder, model: LanguageModel | None, settings: RagSettings) -> None:
+    def __init__(
+        self, embedder: Embedder, model: LanguageModel | None, settings: RagSettings, *, languages: Collection[str] = ()
+    ) -> None:
         """Load the prompt templates.
+
+        Args:
+            embedder: Compares the question with the units.
+            model: Writes the answers of the mode `generative`, and rewrites questions of conversations.
+            settings: Of answers, contexts and the embedding.
+            languages: ISO 639-1 codes of the embedder's languages; none where they are unknown, or all.
 
         Raises ConfigError where a template is broken, or where a setting needs a language model and there is none.
         """
@@ -54,6 +62,7 @@ class Answerer:
         self._embedder = embedder
         self._settings: AnswerSettings = answer
         self._embedding_model = settings.embedding.model
+        self._languages = languages
         self._prefer_current = settings.retrieval.prefer_current
         self._citation_format = settings.context.citation_format
         self._model = self._conversation_model = None
@@ -155,7 +164,7 @@ class Answerer:
 
     def _warn_language(self, context: Context) -> tuple[str, ...]:
         """Warn of a language that the embedding model does not know."""
-        warning = explain_language(context.passages, self._embedding_model)
+        warning = explain_language(context.passages, self._embedding_model, self._languages)
         return () if warning is None else (warning,)
 
     def _explain_refusal(self, sources: AnswerSources, scored: _ScoredEvidence) -> str:

@@ -31,6 +31,7 @@ from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
 from kosmos_rag.ingestion.pipeline import IngestPipeline
+from kosmos_rag.models.catalogue import list_languages
 from kosmos_rag.models.embedding.registry import create_registry
 from kosmos_rag.retrieval.pipeline import SearchPipeline
 from kosmos_rag.retrieval.resources import SearchResources
@@ -108,18 +109,19 @@ class Engine:
             database.app, embedders, models.reranker, models.language_model, settings, telemetry
         )
         search = SearchPipeline(resources, settings)
+        languages = list_languages(settings.rag.embedding.model, "embedding")
 
         def build_pipelines(preset: Settings) -> CollectionPipelines:
             return CollectionPipelines(
                 settings=preset,
                 search=search.with_settings(preset, preset.settings_hash),
-                answerer=Answerer(models.embedder, models.language_model, preset.rag),
+                answerer=Answerer(models.embedder, models.language_model, preset.rag, languages=languages),
             )
 
         default = CollectionPipelines(
             settings=settings,
             search=search,
-            answerer=Answerer(models.embedder, models.language_model, settings.rag),
+            answerer=Answerer(models.embedder, models.language_model, settings.rag, languages=languages),
         )
         pipelines = PipelineCache(default, build_pipelines)
         indexes = IndexMaintenance(database, embedders, settings)

@@ -82,6 +82,12 @@ def find_listed(name: str, use: Use) -> ListedModel | None:
     return next((model for model in load_catalogue() if model.use == use and model.name in names), None)
 
 
+def list_languages(name: str, use: Use) -> tuple[str, ...]:
+    """Return the codes of a model's languages; none where they are unknown, or about a hundred."""
+    listed = find_listed(name, use)
+    return () if listed is None or _EVERY_LANGUAGE in listed.languages else listed.languages
+
+
 def _parse(use: Use, entry: dict[str, Any]) -> ListedModel:
     published = entry.pop("published", None)
     lists = {key: tuple(value) for key, value in entry.items() if isinstance(value, list)}

@@ -116,22 +116,16 @@ def _settings_of(model: str, *, threshold: float) -> dict[str, object]:
 
 def test_refusal__says_that_the_model_does_not_know_the_language() -> None:
     question = "Wer genehmigt den Urlaub?"
-    for name, expected in (
-        ("all-MiniLM-L6-v2", "which the embedding model all-MiniLM-L6-v2 does not know"),
-        ("BAAI/bge-m3", None),
-        ("of-our-own", None),
-    ):
-        settings = RagSettings.model_validate(
-            {"answer": {"threshold": 1.0}, "embedding": {"model": name, "dimensions": 384}}
-        )
-        answer = Answerer(EMBEDDER, None, settings).stream(question, context(question, GERMAN)).answer()
-        assert [expected in warning for warning in answer.warnings if expected] == ([True] if expected else [])
-        assert (len(answer.warnings) == 1) is bool(expected)
-        assert expected is None or "models recommend --language de" in answer.warnings[0]
-    settings = RagSettings.model_validate(
-        {"answer": {"threshold": 0.0}, "embedding": {"model": "all-MiniLM-L6-v2", "dimensions": 384}}
-    )
-    assert Answerer(EMBEDDER, None, settings).stream(question, context(question, GERMAN)).answer().warnings == ()
+
+    def warn(*languages: str, threshold: float = 1.0) -> tuple[str, ...]:
+        settings = RagSettings.model_validate(_settings_of("all-MiniLM-L6-v2", threshold=threshold))
+        answerer = Answerer(EMBEDDER, None, settings, languages=languages)
+        return answerer.stream(question, context(question, GERMAN)).answer().warnings
+
+    (warning,) = warn("en")
+    assert warning.startswith("the documents are in German, which the embedding model all-MiniLM-L6-v2 does not know")
+    assert "models recommend --language de" in warning
+    assert warn("en", "de") == warn() == warn("en", threshold=0.0) == ()
 
 
 def test_answer__says_that_documents_disagree() -> None:

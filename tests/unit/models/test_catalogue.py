@@ -3,7 +3,7 @@
 import pytest
 
 from kosmos_rag import Settings
-from kosmos_rag.models.catalogue import ListedModel, find_listed, load_catalogue, recommend_models
+from kosmos_rag.models.catalogue import ListedModel, find_listed, list_languages, load_catalogue, recommend_models
 
 MODELS = load_catalogue()
 
@@ -46,3 +46,9 @@ def test_find__takes_the_name_with_or_without_its_organisation() -> None:
         "sentence-transformers/all-MiniLM-L6-v2", "embedding"
     )
     assert find_listed("folder/of/mine", "embedding") is None
+
+
+def test_list_languages__is_empty_where_they_are_unknown_or_about_a_hundred() -> None:
+    assert list_languages("packaged:all-MiniLM-L6-v2", "embedding") == ("en",)
+    assert list_languages("BAAI/bge-m3", "embedding") == ()
+    assert list_languages("folder/of/mine", "embedding") == ()
