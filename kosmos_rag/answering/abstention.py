@@ -32,7 +32,6 @@ def explain_language(passages: Sequence[ContextPassage], model: str, languages: 
     The result is None where the languages of the model are unknown.
 
     Args:
-        passages: Of the context.
         model: Name of the embedding model.
         languages: ISO 639-1 codes of its languages; none where they are unknown.
     """
