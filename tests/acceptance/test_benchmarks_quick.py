@@ -49,6 +49,7 @@ TABLES = {
     "schema.values": r"exact [\d.]+  one typo [\d.]+",
     "schema.joins": r"all +\d+ questions  needed tables [\d.]+",
     "schema.spider": r"\| all databases: the right one first \|( [\d.]+ \|){5}",
+    "schema.transfer": r"the question's database: R-precision of tables \| [\d.]+",
     "schema.tuning": r"held out  chosen +database_first [\d.]+",
     "service": r'"targets": \{',
     "start": r"\| from the file cache \|( [\d.]+ \|){5}",

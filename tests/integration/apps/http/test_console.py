@@ -40,7 +40,7 @@ def served(running: Running, tenant_name: str) -> Running:
             SourceDocument(source="leave.md", data=HANDBOOK),
             SourceDocument(
                 source=f'"{HOSTILE}.md',
-                data=f"# Bonus {HOSTILE}\n\nThe bonus {HOSTILE} <img src=x onerror=alert(2)> is 3 percent.\n".encode(),
+                data=f"# Bonus {HOSTILE}\n\nThe bonus `<img src=x onerror=alert(2)>` is 3 percent.\n".encode(),
             ),
             SourceDocument(source="board.md", data=b"The board meets on Mondays.\n", acl=BOARD),
         ]
