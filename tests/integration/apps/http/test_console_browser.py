@@ -210,7 +210,7 @@ def test_answer__streams_as_text_with_links_and_leads_to_its_sources(browser: "B
 
 def test_citation_of_a_pdf__shows_the_page_with_its_lines_marked(browser: "Browser", served: Running) -> None:
     with opened(browser, served) as page:
-        _ask(page, "What is the per diem for travel abroad?")
+        _ask(page, "How many euros abroad?")
         with page.expect_response(re.compile("/pages/1$")) as picture:
             page.click(".answer .text a.marker >> nth=0")
         assert picture.value.headers["content-type"] == "image/png"
