@@ -151,6 +151,7 @@ bench-schema-full: bench-schema
 	$(BIN)/python -m benchmarks.schema.tuning $(if $(DATA),--data $(DATA))
 	$(BIN)/python -m benchmarks.schema.example --columns 50000
 	$(BIN)/python -m benchmarks.schema.curve $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks.schema.transfer
 
 bench-service: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks.service

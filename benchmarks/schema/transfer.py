@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.command import command, parse, write_results
+from benchmarks.schema import spider
 from benchmarks.schema.sets import FOLDERS, QuestionSet, read_set
 from benchmarks.schema.spider import QUICK_DATA, embedder, load_settings, show_misses
 from kosmos_rag import Engine
@@ -22,18 +23,12 @@ from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.sql.gold import GoldQuestion
 
 FIGURES = {
-    "database_first": "all databases: the right one first",
-    "tables_in_5": "all tables of the SQL in the first 5",
-    "tables_in_10": "in the first 10",
-    "r_precision": "the question's database: R-precision of tables",
-    "columns_in_5": "all columns of the SQL in the first 5, keys of joins included",
-    "columns_in_10": "in the first 10",
-    "asked_first": "a column that the SQL asks for is first",
-    "reference_recall": "asked columns that are returned, mean",
-    "reference_precision": "returned references that the SQL uses, mean",
-    "references": "returned references, mean",
-    "joins": "the hints hold all keys of the SQL's joins",
-    "join_hints": "hints, mean",
+    name: spider.FIGURES[name]
+    for name in (
+        *("database_first", "tables_in_5", "tables_in_10", "r_precision"),
+        *("columns_in_5", "columns_in_10", "asked_first", "reference_recall"),
+        *("reference_precision", "references", "joins", "join_hints"),
+    )
 }
 
 

@@ -81,8 +81,17 @@ def _find_language(folder: Path) -> str:
     from kosmos_rag.core.text.languages import LANGUAGES, choose_text_language
 
     files = islice((file for pattern in _TEXTS for file in sorted(folder.glob(pattern)) if file.is_file()), _MAX_FILES)
-    text = "\n".join(file.read_bytes()[:_SAMPLE_BYTES].decode("utf-8", "ignore") for file in files)
+    text = "\n".join(map(_read_sample, files))
     return _CODES[choose_text_language(text, "english", LANGUAGES)]
+
+
+def _read_sample(file: Path) -> str:
+    """Return the beginning of a text, or nothing where it cannot be read."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(_SAMPLE_BYTES).decode("utf-8", "ignore")
+    except OSError:
+        return ""
 
 
 def _warn_of_language(settings: "Settings", language: str) -> str | None:
