@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command import DATASETS
-from kosmos_rag.core.errors import QueryRefused
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources import from_spider
+from kosmos_rag.text2sql.errors import QueryRefused
 from kosmos_rag.text2sql.sql.gold import GoldQuestion, gold_question
 
 FOLDERS: Mapping[str, Path] = {

@@ -18,9 +18,9 @@ from kosmos_rag.apps.cli.app import app
 from kosmos_rag.apps.http.app import describe_api
 from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.apps.mcp.tools import Tools
+from kosmos_rag.apps.problem_details import PROBLEMS
 from kosmos_rag.core import errors
 from kosmos_rag.core.config.reference import reference_table
-from kosmos_rag.core.problem_details import PROBLEMS
 
 ROOT = Path(__file__).parents[2]
 _REMEDIES = {

@@ -1,4 +1,4 @@
-"""Every error that the library raises on purpose, in one tree.
+"""The errors that the kernel raises on purpose, in one tree.
 
     KosmosError
     ├── ConfigError               a setting is unknown, malformed or impossible
@@ -16,20 +16,12 @@
     │   ├── EmbeddingSpaceMismatch  the tenant's vectors were made by another model
     │   └── EmbeddingSpaceChanged   another space has become live since the vectors were made
     ├── RequestError              the caller asked for something that cannot be answered
-    │   ├── SchemaInvalid         a description of a database has faults; `problems` names each with its location
-    │   └── QueryRefused          SQL that is not run; `code` is stable
     ├── ServiceError              the service does not carry out a request
-    │   ├── NotAuthenticated      no token or key came with it, or none that is valid
-    │   ├── NotPermitted          the caller lacks the scope that it needs
-    │   ├── NotFound              it does not exist, or the reader may not know of it
-    │   ├── PayloadTooLarge       its body is larger than the service takes
-    │   ├── TooManyRequests       the tenant or the subject has used up its rate
-    │   ├── Overloaded            the service is at capacity, or about to stop
-    │   ├── TimedOut              it took longer than it may
-    │   └── ServiceUnreachable    to its client: nothing answers at the address, or another program
+    │   └── NotFound              it does not exist, or the reader may not know of it
     ├── IndexLocked               another process maintains the tenant's indexes
     └── LeaseLost                 a job is no longer this worker's
 
+The errors of the HTTP service are in `apps/errors.py`, those of a wing in its folder.
 A message names the fault, with the value, and then the remedy. It is one line: the CLI prints it unchanged.
 """
 
@@ -190,30 +182,6 @@ class RequestError(KosmosError):
     """The request is invalid: empty question, k of zero, malformed tenant name."""
 
 
-class SchemaInvalid(RequestError):
-    """The description of a database schema is invalid.
-
-    `problems` are all of its faults, each with its path.
-    """
-
-    def __init__(self, subject: str, problems: list[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__(f"{subject}: {'; '.join(problems)}; correct what is named")
-
-
-class QueryRefused(RequestError):
-    """The validation refuses an SQL statement.
-
-    `code` is stable and meant for programs, the message for people. Codes: `unreadable`, `several_statements`,
-    `not_a_query`, `locks`, `function`, `syntax`, `unknown_table`, `unknown_column`, `parameters`, `role`, `plan`,
-    `failed`.
-    """
-
-    def __init__(self, code: str, message: str) -> None:
-        self.code = code
-        super().__init__(message)
-
-
 class ServiceError(KosmosError):
     """The service refuses a request.
 
@@ -221,49 +189,11 @@ class ServiceError(KosmosError):
     """
 
 
-class NotAuthenticated(ServiceError):
-    """The request has no valid token or key.
-
-    The message does not name it.
-    """
-
-
-class NotPermitted(ServiceError):
-    """The caller lacks the scope that the request needs."""
-
-
 class NotFound(ServiceError):
     """The resource does not exist, or the reader may not see it.
 
     One message for both.
     """
-
-
-class PayloadTooLarge(ServiceError):
-    """The request's body is larger than the service takes."""
-
-
-class TooManyRequests(ServiceError):
-    """The tenant or subject has exceeded its rate limit.
-
-    After `retry_after_s` a request may succeed.
-    """
-
-    def __init__(self, message: str, *, retry_after_s: int) -> None:
-        self.retry_after_s = retry_after_s
-        super().__init__(message)
-
-
-class Overloaded(ServiceError):
-    """The service is at capacity or about to stop."""
-
-
-class TimedOut(ServiceError):
-    """The request, or its body, took longer than it may."""
-
-
-class ServiceUnreachable(ServiceError):
-    """A client got no response, an incomplete one, or a malformed one."""
 
 
 class IndexLocked(KosmosError):

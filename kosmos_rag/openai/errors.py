@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 from kosmos_rag.apps.http.toolkit.errors import ErrorFormat
-from kosmos_rag.core.problem_details import Problem
+from kosmos_rag.apps.problem_details import Problem
 
 OPENAI = "/openai/"
 """What the paths of the interface begin with."""

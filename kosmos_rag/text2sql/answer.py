@@ -6,10 +6,11 @@ Ground it, have a language model write SQL, check and execute that, and repair i
 import re
 from collections.abc import Sequence
 
-from kosmos_rag.core.errors import NotFound, QueryRefused
+from kosmos_rag.core.errors import NotFound
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.documents import column_source, table_source
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
+from kosmos_rag.text2sql.errors import QueryRefused
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import NO_SCHEMA
 from kosmos_rag.text2sql.records import QueryAttempt, QueryResult, SchemaCitation, SqlAnswer

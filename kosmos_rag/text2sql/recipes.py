@@ -10,7 +10,6 @@ from pydantic import Field, ValidationError
 
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.config.loading import read_yaml
-from kosmos_rag.core.errors import SchemaInvalid
 from kosmos_rag.core.section import Section
 from kosmos_rag.text2sql.catalog.joins import Join
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
@@ -23,6 +22,7 @@ from kosmos_rag.text2sql.catalog.roles import (
     label_column,
     variant_keys,
 )
+from kosmos_rag.text2sql.errors import SchemaInvalid
 from kosmos_rag.text2sql.linking.words import is_content_word, question_words
 from kosmos_rag.text2sql.records import ColumnRef, Pattern, Recipe
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import kosmos_rag
+from kosmos_rag.apps.problem_details import PROBLEMS
 from kosmos_rag.core.config.keys import iter_documented_keys
 from kosmos_rag.core.config.settings import Settings
-from kosmos_rag.core.problem_details import PROBLEMS
 
 ROOT = Path(__file__).parents[2]
 

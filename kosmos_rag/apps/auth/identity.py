@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from kosmos_rag.apps.auth.jwt import TokenVerifier
 from kosmos_rag.apps.auth.key_verifier import KeyVerifier
+from kosmos_rag.apps.errors import NotAuthenticated, NotPermitted
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import ConfigError, NotAuthenticated, NotPermitted
+from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.api_keys import ADMIN, KEY_SUBJECT, READ, SCOPES, is_api_key, parse_key

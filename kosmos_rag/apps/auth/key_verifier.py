@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from cachetools import LRUCache
 
+from kosmos_rag.apps.errors import TimedOut
 from kosmos_rag.core.config import ServiceSettings
-from kosmos_rag.core.errors import TimedOut
 from kosmos_rag.engine.api_keys import ApiKey, KeyReader, ParsedKey, StoredKey
 
 _MAX_ENTRIES = 10_000

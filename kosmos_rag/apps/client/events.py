@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kosmos_rag.apps.client.transport import parse_problem
-from kosmos_rag.core.errors import ServiceUnreachable
+from kosmos_rag.apps.errors import ServiceUnreachable
 from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
 
 

@@ -7,9 +7,10 @@ from typing import Any, Generic, TypeVar
 
 import httpx
 
+from kosmos_rag.apps.errors import ServiceUnreachable, TooManyRequests
+from kosmos_rag.apps.problem_details import PROBLEMS, TYPE
 from kosmos_rag.core import errors
-from kosmos_rag.core.errors import KosmosError, ServiceError, ServiceUnreachable
-from kosmos_rag.core.problem_details import PROBLEMS, TYPE
+from kosmos_rag.core.errors import KosmosError, ServiceError
 
 T = TypeVar("T")
 Step = httpx.Request | float
@@ -128,8 +129,8 @@ def parse_problem(payload: Mapping[str, Any], *, retry_after_s: int = 0) -> Kosm
     kind = _ERRORS.get(name, ServiceError)
     if kind is errors.IngestionError:
         return errors.IngestionError(str(payload["code"]), message)
-    if kind is errors.TooManyRequests:
-        return errors.TooManyRequests(message, retry_after_s=retry_after_s)
+    if kind is TooManyRequests:
+        return TooManyRequests(message, retry_after_s=retry_after_s)
     if kind is errors.DatabaseNotReady:
         return errors.DatabaseNotReady([message])
     return kind(message)

@@ -23,8 +23,8 @@ from kosmos_rag.apps.http.toolkit.header_limits import HeaderLimits
 from kosmos_rag.apps.http.toolkit.middleware import RequestMiddleware
 from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.apps.http.wings import load_http_wings
+from kosmos_rag.apps.problem_details import Problem
 from kosmos_rag.core.errors import KosmosError
-from kosmos_rag.core.problem_details import Problem
 from kosmos_rag.core.version import __version__
 
 _DESCRIPTION = """Cited retrieval over a tenant's documents. Errors are problems (RFC 9457) of media type

@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from kosmos_rag.apps.http.examples import EXAMPLES
 from kosmos_rag.apps.http.toolkit.errors import ErrorFormat, find_error_format, list_error_formats, problem_document
 from kosmos_rag.apps.http.wings import load_http_wings
-from kosmos_rag.core.problem_details import MEDIA_TYPE, PROBLEMS, Problem
+from kosmos_rag.apps.problem_details import MEDIA_TYPE, PROBLEMS, Problem
 
 JsonObject = dict[str, Any]
 

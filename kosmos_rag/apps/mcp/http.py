@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kosmos_rag.apps.auth.identity import LOOPBACK, Identity
+from kosmos_rag.apps.errors import NotAuthenticated, NotPermitted
 from kosmos_rag.apps.http.toolkit import health
 from kosmos_rag.apps.http.toolkit.body_limits import BodyLimits
 from kosmos_rag.apps.http.toolkit.dependencies import authenticate
@@ -30,7 +31,7 @@ from kosmos_rag.apps.http.toolkit.service import create_service as create_http_s
 from kosmos_rag.apps.mcp import server as mcp
 from kosmos_rag.apps.mcp.oauth import ProtectedResource, challenge
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import KosmosError, NotAuthenticated, NotPermitted
+from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.engine.aio import AsyncEngine
 from kosmos_rag.engine.api_keys import READ
 

@@ -16,8 +16,9 @@ from mcp.server.auth.routes import cors_middleware
 from mcp.shared.auth import ProtectedResourceMetadata
 from starlette.routing import Route
 
+from kosmos_rag.apps.errors import NotPermitted
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import ConfigError, NotPermitted
+from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.engine.api_keys import READ
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"

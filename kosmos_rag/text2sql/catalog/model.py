@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
-from kosmos_rag.core.errors import SchemaInvalid
+from kosmos_rag.text2sql.errors import SchemaInvalid
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

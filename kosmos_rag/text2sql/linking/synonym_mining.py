@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kosmos_rag.core.errors import SchemaInvalid
 from kosmos_rag.text2sql.catalog.naming import humanize
+from kosmos_rag.text2sql.errors import SchemaInvalid
 from kosmos_rag.text2sql.linking.words import is_content_word, question_words, stem, stem_name
 
 _MIN_SHARE = 0.5

@@ -6,9 +6,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import QueryRefused, first_line
+from kosmos_rag.core.errors import first_line
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema, TableSchema
+from kosmos_rag.text2sql.errors import QueryRefused
 from kosmos_rag.text2sql.records import ColumnRef
 
 if TYPE_CHECKING:

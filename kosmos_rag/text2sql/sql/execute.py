@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import DatabaseNotReady, QueryRefused, RequestError, StatementFailed
+from kosmos_rag.core.errors import DatabaseNotReady, RequestError, StatementFailed
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT, connect_read_only, create_read_only_engine
+from kosmos_rag.text2sql.errors import QueryRefused
 from kosmos_rag.text2sql.records import QueryResult, json_row
 from kosmos_rag.text2sql.sql.exposure import check_exposure
 from kosmos_rag.text2sql.sql.quoting import quote_table

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import QueryRefused
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
+from kosmos_rag.text2sql.errors import QueryRefused
 from kosmos_rag.text2sql.sql.analyze import QueryAnalysis, fold_identifier
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from kosmos_rag.core.errors import QueryRefused, SchemaInvalid
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources.schema_json import read_json
+from kosmos_rag.text2sql.errors import QueryRefused, SchemaInvalid
 from kosmos_rag.text2sql.records import ColumnRef
 from kosmos_rag.text2sql.sql.analyze import QueryAnalysis, analyze_query
 

@@ -8,11 +8,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from kosmos_rag.core.errors import ConfigError, NotFound, QueryRefused, StatementFailed
+from kosmos_rag.core.errors import ConfigError, NotFound, StatementFailed
 from kosmos_rag.core.types import AuditKind, AuditOutcome
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT
+from kosmos_rag.text2sql.errors import QueryRefused
 from kosmos_rag.text2sql.records import QueryResult
 from kosmos_rag.text2sql.settings import Text2SqlSettings
 from kosmos_rag.text2sql.sql.execute import QueryLimits, ReadOnlyDatabase

@@ -11,8 +11,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import QueryRefused, first_line
+from kosmos_rag.core.errors import first_line
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
+from kosmos_rag.text2sql.errors import QueryRefused
 from kosmos_rag.text2sql.sql.analyze import QueryAnalysis, analyze_tree, parse_query, sqlglot_dialect
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from kosmos_rag.apps.auth.identity import Identity
+from kosmos_rag.apps.errors import NotAuthenticated
 from kosmos_rag.apps.http.console.rendering import render
 from kosmos_rag.apps.http.console.sessions import (
     clear_credentials,
@@ -23,7 +24,7 @@ from kosmos_rag.apps.http.console.sessions import (
 from kosmos_rag.apps.http.toolkit.errors import public_detail, response_headers, to_problem
 from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.apps.http.wings import load_http_wings
-from kosmos_rag.core.errors import KosmosError, NotAuthenticated, RequestError
+from kosmos_rag.core.errors import KosmosError, RequestError
 from kosmos_rag.core.version import __version__
 from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
 

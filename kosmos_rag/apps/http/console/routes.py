@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter, ValidationError
 
+from kosmos_rag.apps.errors import NotAuthenticated
 from kosmos_rag.apps.http.console.answers import AnswerPageEvents, QuestionContext, build_reply
 from kosmos_rag.apps.http.console.document_text import Marks
 from kosmos_rag.apps.http.console.inspector import inspect_result
@@ -43,7 +44,7 @@ from kosmos_rag.apps.http.toolkit.bodies import History, to_turns
 from kosmos_rag.apps.http.toolkit.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.apps.http.toolkit.streaming import MEDIA_TYPE, EventStreamResponse
-from kosmos_rag.core.errors import NotAuthenticated, NotFound, RequestError
+from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.source_links import build_link
 from kosmos_rag.core.types import EVERYONE, DocumentLines, Turn
 from kosmos_rag.engine.api_keys import ADMIN, INGEST

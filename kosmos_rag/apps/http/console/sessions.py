@@ -13,10 +13,10 @@ from typing import Annotated
 from fastapi import Depends, Request, Response
 
 from kosmos_rag.apps.auth.identity import LOOPBACK, Identity
+from kosmos_rag.apps.errors import NotPermitted
 from kosmos_rag.apps.http.toolkit import dependencies
 from kosmos_rag.apps.http.toolkit.csrf import is_same_origin
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
-from kosmos_rag.core.errors import NotPermitted
 from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
 
 _CREDENTIALS = re.compile(r"[A-Za-z0-9._-]{1,3800}")

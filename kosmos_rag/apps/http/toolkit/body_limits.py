@@ -13,10 +13,10 @@ from dataclasses import replace
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kosmos_rag.apps.errors import PayloadTooLarge, TimedOut
 from kosmos_rag.apps.http.toolkit.errors import send_problem
+from kosmos_rag.apps.problem_details import PROBLEMS, Problem
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import PayloadTooLarge, TimedOut
-from kosmos_rag.core.problem_details import PROBLEMS, Problem
 
 _REQUEST_TIMEOUT = replace(PROBLEMS[TimedOut], status=408)
 _MIN_BYTES_PER_S = 1024

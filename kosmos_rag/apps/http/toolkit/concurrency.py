@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
+from kosmos_rag.apps.errors import Overloaded, TimedOut
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import Overloaded, TimedOut
 from kosmos_rag.engine.aio import AsyncEngine
 
 P = ParamSpec("P")

@@ -9,9 +9,9 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kosmos_rag.apps.auth.identity import LOOPBACK
+from kosmos_rag.apps.errors import NotPermitted
 from kosmos_rag.apps.http.toolkit.errors import send_problem
-from kosmos_rag.core.errors import NotPermitted
-from kosmos_rag.core.problem_details import PROBLEMS
+from kosmos_rag.apps.problem_details import PROBLEMS
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 

@@ -10,8 +10,9 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import Scope
 
 from kosmos_rag.apps.auth.identity import Identity
+from kosmos_rag.apps.errors import TooManyRequests
 from kosmos_rag.apps.http.toolkit.service import Service
-from kosmos_rag.core.errors import RequestError, TooManyRequests
+from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import is_text
 from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
 from kosmos_rag.engine.tenant import Tenant

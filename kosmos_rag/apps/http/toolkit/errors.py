@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Send
 
+from kosmos_rag.apps.errors import TimedOut, TooManyRequests
+from kosmos_rag.apps.problem_details import MEDIA_TYPE, PROBLEMS, Problem
 from kosmos_rag.core import errors
-from kosmos_rag.core.problem_details import MEDIA_TYPE, PROBLEMS, Problem
 
 RETRY_AFTER_S = 1
 _JSON = "application/json"
@@ -23,7 +24,7 @@ INTERNAL = Problem(status=500, name="internal", title="Something went wrong")
 INVALID = PROBLEMS[errors.RequestError]
 
 _CANCELLED = "57014"
-_TIMED_OUT = PROBLEMS[errors.TimedOut]
+_TIMED_OUT = PROBLEMS[TimedOut]
 
 
 def to_problem(error: Exception) -> Problem:
@@ -47,7 +48,7 @@ def response_headers(error: Exception, problem: Problem) -> dict[str, str]:
     """Return the response headers of an error."""
     if problem.status == HTTPStatus.UNAUTHORIZED:
         return {"www-authenticate": "Bearer"}
-    if isinstance(error, errors.TooManyRequests):
+    if isinstance(error, TooManyRequests):
         return {"retry-after": str(error.retry_after_s)}
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         return {"retry-after": str(RETRY_AFTER_S)}
@@ -56,7 +57,8 @@ def response_headers(error: Exception, problem: Problem) -> dict[str, str]:
 
 def extension_members(error: Exception) -> dict[str, Any]:
     """Return the extension members of an error's problem document."""
-    return {"code": error.code} if isinstance(error, errors.IngestionError | errors.QueryRefused) else {}
+    code = getattr(error, "code", None) if isinstance(error, errors.KosmosError) else None
+    return {} if code is None else {"code": code}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

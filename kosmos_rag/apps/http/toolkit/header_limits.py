@@ -6,7 +6,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kosmos_rag.apps.http.toolkit.connections import MAX_HEADER_BYTES
 from kosmos_rag.apps.http.toolkit.errors import send_problem
-from kosmos_rag.core.problem_details import Problem
+from kosmos_rag.apps.problem_details import Problem
 
 _BAD_REQUEST = Problem(status=400, name="bad-request", title="Bad Request")
 _TOO_LARGE = Problem(status=431, name="headers-too-large", title="Request Header Fields Too Large")

@@ -14,8 +14,8 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from typing import TypeAlias
 
 from kosmos_rag.apps.auth.identity import Identity
+from kosmos_rag.apps.errors import NotAuthenticated, TooManyRequests
 from kosmos_rag.core.config import ServiceSettings
-from kosmos_rag.core.errors import NotAuthenticated, TooManyRequests
 
 _NETWORK_BITS = 64
 """Prefix of an IPv6 address that counts as one client: a client has the whole network."""

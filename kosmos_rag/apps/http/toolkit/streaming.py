@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from kosmos_rag.apps.errors import Overloaded
 from kosmos_rag.apps.http.toolkit.errors import problem_document, public_detail, to_problem
+from kosmos_rag.apps.problem_details import Problem
 from kosmos_rag.core.config import ServiceSettings
-from kosmos_rag.core.errors import Overloaded
-from kosmos_rag.core.problem_details import Problem
 from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
 from kosmos_rag.core.types.serialize import to_dict
 from kosmos_rag.engine.answers import AnswerStream

@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import ParamSpec, TypeVar
 
+from kosmos_rag.apps.errors import Overloaded
 from kosmos_rag.apps.http.toolkit.streaming import has_room
 from kosmos_rag.core.config import ServiceSettings
-from kosmos_rag.core.errors import KosmosError, Overloaded
+from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.engine.uploads import CHUNK_BYTES, StoredUpload
 

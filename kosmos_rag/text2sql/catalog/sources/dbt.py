@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kosmos_rag.core.errors import SchemaInvalid
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
 from kosmos_rag.text2sql.catalog.sources.schema_json import read_json
+from kosmos_rag.text2sql.errors import SchemaInvalid
 
 _TABLES = ("model", "seed", "snapshot", "source")
 

@@ -10,9 +10,9 @@ from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from kosmos_rag.core.config.display import one_line, show
-from kosmos_rag.core.errors import SchemaInvalid
 from kosmos_rag.core.section import Section
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, Relationship, TableSchema
+from kosmos_rag.text2sql.errors import SchemaInvalid
 
 
 def read_json(path: Path) -> Any:

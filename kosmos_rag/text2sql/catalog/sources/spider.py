@@ -10,10 +10,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from kosmos_rag.core.errors import SchemaInvalid
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
 from kosmos_rag.text2sql.catalog.naming import humanize, words
 from kosmos_rag.text2sql.catalog.sources.schema_json import read_json
+from kosmos_rag.text2sql.errors import SchemaInvalid
 
 
 def from_spider(path: Path) -> list[DatabaseSchema]:

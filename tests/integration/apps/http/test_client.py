@@ -18,9 +18,10 @@ import pytest
 
 from kosmos_rag import SourceDocument
 from kosmos_rag.apps.client import AsyncClient, Client
+from kosmos_rag.apps.errors import NotAuthenticated, NotPermitted, Overloaded, ServiceUnreachable, TooManyRequests
 from kosmos_rag.apps.http.toolkit.errors import encode_problem
+from kosmos_rag.apps.problem_details import PROBLEMS
 from kosmos_rag.core import errors
-from kosmos_rag.core.problem_details import PROBLEMS
 from kosmos_rag.core.types import AnswerDone, AnswerPiece, AnswerSources, Filter, JobState, Operators, Turn
 from tests.integration.apps.http.serving import Running
 from tests.integration.variants import opened
@@ -161,7 +162,7 @@ def test_sources__are_looked_at_now(served: Running, connect: Callable[..., Clie
             [served.tenant_name],
         )
     assert connect(scope="admin").reload() == [mirror]
-    with pytest.raises(errors.NotPermitted):
+    with pytest.raises(NotPermitted):
         connect().reload()
 
 
@@ -198,14 +199,14 @@ def test_asynchronous_client__does_the_same(served: Running) -> None:
 
 
 def test_errors__are_those_of_the_library(connect: Callable[..., Client], served: Running) -> None:
-    with pytest.raises(errors.NotPermitted, match="needs the scope ingest"):
+    with pytest.raises(NotPermitted, match="needs the scope ingest"):
         connect().jobs()
     with pytest.raises(errors.RequestError, match=r"body\.k: Input should be less than or equal to 1000"):
         connect().search(QUESTION, 1001)
-    with pytest.raises(errors.NotAuthenticated), Client(served.url) as stranger:
+    with pytest.raises(NotAuthenticated), Client(served.url) as stranger:
         stranger.stats()
     with (
-        pytest.raises(errors.ServiceUnreachable, match=r"no response from http://127\.0\.0\.1:1"),
+        pytest.raises(ServiceUnreachable, match=r"no response from http://127\.0\.0\.1:1"),
         Client("http://127.0.0.1:1") as lost,
     ):
         lost.stats()
@@ -262,20 +263,20 @@ DONE: tuple[int, dict[str, str], bytes] = (200, {}, STATS)
 def test_patience__is_had_as_often_as_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr("time.sleep", slept.append)
-    busy = _busy(errors.Overloaded, "2"), _busy(errors.TooManyRequests, "7")
+    busy = _busy(Overloaded, "2"), _busy(TooManyRequests, "7")
     with _Answers(*busy, DONE) as service, Client(service.url) as client:
         assert client.stats().total_chunks == 2
         assert (service.calls, slept) == (3, [2.0, 7.0])
     with _Answers(*busy, *busy) as service, Client(service.url, retries=1) as client:
-        with pytest.raises(errors.TooManyRequests, match="come again") as refused:
+        with pytest.raises(TooManyRequests, match="come again") as refused:
             client.stats()
         assert (service.calls, refused.value.retry_after_s) == (2, 7)
 
 
 @pytest.mark.parametrize("seconds", ["61", "tomorrow", None])
 def test_patience__has_an_end(seconds: str | None) -> None:
-    with _Answers(_busy(errors.Overloaded, seconds)) as service, Client(service.url) as client:
-        with pytest.raises(errors.Overloaded):
+    with _Answers(_busy(Overloaded, seconds)) as service, Client(service.url) as client:
+        with pytest.raises(Overloaded):
             client.stats()
         assert service.calls == 1
 
@@ -330,7 +331,7 @@ def test_anything_else__is_no_service(reply: tuple[int, dict[str, str], bytes], 
     with (
         _Answers(reply) as service,
         Client(service.url) as client,
-        pytest.raises(errors.ServiceUnreachable, match=response),
+        pytest.raises(ServiceUnreachable, match=response),
     ):
         client.stats()
 

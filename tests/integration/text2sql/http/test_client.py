@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kosmos_rag.apps.client import Client
+from kosmos_rag.apps.errors import NotPermitted
 from kosmos_rag.core import errors
 from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
@@ -46,7 +47,7 @@ def test_schema__is_grounded_for_its_readers(
     assert [ref.name for ref in response.schema_refs] == [ref.name for ref in answer.schema_refs]
     assert response.docs[0].scores is None
     assert connect(scope="admin").ground_schema(question, explain=True).docs[0].scores["fused"] > 0
-    with pytest.raises(errors.NotPermitted):
+    with pytest.raises(NotPermitted):
         connect().ground_schema(question, explain=True)
     assert connect(tenant="globex").ground_schema(question).tables == ()
     with pytest.raises(errors.RequestError, match="no database 'shop'"):

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from kosmos_rag import Engine
-from kosmos_rag.core.errors import ConfigError, QueryRefused, RequestError, SchemaInvalid
+from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.catalog.sources import from_json
+from kosmos_rag.text2sql.errors import QueryRefused, SchemaInvalid
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import NO_SCHEMA
 from kosmos_rag.text2sql.recipes import read_recipes, template_recipes

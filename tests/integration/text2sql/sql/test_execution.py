@@ -15,12 +15,12 @@ from kosmos_rag.core.errors import (
     DatabaseNotReady,
     DatabaseUnavailable,
     KosmosError,
-    QueryRefused,
     RequestError,
     StatementFailed,
 )
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources import from_database
+from kosmos_rag.text2sql.errors import QueryRefused
 from kosmos_rag.text2sql.sql.execute import QueryLimits, ReadOnlyDatabase
 
 Shop = tuple[str, str]

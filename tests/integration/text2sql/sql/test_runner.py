@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.core.errors import ConfigError, NotFound, QueryRefused, RequestError, StatementFailed
+from kosmos_rag.core.errors import ConfigError, NotFound, RequestError, StatementFailed
 from kosmos_rag.core.types import AuditKind, AuditOutcome
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.answer import answer_question, extract_sql
 from kosmos_rag.text2sql.catalog.sources import from_database
+from kosmos_rag.text2sql.errors import QueryRefused
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.sql.execute import QueryLimits, ReadOnlyDatabase
 from kosmos_rag.text2sql.sql.runner import QueryRunner

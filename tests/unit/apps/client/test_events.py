@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.apps.client.events import EventDecoder
+from kosmos_rag.apps.errors import ServiceUnreachable
 from kosmos_rag.apps.http.examples import EXAMPLES
 from kosmos_rag.apps.http.toolkit.errors import problem_document
+from kosmos_rag.apps.problem_details import PROBLEMS
 from kosmos_rag.core import errors
-from kosmos_rag.core.problem_details import PROBLEMS
 from kosmos_rag.core.types import AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
 
 _CITED = ("sentences", "report")
@@ -80,7 +81,7 @@ def test_error__is_raised_as_the_library_raises_it() -> None:
     ],
 )
 def test_anything_else__is_no_answer(stream: bytes, result: str) -> None:
-    with pytest.raises(errors.ServiceUnreachable, match=result):
+    with pytest.raises(ServiceUnreachable, match=result):
         _read([stream])
 
 

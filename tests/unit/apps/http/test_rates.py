@@ -6,9 +6,10 @@ import pytest
 
 from kosmos_rag import Settings
 from kosmos_rag.apps.auth.identity import Identity
+from kosmos_rag.apps.errors import NotAuthenticated, TooManyRequests
 from kosmos_rag.apps.http.toolkit.rate_limit import RateLimiter, SlidingWindowCounter
 from kosmos_rag.core.config import ServiceSettings
-from kosmos_rag.core.errors import ConfigError, NotAuthenticated, TooManyRequests
+from kosmos_rag.core.errors import ConfigError
 from tests.rate_clock import RateClock, stop_rate_clock
 
 

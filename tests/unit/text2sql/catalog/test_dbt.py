@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag.core.errors import SchemaInvalid
 from kosmos_rag.text2sql.catalog.model import ForeignKey
 from kosmos_rag.text2sql.catalog.sources import SchemaSource, from_dbt, from_json, to_json
+from kosmos_rag.text2sql.errors import SchemaInvalid
 
 
 def _node(name: str, *columns: dict[str, Any], **given: Any) -> dict[str, Any]:

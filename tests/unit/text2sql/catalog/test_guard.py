@@ -2,7 +2,7 @@
 
 import pytest
 
-from kosmos_rag.core.errors import QueryRefused
+from kosmos_rag.text2sql.errors import QueryRefused
 from kosmos_rag.text2sql.sql.validate import check_query
 from tests.unit.text2sql.catalog.worlds import database, table
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kosmos_rag.core.errors import SchemaInvalid
+from kosmos_rag.text2sql.errors import SchemaInvalid
 from tests.unit.text2sql.catalog.worlds import database, table
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kosmos_rag.core.errors import ConfigError, SchemaInvalid
+from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
+from kosmos_rag.text2sql.errors import SchemaInvalid
 from kosmos_rag.text2sql.recipes import MAX_MEASURES_PER_KEY, read_recipes, slugify, template_recipes
 from kosmos_rag.text2sql.sql.validate import check_query
 from tests.unit.text2sql.catalog.worlds import EXAMPLE, database, table

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag.core.errors import SchemaInvalid
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources import from_json, to_json
 from kosmos_rag.text2sql.catalog.sources.schema_json import json_schema
+from kosmos_rag.text2sql.errors import SchemaInvalid
 
 ROOT = Path(__file__).parents[4]
 

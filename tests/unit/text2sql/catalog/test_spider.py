@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag.core.errors import SchemaInvalid
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema, ForeignKey
 from kosmos_rag.text2sql.catalog.sources import from_spider
+from kosmos_rag.text2sql.errors import SchemaInvalid
 from kosmos_rag.text2sql.sql.gold import gold_question, read_questions
 
 DATABASE: dict[str, Any] = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kosmos_rag.core.errors import SchemaInvalid
+from kosmos_rag.text2sql.errors import SchemaInvalid
 from kosmos_rag.text2sql.linking.synonym_mining import LoggedQuestion, read_log, suggest_synonyms
 
 

@@ -2,6 +2,14 @@
 
 from dataclasses import dataclass
 
+from kosmos_rag.apps.errors import (
+    NotAuthenticated,
+    NotPermitted,
+    Overloaded,
+    PayloadTooLarge,
+    TimedOut,
+    TooManyRequests,
+)
 from kosmos_rag.core import errors
 
 MEDIA_TYPE = "application/problem+json"
@@ -29,13 +37,13 @@ def _problem(status: int, name: str, title: str) -> Problem:
 
 
 PROBLEMS: dict[type[errors.KosmosError], Problem] = {
-    errors.NotAuthenticated: _problem(401, "not-authenticated", "Credentials are missing or not valid"),
-    errors.NotPermitted: _problem(403, "not-permitted", "The scope is missing"),
+    NotAuthenticated: _problem(401, "not-authenticated", "Credentials are missing or not valid"),
+    NotPermitted: _problem(403, "not-permitted", "The scope is missing"),
     errors.NotFound: _problem(404, "not-found", "The resource does not exist"),
-    errors.PayloadTooLarge: _problem(413, "payload-too-large", "The body is too large"),
-    errors.TooManyRequests: _problem(429, "too-many-requests", "The rate limit is exceeded"),
-    errors.Overloaded: _problem(503, "overloaded", "The service is at capacity"),
-    errors.TimedOut: _problem(504, "timed-out", "It took too long"),
+    PayloadTooLarge: _problem(413, "payload-too-large", "The body is too large"),
+    TooManyRequests: _problem(429, "too-many-requests", "The rate limit is exceeded"),
+    Overloaded: _problem(503, "overloaded", "The service is at capacity"),
+    TimedOut: _problem(504, "timed-out", "It took too long"),
     errors.RequestError: _problem(422, "request-invalid", "The request is invalid"),
     errors.IngestionError: _problem(422, "document-invalid", "The document cannot be ingested"),
     errors.EmbeddingSpaceChanged: _problem(409, "embedding-space-changed", "Another embedding model is live now"),
