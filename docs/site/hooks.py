@@ -4,7 +4,6 @@ import inspect
 import posixpath
 import re
 from collections.abc import Callable, Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +19,6 @@ from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.apps.mcp.tools import Tools
 from kosmos_rag.apps.problem_details import PROBLEMS
 from kosmos_rag.core import errors
-from kosmos_rag.core.config.reference import reference_table
 
 ROOT = Path(__file__).parents[2]
 _REMEDIES = {
@@ -87,21 +85,6 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return f"[{link[1]}]({posixpath.relpath(copied, folder or '.')})"
 
     return _LINK.sub(replace, markdown)
-
-
-def write_settings() -> str:
-    """Return the page of all settings, a section for each part of the file."""
-    head, rule, *rows = reference_table().splitlines()
-    lines = ["# Settings", "", "Every key with its type, default and meaning. [Configuration](../configuration.md)"]
-    lines += ["explains files, environment variables and precedence.", ""]
-    for section, group in groupby(rows, key=_section):
-        lines += [f"## {section}", "", head, rule, *group, ""]
-    return "\n".join(lines)
-
-
-def _section(row: str) -> str:
-    levels = row.split("`")[1].split(".")
-    return ".".join(levels[:2]) if levels[0] == "rag" and len(levels) > 2 else levels[0]
 
 
 def write_commands() -> str:
@@ -254,7 +237,6 @@ def _subclasses(base: type[Exception]) -> Iterator[tuple[type[Exception], type[E
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "settings": write_settings,
     "commands": write_commands,
     "http": write_http,
     "mcp": write_mcp,

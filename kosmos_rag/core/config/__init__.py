@@ -19,7 +19,7 @@ from kosmos_rag.core.config.rag import (
     RerankingSettings,
     RetrievalSettings,
 )
-from kosmos_rag.core.config.reference import flatten, reference_table
+from kosmos_rag.core.config.reference import flatten, reference_page
 from kosmos_rag.core.config.sections import (
     EMBEDDED,
     DatabaseSettings,
@@ -66,5 +66,5 @@ __all__ = [
     "flatten",
     "mask_password",
     "preset_keys",
-    "reference_table",
+    "reference_page",
 ]

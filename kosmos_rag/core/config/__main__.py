@@ -1,7 +1,10 @@
-"""Print the table of all keys, as in docs/configuration.md."""
+"""Print docs/settings.md.
+
+python -m kosmos_rag.core.config > docs/settings.md
+"""
 
 import sys
 
-from kosmos_rag.core.config.reference import reference_table
+from kosmos_rag.core.config.reference import reference_page
 
-sys.stdout.write(reference_table())
+sys.stdout.write(reference_page())

@@ -220,7 +220,7 @@ class NextEmbeddingSettings(_EmbeddingModelSettings):
 
 
 class RetrievalSettings(Section):
-    """How candidates are retrieved and fused."""
+    """Retrieval of candidates, and their fusion."""
 
     semantic_weight: Weight = Field(
         default=0.5, description="Weight of the dense retriever in the fusion, relative to the lexical one."
@@ -299,7 +299,7 @@ class RetrievalSettings(Section):
 
 
 class RerankingSettings(Section):
-    """How fused hits are put in their last order."""
+    """Reranking of fused hits by a cross-encoder."""
 
     enabled: Switch = Field(default=True, description="Rerank the fused hits; without it they stay in fused order.")
     model: str = Field(
@@ -383,7 +383,7 @@ class ExpansionSettings(Section):
 
 
 class ContextSettings(Section):
-    """How hits become the context of a prompt."""
+    """Assembly of hits into the context of a prompt."""
 
     max_tokens: Count = Field(default=4000, description="Token budget of the context, markers and headers included.")
     include_metadata: Switch = Field(
@@ -467,7 +467,7 @@ class AccessSettings(Section):
 
 
 class AuditSettings(Section):
-    """The audit log of queries and results; docs/audit.md."""
+    """The audit log of queries and results."""
 
     enabled: Switch = Field(
         default=False,
@@ -477,7 +477,7 @@ class AuditSettings(Section):
 
 
 class RagSettings(Section):
-    """From document to context."""
+    """Settings of the whole pipeline, from document to context."""
 
     preset: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,

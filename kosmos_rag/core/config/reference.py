@@ -1,6 +1,7 @@
-"""The configuration as dotted keys with values, and as a documentation table."""
+"""The configuration as dotted keys with values, and as the page docs/settings.md."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterator, Mapping
 from functools import reduce
 from operator import getitem
 from types import NoneType, UnionType
@@ -10,7 +11,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
 from kosmos_rag.core.config.display import mask_passwords, mask_urls, show
-from kosmos_rag.core.config.keys import iter_documented_keys, iter_keys
+from kosmos_rag.core.config.keys import find_section_model, iter_documented_keys, iter_keys
 from kosmos_rag.core.config.settings import Settings
 from kosmos_rag.core.section import MAX_INTEGER
 
@@ -38,13 +39,39 @@ def flatten(settings: Settings) -> dict[str, Any]:
     return flat
 
 
-def reference_table() -> str:
-    """Write the table of all keys in Markdown: key, type, default, meaning."""
-    rows = ["| Key | Type | Default | Meaning |", "| --- | --- | --- | --- |"]
+def reference_page() -> str:
+    """Write docs/settings.md: a section for each section of the file, with a table of its keys."""
+    return "\n".join(_page_lines()) + "\n"
+
+
+def _page_lines() -> Iterator[str]:
+    sections: dict[str, list[tuple[str, FieldInfo]]] = {}
     for key, field in iter_documented_keys(Settings):
-        cells = (f"`{key}`", _describe_type(field), f"`{show(field.default)}`", field.description or "")
-        rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    return "\n".join(rows) + "\n"
+        sections.setdefault(key.rpartition(".")[0], []).append((key, field))
+    yield "# Settings"
+    yield ""
+    yield "Written by `python -m kosmos_rag.core.config` from the descriptions in the code."
+    yield "[Configuration](configuration.md) explains the file, environment variables and precedence."
+    yield f"Integers end at {MAX_INTEGER}."
+    yield ""
+    yield "Sections: " + ", ".join(f"[{name}](#{name.replace('.', '')})" for name in sections)
+    for name, fields in sections.items():
+        yield from ("", f"## {name}", "", _describe_section(name), "")
+        yield from ("| Key | Type | Default | Meaning |", "| --- | --- | --- | --- |")
+        yield from (_table_row(key, field) for key, field in fields)
+
+
+def _describe_section(name: str) -> str:
+    """Return the first sentence of the docstring of a section."""
+    model: Any = Settings
+    for part in name.split("."):
+        model = find_section_model(model.model_fields[part])
+    return (inspect.getdoc(model) or "").splitlines()[0]
+
+
+def _table_row(key: str, field: FieldInfo) -> str:
+    cells = (f"`{key}`", _describe_type(field), f"`{show(field.default)}`", field.description or "")
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def _describe_type(field: FieldInfo) -> str:

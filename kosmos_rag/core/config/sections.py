@@ -42,7 +42,7 @@ ServerUrl = Annotated[str, AfterValidator(_check_url)]
 
 
 class DatabaseSettings(Section):
-    """Which PostgreSQL serves, and the limits of our connections to it."""
+    """The PostgreSQL server, and the limits of connections to it."""
 
     # repr=False: a URL may hold a password, and settings end up in logs and tracebacks.
     url: Annotated[str, AfterValidator(_check_main_url)] = Field(
@@ -120,7 +120,7 @@ class DatabaseSettings(Section):
 
 
 class ModelsSettings(Section):
-    """Where models run and are kept."""
+    """Runtime, device and folder of the models."""
 
     backend: Literal["auto", "torch", "onnx"] = Field(
         default="auto",
@@ -222,7 +222,7 @@ HostPattern = Annotated[str, Field(pattern=r"^(\*\.)?[a-z0-9_:]([a-z0-9._:-]*[a-
 
 
 class UrlSettings(Section):
-    """What may be fetched over HTTP."""
+    """URLs that may be fetched."""
 
     allowed_hosts: tuple[HostPattern, ...] = Field(
         default=(), description="Allowed hosts, *.example.org for all subdomains; empty: no URL is fetched."
@@ -236,7 +236,7 @@ class UrlSettings(Section):
 
 
 class IngestionSettings(Section):
-    """What is taken in, and in which language."""
+    """Ingestion: language, sizes of files, stored files, sources."""
 
     language: str = Field(
         default="english",
@@ -302,7 +302,7 @@ class IndexSettings(Section):
 
 
 class ObservabilitySettings(Section):
-    """What the process says about itself."""
+    """Logs, slow queries, and metrics by tenant."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = Field(
         default="WARNING", description="Least severe message that is logged."

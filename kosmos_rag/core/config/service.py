@@ -63,7 +63,7 @@ class DevelopmentSettings(Section):
 
 
 class RateSettings(Section):
-    """How much one may ask, in each process."""
+    """Rate limits of requests, counted by each process."""
 
     tenant_per_minute: Amount = Field(default=3000, description="Requests a minute of one tenant; 0 is no limit.")
     subject_per_minute: Amount = Field(default=600, description="Requests a minute of one subject; 0 is no limit.")

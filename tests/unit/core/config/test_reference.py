@@ -1,4 +1,4 @@
-"""The code, rag-config.yaml and docs/configuration.md say the same."""
+"""The code, rag-config.yaml, docs/settings.md and docs/configuration.md say the same."""
 
 import re
 import subprocess
@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kosmos_rag.core.config import EmbeddingSettings, Settings, flatten, reference_table
+from kosmos_rag.core.config import EmbeddingSettings, Settings, flatten, reference_page
 from kosmos_rag.core.config.keys import iter_documented_keys, iter_keys
 from kosmos_rag.core.errors import ConfigError
 
 ROOT = Path(__file__).parents[4]
 CONFIG = ROOT / "rag-config.yaml"
 MANUAL = ROOT / "docs" / "configuration.md"
+REFERENCE = ROOT / "docs" / "settings.md"
 DOCUMENTED = dict(iter_documented_keys(Settings))
 
 
@@ -37,12 +38,8 @@ def test_documented_keys__are_all_but_those_that_a_section_has_of_another() -> N
     assert left_out == [f"rag.next_embedding.{key}" for key in EmbeddingSettings.model_fields if key != "model"]
 
 
-def test_manual__holds_the_table_that_the_code_writes() -> None:
-    result = re.search(r"<!-- keys: begin -->\n(.*)<!-- keys: end -->", MANUAL.read_text(), re.DOTALL)
-    assert result is not None
-    assert result[1] == reference_table(), (
-        "run `python -m kosmos_rag.core.config` and put its output between the markers"
-    )
+def test_reference__is_the_page_that_the_code_writes() -> None:
+    assert REFERENCE.read_text() == reference_page(), "run `python -m kosmos_rag.core.config > docs/settings.md`"
 
 
 def test_manual__shows_the_errors_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,19 +62,24 @@ def test_manual__file_example_is_valid(tmp_path: Path) -> None:
         assert Settings.load(path) != Settings()
 
 
-def test_table__has_a_row_for_every_key_and_each_has_a_meaning() -> None:
-    rows = [row.split(" | ") for row in reference_table().splitlines()[2:]]
-    assert [row[0].strip("|` ") for row in rows] == list(DOCUMENTED)
-    assert all(len(row) == 4 and len(row[3].strip("| ")) > 10 for row in rows)
-    defaults = {row[0].strip("|` "): yaml.safe_load(row[2].strip("`")) for row in rows}
+def test_page__has_every_key_in_its_section_with_a_meaning() -> None:
+    sections = re.findall(r"^## (\S+)\n\n(.+)\n\n((?:\|.*\n)+)", reference_page(), re.MULTILINE)
+    rows = {name: [row.split(" | ") for row in table.splitlines()[2:]] for name, _, table in sections}
+    keys = {name: [row[0].strip("|` ") for row in table] for name, table in rows.items()}
+    assert all(key.rpartition(".")[0] == name for name, section in keys.items() for key in section)
+    assert sorted(key for section in keys.values() for key in section) == sorted(DOCUMENTED)
+    assert all(len(intent) > 10 for _, intent, _ in sections)
+    every_row = [row for table in rows.values() for row in table]
+    assert all(len(row) == 4 and len(row[3].strip("| ")) > 10 for row in every_row)
+    defaults = {row[0].strip("|` "): yaml.safe_load(row[2].strip("`")) for row in every_row}
     assert defaults == {key: value for key, value in flatten(Settings()).items() if key in DOCUMENTED}
 
 
-def test_module__prints_the_table() -> None:
+def test_module__prints_the_page() -> None:
     printed = subprocess.run(
         [sys.executable, "-m", "kosmos_rag.core.config"], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    assert printed.stdout == reference_table()
+    assert printed.stdout == reference_page()
 
 
 def test_import__needs_nothing_heavy() -> None:
