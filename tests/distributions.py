@@ -31,7 +31,7 @@ def list_distributions(*extras: str) -> frozenset[str]:
         name = canonicalize_name(requirement.name)
         new = {(name, extra) for extra in ("", *requirement.extras)} - needed
         needed |= new
-        pending += [more for _, extra in new for more in _list_requirements_of(name, extra)]
+        pending += [more for _, extra in new for more in _list_extra_requirements(name, extra)]
     return frozenset(name for name, _ in needed)
 
 
@@ -46,7 +46,7 @@ def list_requirements(extra: str = "") -> Iterator[Requirement]:
             yield requirement
 
 
-def _list_requirements_of(name: str, extra: str) -> Iterator[Requirement]:
+def _list_extra_requirements(name: str, extra: str) -> Iterator[Requirement]:
     for line in distribution(name).requires or ():
         requirement = Requirement(line)
         if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from kosmos_rag.core.types import DocumentInfo, DocumentLines
 
 
-def lines_of(text: str, *, start: int = 0, line_start: int = 1, total: int | None = None) -> DocumentLines:
+def build_lines(text: str, *, start: int = 0, line_start: int = 1, total: int | None = None) -> DocumentLines:
     """Lines of a document that has these words from a place on, and `total` lines: else no more than these."""
     line_end = line_start + text.count("\n")
     info = DocumentInfo(

@@ -18,8 +18,8 @@ def copy_without_wings(folder: Path) -> None:
     shutil.copytree(ROOT / "tests", folder / "tests", ignore=unused)
     settings = yaml.safe_load((ROOT / SETTINGS).read_text())
     # A section of a wing that is absent is an unknown key.
-    kept = {key: values for key, values in settings.items() if key not in SECTIONS}
-    (folder / SETTINGS).write_text(yaml.safe_dump(kept))
+    kernel_settings = {key: values for key, values in settings.items() if key not in SECTIONS}
+    (folder / SETTINGS).write_text(yaml.safe_dump(kernel_settings))
     for path in ROOT.iterdir():
         if path.name not in ("kosmos_rag", "tests", SETTINGS, ".git"):
             (folder / path.name).symlink_to(path)

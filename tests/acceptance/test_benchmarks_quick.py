@@ -117,7 +117,7 @@ def test_walk__keeps_to_the_limits_of_the_architecture_page(
         assert walks[name].driver_frames <= frames
         assert len(walks[name].modules) <= modules, walks[name].modules
         assert len(walks[name].functions) <= functions, walks[name].functions
-    transactions = {name: counted.transactions for name, counted in walks.items()}
+    transactions = {name: profile.transactions for name, profile in walks.items()}
     assert transactions.pop("search, in memory", 0) == 0
     assert transactions == {
         "search, by the database": 1, "context": 1, "answer": 1, "new document": 2, "unchanged document": 1

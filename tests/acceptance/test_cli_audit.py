@@ -43,8 +43,8 @@ def test_audit__from_the_first_question_to_a_record_that_was_changed(kosmos: Run
     assert "What is churn?" in stdout
     assert "churn.md v1" in stdout
     for name in ("churn.md", str(Path("churn.md").absolute()), listed[1]["passages"][0]["document_id"]):
-        seen = json.loads(kosmos("audit", "who-saw", name, "--json").stdout)["sightings"]
-        assert {item["retrieval_id"] for item in seen} == {listed[1]["id"]}
+        sightings = json.loads(kosmos("audit", "who-saw", name, "--json").stdout)["sightings"]
+        assert {item["retrieval_id"] for item in sightings} == {listed[1]["id"]}
     assert "What is churn?" in kosmos("audit", "who-saw", "churn.md").stdout
     assert "nobody" in kosmos("audit", "who-saw", "other.md").stdout
     assert "Who plays the violin?" in kosmos("audit", "failed").stdout

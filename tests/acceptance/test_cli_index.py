@@ -59,13 +59,13 @@ def kosmos(folder: Path, module_database: DatabaseSettings) -> Iterator[Run]:
 
 
 @pytest.fixture(scope="module")
-def before(kosmos: Run) -> Result:
+def first_status(kosmos: Run) -> Result:
     """What `status` shows before anything is built."""
     return kosmos("index", "status")
 
 
 @pytest.fixture(scope="module")
-def built(before: Result, kosmos: Run) -> Result:
+def built(first_status: Result, kosmos: Run) -> Result:
     """What the first `build` says and shows."""
     return kosmos("index", "build")
 
@@ -78,9 +78,9 @@ def _indexes(result: Result) -> dict[str, dict[str, Any]]:
     return {info["kind"]: info for info in body["indexes"]}
 
 
-def test_status__says_what_is_due(before: Result) -> None:
-    assert before.exit_code == 0
-    header, *rows = before.stdout.splitlines()
+def test_status__says_what_is_due(first_status: Result) -> None:
+    assert first_status.exit_code == 0
+    header, *rows = first_status.stdout.splitlines()
     assert header.split() == " ".join(COLUMNS).split()
     [vectors] = [row for row in rows if row.startswith("none")]
     assert vectors.split()[:5] == ["none", "vectors", "exact", str(FILES), str(FILES)]

@@ -166,9 +166,9 @@ def test_http__serves_until_it_is_told_to_stop(variables: dict[str, str], minilm
 
 def _serves_until_it_is_told_to_stop() -> None:
     key = CliRunner().invoke(app, ["api-key", "create", "agent", "--tenant", "acme-other"]).stdout.strip()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
     url = f"http://127.0.0.1:{port}/mcp"
     command = [sys.executable, *_command("--http", "--port", str(port), "--set", "observability.log_level=INFO")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ.copy()) as process:
@@ -242,5 +242,5 @@ def test_documentation__says_how_a_client_names_the_reader(
     assert server["args"] == ["mcp"]
     for name, value in (server["env"] | {"KOSMOS_CONFIG": variables["KOSMOS_CONFIG"]}).items():
         monkeypatch.setenv(name, value)
-    given = Settings.load().mcp
-    assert (given.tenant, given.principals, given.subject) == ("acme", ("everyone", "department:hr"), "ada")
+    loaded = Settings.load().mcp
+    assert (loaded.tenant, loaded.principals, loaded.subject) == ("acme", ("everyone", "department:hr"), "ada")

@@ -39,16 +39,16 @@ def nodes(admin: str) -> list[Node]:
 def new_database(admin: str) -> Iterator[tuple[DatabaseSettings, list[Node]]]:
     """An empty database on every node, without the extension."""
     name, members = f"kosmos_nodes_{uuid.uuid4().hex[:8]}", nodes(admin)
-    own = urlsplit(admin).path.lstrip("/")
+    database_name = urlsplit(admin).path.lstrip("/")
     for node in members:
-        with psycopg.connect(node.url(admin, own), autocommit=True) as connection:
+        with psycopg.connect(node.url(admin, database_name), autocommit=True) as connection:
             connection.execute("SET citus.enable_create_database_propagation = off")
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     try:
         yield Server(admin=admin).settings(name), members
     finally:
         for node in members:
-            with psycopg.connect(node.url(admin, own), autocommit=True) as connection:
+            with psycopg.connect(node.url(admin, database_name), autocommit=True) as connection:
                 connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 

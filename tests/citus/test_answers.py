@@ -81,15 +81,15 @@ def cached(settings: Settings, request: pytest.FixtureRequest) -> Iterator[Engin
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What cursors execute from now on."""
-    sent: list[Any] = []
+    queries: list[Any] = []
     execute = psycopg.Cursor.execute
 
     def record(self: psycopg.Cursor, query: Any, *args: Any, **kwargs: Any) -> psycopg.Cursor:
-        sent.append(query)
+        queries.append(query)
         return execute(self, query, *args, **kwargs)
 
     monkeypatch.setattr(psycopg.Cursor, "execute", record)
-    return sent
+    return queries
 
 
 def test_answers__are_those_of_a_single_server(

@@ -140,28 +140,28 @@ def test_fence__a_job_that_was_lost_leaves_no_document(
     """The queue is the coordinator's and the document a worker's: both commit, or neither does."""
     queue = Queue(opened.worker, lease_s=60, max_attempts=3, max_lost=3)
     scope = engine.tenant(name)
-    for kept in (False, True):
-        scope.jobs.enqueue(SourceDocument(source=f"late-{kept}", data=b"waits"))
+    for commits in (False, True):
+        scope.jobs.enqueue(SourceDocument(source=f"late-{commits}", data=b"waits"))
         (job,) = [job for job in queue.claim(64, kinds=["document"], worker="test") if job.tenant == name]
-        if not kept:
+        if not commits:
             queue.cancel(tenant(name), [job.id])
         upload = uuid.uuid4()
         try:
             with opened.worker.transaction(job.tenant_id, [EVERYONE]) as connection:
-                held = lock_leases(connection, [job.token])
+                locked = lock_leases(connection, [job.token])
                 connection.execute(
                     "INSERT INTO kosmos.uploads (tenant_id, id, data, created_at) VALUES (%s, %s, 'x', %s)",
                     [job.tenant_id, upload, "2026-01-01"],
                 )
                 finish(connection, {job.token: Outcome.NEW})
-            assert held == {job.token}
+            assert locked == {job.token}
         except LeaseLost:
-            assert not kept
+            assert not commits
         with opened.worker.transaction(job.tenant_id, [EVERYONE]) as connection:
             row = connection.execute(
                 "SELECT count(*) FROM kosmos.uploads WHERE tenant_id = %s AND id = %s", [job.tenant_id, upload]
             ).fetchone()
-        assert row == (int(kept),)
+        assert row == (int(commits),)
 
 
 def test_deletion__leaves_nothing_on_any_shard(engine: Engine, name: str, admin: psycopg.Connection) -> None:

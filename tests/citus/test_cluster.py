@@ -31,11 +31,11 @@ def test_tenant__is_moved_while_it_and_others_are_asked_and_written_to(
         engine.tenant(moved).indexes.build()
         source = find_tenant(admin, tenant(moved)).node
         target = find_tenant(admin, tenant(other)).node
-        written = dict.fromkeys((moved, other), 0)
+        publications = dict.fromkeys((moved, other), 0)
 
         def write(name: str, number: int) -> None:
             engine.tenant(name).ingest([SourceDocument(source=f"w{number}", data=f"The leave of w{number}.".encode())])
-            written[name] += 1
+            publications[name] += 1
 
         def ask(name: str, number: int) -> None:
             assert engine.tenant(name).search(f"number{number % 40}").hits[0].source == f"d{number % 40}"
@@ -55,7 +55,7 @@ def test_tenant__is_moved_while_it_and_others_are_asked_and_written_to(
         assert max(waits) < result.seconds + 10
         assert (result.source, result.target) == (source, target)
         assert find_tenant(admin, tenant(moved)).node == target
-        assert len(engine.tenant(moved).documents(limit=1000)) == 40 + written[moved]
+        assert len(engine.tenant(moved).documents(limit=1000)) == 40 + publications[moved]
         # Its vector index came with it.
         (index,) = [info for info in engine.tenant(moved).indexes.status() if info.kind == "ivfflat"]
         assert index.bytes > 0

@@ -77,8 +77,8 @@ def test_retention__deletes_expired_records_of_the_default_partition(
     settings: Settings, cluster: DatabaseSettings, name: str
 ) -> None:
     audit = settings.rag.audit.model_copy(update={"enabled": True})
-    kept = settings.model_copy(update={"rag": settings.rag.model_copy(update={"audit": audit})})
-    with Engine(kept, embedder=HashingEmbedder()) as engine:
+    audited = settings.model_copy(update={"rag": settings.rag.model_copy(update={"audit": audit})})
+    with Engine(audited, embedder=HashingEmbedder()) as engine:
         scope = engine.tenant(name)
         scope.ingest(SourceDocument(source="a", data=b"The margin of a quarter."))
         assert scope.search("margin").hits

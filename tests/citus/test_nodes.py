@@ -58,7 +58,7 @@ class Cluster:
 
 
 @pytest.fixture
-def own(loaded_settings: Settings) -> Iterator[Cluster]:
+def small_cluster(loaded_settings: Settings) -> Iterator[Cluster]:
     if not (folder := os.environ.get("KOSMOS_TEST_CITUS_BIN")):
         pytest.skip("nodes are added only where KOSMOS_TEST_CITUS_BIN starts them")
     passwords = dict.fromkeys(("postgres", OWNER, APP, WORKER), PASSWORD)
@@ -97,8 +97,8 @@ def _busy(engine: Engine, names: Sequence[str], writer: Engine | None = None) ->
 
     with ExitStack() as stack:
         queries = [stack.enter_context(load(partial(ask, name))) for name in names]
-        written = [stack.enter_context(load(partial(write, name))) for name in names]
-        calls = [*queries, *written]
+        writes = [stack.enter_context(load(partial(write, name))) for name in names]
+        calls = [*queries, *writes]
         eventually(lambda: all(len(seconds) > 2 for seconds, _ in calls))
         yield
         counts = [len(seconds) for seconds, _ in calls]
@@ -110,24 +110,24 @@ def _busy(engine: Engine, names: Sequence[str], writer: Engine | None = None) ->
     for _, errors in calls:
         for error in errors:
             raise error
-    for name, (seconds, _) in zip(names, written, strict=True):
+    for name, (seconds, _) in zip(names, writes, strict=True):
         assert len(engine.tenant(name).documents(limit=100_000)) == before[name] + len(seconds)
 
 
 @pytest.mark.timeout(600)
-def test_empty_node__is_added_filled_and_removed(own: Cluster) -> None:
-    with Engine(own.settings, embedder=HashingEmbedder()) as engine:
-        names = [name for node in own.servers.workers for name in own.names(2, node.port)]
-        with own.servers.new_node("kosmos") as added:
+def test_empty_node__is_added_filled_and_removed(small_cluster: Cluster) -> None:
+    with Engine(small_cluster.settings, embedder=HashingEmbedder()) as engine:
+        names = [name for node in small_cluster.servers.workers for name in small_cluster.names(2, node.port)]
+        with small_cluster.servers.new_node("kosmos") as added:
             with _busy(engine, names):
-                own.run("SELECT citus_add_node('127.0.0.1', %s)", added.port)
-                own.run("SELECT rebalance_table_shards(shard_transfer_mode => 'block_writes')")
-            nodes = list_nodes(own.admin)
+                small_cluster.run("SELECT citus_add_node('127.0.0.1', %s)", added.port)
+                small_cluster.run("SELECT rebalance_table_shards(shard_transfer_mode => 'block_writes')")
+            nodes = list_nodes(small_cluster.admin)
             assert sorted(node.shards for node in nodes) == [1, 1, 2]
             with _busy(engine, names):
-                own.run("SELECT citus_drain_node('127.0.0.1', %s, 'block_writes')", added.port)
-                own.run("SELECT citus_remove_node('127.0.0.1', %s)", added.port)
-        assert sum(node.shards for node in list_nodes(own.admin)) == SHARDS
+                small_cluster.run("SELECT citus_drain_node('127.0.0.1', %s, 'block_writes')", added.port)
+                small_cluster.run("SELECT citus_remove_node('127.0.0.1', %s)", added.port)
+        assert sum(node.shards for node in list_nodes(small_cluster.admin)) == SHARDS
 
 
 def _promote(cluster: Cluster, number: object) -> None:
@@ -142,25 +142,25 @@ def _promote(cluster: Cluster, number: object) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_clone__takes_half_of_the_tenants_of_its_node(own: Cluster) -> None:
+def test_clone__takes_half_of_the_tenants_of_its_node(small_cluster: Cluster) -> None:
     """A clone is a replica: the shards are on it before it becomes a node, so writes wait for its promotion alone.
 
     Citus blocks those through the coordinator: documents that are published on the nodes meanwhile would be lost.
     """
-    source = own.servers.workers[0]
-    database = own.settings.database.model_copy(update={"use_nodes": False})
+    source = small_cluster.servers.workers[0]
+    database = small_cluster.settings.database.model_copy(update={"use_nodes": False})
     with (
-        Engine(own.settings, embedder=HashingEmbedder()) as engine,
-        Engine(own.settings.model_copy(update={"database": database}), embedder=HashingEmbedder()) as writer,
+        Engine(small_cluster.settings, embedder=HashingEmbedder()) as engine,
+        Engine(small_cluster.settings.model_copy(update={"database": database}), embedder=HashingEmbedder()) as writer,
     ):
-        names = own.names(6, source.port)
-        with clone_node(own.servers, source) as clone:
+        names = small_cluster.names(6, source.port)
+        with clone_node(small_cluster.servers, source) as clone:
             with _busy(engine, names, writer):
-                number = own.run(
+                number = small_cluster.run(
                     "SELECT citus_add_clone_node('127.0.0.1', %s, '127.0.0.1', %s)", clone.port, source.port
                 )
-                _promote(own, number)
-            shards = {node.address: node.shards for node in list_nodes(own.admin)}
+                _promote(small_cluster, number)
+            shards = {node.address: node.shards for node in list_nodes(small_cluster.admin)}
             assert shards[f"127.0.0.1:{clone.port}"] == shards[f"127.0.0.1:{source.port}"] == 1
             for name in names:
                 assert engine.tenant(name).search("margin").hits

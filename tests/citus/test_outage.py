@@ -50,8 +50,8 @@ class Outage:
     engine: Engine
     watch: ClusterWatch
     node: Node
-    lost: str
-    kept: str
+    lost_tenant: str
+    live_tenant: str
 
     @property
     def address(self) -> str:
@@ -71,14 +71,16 @@ def outage(local: LocalCluster, settings: Settings, signer: Signer, request: pyt
     updates = {"worker": limits, "database": database, "indexes": indexes}
     settings = with_tokens(settings.model_copy(update=updates), signer)
     with Engine(settings, embedder=HashingEmbedder()) as engine:
-        (port, lost), (_, kept) = tenants_by_port(engine).items()
+        (port, lost_tenant), (_, live_tenant) = tenants_by_port(engine).items()
         node = next(node for node in local.workers if node.port == port)
-        for name in (lost, kept):
+        for name in (lost_tenant, live_tenant):
             engine.tenant(name).ingest(_documents(20))
             engine.tenant(name).jobs.enqueue(SourceDocument(source="late", data=b"The invoice waits."))
         watch = ClusterWatch(engine.database)
         watch.look()
-        yield Outage(settings=settings, engine=engine, watch=watch, node=node, lost=lost, kept=kept)
+        yield Outage(
+            settings=settings, engine=engine, watch=watch, node=node, lost_tenant=lost_tenant, live_tenant=live_tenant
+        )
 
 
 def test_node__that_is_killed_stops_its_own_tenants_and_is_named(
@@ -93,7 +95,7 @@ def test_node__that_is_killed_stops_its_own_tenants_and_is_named(
     _assert_jobs_wait(outage)
     outage.watch.look()
     assert f"node {outage.number} of the cluster ({outage.address}) is available again" in caplog.text
-    assert outage.engine.tenant(outage.lost).search("invoice").hits[0].source == "late"
+    assert outage.engine.tenant(outage.lost_tenant).search("invoice").hits[0].source == "late"
 
 
 @pytest.mark.parametrize("outage", [True], ids=["on the nodes"], indirect=True)
@@ -104,10 +106,10 @@ def test_node__that_is_killed_takes_no_calls_from_other_tenants(outage: Outage) 
     def call(caller: int, number: int) -> None:
         nonlocal healthy
         question = f"margin number{(caller + number) % 20}"
-        assert outage.engine.tenant(outage.kept).search(question).hits
+        assert outage.engine.tenant(outage.live_tenant).search(question).hits
         healthy += 1
         try:
-            outage.engine.tenant(outage.lost).search(question)
+            outage.engine.tenant(outage.lost_tenant).search(question)
         except NodeUnavailable as error:
             failed.append(error)
 
@@ -115,8 +117,8 @@ def test_node__that_is_killed_takes_no_calls_from_other_tenants(outage: Outage) 
         errors = [callers.enter_context(load(partial(call, caller)))[1] for caller in range(4)]
         eventually(lambda: healthy > 20)
         counts = []
-        for lost in (False, True):
-            if lost:
+        for lost_tenantost_node in (False, True):
+            if lost_tenantost_node:
                 outage.node.kill()
             before = healthy
             time.sleep(12)
@@ -135,21 +137,21 @@ def test_coordinator__that_is_killed_stops_no_search_on_the_nodes(
     engine = outage.engine
     unseen = f"tenant-{uuid.uuid4().hex[:12]}"
     engine.tenant(unseen).ingest(_documents(3))
-    for name in (outage.kept, outage.lost):
+    for name in (outage.live_tenant, outage.lost_tenant):
         assert engine.tenant(name).search("margin number7").hits
     with Engine(outage.settings, embedder=HashingEmbedder()) as other:
-        assert other.tenant(outage.kept).search("margin number7").hits
+        assert other.tenant(outage.live_tenant).search("margin number7").hits
         local.coordinator.kill()
         monkeypatch.setattr("kosmos_rag.storage.node_pools._PLACEMENT_S", 0.0)  # every search looks up its node
         took = []
         for number in range(20):
-            for name in (outage.kept, outage.lost, unseen):
+            for name in (outage.live_tenant, outage.lost_tenant, unseen):
                 began = time.monotonic()
                 assert other.tenant(name).search(f"margin number{number}").hits
                 took.append(time.monotonic() - began)
         assert max(took) < 3
         local.coordinator.start()
-        eventually(lambda: bool(_ingest(other, outage.kept)))
+        eventually(lambda: bool(_ingest(other, outage.live_tenant)))
 
 
 @pytest.mark.parametrize("outage", [True], ids=["on the nodes"], indirect=True)
@@ -159,7 +161,7 @@ def test_node__is_reached_by_the_port_of_its_pooler(outage: Outage, local: Local
         database = outage.settings.database.model_copy(update={"node_port": pooler.port})
         settings = outage.settings.model_copy(update={"database": database})
         with Engine(settings, embedder=HashingEmbedder()) as engine:
-            assert engine.tenant(outage.lost).search("margin number7").hits
+            assert engine.tenant(outage.lost_tenant).search("margin number7").hits
             assert pooler.accepted > 0
 
 
@@ -171,21 +173,21 @@ def _ingest(engine: Engine, name: str) -> bool:
 
 
 def _kill_underload(outage: Outage) -> None:
-    tenant, lost = outage.engine.tenant(outage.kept), outage.engine.tenant(outage.lost)
+    tenant, lost_tenant = outage.engine.tenant(outage.live_tenant), outage.engine.tenant(outage.lost_tenant)
 
     def write(number: int) -> None:
         tenant.ingest([SourceDocument(source=f"w{number}", data=f"The leave of {number}.".encode())])
 
     with (
         load(lambda number: tenant.search(f"margin number{number % 20}")) as (queries, ask_errors),
-        load(write) as (written, write_errors),
-        load(lambda number: lost.search(f"margin number{number % 20}")) as (_, lost_errors),
+        load(write) as (writes, write_errors),
+        load(lambda number: lost_tenant.search(f"margin number{number % 20}")) as (_, lost_errors),
     ):
-        eventually(lambda: len(queries) > 3 and len(written) > 3)
+        eventually(lambda: len(queries) > 3 and len(writes) > 3)
         outage.node.kill()
         eventually(lambda: len(lost_errors) > 3)
-        at_loss = len(queries), len(written)
-        eventually(lambda: len(queries) > at_loss[0] + 5 and len(written) > at_loss[1] + 5)
+        at_loss = len(queries), len(writes)
+        eventually(lambda: len(queries) > at_loss[0] + 5 and len(writes) > at_loss[1] + 5)
     assert (ask_errors, write_errors) == ([], [])
     assert {type(error) for error in lost_errors} == {NodeUnavailable}
     assert f"node {outage.address} of the cluster" in str(lost_errors[-1])
@@ -203,11 +205,11 @@ def _assert_is_named(outage: Outage, signer: Signer) -> None:
         with service.client("") as client:
             ready = client.get("/readyz")
         assert (ready.status_code, ready.text) == (200, f"ok\nnode {number} of the cluster is unavailable\n")
-        with service.client(tenant=outage.lost) as client:
+        with service.client(tenant=outage.lost_tenant) as client:
             refused = client.post("/v1/search", json={"question": "margin"})
         assert (refused.status_code, refused.json()["title"]) == (503, NODE_LOST)
         assert str(outage.node.port) not in refused.text
-        with service.client(tenant=outage.kept) as client:
+        with service.client(tenant=outage.live_tenant) as client:
             answered = client.post("/v1/search", json={"question": "margin"})
         assert answered.json()["hits"]
     outage.watch.look()
@@ -217,17 +219,23 @@ def _assert_is_named(outage: Outage, signer: Signer) -> None:
 
 
 def _assert_builds_of_others_go_on(outage: Outage) -> None:
-    kept, lost = outage.engine.tenant(outage.kept).indexes, outage.engine.tenant(outage.lost).indexes
-    kept.build()
-    (built,) = [info for info in kept.status() if info.kind == "ivfflat"]
+    live_tenant, lost_tenant = (
+        outage.engine.tenant(outage.live_tenant).indexes,
+        outage.engine.tenant(outage.lost_tenant).indexes,
+    )
+    live_tenant.build()
+    (built,) = [info for info in live_tenant.status() if info.kind == "ivfflat"]
     assert (built.bytes > 0, built.due) == (True, None)
     with pytest.raises(NodeUnavailable):
-        lost.build()
+        lost_tenant.build()
 
 
 def _assert_jobs_wait(outage: Outage) -> None:
     """The worker does the jobs of the others; those of the lost tenants wait, and use up no attempt."""
-    lost, kept = outage.engine.tenant(outage.lost).jobs, outage.engine.tenant(outage.kept).jobs
+    lost_tenant, live_tenant = (
+        outage.engine.tenant(outage.lost_tenant).jobs,
+        outage.engine.tenant(outage.live_tenant).jobs,
+    )
 
     def late(jobs: TenantJobs) -> JobInfo:
         (job,) = (job for job in jobs.find() if job.kind == kinds.DOCUMENT)
@@ -237,9 +245,9 @@ def _assert_jobs_wait(outage: Outage) -> None:
     thread = threading.Thread(target=supervisor.run)
     thread.start()
     try:
-        eventually(lambda: late(kept).state is JobState.DONE)
-        eventually(lambda: late(lost).state is JobState.SCHEDULED)
-        waiting = late(lost)
+        eventually(lambda: late(live_tenant).state is JobState.DONE)
+        eventually(lambda: late(lost_tenant).state is JobState.SCHEDULED)
+        waiting = late(lost_tenant)
         assert (waiting.attempt, waiting.code) == (0, "NodeUnavailable")
         assert outage.address in (waiting.error or "")
         outage.node.start()
@@ -250,7 +258,7 @@ def _assert_jobs_wait(outage: Outage) -> None:
                 connection.execute(
                     "UPDATE kosmos.jobs SET run_at = now() WHERE id = %s AND state = 'scheduled'", [waiting.id]
                 )
-            return late(lost).state is JobState.DONE
+            return late(lost_tenant).state is JobState.DONE
 
         eventually(is_done)
     finally:

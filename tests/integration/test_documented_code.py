@@ -175,10 +175,10 @@ def names(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> di
 def test_python__runs(names: dict[str, Any]) -> None:
     wrong = []
     for page in dict.fromkeys(page for page, _, _ in _blocks("python") if _name(page) not in OF_OTHER_TESTS):
-        known = dict(names)
+        namespace = dict(names)
         for _, _, code in (block for block in _blocks("python") if block[0] == page):
             try:
-                exec(compile(code, _name(page), "exec"), known)
+                exec(compile(code, _name(page), "exec"), namespace)
             except Exception as error:  # noqa: BLE001
                 wrong.append(f"{_name(page)}: {code.splitlines()[0]}: {type(error).__name__} {error}")
     assert not wrong, "\n".join(wrong)

@@ -29,7 +29,7 @@ def document(number: int, **more: Any) -> SourceDocument:
     return SourceDocument(source=f"d{number}", data=text.encode(), **more)
 
 
-def model_of(result: SearchResult) -> str:
+def find_model(result: SearchResult) -> str:
     """Return the one model that the scores of all hits are by; fails where there is none, or they are mixed."""
     scored = [hit for hit in result.hits if hit.dense_score is not None]
     fitting = [

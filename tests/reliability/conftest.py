@@ -73,9 +73,9 @@ class Trial:
     def start(
         self, *, work: str = "trial_work", kinds: Sequence[str] = ("trial",), until_idle: bool = False, **settings: Any
     ) -> subprocess.Popen[bytes]:
-        given = {"url": self.database.url, "worker_url": self.database.worker_url, "admin_url": self.database.admin_url}
+        urls = {"url": self.database.url, "worker_url": self.database.worker_url, "admin_url": self.database.admin_url}
         arguments = {
-            "settings": {f"database.{key}": value for key, value in given.items()}
+            "settings": {f"database.{key}": value for key, value in urls.items()}
             | {"observability.log_level": "INFO", "rag.reranking.enabled": False}
             | {"database.idle_transaction_timeout_ms": 1000}
             | {f"worker.{key}": value for key, value in ({"lease_s": 2.0, "poll_s": 0.2} | settings).items()},

@@ -214,9 +214,9 @@ def _archives(name: str) -> dict[str, Made]:
         "an archive in it": {"inner.zip": zipped({"deeper.zip": zipped({"x": b"x"})})},
         "a part five thousand levels deep": {main: "<x>" * 5000 + "</x>" * 5000},
         "a part that is no XML": {main: bytes(1000)},
-        **{what: {main: doctype} for what, doctype in _DOCTYPES.items()},
+        **{attack: {main: doctype} for attack, doctype in _DOCTYPES.items()},
     }
-    return {f"{name}: {what}": _changed(name, members) for what, members in attacks.items()}
+    return {f"{name}: {attack}": _changed(name, members) for attack, members in attacks.items()}
 
 
 _TEXTS: dict[str, Made] = {
@@ -272,5 +272,5 @@ _TEXTS: dict[str, Made] = {
 }
 _EML_HEAD: bytes = b"From: a\nDate: x\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b0\n\n"
 
-FILES: dict[str, Made] = _TEXTS | {what: make for name in _MAIN_PARTS for what, make in _archives(name).items()}
+FILES: dict[str, Made] = _TEXTS | {attack: make for name in _MAIN_PARTS for attack, make in _archives(name).items()}
 """By name of the file and what is wrong with it."""

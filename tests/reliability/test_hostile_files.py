@@ -34,7 +34,7 @@ CODES = {
     "timeout",
     "memory",
 }
-HOSTILE = {f"a.pdf: {what}": make for what, make in PDFS.items()} | FILES
+HOSTILE = {f"a.pdf: {attack}": make for attack, make in PDFS.items()} | FILES
 HEAVY = {
     "a.pdf: bomb of 512 MB",
     "a.pdf: bomb of 20 GB in two layers",

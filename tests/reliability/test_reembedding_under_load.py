@@ -18,7 +18,7 @@ from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.types import SearchResult
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.two_models import NEW, OLD, document, model_of
+from tests.integration.two_models import NEW, OLD, document, find_model
 from tests.integration.variants import opened
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ class Load:
     def models(self, since: float, until: float) -> set[str]:
         """By what the questions were answered that were asked and answered within this time."""
         return {
-            model_of(outcome)
+            find_model(outcome)
             for model_calls, result, outcome in list(self.answers)
             if since < model_calls and result < until
         }
@@ -112,7 +112,7 @@ def test_move__under_load_fails_no_question_and_mixes_no_spaces(engine: Engine) 
         {NEW.name},
     ]
     assert load.models(dropped, time.monotonic()) == {NEW.name}
-    assert {model_of(result) for _, _, result in load.answers} == {OLD.name, NEW.name}
+    assert {find_model(result) for _, _, result in load.answers} == {OLD.name, NEW.name}
     assert all(result.returned == 5 for _, _, result in load.answers)
     assert load.ingested > 2
     assert _missing(scope) == [0]
@@ -146,7 +146,7 @@ def test_publication__that_a_switch_overtakes_is_written_in_the_space_that_is_li
         assert coming.result().failed == ()
     assert _missing(scope) == [0, 0]
     result = scope.search("churn of account500", 5)
-    assert model_of(result) == NEW.name
+    assert find_model(result) == NEW.name
     assert result.hits[0].source == "d500"
     assert result.hits[0].dense_rank == 1
 

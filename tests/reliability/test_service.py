@@ -78,9 +78,9 @@ def test_streams__of_many_clients_of_which_half_are_cut(settings: Settings, sign
                         return "left"
             return "cut off"
 
-        async def until(taken: int) -> float:
+        async def until(most: int) -> float:
             began = time.monotonic()
-            while running.service.streams.in_flight > taken:
+            while running.service.streams.in_flight > most:
                 await asyncio.sleep(0.02)
             return time.monotonic() - began
 
@@ -131,13 +131,13 @@ def _highest_memory() -> Iterator[list[int]]:
 
 
 def test_upload__of_gigabytes_is_refused_with_flat_memory(settings: Settings, signer: Signer) -> None:
-    sent = 0
+    byte_count = 0
 
     def endless() -> Iterator[bytes]:
-        nonlocal sent
+        nonlocal byte_count
         piece = b"x" * 65_536
-        while sent < UPLOAD:
-            sent += len(piece)
+        while byte_count < UPLOAD:
+            byte_count += len(piece)
             yield piece
 
     mine = with_tokens(settings, signer)
@@ -155,11 +155,11 @@ def test_upload__of_gigabytes_is_refused_with_flat_memory(settings: Settings, si
             seconds = time.monotonic() - began
     grown = (highest[0] - before) / MB
     print(
-        f"upload of {UPLOAD // MB:,} MB: {response.status_code} after {sent // MB:,} MB (limit {limit // MB:,}) "
+        f"upload of {UPLOAD // MB:,} MB: {response.status_code} after {byte_count // MB:,} MB (limit {limit // MB:,}) "
         f"and {seconds:.1f} s; memory grew by {grown:.1f} MB"
     )
     assert response.status_code == 413
-    assert sent < limit + 32 * MB, "what the buffers of client and sockets take, it may have sent in vain"
+    assert byte_count < limit + 32 * MB, "what the buffers of client and sockets take, it may have sent in vain"
     assert grown < 20
 
 

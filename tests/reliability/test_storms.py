@@ -52,7 +52,7 @@ def _scope(engine: Engine) -> Tenant:
     return engine.tenant("acme")
 
 
-def test_crash_storm(trial: "Trial", settings: Settings, tmp_path: Path, children: Children) -> None:
+def test_crash_storm__loses_no_document(trial: "Trial", settings: Settings, tmp_path: Path, children: Children) -> None:
     _write(tmp_path / "documents", 2000)
     options: dict[str, Any] = {"work": "engine_work", "kinds": DOCUMENTS, "processes": 2, "batch": 8, "lease_s": 4.0}
     with Engine(settings, embedder=HashingEmbedder()) as engine:
@@ -86,7 +86,7 @@ def test_crash_storm(trial: "Trial", settings: Settings, tmp_path: Path, childre
         assert (run.state, run.seen, run.failed) == ("finished", 2000, 0)
 
 
-def test_zombies(trial: "Trial", children: Children) -> None:
+def test_zombies__publish_nothing(trial: "Trial", children: Children) -> None:
     """A hundred times: stopped past the lease, another finishes the work, woken up again."""
     trial.start(lease_s=0.6, processes=2, batch=1)
     trial.start(lease_s=0.6, processes=2, batch=1)
@@ -110,7 +110,7 @@ def test_zombies(trial: "Trial", children: Children) -> None:
     assert doubled >= 90
 
 
-def test_database_killed(trial: "Trial", settings: Settings, tmp_path: Path) -> None:
+def test_killed_database__loses_no_document(trial: "Trial", settings: Settings, tmp_path: Path) -> None:
     if trial.sql("SHOW data_directory") is None:
         pytest.skip("the server's folder is not known")
     trial.put({str(number): {"sleep": 0.02} for number in range(500)})
@@ -141,7 +141,7 @@ def _patiently(trial: "Trial", condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_fairness(trial: "Trial") -> None:
+def test_fairness__serves_small_tenants_beside_a_large_one(trial: "Trial") -> None:
     for start in range(0, 10_000, 1000):
         trial.put({f"a{number}": {"sleep": 0.01} for number in range(start, start + 1000)}, owner="a")
     trial.start(processes=2, batch=16)
@@ -159,7 +159,7 @@ def test_fairness(trial: "Trial") -> None:
     assert p95 < 5
 
 
-def test_poison_file(trial: "Trial", settings: Settings, tmp_path: Path) -> None:
+def test_poison_file__ends_no_other_document(trial: "Trial", settings: Settings, tmp_path: Path) -> None:
     """A file that kills whatever parses it: dead after three tries, with its reason, and the others hardly notice."""
 
     def seconds(name: str, *, poison: bool) -> float:
@@ -169,12 +169,12 @@ def test_poison_file(trial: "Trial", settings: Settings, tmp_path: Path) -> None
         scope = engine.tenant(name)
         scope.jobs.enqueue(tmp_path / name)
         trial.until(lambda: scope.jobs.runs() != [] and scope.jobs.runs()[0].state == "finished", 120)
-        ((taken,),) = trial.sql(
+        ((elapsed_s,),) = trial.sql(
             "SELECT extract(epoch FROM max(finished_at) - min(started_at)) FROM kosmos.jobs "
             "WHERE tenant = %s AND kind = 'document' AND state = 'done'",
             [name],
         )
-        return float(taken)
+        return float(elapsed_s)
 
     trial.start(work="engine_work", kinds=DOCUMENTS, processes=2, batch=16)
     with Engine(settings, embedder=HashingEmbedder()) as engine:

@@ -20,10 +20,10 @@ class TrialWork:
     def __init__(self, database: Database) -> None:
         self.database = self._database = database
 
-    def run(self, taken: Sequence[Job], channel: SupervisorChannel) -> None:
-        for number, job in enumerate(taken):
+    def run(self, claimed: Sequence[Job], channel: SupervisorChannel) -> None:
+        for number, job in enumerate(claimed):
             if channel.stopping:
-                channel.release(taken[number:])
+                channel.release(claimed[number:])
                 return
             if not channel.is_revoked(job):
                 self._do(job, channel)

@@ -30,7 +30,7 @@ def services() -> dict[str, Any]:
     return dict(yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"])
 
 
-def _given(value: Any) -> str:
+def _substitute(value: Any) -> str:
     """A value of the compose file as Compose hands it on, where .env sets what it has to."""
     required = re.sub(r"\$\{\w+:\?[^}]*\}", "given", str(value))
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", required)
@@ -42,14 +42,14 @@ def _image_environment() -> dict[str, str]:
 
 def _settings(service: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Settings:
     """The settings that a container of the service goes by."""
-    given = _image_environment() | {name: _given(value) for name, value in service["environment"].items()}
-    for name, value in given.items():
+    environment = _image_environment() | {name: _substitute(value) for name, value in service["environment"].items()}
+    for name, value in environment.items():
         if name != FILE_VARIABLE:
             monkeypatch.setenv(name, value)
     return Settings.load(ROOT / "rag-config.yaml")
 
 
-def test_compose__has_what_a_deployment_is_made_of(services: dict[str, Any]) -> None:
+def test_compose__has_every_service_of_a_deployment(services: dict[str, Any]) -> None:
     assert set(services) == {"postgres", "migrate", "api", "worker", "prometheus", "grafana", "ollama"}
     assert services["ollama"]["profiles"] == ["ollama"]
     for name in OURS[1:]:

@@ -56,13 +56,15 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 
 
 def test_imports__are_of_packages_that_pyproject_names() -> None:
-    named = {canonicalize_name(requirement.name) for extra in ("", *EXTRAS) for requirement in list_requirements(extra)}
-    known = {*sys.stdlib_module_names, "kosmos_rag"}
+    declared = {
+        canonicalize_name(requirement.name) for extra in ("", *EXTRAS) for requirement in list_requirements(extra)
+    }
+    unlisted = {*sys.stdlib_module_names, "kosmos_rag"}
     unnamed = {
         f"{path.relative_to(ROOT)}: {module}"
         for path, tree in _trees().items()
         for module in _imports(tree)
-        if module.partition(".")[0] not in known and _requirement(module) not in named
+        if module.partition(".")[0] not in unlisted and _requirement(module) not in declared
     }
     assert not unnamed
 

@@ -34,7 +34,7 @@ def _paths(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from _paths(value, f"{prefix}{name}.")
 
 
-def _at(path: str) -> Any:
+def _value_at_path(path: str) -> Any:
     value: Any = VALUES
     for name in path.split("."):
         value = value[name]
@@ -53,7 +53,7 @@ def test_values__are_all_used() -> None:
     for path in _paths(VALUES):
         parts = path.split(".")
         above = {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
-        below = {used for used in USED if used.startswith(f"{path}.")}
+        below = {path_in_use for path_in_use in USED if path_in_use.startswith(f"{path}.")}
         assert above & USED or below, f"{path} changes nothing"
 
 
@@ -73,7 +73,7 @@ def _filled(match: re.Match[str]) -> str:
     message = re.fullmatch(r"\$?\.Values\.([\w.]+)( \| quote)?", match[1].strip())
     if message is None:
         return "0"
-    return f'"{_at(message[1])}"' if message[2] else str(_at(message[1]))
+    return f'"{_value_at_path(message[1])}"' if message[2] else str(_value_at_path(message[1]))
 
 
 def _rendered(name: str) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ def _rendered(name: str) -> list[dict[str, Any]]:
     )
     text = re.sub(
         r"^ *\{\{- toYaml \.Values\.([\w.]+) \| nindent (\d+) \}\}$",
-        lambda match: _indented(yaml.safe_dump(_at(match[1])), int(match[2])),
+        lambda match: _indented(yaml.safe_dump(_value_at_path(match[1])), int(match[2])),
         text,
         flags=re.MULTILINE,
     )
@@ -116,7 +116,7 @@ PODS = {
 }
 
 
-def test_chart__has_what_a_deployment_is_made_of() -> None:
+def test_chart__has_every_object_of_a_deployment() -> None:
     assert set(OBJECTS) == {
         ("ConfigMap", "configmap.yaml"),
         ("Job", "migrate.yaml"),
@@ -150,8 +150,8 @@ def test_pod__may_do_nothing_that_it_need_not(name: str) -> None:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    written = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
-    assert written == ({"/tmp"} if name == "migrate" else {"/tmp", "/models"})
+    writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+    assert writable == ({"/tmp"} if name == "migrate" else {"/tmp", "/models"})
     mounted = {mount["name"] for mount in container["volumeMounts"]}
     assert mounted == {volume["name"] for volume in pod["volumes"]}
     limits = container["resources"]["limits"]
@@ -164,11 +164,11 @@ def test_networkpolicy__lets_pods_reach_dns_and_what_is_named() -> None:
     policy = OBJECTS["NetworkPolicy", "networkpolicy.yaml"]["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert "matchLabels" in policy["podSelector"], "workers and the migration too"
-    dns, *named = policy["egress"]
+    dns, *configured = policy["egress"]
     assert {(port["port"], port["protocol"]) for port in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
-    assert named == VALUES["networkPolicy"]["egress"]
-    assert [rule["ports"] for rule in named] == [[{"port": 5432}], [{"port": 443}]]
-    blocks = [peer["ipBlock"] for peer in named[1]["to"]]
+    assert configured == VALUES["networkPolicy"]["egress"]
+    assert [rule["ports"] for rule in configured] == [[{"port": 5432}], [{"port": 443}]]
+    blocks = [peer["ipBlock"] for peer in configured[1]["to"]]
     networks = [ip_network(network) for block in blocks for network in block["except"]]
     for private in ("169.254.169.254", "10.1.2.3", "172.20.0.1", "192.168.1.1", "fd00:ec2::254", "fe80::1"):
         assert any(ip_address(private) in network for network in networks), private

@@ -67,7 +67,7 @@ def _steps(workflow: str, job: str) -> list[str]:
 
 def test_workflows__call_targets_of_the_makefile() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {
+    mentioned = {
         target
         for workflow, jobs in WORKFLOWS.items()
         for job in jobs["jobs"]
@@ -75,8 +75,8 @@ def test_workflows__call_targets_of_the_makefile() -> None:
         for call in re.findall(r"^make (.+)$", step, re.MULTILINE)
         for target in call.split()
     }
-    assert {"lint", "test", "test-slow", "demo", "dist", "sbom"} <= named
-    assert named <= targets
+    assert {"lint", "test", "test-slow", "demo", "dist", "sbom"} <= mentioned
+    assert mentioned <= targets
 
 
 def test_ci__tests_the_oldest_and_the_newest_of_python_and_postgresql() -> None:

@@ -123,9 +123,9 @@ class TestSentences:
         assert list_sentences([tmp_path]) == ["A title of just five", "The second has quite enough words!"]
 
     def test_split__holds_one_of_twenty_out(self) -> None:
-        kept, held_out = split_sentences(SENTENCES)
+        tuned, held_out = split_sentences(SENTENCES)
         assert len(held_out) == len(SENTENCES) // 20
-        assert sorted(kept + held_out) == sorted(SENTENCES)
+        assert sorted(tuned + held_out) == sorted(SENTENCES)
 
     def test_windows__are_neighbouring_words_of_one_sentence(self) -> None:
         sentences = [
@@ -191,9 +191,9 @@ class TestFigures:
         assert difference([[2.0]], [[2.0, 1.0]]) == float("inf")
 
     def test_prepared__gives_its_vectors_and_refuses_other_texts(self) -> None:
-        known = np.full(16, 0.25, dtype=np.float32)
-        embedder = Prepared({"known": known}, 16)
-        np.testing.assert_array_equal(embedder.embed(["known"]), known[None])
+        vector = np.full(16, 0.25, dtype=np.float32)
+        embedder = Prepared({"known": vector}, 16)
+        np.testing.assert_array_equal(embedder.embed(["known"]), vector[None])
         with pytest.raises(KeyError, match="other"):
             embedder.embed_query("other")
 
@@ -228,7 +228,7 @@ class TestGoals:
         assert goal(_row("dense", 500_001)) is None
 
     @pytest.mark.parametrize(
-        ("row", "met"),
+        ("row", "expected"),
         [
             (_row("lexical", 1_000, difference=1e-6), True),
             (_row("lexical", 1_000, difference=0.01), False),
@@ -243,8 +243,8 @@ class TestGoals:
             (_row("both", 1_000, p99=151.0), False),
         ],
     )
-    def test_met__asks_for_all_of_it(self, row: Row, *, met: bool) -> None:
-        assert to_dict(row)["met"] is met
+    def test_met__asks_for_all_of_it(self, row: Row, *, expected: bool) -> None:
+        assert to_dict(row)["met"] is expected
 
 
 class TestTable:

@@ -139,8 +139,8 @@ def test_commands__build_ask_sync_and_export(config: Path, tmp_path: Path) -> No
 
 
 def test_a_command_with_no_source_or_two__says_what_to_name() -> None:
-    for given in ([], ["--file", "a.json", "--models", "a:b"]):
-        outcome = CliRunner().invoke(app, ["schema", "export", *given])
+    for options in ([], ["--file", "a.json", "--models", "a:b"]):
+        outcome = CliRunner().invoke(app, ["schema", "export", *options])
         assert outcome.exit_code == 1
         assert "name one source" in outcome.output
 

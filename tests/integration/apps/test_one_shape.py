@@ -84,7 +84,7 @@ def test_several_questions__have_one_shape_by_all_five(running: Running, signer:
     with running.client(scope="admin") as http:
         assert _same(http.post("/v1/search", json={"question": questions}).json()) == public
     with mcp.serving(engine, signer) as server:
-        assert _same(mcp.data_of(server.call("search", {"question": questions}))) == public | {"truncated": False}
+        assert _same(mcp.read_data(server.call("search", {"question": questions}))) == public | {"truncated": False}
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,6 @@ def test_result__has_one_shape_by_all_five(
     assert _same(_by_http(running, call, explain=False, **options)) == public
     assert _same(plain.to_dict(explain=False)) == public
     with mcp.serving(engine, signer) as server:
-        assert _same(mcp.data_of(server.call(call, {"question": QUESTION, **options}))) == public | {"truncated": False}
+        assert _same(mcp.read_data(server.call(call, {"question": QUESTION, **options}))) == public | {
+            "truncated": False
+        }

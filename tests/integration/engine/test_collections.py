@@ -31,10 +31,10 @@ def _statistics(database: DatabaseSettings, tenant_name: str) -> dict[str, tuple
     """Chunks and their length as kept, by collection; they equal what counting the chunks gives."""
     owner = [tenant(tenant_name).id]
     with psycopg.connect(database.admin_url or "") as connection:
-        kept = connection.execute(
+        stored = connection.execute(
             "SELECT collection, chunks, length FROM kosmos.collection_statistics WHERE tenant_id = %s", owner
         ).fetchall()
-        counted = connection.execute(
+        expected = connection.execute(
             "SELECT collection, count(*), sum(length)::bigint FROM kosmos.chunks WHERE tenant_id = %s GROUP BY 1", owner
         ).fetchall()
         lexemes = connection.execute(
@@ -45,9 +45,9 @@ def _statistics(database: DatabaseSettings, tenant_name: str) -> dict[str, tuple
             "GROUP BY 1, 2",
             owner,
         ).fetchall()
-    assert {row for row in kept if row[1]} == set(counted)
+    assert {row for row in stored if row[1]} == set(expected)
     assert set(lexemes) == set(recount)
-    return {collection: (chunks, length) for collection, chunks, length in kept}
+    return {collection: (chunks, length) for collection, chunks, length in stored}
 
 
 def test_one_source_in_two_collections__is_two_documents(
@@ -70,11 +70,11 @@ def test_one_source_in_two_collections__is_two_documents(
 def test_documents_of_the_default_collection__have_the_ids_of_before_there_were_others(
     engine: Engine, tenant_name: str
 ) -> None:
-    named, unnamed = engine.tenant(tenant_name, collection="default"), engine.tenant(tenant_name)
-    unnamed.ingest(_text("/kb/a.md", "words"))
-    [document] = named.documents()
+    scoped, unscoped = engine.tenant(tenant_name, collection="default"), engine.tenant(tenant_name)
+    unscoped.ingest(_text("/kb/a.md", "words"))
+    [document] = scoped.documents()
     assert document.id == uuid.uuid5(tenant(tenant_name).id, "/kb/a.md")
-    assert named.ingest(_text("/kb/a.md", "words")).unchanged == 1
+    assert scoped.ingest(_text("/kb/a.md", "words")).unchanged == 1
 
 
 def test_documents__are_listed_for_one_collection_or_all(engine: Engine, tenant_name: str) -> None:

@@ -66,11 +66,11 @@ class World:
 
     def readable(self, principals: tuple[str, ...], kind: str | None = None) -> list[SourceDocument]:
         """The oracle: what this reader may read."""
-        held = set(principals)
+        reader = set(principals)
         return [
             document
             for document in self.documents
-            if self.permissions.get(document.source, _readers(document)) & held
+            if self.permissions.get(document.source, _readers(document)) & reader
             and kind in {None, document.metadata["kind"]}
         ]
 
@@ -79,13 +79,13 @@ def _document(dice: random.Random, number: int) -> SourceDocument:
     metadata = {"kind": dice.choice(["memo", "policy"])}
     if dice.random() < 0.2:
         metadata["department"] = dice.choice(DEPARTMENTS)
-    own = tuple(dice.sample(PRINCIPALS, k=dice.randint(1, 2))) if dice.random() < 0.15 else (EVERYONE,)
+    acl = tuple(dice.sample(PRINCIPALS, k=dice.randint(1, 2))) if dice.random() < 0.15 else (EVERYONE,)
     words = " ".join(dice.choices(WORDS, k=dice.randint(4, 16)))
     return SourceDocument(
         source=f"kb/{dice.choice(DEPARTMENTS)}/doc-{number}.txt",
         data=f"{words} number{number}".encode(),
         metadata=metadata,
-        acl=own,
+        acl=acl,
     )
 
 
@@ -97,14 +97,14 @@ def _with_feed(world: World, dice: random.Random, path: Path) -> World:
         for document in world.documents
         if dice.random() < 0.7
     } or {"kb/hr/nowhere.txt": []}
-    rows = [{"container": name, "principals": held} for name, held in spaces.items()]
+    rows = [{"container": name, "principals": container_principals} for name, container_principals in spaces.items()]
     rows += [{"document": source, "containers": names} for source, names in lies_in.items()]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    named = {
+    permissions = {
         source: frozenset(principal for name in names for principal in spaces.get(name, ()))
         for source, names in lies_in.items()
     }
-    return replace(world, permissions=dict.fromkeys(world.permissions, frozenset()) | named)
+    return replace(world, permissions=dict.fromkeys(world.permissions, frozenset()) | permissions)
 
 
 def _readers(document: SourceDocument) -> set[str]:
@@ -193,7 +193,7 @@ def _compare_with_twin(
     assert (result.incomplete_reason or "").replace(name, "") == (alone.incomplete_reason or "").replace(name, "")
 
 
-def _told(result: SearchResult) -> SearchResult:
+def _without_timings(result: SearchResult) -> SearchResult:
     """All that a reader is told but how long it took."""
     return replace(result, timings_ms={}, stages=())
 
@@ -248,7 +248,7 @@ def test_a_secret_term__changes_nothing_that_readers_of_other_departments_are_to
         if maintained:
             owner.indexes.rebuild()
         for searches, value in answers().items():
-            assert _told(value) == _told(before[searches]), searches
+            assert _without_timings(value) == _without_timings(before[searches]), searches
         assert listed() == lists
     manager = modes["lexical"].tenant(tenant_name, principals=("role:Manager",)).search(SECRET, 200)
     assert manager.returned == len(PLANTS[plant])

@@ -67,7 +67,7 @@ def test_search__caches_no_result_of_another_vector(engine: Engine, stored: str)
         ({}, "the question is empty"),
     ],
 )
-def test_search__refuses_what_it_cannot_search_by(engine: Engine, stored: str, arguments: dict, message: str) -> None:
+def test_search__refuses_unusable_vectors(engine: Engine, stored: str, arguments: dict, message: str) -> None:
     with pytest.raises(RequestError, match=message):
         engine.tenant(stored, collection="notes").search("", **arguments)
 

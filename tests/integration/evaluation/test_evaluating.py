@@ -229,8 +229,8 @@ def test_language_model__is_stored_with_what_it_answered_and_named_where_two_dif
         ]
     for item in outcome:
         stored.add(item)
-    plain, value, ranked = (stored.get(str(item.id)) for item in outcome)
-    assert [item.index_state["language_model"] for item in (plain, value, ranked)] == [None, "writer-7b", None]
+    plain, value, reranked = (stored.get(str(item.id)) for item in outcome)
+    assert [item.index_state["language_model"] for item in (plain, value, reranked)] == [None, "writer-7b", None]
     compared = kosmos("eval", "compare", plain.name, value.name)
     assert f'{value.name}: language_model is "writer-7b", null in the baseline' in compared.stdout
     response = json.loads(kosmos("eval", "compare", plain.name, value.name, "--json").stdout)["changed"]
@@ -277,13 +277,13 @@ def test_calibrate__answers_the_questions_that_readers_rated(filled: Engine, kos
 
 
 def test_command__that_would_write_over_a_file_is_refused_before_its_work(kosmos: Kosmos, tmp_path: Path) -> None:
-    own = tmp_path / "questions.yaml"
-    own.write_text("- {question: mine, source: a.md}")
+    file = tmp_path / "questions.yaml"
+    file.write_text("- {question: mine, source: a.md}")
     for command in (("questions",), ("tune", "questions.yaml", "-o", "questions.yaml")):
         refused = kosmos("eval", *command)
         assert (refused.exit_code, "exists already" in refused.stderr) == (1, True)
         assert "does not exist" in kosmos("eval", *command, "-o", "none/here.yaml").stderr
-    assert own.read_text() == "- {question: mine, source: a.md}"
+    assert file.read_text() == "- {question: mine, source: a.md}"
 
 
 def test_questions__of_documents_that_a_log_is_kept_of_are_refused(

@@ -183,7 +183,7 @@ def test_answers__are_of_one_committed_state_while_everything_changes(keywords: 
     assert _sources(keywords, "anchor", 100) == anchors
 
 
-def _counted(admin: psycopg.Connection) -> None:
+def _assert_statistics(admin: psycopg.Connection) -> None:
     """Assert that the statistics are what counting the chunks gives."""
     stored = admin.execute("SELECT chunks, length FROM kosmos.collection_statistics").fetchall()
     assert stored == admin.execute("SELECT count(*), coalesce(sum(length), 0) FROM kosmos.chunks").fetchall()
@@ -226,7 +226,7 @@ def test_writers__of_the_same_documents_never_wait_for_each_other_in_a_circle(
         scope.indexes.build()
 
     _together(together, [*(write(seed) for seed in range(4)), build])
-    _counted(admin)
+    _assert_statistics(admin)
     assert _deadlocks(admin) == 0
     assert sorted(_sources(keywords, "shared", 100)) == sorted(scope.sources())
 

@@ -134,8 +134,10 @@ def _advisory_locks(admin: psycopg.Connection) -> int:
 
 
 def _pack(connection: psycopg.Connection) -> None:
-    held = filter_segments(list_indexes(connection, ACME), "default")
-    assert segments.pack_unsegmented(connection, ACME, "default", first_sequence=segments_end(held)) is not None
+    stored_segments = filter_segments(list_indexes(connection, ACME), "default")
+    assert (
+        segments.pack_unsegmented(connection, ACME, "default", first_sequence=segments_end(stored_segments)) is not None
+    )
 
 
 def _merge(connection: psycopg.Connection) -> None:
@@ -259,8 +261,8 @@ def test_process__killed_at_any_moment_leaves_nothing_that_the_next_does_not_cle
             assert _answers(keywords) == answers
             engine.tenant("acme").indexes.build()
             assert _answers(keywords) == answers
-            known = admin.execute(ready).fetchall()
-            assert len(known) == 1
-            assert admin.execute(vectors).fetchall() == known
+            stored = admin.execute(ready).fetchall()
+            assert len(stored) == 1
+            assert admin.execute(vectors).fetchall() == stored
             assert _rows(admin)["indexes"] == _rows(admin)["segments"] + 1
             assert _rows(admin)["unsegmented_terms"] == 0

@@ -93,7 +93,7 @@ def test_lines__are_in_the_log_before_they_are_given_out(settings: Settings, ten
         assert [(p.document_id, p.version, p.chunk_ids) for p in record.passages] == [
             (document_id, 1, result.chunk_ids)
         ]
-        assert [seen.subject for seen in scope.audit.list_document_access("leave.md")] == ["ada"]
+        assert [access.subject for access in scope.audit.list_document_access("leave.md")] == ["ada"]
 
 
 def test_lines__are_in_the_log_where_the_preset_of_their_collection_keeps_one(engine: Engine, tenant_name: str) -> None:

@@ -61,7 +61,7 @@ def _assert_true(scope: Tenant, context: Context) -> None:
         assert "\n".join(lines).strip() == passage.quote
 
 
-def _of(context: Context, section: str) -> ContextPassage:
+def _find_passage(context: Context, section: str) -> ContextPassage:
     (passage,) = [passage for passage in context.passages if passage.citation.section[-1:] == (section,)]
     return passage
 
@@ -71,7 +71,7 @@ def test_context__shows_the_section_and_cites_the_piece(scope: Tenant) -> None:
     best = context.retrieval.hits[0]
     assert best.text == "Churned accounts are counted monthly."
     assert best.parent_span == (0, len(CHURN))
-    churn = _of(context, "Churn")
+    churn = _find_passage(context, "Churn")
     assert (churn.text, churn.quote) == (CHURN, best.text)
     assert churn.citation.location == "Churn | L7"
     assert {hit.chunk_id for hit in context.retrieval.hits if hit.parent_span == best.parent_span} == set(
@@ -124,7 +124,7 @@ def test_plain_text__has_the_sections_that_its_capitals_tell(scope: Tenant) -> N
     )
     scope.ingest(SourceDocument(source="policy.txt", data=text.encode()))
     context = scope.context("Are tickets for penguins free?")
-    travel = _of(context, "TRAVEL POLICY")
+    travel = _find_passage(context, "TRAVEL POLICY")
     assert (travel.text, travel.quote) == (text[: text.index("\n\nSICK")], "Tickets for penguins are free.")
     _assert_true(scope, context)
 
@@ -145,7 +145,7 @@ def test_pdf__has_the_pages_of_piece_and_section(scope: Tenant) -> None:
     pdf.start_section("Outlook")
     pdf.cell(text="Outlook", new_x="LMARGIN", new_y="NEXT")
     scope.ingest(SourceDocument(source="report.pdf", data=bytes(pdf.output())))
-    results = _of(scope.context("penguins arrived in great numbers"), "Results")
+    results = _find_passage(scope.context("penguins arrived in great numbers"), "Results")
     assert results.text.startswith("Results\nThe first half was quiet.")
     assert results.quote == "Then penguins arrived in great numbers."
     assert (results.citation.page_start, results.citation.page_end) == (2, 2)

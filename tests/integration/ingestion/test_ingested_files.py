@@ -167,10 +167,10 @@ def test_prune__keeps_what_is_there_though_it_was_not_walked(engine: Engine, tmp
     (docs / ".hidden").write_text("hidden words")
     (docs / "link").symlink_to(tmp_path / "elsewhere")
     scope = engine.tenant(tenant_name)
-    given = _text(str(docs / "virtual.md"), "made by a program")
-    report = scope.ingest([docs, docs / "link", docs / ".hidden", given])
+    virtual = _text(str(docs / "virtual.md"), "made by a program")
+    report = scope.ingest([docs, docs / "link", docs / ".hidden", virtual])
     assert (report.new, report.removed) == (4, 0)
-    assert scope.ingest([docs, given]).removed == 0
+    assert scope.ingest([docs, virtual]).removed == 0
     assert len(scope.sources()) == 4
 
 

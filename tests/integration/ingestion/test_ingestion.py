@@ -128,7 +128,7 @@ def test_versions__of_the_same_content_have_the_same_ids(engine: Engine, tenant_
     assert ids() == first
 
 
-def test_another_model_is_refused_for_reading_and_for_writing(settings: Settings, tenant_name: str) -> None:
+def test_other_model__is_refused_for_reading_and_writing(settings: Settings, tenant_name: str) -> None:
     with Engine(settings, embedder=HashingEmbedder(dimensions=64)) as engine:
         engine.tenant(tenant_name).ingest([_text("a", "words")])
     with Engine(settings, embedder=HashingEmbedder(dimensions=32)) as engine:
@@ -146,7 +146,7 @@ class _Shuffled(HashingEmbedder):
         return super().embed_query(question)[::-1].copy()
 
 
-def test_another_model_of_the_same_name_and_size_is_refused(settings: Settings, tenant_name: str) -> None:
+def test_other_model__of_the_same_name_and_size_is_refused(settings: Settings, tenant_name: str) -> None:
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         engine.tenant(tenant_name).ingest([_text("a", "words")])
     with (

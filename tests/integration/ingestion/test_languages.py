@@ -147,7 +147,7 @@ def test_languages__are_recorded_for_each_collection(
     mixed: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
     mixed.tenant(tenant_name, collection="wiki").ingest([ENGLISH])
-    assert {name: sorted(held) for name, held in _languages(database, tenant_name).items()} == {
+    assert {name: sorted(configurations) for name, configurations in _languages(database, tenant_name).items()} == {
         "default": ["english", "german", "simple"],
         "wiki": ["english"],
     }

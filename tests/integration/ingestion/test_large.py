@@ -8,7 +8,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_fifty_megabytes_in_a_single_line_are_ingested_and_found(settings: Settings, tenant_name: str) -> None:
+def test_large_line__of_fifty_megabytes_is_ingested(settings: Settings, tenant_name: str) -> None:
     parsing = settings.ingestion.parsing.model_copy(update={"text_mb": 64, "memory_mb": 4096})
     ingestion = settings.ingestion.model_copy(update={"parsing": parsing})
     with Engine(settings.model_copy(update={"ingestion": ingestion}), embedder=HashingEmbedder()) as engine:

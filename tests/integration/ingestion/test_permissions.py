@@ -64,7 +64,7 @@ def write(tmp_path: Path) -> Write:
         containers: Mapping[str, Sequence[str]], documents: Mapping[str, Sequence[str]], *, name: str = "wiki"
     ) -> dict[str, Any]:
         path = tmp_path / f"{name}.jsonl"
-        rows = [{"container": key, "principals": list(held)} for key, held in containers.items()]
+        rows = [{"container": key, "principals": list(principals)} for key, principals in containers.items()]
         rows += [{"document": key, "containers": list(lies_in)} for key, lies_in in documents.items()]
         path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         return {"kind": "json_lines", "name": name, "path": str(path)}
@@ -325,11 +325,16 @@ def test_statistics__are_those_of_a_fresh_ingest(
     scope.sync_permissions(write(swapped, then | {"german": ["space-2"]}))
     renamed: list[object] = []
     rename = lexical_statistics._rename_acl
-    monkeypatch.setattr(lexical_statistics, "_rename_acl", lambda *given: (renamed.append(given), rename(*given)))
+    monkeypatch.setattr(
+        lexical_statistics, "_rename_acl", lambda *arguments: (renamed.append(arguments), rename(*arguments))
+    )
     swapped["space-2"] = ["eve"]
     scope.sync_permissions(write(swapped, then | {"german": ["space-2"]}))
     assert bool(renamed) == (whole == 1)
-    acls = {name: tuple(principal for space in held for principal in swapped[space]) for name, held in then.items()}
+    acls = {
+        name: tuple(principal for space in space_names for principal in swapped[space])
+        for name, space_names in then.items()
+    }
     acls["german"] = ("eve",)
     fresh = f"{tenant_name}-fresh"
     engine.tenant(fresh).ingest(

@@ -37,7 +37,7 @@ def embedder() -> Counting:
 
 
 @pytest.fixture
-def counted(settings: Settings, embedder: Counting) -> Iterator[Engine]:
+def counting_engine(settings: Settings, embedder: Counting) -> Iterator[Engine]:
     with Engine(settings, embedder=embedder) as opened:
         yield opened
 
@@ -58,9 +58,9 @@ def _vectors(database: DatabaseSettings, name: str) -> dict[str, tuple[uuid.UUID
 
 
 def test_a_changed_paragraph__is_all_that_is_embedded(
-    counted: Engine, embedder: Counting, database: DatabaseSettings, tenant_name: str
+    counting_engine: Engine, embedder: Counting, database: DatabaseSettings, tenant_name: str
 ) -> None:
-    scope = counted.tenant(tenant_name)
+    scope = counting_engine.tenant(tenant_name)
     assert scope.ingest(_document("a", PARAGRAPHS)).chunks == 20
     assert len(embedder.texts) == 20
     before = _vectors(database, tenant_name)
@@ -77,43 +77,49 @@ def test_a_changed_paragraph__is_all_that_is_embedded(
 
 
 def test_reused_vectors__are_those_that_embedding_gives(
-    counted: Engine, database: DatabaseSettings, tenant_name: str
+    counting_engine: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
-    counted.tenant(tenant_name).ingest(_document("a", PARAGRAPHS))
-    counted.tenant(tenant_name).ingest(_document("b", PARAGRAPHS[5:]))
-    counted.tenant(f"{tenant_name}-fresh").ingest(_document("b", PARAGRAPHS[5:]))
+    counting_engine.tenant(tenant_name).ingest(_document("a", PARAGRAPHS))
+    counting_engine.tenant(tenant_name).ingest(_document("b", PARAGRAPHS[5:]))
+    counting_engine.tenant(f"{tenant_name}-fresh").ingest(_document("b", PARAGRAPHS[5:]))
     reused, fresh = _vectors(database, tenant_name), _vectors(database, f"{tenant_name}-fresh")
     assert len(fresh) == 15
     assert all(reused[text] == fresh[text] for text in fresh)
 
 
 def test_the_same_text_twice_in_a_batch__is_embedded_once(
-    counted: Engine, embedder: Counting, tenant_name: str
+    counting_engine: Engine, embedder: Counting, tenant_name: str
 ) -> None:
-    report = counted.tenant(tenant_name).ingest([_document("a", PARAGRAPHS[:3]), _document("b", PARAGRAPHS[:3])])
+    report = counting_engine.tenant(tenant_name).ingest(
+        [_document("a", PARAGRAPHS[:3]), _document("b", PARAGRAPHS[:3])]
+    )
     assert report.chunks == 6
     assert len(embedder.texts) == 3
 
 
-def test_text_of_another_tenant__is_embedded_again(counted: Engine, embedder: Counting, tenant_name: str) -> None:
-    counted.tenant(tenant_name).ingest(_document("a", PARAGRAPHS))
+def test_text_of_another_tenant__is_embedded_again(
+    counting_engine: Engine, embedder: Counting, tenant_name: str
+) -> None:
+    counting_engine.tenant(tenant_name).ingest(_document("a", PARAGRAPHS))
     embedder.texts.clear()
-    counted.tenant(f"{tenant_name}-other").ingest(_document("a", PARAGRAPHS))
+    counting_engine.tenant(f"{tenant_name}-other").ingest(_document("a", PARAGRAPHS))
     assert len(embedder.texts) == 20
 
 
 def test_text_of_another_collection__is_not_embedded_again(
-    counted: Engine, embedder: Counting, tenant_name: str
+    counting_engine: Engine, embedder: Counting, tenant_name: str
 ) -> None:
-    counted.tenant(tenant_name).ingest(_document("a", PARAGRAPHS))
+    counting_engine.tenant(tenant_name).ingest(_document("a", PARAGRAPHS))
     embedder.texts.clear()
-    assert counted.tenant(tenant_name, collection="more").ingest(_document("a", PARAGRAPHS)).chunks == 20
+    assert counting_engine.tenant(tenant_name, collection="more").ingest(_document("a", PARAGRAPHS)).chunks == 20
     assert embedder.texts == []
 
 
-def test_load_vectors__are_of_this_tenant_and_this_space(counted: Engine, embedder: Counting, tenant_name: str) -> None:
+def test_load_vectors__are_of_this_tenant_and_this_space(
+    counting_engine: Engine, embedder: Counting, tenant_name: str
+) -> None:
     for name in (tenant_name, f"{tenant_name}-other"):
-        counted.tenant(name).ingest(_document("a", PARAGRAPHS))
+        counting_engine.tenant(name).ingest(_document("a", PARAGRAPHS))
     texts = [*embedder.texts[:20], "never seen"]
     hashes = [text_hash(text) for text in texts]
     acme = tenant(tenant_name).id
@@ -121,7 +127,7 @@ def test_load_vectors__are_of_this_tenant_and_this_space(counted: Engine, embedd
         describe_space(acme, model, normalized=True).id for model in (embedder, HashingEmbedder(dimensions=32))
     )
     elsewhere = describe_space(tenant(f"{tenant_name}-other").id, embedder, normalized=True).id
-    with counted.database.worker.transaction(acme, [EVERYONE]) as connection:
+    with counting_engine.database.worker.transaction(acme, [EVERYONE]) as connection:
         vectors = load_vectors(connection, acme, here, hashes)
         assert load_vectors(connection, acme, wider, hashes) == {}
         assert load_vectors(connection, tenant(f"{tenant_name}-other").id, elsewhere, hashes) == {}

@@ -45,7 +45,7 @@ def embedder() -> CallCounter:
 
 
 @pytest.fixture
-def counted(settings: Settings, embedder: CallCounter) -> Iterator[Engine]:
+def counting_engine(settings: Settings, embedder: CallCounter) -> Iterator[Engine]:
     with Engine(settings, embedder=embedder) as opened:
         opened.tenant("warm").ingest(_text("a", "the first call opens the pool"))
         embedder.calls.clear()
@@ -78,10 +78,10 @@ def _transactions(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[l
 
 
 def test_a_new_document__takes_two_transactions_and_one_call_of_the_model(
-    counted: Engine, embedder: CallCounter, monkeypatch: pytest.MonkeyPatch
+    counting_engine: Engine, embedder: CallCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    acme = counted.tenant("acme")
-    with _transactions(counted, monkeypatch) as transactions:
+    acme = counting_engine.tenant("acme")
+    with _transactions(counting_engine, monkeypatch) as transactions:
         assert acme.ingest(_text("a", "Churn is falling.")).new == 1
     assert transactions == ["worker", "worker"]
     assert embedder.calls == [1]
@@ -89,36 +89,36 @@ def test_a_new_document__takes_two_transactions_and_one_call_of_the_model(
 
 
 def test_an_unchanged_document__takes_one_transaction_and_no_call_of_the_model(
-    counted: Engine, embedder: CallCounter, monkeypatch: pytest.MonkeyPatch
+    counting_engine: Engine, embedder: CallCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    acme = counted.tenant("acme")
+    acme = counting_engine.tenant("acme")
     acme.ingest(_text("a", "Churn is falling."))
     embedder.calls.clear()
-    with _transactions(counted, monkeypatch) as transactions:
+    with _transactions(counting_engine, monkeypatch) as transactions:
         assert acme.ingest(_text("a", "Churn is falling.")).unchanged == 1
     assert transactions == ["worker"]
     assert (embedder.calls, embedder.probes) == ([], 0)
 
 
 def test_a_file__takes_as_many_as_a_document_and_a_folder_one_more(
-    counted: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    counting_engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    acme = counted.tenant("acme")
+    acme = counting_engine.tenant("acme")
     (tmp_path / "a.md").write_text("Churn is falling.")
-    with _transactions(counted, monkeypatch) as transactions:
+    with _transactions(counting_engine, monkeypatch) as transactions:
         assert acme.ingest(tmp_path / "a.md").new == 1
     assert len(transactions) == 2
-    with _transactions(counted, monkeypatch) as transactions:
+    with _transactions(counting_engine, monkeypatch) as transactions:
         assert acme.ingest(tmp_path).unchanged == 1
     assert len(transactions) == 2, "one loads the state, one compares the folder with what is stored"
 
 
 def test_many_texts__are_embedded_by_one_call_outside_of_the_transaction(
-    counted: Engine, embedder: CallCounter, monkeypatch: pytest.MonkeyPatch
+    counting_engine: Engine, embedder: CallCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paragraphs = "\n\n".join(f"Paragraph {number} is about " + f"topic{number} " * 20 for number in range(40))
-    with _transactions(counted, monkeypatch) as transactions:
-        report = counted.tenant("acme").ingest(_text("a", paragraphs))
+    with _transactions(counting_engine, monkeypatch) as transactions:
+        report = counting_engine.tenant("acme").ingest(_text("a", paragraphs))
     assert report.chunks > 16
     assert embedder.calls == [report.chunks]
     assert len(transactions) == 3

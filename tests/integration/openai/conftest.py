@@ -57,21 +57,21 @@ def served(
 @pytest.fixture
 def speaking(served: Running, tenant_name: str, runner: EngineJobRunner) -> Iterator[Speaking]:
     """Clients of the service for one tenant, and a worker."""
-    ours, theirs = multiprocessing.Pipe()
+    parent_end, child_end = multiprocessing.Pipe()
     engine = served.service.engine
     queue = Queue.open(engine.sync_engine.database, engine.settings.worker)
-    channel = SupervisorChannel(theirs, queue)
+    channel = SupervisorChannel(child_end, queue)
 
     def work() -> None:
         runner.run(queue.claim(64, kinds=kinds.KERNEL, worker="test"), channel)
-        while ours.poll():
-            ours.recv()
+        while parent_end.poll():
+            parent_end.recv()
 
     with Speaking(served, tenant_name, work) as started:
         yield started
     # The channel takes the end of its pipe for the end of its supervisor, and exits: it must not see one.
-    os.set_inheritable(ours.fileno(), True)
-    KEPT.append(ours)
+    os.set_inheritable(parent_end.fileno(), True)
+    KEPT.append(parent_end)
 
 
 @pytest.fixture(scope="module")

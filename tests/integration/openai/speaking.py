@@ -34,8 +34,8 @@ class Speaking:
 
     def client(self, *scopes: str, name: str = "app", principals: tuple[str, ...] = ()) -> openai.OpenAI:
         """Return the SDK with a key of these scopes; `ingest` and `read` by default."""
-        given = scopes or ("ingest", "read")
-        key = self.running.key(name, *given, tenant_name=self.tenant_name, principals=principals)
+        granted = scopes or ("ingest", "read")
+        key = self.running.key(name, *granted, tenant_name=self.tenant_name, principals=principals)
         return self.with_key(key)
 
     def with_key(self, key: str) -> openai.OpenAI:

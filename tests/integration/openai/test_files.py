@@ -152,25 +152,25 @@ def test_files__are_their_uploaders(speaking: Speaking) -> None:
     anna, ben = speaking.client(name="anna"), speaking.client(name="ben")
     hr = speaking.client("read", name="hr", principals=("department:hr",))
     admin = speaking.client("admin", name="operator")
-    own = upload(anna)
+    private = upload(anna)
     shared = upload(anna, "pay.md", b"# Pay\n\nSalaries are secret.\n", extra_body={"reader": ["department:hr"]})
-    assert {file.id for file in anna.files.list()} == {file.id for file in admin.files.list()} == {own, shared}
+    assert {file.id for file in anna.files.list()} == {file.id for file in admin.files.list()} == {private, shared}
     assert [file.id for file in ben.files.list()] == []
     assert [file.id for file in hr.files.list()] == [shared]
     for call in (ben.files.retrieve, ben.files.content, ben.files.delete):
         with pytest.raises(openai.NotFoundError):
-            call(own)
-    store = anna.vector_stores.create(file_ids=[own, shared]).id
+            call(private)
+    store = anna.vector_stores.create(file_ids=[private, shared]).id
     with pytest.raises(openai.NotFoundError):
-        ben.vector_stores.files.create(store, file_id=own)
+        ben.vector_stores.files.create(store, file_id=private)
     with pytest.raises(openai.NotFoundError):
-        ben.vector_stores.create(file_ids=[own])
+        ben.vector_stores.create(file_ids=[private])
     assert list(ben.vector_stores.files.list(store)) == []
     assert ben.vector_stores.retrieve(store).file_counts.total == 0
     speaking.work()
     visible = {name: {file.id for file in reader.vector_stores.files.list(store)}
                for name, reader in {"anna": anna, "ben": ben, "hr": hr}.items()}  # fmt: skip
-    assert visible == {"anna": {own, shared}, "ben": {own}, "hr": {own, shared}}
+    assert visible == {"anna": {private, shared}, "ben": {private}, "hr": {private, shared}}
     assert ben.vector_stores.retrieve(store).file_counts.total == 1
     with pytest.raises(openai.NotFoundError):
         ben.vector_stores.files.content(shared, vector_store_id=store)

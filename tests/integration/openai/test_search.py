@@ -160,23 +160,23 @@ def test_litellm__searches_a_vector_store(speaking: Speaking, handbook: str, mon
     """The client of LiteLLM, unmodified; it sends null for what is left out."""
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else its import reads an address
     litellm = pytest.importorskip("litellm", reason="LiteLLM's client is not installed: pip install litellm")
-    ours = {"custom_llm_provider": "openai", "api_base": f"{speaking.running.url}/openai/v1"}
+    server = {"custom_llm_provider": "openai", "api_base": f"{speaking.running.url}/openai/v1"}
     key = speaking.client().api_key
     options = {"filters": eq("year", 2026), "ranking_options": {"ranker": "auto", "score_threshold": 0.01}}
     for body in ({}, {"max_num_results": 1}, options):
-        result = litellm.vector_stores.search(handbook, QUESTION, **body, **ours, api_key=key)
+        result = litellm.vector_stores.search(handbook, QUESTION, **body, **server, api_key=key)
         assert result["object"] == "vector_store.search_results.page"
         assert "annual leave" in result["data"][0]["content"][0]["text"]
         assert result["data"][0]["content"][0]["type"] == "text"
     assert {hit["attributes"]["year"] for hit in result["data"]} == {2026}
-    created = litellm.vector_stores.create(name="Made", **ours, api_key=key)
+    created = litellm.vector_stores.create(name="Made", **server, api_key=key)
     assert speaking.client().vector_stores.retrieve(created["id"]).name == "Made"
-    for error, collection, given in (
+    for error, collection, api_key in (
         (litellm.AuthenticationError, handbook, "sk-nothing"),
         (litellm.NotFoundError, "handbok", key),
     ):
         with pytest.raises(error):
-            litellm.vector_stores.search(collection, QUESTION, **ours, api_key=given)
+            litellm.vector_stores.search(collection, QUESTION, **server, api_key=api_key)
 
 
 def test_null__is_as_if_left_out(speaking: Speaking, handbook: str) -> None:

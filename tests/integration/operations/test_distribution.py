@@ -76,12 +76,12 @@ def test_references__are_ones_that_citus_takes(admin: psycopg.Connection) -> Non
     """Between tables that are placed together, with the tenant in the same place, and no SET NULL or ON UPDATE."""
     references = admin.execute(_REFERENCES).fetchall()
     assert len(references) > 15
-    for source, target, on_delete, on_update, own, theirs in references:
+    for source, target, on_delete, on_update, columns, target_columns in references:
         assert source in DISTRIBUTED, f"{source} is local and refers to {target}"
         assert target in DISTRIBUTED, f"{source} refers to {target}, which is local"
         assert on_delete in "acr", f"{source}: ON DELETE sets the tenant too"
         assert on_update == "a"
-        assert own.index("tenant_id") == theirs.index("tenant_id"), (source, target)
+        assert columns.index("tenant_id") == target_columns.index("tenant_id"), (source, target)
 
 
 def test_unique_keys__hold_the_tenant(admin: psycopg.Connection) -> None:

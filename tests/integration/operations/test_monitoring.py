@@ -54,8 +54,8 @@ def _exported(registry: CollectorRegistry) -> dict[str, set[str]]:
 @pytest.fixture
 def exported(settings: Settings) -> dict[str, set[str]]:
     """What a service and a worker export when all has happened once, by the name of the sample."""
-    named = settings.observability.model_copy(update={"top_tenants": 5})
-    with Engine(settings.model_copy(update={"observability": named}), embedder=HashingEmbedder()) as engine:
+    observability = settings.observability.model_copy(update={"top_tenants": 5})
+    with Engine(settings.model_copy(update={"observability": observability}), embedder=HashingEmbedder()) as engine:
         service = create_service(AsyncEngine(engine))
         acme = engine.tenant("acme")
         acme.ingest(SourceDocument(source="a", data=b"Churn is the share of customers who leave."))
@@ -106,25 +106,27 @@ _GROUPING = re.compile(r"\b(?:by|without)\s*\(([^)]*)\)")
 
 def test_rules_and_dashboards__name_metrics_and_labels_that_are_exported(exported: dict[str, set[str]]) -> None:
     recorded = {rule["record"] for rule in _rules() if "record" in rule}
-    wrong, seen = [], set()
+    wrong, shown_names = [], set()
     for place, expression in _expressions():
         selectors = [(name, labels) for name, labels in _SELECTOR.findall(expression) if name not in recorded]
-        seen |= {name for name, _ in selectors}
-        known: set[str] = set()
+        shown_names |= {name for name, _ in selectors}
+        exported_labels: set[str] = set()
         for name, labels in selectors:
             if name not in exported:
                 wrong.append(f"{place}: no process exports {name}")
                 continue
-            known |= exported[name]
+            exported_labels |= exported[name]
             matches = set(re.findall(r"(\w+)\s*[!=]~?\"", labels))
             wrong += [f"{place}: {name} has no label {label}" for label in matches - exported[name]]
             wrong += [
                 f"{place}: {name} has no bucket {bound}" for bound in _bounds(labels) if not _is_bound(name, bound)
             ]
         for grouped in _GROUPING.findall(expression):
-            wrong += [f"{place}: groups by {label}" for label in re.findall(r"\w+", grouped) if label not in known]
+            wrong += [
+                f"{place}: groups by {label}" for label in re.findall(r"\w+", grouped) if label not in exported_labels
+            ]
     assert wrong == []
-    assert _families(exported) <= _families(seen), "these are exported and shown nowhere"
+    assert _families(exported) <= _families(shown_names), "these are exported and shown nowhere"
 
 
 def test_metrics__are_those_that_are_declared(exported: dict[str, set[str]]) -> None:
@@ -146,8 +148,8 @@ def _is_bound(name: str, bound: str) -> bool:
 
 
 def _families(names: Iterable[str]) -> set[str]:
-    ours = {name for name in names if not name.endswith("_created")} - set(UP)
-    return {re.sub(r"_(?:total|bucket|sum|count)$", "", name) for name in ours}
+    own_names = {name for name in names if not name.endswith("_created")} - set(UP)
+    return {re.sub(r"_(?:total|bucket|sum|count)$", "", name) for name in own_names}
 
 
 def test_rules__are_well_formed() -> None:
@@ -201,14 +203,17 @@ def test_rules__see_the_first_of_what_they_count() -> None:
     assert len(pairs) > 5
     for name, labels in pairs:
         metric = BY_NAME[name]
-        known = [dict(zip(metric.labels, values, strict=True)) for values in metric.initial]
+        label_sets = [dict(zip(metric.labels, values, strict=True)) for values in metric.initial]
         if metric.labels:
-            assert any(all(item[label] == value for label, value in labels.items()) for item in known), (name, labels)
+            assert any(all(item[label] == value for label, value in labels.items()) for item in label_sets), (
+                name,
+                labels,
+            )
 
 
 def test_orphans__are_known_by_the_names_that_the_statement_gives_them() -> None:
     matches = re.findall(r"SELECT '([^']+)'", statement("orphans"))
-    assert {(what,) for what in matches} == set(WORKER_ORPHANS.initial)
+    assert {(kind,) for kind in matches} == set(WORKER_ORPHANS.initial)
 
 
 @pytest.mark.parametrize(
@@ -221,16 +226,16 @@ def test_orphans__are_known_by_the_names_that_the_statement_gives_them() -> None
 def test_tenants_not_apart__pages_for_policies_and_not_for_a_migration(
     change: str, result: float | None, settings: Settings, database: DatabaseSettings
 ) -> None:
-    def seen(engine: Engine) -> float | None:
+    def read_gauge(engine: Engine) -> float | None:
         registry = CollectorRegistry()
         registry.register(DatabaseGauges(engine.database))
         return registry.get_sample_value("kosmos_rls_preflight_ok", {"role": "kosmos_app"})
 
     with Engine(settings, embedder=HashingEmbedder()) as engine:
-        assert seen(engine) == 1.0
+        assert read_gauge(engine) == 1.0
         with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
             admin.execute(change.encode())
-        assert seen(engine) == result
+        assert read_gauge(engine) == result
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)

@@ -134,11 +134,11 @@ def test_observer__hears_of_ingestion(engine: Engine) -> None:
 def test_spans__of_a_retrieval_are_its_stages(scope: Tenant, tracer: RecordingTracer) -> None:
     with tracing.start_entry_span("request", [GIVEN]):
         retrieval = scope.context("What is churn?").retrieval
-    (request,), (retrieve,) = tracer.named("request"), tracer.named("retrieval")
+    (request,), (retrieve,) = tracer.find_spans("request"), tracer.find_spans("retrieval")
     assert retrieve.parent == request.get_span_context()
     inside = [span for span in tracer.spans if span.parent == retrieve.get_span_context()]
     assert {span.name for span in inside} == {"rerank broken", *(f"kosmos.{stage}" for stage in retrieval.stages)}
-    (context,) = tracer.named("kosmos.context")
+    (context,) = tracer.find_spans("kosmos.context")
     assert context.parent == request.get_span_context()
     assert {f"{span.get_span_context().trace_id:032x}" for span in tracer.spans} == {TRACE}
 
@@ -180,20 +180,20 @@ def test_worker__goes_on_with_the_trace_of_a_job(engine: Engine, scope: Tenant, 
     with tracing.continue_trace(GIVEN):
         scope.jobs.enqueue(SourceDocument(source="other", data=TEXT + b" And more."))
     queue = scope.jobs._queue
-    ours, theirs = multiprocessing.Pipe()
-    _KEPT.append(ours)
+    parent_end, child_end = multiprocessing.Pipe()
+    _KEPT.append(parent_end)
     tracer.spans.clear()
     work = EngineJobRunner(engine)
     jobs = queue.claim(8, kinds=["document"], worker="test")
-    work.run(jobs, SupervisorChannel(theirs, queue))
+    work.run(jobs, SupervisorChannel(child_end, queue))
     work._documents.close()
-    (job,), (publish,) = tracer.named("kosmos.job.document"), tracer.named("kosmos.job.publish")
+    (job,), (publish,) = tracer.find_spans("kosmos.job.document"), tracer.find_spans("kosmos.job.publish")
     assert {f"{span.get_span_context().trace_id:032x}" for span in tracer.spans} == {TRACE}
-    assert [span.parent for span in tracer.named("kosmos.chunk")] == [job.get_span_context()]
-    assert [span.parent for span in tracer.named("kosmos.embed")] == [publish.get_span_context()]
+    assert [span.parent for span in tracer.find_spans("kosmos.chunk")] == [job.get_span_context()]
+    assert [span.parent for span in tracer.find_spans("kosmos.embed")] == [publish.get_span_context()]
     records = []
-    while ours.poll(1):
-        records.append(ours.recv())
+    while parent_end.poll(1):
+        records.append(parent_end.recv())
     counts = {name: value for message in records for name, value in message.counts.items()}
     assert counts["kosmos_ingestion_embedded_documents", ""] == 1
     assert counts["documents", "new"] == 1

@@ -67,7 +67,7 @@ def engine(settings: Settings) -> Iterator[Engine]:
         yield opened
 
 
-def _named(exporter: InMemorySpanExporter, name: str) -> tuple[ReadableSpan, dict[str, Any]]:
+def _find_span(exporter: InMemorySpanExporter, name: str) -> tuple[ReadableSpan, dict[str, Any]]:
     (span,) = (span for span in exporter.get_finished_spans() if span.name == name)
     return span, dict(span.attributes or {})
 
@@ -89,7 +89,7 @@ def test_retrieval__is_exported_with_its_hits_and_without_texts(
     scope.ingest(DOCUMENTS)
     exporter.clear()
     result = scope.search(QUESTION, k=25)
-    span, attributes = _named(exporter, "retrieval handbook")
+    span, attributes = _find_span(exporter, "retrieval handbook")
     assert span.kind is SpanKind.CLIENT
     assert span.status.status_code is StatusCode.UNSET
     assert attributes[gen_ai.GEN_AI_OPERATION_NAME] == "retrieval"
@@ -102,24 +102,24 @@ def test_retrieval__is_exported_with_its_hits_and_without_texts(
         {DocumentAttributes.DOCUMENT_ID: str(hit.chunk_id), DocumentAttributes.DOCUMENT_SCORE: hit.score}
         for hit in result.hits[:20]
     ]
-    rerank, attributes = _named(exporter, "rerank lengths")
+    rerank, attributes = _find_span(exporter, "rerank lengths")
     assert rerank.parent is not None
     assert rerank.parent.span_id == span.context.span_id
     assert attributes[gen_ai.GEN_AI_OPERATION_NAME] == "rerank"
     assert attributes[SpanAttributes.OPENINFERENCE_SPAN_KIND] == OpenInferenceSpanKindValues.RERANKER.value
     assert attributes[RerankerAttributes.RERANKER_MODEL_NAME] == "lengths"
-    given = _documents(attributes, RerankerAttributes.RERANKER_INPUT_DOCUMENTS)
-    ranked = _documents(attributes, RerankerAttributes.RERANKER_OUTPUT_DOCUMENTS)
-    assert ranked == documents
-    assert len(given) == 20
-    assert all(document.keys() == {DocumentAttributes.DOCUMENT_ID} for document in given)
+    inputs = _documents(attributes, RerankerAttributes.RERANKER_INPUT_DOCUMENTS)
+    outputs = _documents(attributes, RerankerAttributes.RERANKER_OUTPUT_DOCUMENTS)
+    assert outputs == documents
+    assert len(inputs) == 20
+    assert all(document.keys() == {DocumentAttributes.DOCUMENT_ID} for document in inputs)
     exported = "".join(span.to_json() for span in exporter.get_finished_spans())
     for text in (SECRET, QUESTION, "page-1", "Page 1"):
         assert text not in exported
 
     exporter.clear()
     assert scope.search(QUESTION, k=25).cached
-    _, attributes = _named(exporter, "retrieval handbook")
+    _, attributes = _find_span(exporter, "retrieval handbook")
     assert _documents(attributes, SpanAttributes.RETRIEVAL_DOCUMENTS) == documents
 
 
@@ -133,7 +133,7 @@ def test_texts__are_exported_where_the_environment_asks(
     exporter.clear()
     scope.ingest(SourceDocument(source="one.md", data=b"# One\n\nAnother text.", metadata={"year": 2026}))
     result = scope.search(QUESTION, k=25)
-    span, attributes = _named(exporter, "retrieval")
+    span, attributes = _find_span(exporter, "retrieval")
     assert span.dropped_attributes == 0
     assert attributes[gen_ai.GEN_AI_RETRIEVAL_QUERY_TEXT] == QUESTION
     assert attributes[SpanAttributes.INPUT_VALUE] == QUESTION
@@ -143,11 +143,11 @@ def test_texts__are_exported_where_the_environment_asks(
         assert document[DocumentAttributes.DOCUMENT_CONTENT] == hit.text
         metadata = json.loads(document[DocumentAttributes.DOCUMENT_METADATA])
         assert (metadata["source"], metadata["document_id"]) == (hit.source, str(hit.document_id))
-    span, attributes = _named(exporter, "rerank lengths")
+    span, attributes = _find_span(exporter, "rerank lengths")
     assert span.dropped_attributes == 0
     assert attributes[RerankerAttributes.RERANKER_QUERY] == QUESTION
-    given = _documents(attributes, RerankerAttributes.RERANKER_INPUT_DOCUMENTS)
-    assert all(SECRET in document[DocumentAttributes.DOCUMENT_CONTENT] for document in given)
+    inputs = _documents(attributes, RerankerAttributes.RERANKER_INPUT_DOCUMENTS)
+    assert all(SECRET in document[DocumentAttributes.DOCUMENT_CONTENT] for document in inputs)
 
 
 @pytest.mark.parametrize("value", ["", "false", "NO_CONTENT", "event_only"])
@@ -163,7 +163,7 @@ def test_texts__are_not_exported_where_the_environment_asks_for_none(
     assert SECRET not in exported
     assert QUESTION not in exported
     for name in ("kosmos.context", "kosmos.answer"):
-        _, attributes = _named(exporter, name)
+        _, attributes = _find_span(exporter, name)
         assert attributes == {SpanAttributes.OPENINFERENCE_SPAN_KIND: OpenInferenceSpanKindValues.CHAIN.value}
 
 
@@ -172,7 +172,7 @@ def test_embeddings__are_exported_with_model_and_dimensions(
     minilm: SentenceTransformerEmbedder, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     minilm.embed([SECRET])
-    _, attributes = _named(exporter, f"embeddings {minilm.name}")
+    _, attributes = _find_span(exporter, f"embeddings {minilm.name}")
     assert attributes == {
         gen_ai.GEN_AI_OPERATION_NAME: gen_ai.GenAiOperationNameValues.EMBEDDINGS.value,
         gen_ai.GEN_AI_PROVIDER_NAME: "sentence_transformers",
@@ -184,7 +184,7 @@ def test_embeddings__are_exported_with_model_and_dimensions(
     exporter.clear()
     monkeypatch.setenv(genai.CAPTURE_VARIABLE, "true")
     minilm.embed([SECRET] * 30)
-    _, attributes = _named(exporter, f"embeddings {minilm.name}")
+    _, attributes = _find_span(exporter, f"embeddings {minilm.name}")
     texts = _documents(attributes, SpanAttributes.EMBEDDING_EMBEDDINGS)
     assert texts == [{EmbeddingAttributes.EMBEDDING_TEXT: SECRET}] * 20
 
@@ -225,7 +225,7 @@ def test_chat__is_exported_with_its_parameters_and_texts_on_request(
     chat.replies = [writes(SECRET)]
     _write(chat, protocol)
     eventually(lambda: bool(exporter.get_finished_spans()))
-    span, attributes = _named(exporter, "chat small")
+    span, attributes = _find_span(exporter, "chat small")
     assert span.kind is SpanKind.CLIENT
     assert attributes == {
         gen_ai.GEN_AI_OPERATION_NAME: gen_ai.GenAiOperationNameValues.CHAT.value,
@@ -247,7 +247,7 @@ def test_chat__is_exported_with_its_parameters_and_texts_on_request(
     chat.replies = [writes_and_then(_count, SECRET)]
     _write(chat, protocol)
     eventually(lambda: bool(exporter.get_finished_spans()))
-    _, attributes = _named(exporter, "chat small")
+    _, attributes = _find_span(exporter, "chat small")
     assert attributes[gen_ai.GEN_AI_USAGE_INPUT_TOKENS] == attributes[SpanAttributes.LLM_TOKEN_COUNT_PROMPT] == 11
     assert attributes[gen_ai.GEN_AI_USAGE_OUTPUT_TOKENS] == attributes[SpanAttributes.LLM_TOKEN_COUNT_COMPLETION] == 7
     role, content = MessageAttributes.MESSAGE_ROLE, MessageAttributes.MESSAGE_CONTENT
@@ -271,7 +271,7 @@ def test_error__is_exported_by_its_type_and_not_its_message(
 
     with Engine(engine.settings, embedder=Breaks()) as broken, pytest.raises(ModelUnavailable):
         broken.tenant(tenant_name).search(QUESTION)
-    span, attributes = _named(exporter, "retrieval")
+    span, attributes = _find_span(exporter, "retrieval")
     assert span.status.status_code is StatusCode.ERROR
     assert attributes[error_attributes.ERROR_TYPE] == "ModelUnavailable"
     assert SECRET not in span.to_json()

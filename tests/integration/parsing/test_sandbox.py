@@ -36,7 +36,7 @@ def start_owner() -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=ROOT)
 
 
-def zygote_of(owner: "subprocess.Popen[str]") -> int:
+def find_zygote(owner: "subprocess.Popen[str]") -> int:
     assert owner.stdout is not None
     text, pid = owner.stdout.readline().split()
     assert text == "words"
@@ -59,7 +59,7 @@ def test_ingest__a_file_that_cannot_be_parsed_fails_alone(engine: Engine, tenant
 @needs_root
 def test_zygote__knows_no_secret_and_ends_with_its_owner() -> None:
     with start_owner() as owner:
-        zygote = zygote_of(owner)
+        zygote = find_zygote(owner)
         environment = Path(f"/proc/{zygote}/environ").read_text()
         _, errors = owner.communicate("", timeout=60)
     assert "PYTHONPATH" in environment
@@ -70,11 +70,11 @@ def test_zygote__knows_no_secret_and_ends_with_its_owner() -> None:
 
 
 @needs_proc
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
-def test_zygote__ends_when_its_owner_is_killed(sent: signal.Signals) -> None:
+@pytest.mark.parametrize("sent_signal", [signal.SIGKILL, signal.SIGTERM])
+def test_zygote__ends_when_its_owner_is_killed(sent_signal: signal.Signals) -> None:
     with start_owner() as owner:
-        zygote = zygote_of(owner)
-        owner.send_signal(sent)
+        zygote = find_zygote(owner)
+        owner.send_signal(sent_signal)
         owner.wait(60)
         until(lambda: None if is_alive(zygote) else True)
 
@@ -86,7 +86,9 @@ def test_zygote__has_namespaces_of_its_own_where_the_kernel_allows_that() -> Non
     if allowed.returncode:
         pytest.skip("this kernel lets no ordinary user make a namespace")
     with start_owner() as owner:
-        zygote = zygote_of(owner)
-        theirs, ours = ([Path(f"/proc/{pid}/ns/{kind}").readlink() for kind in KINDS] for pid in (zygote, owner.pid))
+        zygote = find_zygote(owner)
+        zygote_namespaces, owner_namespaces = (
+            [Path(f"/proc/{pid}/ns/{kind}").readlink() for kind in KINDS] for pid in (zygote, owner.pid)
+        )
         owner.communicate("", timeout=60)
-    assert not set(theirs) & set(ours)
+    assert not set(zygote_namespaces) & set(owner_namespaces)

@@ -342,12 +342,12 @@ def test_language_model__is_asked_once_a_question_and_again_after_an_error(
         assert writer.calls == {"wordings": 3, "passage": 2}
 
 
-@pytest.mark.parametrize(("kept", "calls"), [(0, 4), (1, 3), (2, 2)])
+@pytest.mark.parametrize(("cache_size", "calls"), [(0, 4), (1, 3), (2, 2)])
 def test_language_model__what_it_wrote_is_kept_of_the_last_questions(
-    kept: int, calls: int, settings: Settings, tenant_name: str
+    cache_size: int, calls: int, settings: Settings, tenant_name: str
 ) -> None:
     writer = Writer(wordings=WORDINGS)
-    with opened(settings, {**TWO, "rag.retrieval.query_embedding_cache": kept}, language_model=writer) as engine:
+    with opened(settings, {**TWO, "rag.retrieval.query_embedding_cache": cache_size}, language_model=writer) as engine:
         for question in ("churn", "loss", "loss", "churn"):
             engine.tenant(tenant_name).search(question)
     assert writer.calls == {"wordings": calls}

@@ -49,9 +49,9 @@ class Library:
     plan: str
     """Of the lexical retriever, without a filter."""
 
-    def letters(self, given: Filter | None, *, principals: tuple[str, ...] = PRINCIPALS, **scope: Any) -> set[str]:
+    def letters(self, where: Filter | None, *, principals: tuple[str, ...] = PRINCIPALS, **scope: Any) -> set[str]:
         """Which documents come; each retriever must bring all of them."""
-        result = self.search(given, principals=principals, **scope)
+        result = self.search(where, principals=principals, **scope)
         letters = {_letter(hit.source) for hit in result.hits}
         for retriever in ("dense_rank", "lexical_rank"):
             assert {_letter(hit.source) for hit in result.hits if getattr(hit, retriever)} == letters, retriever
@@ -59,9 +59,9 @@ class Library:
         return letters
 
     def search(
-        self, given: Filter | None, *, principals: tuple[str, ...] = PRINCIPALS, k: Any = 20, **scope: Any
+        self, where: Filter | None, *, principals: tuple[str, ...] = PRINCIPALS, k: Any = 20, **scope: Any
     ) -> SearchResult:
-        return self.engine.tenant("acme", principals=principals, **scope).search(QUESTION, k, given)
+        return self.engine.tenant("acme", principals=principals, **scope).search(QUESTION, k, where)
 
 
 def _letter(source: str) -> str:
@@ -208,9 +208,9 @@ def test_sources__match_composed_and_decomposed_names(engine: Engine, tenant_nam
 
 
 def test_sources_conditions_collection_and_readers__must_all_hold(library: Library) -> None:
-    given = Filter(sources=("/kb",), where={"department": "legal", "updated_at": {"$gte": library.moment}})
-    assert library.letters(given) == {"d"}
-    assert library.letters(given, collection="wiki") == set()
+    where = Filter(sources=("/kb",), where={"department": "legal", "updated_at": {"$gte": library.moment}})
+    assert library.letters(where) == {"d"}
+    assert library.letters(where, collection="wiki") == set()
     assert library.letters(Filter(sources=("/kb",)), collection="wiki") == {"e"}
     # A filter narrows what a reader may read, and never widens it.
     assert library.letters(Filter(where={"department": "legal"}), principals=(EVERYONE,)) == set()
@@ -246,12 +246,12 @@ def test_filter__that_leaves_nothing_says_so(library: Library) -> None:
 
 
 def test_tenant__without_chunks_answers_a_filter_with_nothing(library: Library) -> None:
-    given = Filter(sources=("/kb",), where={"metadata.year": 2025})
-    assert library.engine.tenant("nobody").search(QUESTION, 5, given).incomplete_reason == "the tenant has no documents"
+    where = Filter(sources=("/kb",), where={"metadata.year": 2025})
+    assert library.engine.tenant("nobody").search(QUESTION, 5, where).incomplete_reason == "the tenant has no documents"
     left = library.engine.tenant("left")
     left.ingest(SourceDocument(source="a", data=b"churn"))
     left.delete("a")
-    assert left.search(QUESTION, 5, given).incomplete_reason == "the tenant has no documents"
+    assert left.search(QUESTION, 5, where).incomplete_reason == "the tenant has no documents"
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_k__out_of_bounds_is_refused(k: Any, library: Library) -> None:
 
 
 def test_k__is_met_under_a_filter_where_so_many_are_left(library: Library) -> None:
-    given = Filter(where={"collection": "default"})
-    assert [library.search(given, k=k).returned for k in (1, 3, 4, 1000)] == [1, 3, 4, 4]
-    assert library.search(given, k=4).incomplete_reason is None
-    assert library.search(given, k=5).incomplete_reason
+    where = Filter(where={"collection": "default"})
+    assert [library.search(where, k=k).returned for k in (1, 3, 4, 1000)] == [1, 3, 4, 4]
+    assert library.search(where, k=4).incomplete_reason is None
+    assert library.search(where, k=5).incomplete_reason

@@ -38,7 +38,7 @@ def connection(server: Any, template: str) -> Iterator[psycopg.Connection]:
         admin.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
 
 
-def _passes(connection: psycopg.Connection, given: Filter, **columns: Any) -> bool:
+def _passes(connection: psycopg.Connection, where: Filter, **columns: Any) -> bool:
     """Whether a document of these columns passes."""
     row = {
         "source": "/kb/churn.md",
@@ -52,18 +52,18 @@ def _passes(connection: psycopg.Connection, given: Filter, **columns: Any) -> bo
         "metadata": {},
         **columns,
     }
-    result = connection.execute(PASSES, {"row": Jsonb(row), **compile_filter(given)}).fetchone()
+    result = connection.execute(PASSES, {"row": Jsonb(row), **compile_filter(where)}).fetchone()
     assert result is not None
     return bool(result[0])
 
 
-def _has_terms(connection: psycopg.Connection, given: Filter, **columns: Any) -> bool:
+def _has_terms(connection: psycopg.Connection, where: Filter, **columns: Any) -> bool:
     """Whether a document has a term of each group of the filter."""
     fields = Jsonb({"metadata": columns["metadata"], "acl": columns["acl"]})
     return all(
         connection.execute("SELECT kosmos.hash_fields(%s) && kosmos.hash_fields(%s)", [fields, Jsonb(group)]).fetchone()
         == (True,)
-        for group in compile_filter(given)["term_groups"]
+        for group in compile_filter(where)["term_groups"]
     )
 
 
@@ -172,9 +172,9 @@ def test_filter__of_the_largest_size_is_evaluated(connection: psycopg.Connection
     many: dict[str, Any] = {"$or": [{"metadata.year": {"$in": [-i] * 40}} for i in range(198)] + [{"metadata.year": 1}]}
     for _ in range(5):
         many = {"$not": many}
-    given = Filter(where={**many, "title": "Churn"})
-    assert _passes(connection, given, metadata={"year": 2025})
-    assert not _passes(connection, given, metadata={"year": 1})
+    where = Filter(where={**many, "title": "Churn"})
+    assert _passes(connection, where, metadata={"year": 2025})
+    assert not _passes(connection, where, metadata={"year": 1})
 
 
 @examples(150)
@@ -202,8 +202,8 @@ def test_times__compare_as_times(
     stored = at.replace(tzinfo=zone)
     moment = stored.astimezone(asked_zone) if asked_at is None else asked_at.replace(tzinfo=asked_zone)
     for sign, holds in (("$gt", stored > moment), ("$eq", stored == moment), ("$lt", stored < moment)):
-        given = Filter(where={"created_at": {sign: moment}})
-        assert _passes(connection, given, created_at=stored.isoformat()) == holds
+        where = Filter(where={"created_at": {sign: moment}})
+        assert _passes(connection, where, created_at=stored.isoformat()) == holds
 
 
 # The plain reading of the language, over the document as JSON.
@@ -235,15 +235,15 @@ def _holds(document: Any, key: str, value: Any) -> bool:
     signs = value if isinstance(value, Mapping) else {"$eq": value}
     if key == "department":
         key, signs = "acl", {sign: f"department:{name}" for sign, name in signs.items()}
-    return all(_compares(_at(document, key.split(".")), sign, operand) for sign, operand in signs.items())
+    return all(_compares(_values_at_path(document, key.split(".")), sign, operand) for sign, operand in signs.items())
 
 
-def _at(stored_values: Any, keys: list[str]) -> list[Any]:
+def _values_at_path(stored_values: Any, keys: list[str]) -> list[Any]:
     """What stands at a path: nothing, one value, or one of each object of a list."""
     if not keys:
         return [stored_values]
     objects = stored_values if isinstance(stored_values, list) else [stored_values]
-    return [v for o in objects if isinstance(o, dict) and keys[0] in o for v in _at(o[keys[0]], keys[1:])]
+    return [v for o in objects if isinstance(o, dict) and keys[0] in o for v in _values_at_path(o[keys[0]], keys[1:])]
 
 
 def _compares(stored_values: list[Any], sign: str, operand: Any) -> bool:

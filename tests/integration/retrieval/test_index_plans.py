@@ -301,8 +301,8 @@ def _read(scan: dict[str, Any]) -> float:
 
 def _by_tenant(scan: dict[str, Any]) -> bool:
     """Whether an index leads to the rows of the tenant alone."""
-    own = scan["Index Name"].startswith("vec_")
-    return own or "tenant_id = " in scan.get("Index Cond", "")
+    reads_one_tenant = scan["Index Name"].startswith("vec_")
+    return reads_one_tenant or "tenant_id = " in scan.get("Index Cond", "")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -332,10 +332,10 @@ def test_statements__leave_the_rows_of_other_tenants_alone(worlds: dict[str, Wor
 @pytest.mark.parametrize("name", ["dense_by_index", "dense_by_bits"])
 def test_search__is_by_the_index_that_is_meant(name: str, worlds: dict[str, World]) -> None:
     world = worlds["bits" if name == "dense_by_bits" else "large"]
-    ours = f"vec_{world.values['index_id'].hex}"
+    index_name = f"vec_{world.values['index_id'].hex}"
     for also, _ in CASES[name]:
         index_names = {scan["Index Name"] for scan in _scans(world.explain(name, **also)) if "Index Name" in scan}
-        assert {index for index in index_names if index.startswith("vec_")} == {ours}, also
+        assert {index for index in index_names if index.startswith("vec_")} == {index_name}, also
     # Of an index that is not there, or not meant, none is used.
     index_names = {
         scan["Index Name"] for scan in _scans(world.explain(name, index_id=uuid.uuid4())) if "Index Name" in scan
@@ -353,10 +353,10 @@ def test_search__is_by_the_index_where_the_table_has_a_million_rows(name: str, w
         assert row is not None
         admin.execute(update, [1_000_000])
         try:
-            used = {scan.get("Index Name", "") for scan in _scans(world.explain(name))}
+            used_names = {scan.get("Index Name", "") for scan in _scans(world.explain(name))}
         finally:
             admin.execute(update, row)
-    assert f"vec_{world.values['index_id'].hex}" in used
+    assert f"vec_{world.values['index_id'].hex}" in used_names
 
 
 @pytest.mark.parametrize("name", ["visible_chunks", "dense_by_index", "dense_by_bits"])
@@ -378,7 +378,7 @@ def test_filter__is_part_of_the_statement_and_no_call(worlds: dict[str, World]) 
 @pytest.mark.parametrize(
     ("name", "most"), [("filtered_documents", DOCUMENTS), ("dense_exact", LARGE), ("unsegmented_scan", DOCUMENTS)]
 )
-def test_filter__is_asked_once_for_what_it_is_asked_of(name: str, most: int, worlds: dict[str, World]) -> None:
+def test_filter__reads_no_row_twice(name: str, most: int, worlds: dict[str, World]) -> None:
     plan = worlds["large"].explain(name, **(CORPUS if name == "unsegmented_scan" else {}), **FILTERED)
     [scan] = [scan for scan in _scans(plan) if scan.get("Relation Name") == "documents"]
     # A document that is looked up by key is one a loop; what a loop threw away is given rounded.

@@ -117,7 +117,7 @@ class Oracle:
         added = f"{accented_words(text)} {find_parts(text, language)}"
         return self._count(language, added) | self._count(language, index_text(text))
 
-    def _count_question(self, language: str, question: str, known: set[str]) -> dict[str, float]:
+    def _count_question(self, language: str, question: str, vocabulary: set[str]) -> dict[str, float]:
         """Return the lexemes of a question; both forms of a word with accents count half where chunks have both."""
         message: dict[str, float] = dict(self._count(language, query_text(question).text))
         for form, times in self._count(language, accented_words(question)).items():
@@ -129,9 +129,9 @@ class Oracle:
             if folded == word or not forms:
                 continue
             form = forms[0]
-            if form not in known:
+            if form not in vocabulary:
                 del message[form]
-            elif word in known:
+            elif word in vocabulary:
                 message[word] = weight / 2
             else:
                 message[form] = max(weight, message[form])
@@ -183,7 +183,7 @@ class Corpora(RuleBasedStateMachine):
                 words = [[(self._dice.choice(WORDS), self._dice.randint(1, 3)) for _ in range(4)] for _ in range(4)]
                 self.publish(collection=collection, names=set(names), paragraphs=[_paragraph(line) for line in words])
                 if packed:
-                    self.pack(which=0)
+                    self.pack(engine_number=0)
 
     @rule(collection=_COLLECTION, names=st.sets(st.sampled_from(_NAMES), min_size=1), paragraphs=_PARAGRAPHS)
     def publish(self, collection: str, names: set[str], paragraphs: list[str]) -> None:
@@ -203,9 +203,9 @@ class Corpora(RuleBasedStateMachine):
         for name in names:
             del self._stored[collection, name]
 
-    @rule(which=st.integers(0, 2))
-    def pack(self, which: int) -> None:
-        self._engines[which].tenant(self._tenant).indexes.build()
+    @rule(engine_number=st.integers(0, 2))
+    def pack(self, engine_number: int) -> None:
+        self._engines[engine_number].tenant(self._tenant).indexes.build()
 
     @rule()
     def merge(self) -> None:

@@ -79,7 +79,7 @@ Conditions = list[tuple[str, bool]]
 def _marked_question(dice: random.Random, words: Sequence[str]) -> tuple[str, set[str], Conditions, Conditions]:
     """A question of a plain word and some marked terms, what it names, its conditions, and those beside bare quotes."""
     parts, conditions, without_quotes = [dice.choice(words)], Conditions(), Conditions()
-    named = set(parts)
+    required_words = set(parts)
     for mark in dice.sample(sorted(_OPERATORS), dice.randint(1, 3)):
         term = " ".join(dice.choices(words, k=dice.randint(1, 3) if '"' in mark else 1))
         parts.append(mark.format(term))
@@ -88,8 +88,8 @@ def _marked_question(dice: random.Random, words: Sequence[str]) -> tuple[str, se
         if mark != '"{}"' or " " in term:
             conditions.append((term, _OPERATORS[mark]))
         if _OPERATORS[mark]:
-            named |= set(term.split())
-    return " ".join(parts), named, conditions, without_quotes
+            required_words |= set(term.split())
+    return " ".join(parts), required_words, conditions, without_quotes
 
 
 def test_operators__bind_both_retrievers_before_and_after_packing(
@@ -117,8 +117,8 @@ def test_operators__bind_both_retrievers_before_and_after_packing(
             for word in words
         }
         for _ in range(2):
-            for question, named, conditions, without_quotes in questions:
-                with_any = set[str]().union(*(with_word[word] for word in named))
+            for question, required_words, conditions, without_quotes in questions:
+                with_any = set[str]().union(*(with_word[word] for word in required_words))
                 for where, names in (*((name, [name]) for name in LANGUAGES), (None, list(LANGUAGES))):
                     selected = [document for name in names for document in documents[name]]
                     languages = [LANGUAGES[name] for name in names]

@@ -36,7 +36,7 @@ def _document(number: int, text: str = "", **more: Any) -> SourceDocument:
 
 
 @pytest.fixture
-def kept(settings: Settings, tenant_name: str) -> Iterator[Engine]:
+def caching_engine(settings: Settings, tenant_name: str) -> Iterator[Engine]:
     """An engine that keeps results, and a tenant with two collections."""
     with opened(settings, KEPT | INDEXED) as engine:
         engine.tenant(tenant_name).ingest(_document(n, acl=READERS) for n in range(CHUNKS))
@@ -53,28 +53,28 @@ def _content(result: SearchResult) -> SearchResult:
     return replace(result, cached=False, stages=(), timings_ms={})
 
 
-def test_last_document_of_a_list__is_not_kept_when_it_is_gone(kept: Engine, tenant_name: str) -> None:
+def test_last_document_of_a_list__is_not_kept_when_it_is_gone(caching_engine: Engine, tenant_name: str) -> None:
     """Its list has no row afterwards, and the newest change that the reader sees is one from before the question."""
-    scope = kept.tenant(tenant_name, collection="lists")
+    scope = caching_engine.tenant(tenant_name, collection="lists")
     for number, acl in enumerate((("ann", "ben"), ("ann",))):
         scope.ingest(_document(number, acl=acl))
 
     def sources() -> set[str]:
-        return {hit.source for hit in _ask(kept, tenant_name, collection="lists", principals=("ann",)).hits}
+        return {hit.source for hit in _ask(caching_engine, tenant_name, collection="lists", principals=("ann",)).hits}
 
     assert sources() == {"d0", "d1"}
     scope.delete("d0")
     assert sources() == {"d1"}
 
 
-def test_second_ask__is_answered_from_what_was_kept(kept: Engine, tenant_name: str) -> None:
-    first, second = _ask(kept, tenant_name), _ask(kept, tenant_name)
+def test_second_ask__is_answered_from_what_was_kept(caching_engine: Engine, tenant_name: str) -> None:
+    first, second = _ask(caching_engine, tenant_name), _ask(caching_engine, tenant_name)
     assert (first.cached, second.cached) == (False, True)
     assert first.returned == 5
     assert _content(second) == _content(first)
     assert second.stages == ("embed", "cache")
     assert set(second.timings_ms) == {"embed", "cache", "total"}
-    assert _ask(kept, tenant_name, principals=("everyone", "everyone")).cached
+    assert _ask(caching_engine, tenant_name, principals=("everyone", "everyone")).cached
 
 
 def test_results__none_are_kept_unless_asked_for(settings: Settings, tenant_name: str) -> None:
@@ -96,15 +96,15 @@ OTHER_QUESTIONS: dict[str, Callable[[Engine, str], SearchResult]] = {
 }
 
 
-def test_result__is_not_that_of_another_question(kept: Engine, settings: Settings, tenant_name: str) -> None:
-    before = _ask(kept, tenant_name)
+def test_result__is_not_that_of_another_question(caching_engine: Engine, settings: Settings, tenant_name: str) -> None:
+    before = _ask(caching_engine, tenant_name)
     with opened(settings, INDEXED) as plain:
         for other, ask in OTHER_QUESTIONS.items():
-            result = ask(kept, tenant_name)
+            result = ask(caching_engine, tenant_name)
             assert not result.cached, other
             assert result.hits != before.hits, other
             assert _content(result) == _content(ask(plain, tenant_name)), other
-            assert _content(_ask(kept, tenant_name)) == _content(before), other
+            assert _content(_ask(caching_engine, tenant_name)) == _content(before), other
 
 
 def _set_probes(scope: Tenant) -> None:
@@ -130,35 +130,35 @@ CHANGES: dict[str, Callable[[Tenant], object]] = {
 """One after the other, each of which makes what was kept of before it a thing of the past."""
 
 
-def test_result__of_before_a_change_is_not_served(kept: Engine, settings: Settings, tenant_name: str) -> None:
-    scope = kept.tenant(tenant_name)
-    before = _ask(kept, tenant_name)
+def test_result__of_before_a_change_is_not_served(caching_engine: Engine, settings: Settings, tenant_name: str) -> None:
+    scope = caching_engine.tenant(tenant_name)
+    before = _ask(caching_engine, tenant_name)
     with opened(settings, INDEXED) as plain:
         for name, change in CHANGES.items():
-            assert _ask(kept, tenant_name).cached, name
+            assert _ask(caching_engine, tenant_name).cached, name
             change(scope)
-            result = _ask(kept, tenant_name)
+            result = _ask(caching_engine, tenant_name)
             assert not result.cached, name
             assert _content(result) == _content(_ask(plain, tenant_name)), name
             assert _content(result) != _content(before) or name in {"probes", "index rebuild"}, name
             before = result
-    assert "ivfflat" in _ask(kept, tenant_name, principals=READERS).retrievers["dense"].plan
+    assert "ivfflat" in _ask(caching_engine, tenant_name, principals=READERS).retrievers["dense"].plan
 
 
-def test_result__over_all_collections_knows_of_a_new_one(kept: Engine, tenant_name: str) -> None:
-    before = _ask(kept, tenant_name, k=100)
-    kept.tenant(tenant_name, collection="new").ingest(_document(99))
-    result = _ask(kept, tenant_name, k=100)
+def test_result__over_all_collections_knows_of_a_new_one(caching_engine: Engine, tenant_name: str) -> None:
+    before = _ask(caching_engine, tenant_name, k=100)
+    caching_engine.tenant(tenant_name, collection="new").ingest(_document(99))
+    result = _ask(caching_engine, tenant_name, k=100)
     assert (result.cached, result.returned) == (False, before.returned + 1)
 
 
-def test_result__outlives_what_does_not_concern_it(kept: Engine, tenant_name: str) -> None:
+def test_result__outlives_what_does_not_concern_it(caching_engine: Engine, tenant_name: str) -> None:
     collection = "wiki"
-    _ask(kept, tenant_name, collection=collection)
-    kept.tenant(tenant_name).ingest(_document(99))
-    kept.tenant(f"{tenant_name}-other").ingest(_document(99))
-    kept.tenant(tenant_name, collection=collection).ingest(_document(1, "wiki"))  # unchanged
-    assert _ask(kept, tenant_name, collection=collection).cached
+    _ask(caching_engine, tenant_name, collection=collection)
+    caching_engine.tenant(tenant_name).ingest(_document(99))
+    caching_engine.tenant(f"{tenant_name}-other").ingest(_document(99))
+    caching_engine.tenant(tenant_name, collection=collection).ingest(_document(1, "wiki"))  # unchanged
+    assert _ask(caching_engine, tenant_name, collection=collection).cached
 
 
 class Reranker:
@@ -267,10 +267,10 @@ def test_results__of_many_threads_are_never_older_than_what_was_committed_before
                 oldest = committed
                 result = scope.search("state", 10)
                 newest = started
-                seen = {int(hit.text.split()[1]) for hit in result.hits}
+                numbers = {int(hit.text.split()[1]) for hit in result.hits}
                 assert result.returned == documents
-                assert len(seen) == 1
-                assert oldest <= seen.pop() <= newest
+                assert len(numbers) == 1
+                assert oldest <= numbers.pop() <= newest
                 searches += 1
                 if result.cached:
                     kept_one.set()

@@ -188,7 +188,7 @@ def test_retrieve__says_why_fewer_came(library: Engine, tenant_name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "sources"),
+    ("where", "sources"),
     [
         (Filter(where={"metadata.year": 2025}), {"/kb/churn.md"}),
         (Filter(where={"metadata.year": "2025"}), set()),
@@ -202,10 +202,10 @@ def test_retrieve__says_why_fewer_came(library: Engine, tenant_name: str) -> Non
     ],
 )
 def test_filter__lets_through(
-    given: Filter, sources: set[str], settings: Settings, library: Engine, tenant_name: str
+    where: Filter, sources: set[str], settings: Settings, library: Engine, tenant_name: str
 ) -> None:
-    assert _sources(library.tenant(tenant_name).search("churn revenue trial pipeline quota", 10, given)) <= sources
-    lexical = library.tenant(tenant_name).search("cancel invoices fourteen pipeline used", 10, given)
+    assert _sources(library.tenant(tenant_name).search("churn revenue trial pipeline quota", 10, where)) <= sources
+    lexical = library.tenant(tenant_name).search("cancel invoices fourteen pipeline used", 10, where)
     assert {hit.source for hit in lexical.hits if hit.lexical_rank} == sources
 
 

@@ -36,7 +36,7 @@ def test_state__has_an_overview_of_each_tenant_that_the_statement_has_found(engi
     assert [row["chunks_unfiltered"] for row in without_documents["collections"]] == [0]
 
 
-def test_passages__come_before_the_states_that_they_are_of(engine: Engine, tenant_name: str) -> None:
+def test_passages__come_before_their_states(engine: Engine, tenant_name: str) -> None:
     tenant_id, scope = tenant(tenant_name).id, engine.tenant(tenant_name)
     scope.ingest([SourceDocument(source="a", data=b"The margin.")])
     (hit,) = scope.search("margin").hits

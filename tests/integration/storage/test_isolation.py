@@ -164,16 +164,14 @@ def test_table__hides_rows_from_a_reader_without_the_principal(
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_the_reading_role_may_not_write(
-    table: str, two_tenants: Engine, database: DatabaseSettings, tenant_name: str
-) -> None:
+def test_app_role__may_not_write(table: str, two_tenants: Engine, database: DatabaseSettings, tenant_name: str) -> None:
     with psycopg.connect(database.url) as connection:
         connection.execute("SELECT kosmos.set_tenant_context(%s, %s)", (tenant(f"{tenant_name}-a").id, [EVERYONE]))
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(f"DELETE FROM kosmos.{table}".encode())
 
 
-def test_the_writing_role_may_not_write_into_another_tenant(
+def test_worker_role__may_not_write_into_another_tenant(
     two_tenants: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
     assert database.worker_url
@@ -186,13 +184,13 @@ def test_the_writing_role_may_not_write_into_another_tenant(
             )
 
 
-def test_deleting_in_one_tenant_leaves_the_same_source_of_another(two_tenants: Engine, tenant_name: str) -> None:
+def test_deletion__leaves_the_same_source_of_another_tenant(two_tenants: Engine, tenant_name: str) -> None:
     assert two_tenants.tenant(f"{tenant_name}-a").delete("doc") == 1
     assert two_tenants.tenant(f"{tenant_name}-a").documents() == []
     assert [d.source for d in two_tenants.tenant(f"{tenant_name}-b").documents()] == ["doc"]
 
 
-def test_a_pool_shared_by_many_tenants_never_mixes_them(settings: Settings, database: DatabaseSettings) -> None:
+def test_pool__never_mixes_tenants(settings: Settings, database: DatabaseSettings) -> None:
     small = settings.model_copy(update={"database": database.model_copy(update={"pool_size": 3})})
     names = [f"t{number}" for number in range(10)]
     mixed: list[str] = []

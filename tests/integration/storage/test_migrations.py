@@ -32,7 +32,7 @@ def _tables(url: str) -> set[str]:
     return {row[0] for row in rows}
 
 
-def test_head_is_the_revision_that_the_code_expects() -> None:
+def test_head__is_the_revision_of_the_code() -> None:
     assert head() == REVISION
 
 
@@ -46,7 +46,7 @@ PUBLISHED = {
 }
 
 
-def test_published_revisions_are_never_edited() -> None:
+def test_published_revisions__are_never_edited() -> None:
     result = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in (script_location() / "versions").glob("*.py")
@@ -203,12 +203,12 @@ def test_downgrade__that_fails_leaves_everything_as_it_was(
     assert _answers(indexed) == before
 
 
-def test_migrations_add_up_to_the_metadata(database: DatabaseSettings) -> None:
+def test_migrations__add_up_to_the_metadata(database: DatabaseSettings) -> None:
     engine = create_engine(
         "postgresql+psycopg://", creator=lambda: psycopg.connect(database.admin_url or ""), poolclass=NullPool
     )
 
-    def ours(name: str | None, kind: str, parents: dict[str, str | None]) -> bool:
+    def include_name(name: str | None, kind: str, parents: dict[str, str | None]) -> bool:
         if kind == "schema":
             return name == "kosmos"
         # What the log's partitions are is said by their parents.
@@ -217,12 +217,12 @@ def test_migrations_add_up_to_the_metadata(database: DatabaseSettings) -> None:
 
     with engine.connect() as connection:
         context = MigrationContext.configure(
-            connection, opts={"include_schemas": True, "include_name": ours, "compare_type": True}
+            connection, opts={"include_schemas": True, "include_name": include_name, "compare_type": True}
         )
         assert compare_metadata(context, metadata) == []
 
 
-def test_everything_belongs_to_the_owner(database: DatabaseSettings) -> None:
+def test_objects__belong_to_the_owner(database: DatabaseSettings) -> None:
     with psycopg.connect(database.admin_url or "") as connection:
         strangers = connection.execute(
             """
@@ -269,7 +269,7 @@ def test_migrate__over_a_database_from_before_the_baseline_says_what_to_do(
             set_up(database, target)
 
 
-def test_two_processes_may_provision_at_once(empty_database: DatabaseSettings) -> None:
+def test_provision__works_in_two_processes_at_once(empty_database: DatabaseSettings) -> None:
     command = [sys.executable, "-m", "kosmos_rag.apps.cli", "migrate", "--set", f"database.url={empty_database.url}"]
     command += ["--set", f"database.admin_url={empty_database.admin_url}"]
     running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]

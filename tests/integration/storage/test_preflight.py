@@ -462,7 +462,7 @@ def test_preflight__refuses_a_login_with_too_many_rights(mutant: str, module_dat
         assert any(finding.format(**names) in problem for problem in state.problems), state.problems
 
 
-def test_a_login_that_is_a_member_of_the_app_role_serves(settings: Settings, database: DatabaseSettings) -> None:
+def test_login__of_a_member_of_the_app_role_serves(settings: Settings, database: DatabaseSettings) -> None:
     _admin(database, "DROP ROLE IF EXISTS kosmos_test_member")
     _admin(database, "CREATE ROLE kosmos_test_member LOGIN PASSWORD 'kosmos-test' IN ROLE kosmos_app")
     try:
@@ -495,18 +495,18 @@ def test_writing__without_a_worker_address_says_so(settings: Settings, database:
         ({"database": "kosmos_nowhere"}, "does not exist; create it"),
     ],
 )
-def test_a_server_that_is_not_there_is_named(
+def test_absent_server__is_in_the_message(
     change: dict[str, str], finding: str, settings: Settings, database: DatabaseSettings
 ) -> None:
     parts = conninfo_to_dict(database.url)
     name = change.get("database", parts["dbname"])
     url = f"postgresql://kosmos_app:x@/{name}?host={parts['host']}&port={change.get('port', parts.get('port', 5432))}"
-    gone = database.model_copy(update={"url": url})
+    unreachable = database.model_copy(update={"url": url})
     with pytest.raises(DatabaseUnavailable, match=finding):
-        _ask(settings.model_copy(update={"database": gone}))
+        _ask(settings.model_copy(update={"database": unreachable}))
 
 
-def test_a_wrong_password_is_named(settings: Settings, database: DatabaseSettings) -> None:
+def test_wrong_password__is_in_the_message(settings: Settings, database: DatabaseSettings) -> None:
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
         row = connection.execute("SHOW hba_file").fetchone()
         assert row is not None
@@ -537,7 +537,7 @@ def test_preflight__after_migrating_down_to_nothing_says_what_to_do(
         _ask(settings)
 
 
-def test_a_server_that_goes_away_under_an_open_engine_is_named(
+def test_stopped_server__is_in_the_message_of_an_open_engine(
     settings: Settings, database: DatabaseSettings, server: Any
 ) -> None:
     impatient = database.model_copy(update={"connect_timeout_s": 1.0})

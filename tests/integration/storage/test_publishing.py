@@ -96,8 +96,8 @@ def _publish(publisher: Publisher, *documents: ChunkedDocument, lease: Lease = N
 class Leases:
     """Leases whose completion is a row of the database: it commits with the documents."""
 
-    def __init__(self, lost: Collection[str] = (), *, fails: bool = False) -> None:
-        self._lost = {document_id(ACME.id, DEFAULT_COLLECTION, source) for source in lost}
+    def __init__(self, missing: Collection[str] = (), *, fails: bool = False) -> None:
+        self._missing = {document_id(ACME.id, DEFAULT_COLLECTION, source) for source in missing}
         self._fails = fails
         self.calls: list[list[UUID]] = []
 
@@ -107,7 +107,7 @@ class Leases:
     def verify(self, queue: psycopg.Connection, document_ids: Sequence[UUID]) -> Collection[UUID]:
         assert queue.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
         self.calls.append(list(document_ids))
-        return set(document_ids) - self._lost
+        return set(document_ids) - self._missing
 
     def complete(
         self, queue: psycopg.Connection, data: psycopg.Connection, completions: Mapping[UUID, Completion]
@@ -162,13 +162,13 @@ def test_publish__places_reach_hits_citations_and_sentences(settings: Settings) 
     workbook.active.title = "Plan prices"
     for row in (["Plan", "Seats", "Price"], *([f"Plan {number}", number, 100 * number] for number in range(1, 60))):
         workbook.active.append(["", *row])
-    written, saved = docx.Document(), BytesIO()
+    word_file, saved = docx.Document(), BytesIO()
     workbook.save(saved)
-    written.add_heading("Leave", 1)
-    written.add_paragraph("Leave is paid.")
-    written.add_paragraph("Unused days of leave expire in March.")
+    word_file.add_heading("Leave", 1)
+    word_file.add_paragraph("Leave is paid.")
+    word_file.add_paragraph("Unused days of leave expire in March.")
     document = BytesIO()
-    written.save(document)
+    word_file.save(document)
     mail = EmailMessage()
     mail["Subject"] = "The offer"
     mail.set_content("Please see the file.")
@@ -289,14 +289,14 @@ def _prepared(spaces: Sequence[tuple[Space, HashingEmbedder]], text: str) -> Pre
 def test_publish__writes_vectors_of_the_spaces_that_are_still_there(
     opened: Database, database: DatabaseSettings
 ) -> None:
-    live, following, gone, dropping, later = (_space(dimensions) for dimensions in (64, 32, 16, 8, 4))
+    live, following, dropped, dropping, later = (_space(dimensions) for dimensions in (64, 32, 16, 8, 4))
     with opened.worker.transaction(ACME.id, [EVERYONE]) as connection:
         ensure_tenant(connection, ACME, DEFAULT_COLLECTION, live[0], now=NOW)
         create_space(connection, ACME.id, following[0], state=BUILDING, now=NOW)
         create_space(connection, ACME.id, dropping[0], state=DROPPING, now=NOW)
         create_space(connection, ACME.id, later[0], state=BUILDING, now=NOW)
     for text in ("alpha", "alpha beta"):
-        document = _prepared([live, following, gone, dropping], text)
+        document = _prepared([live, following, dropped, dropping], text)
         with opened.worker.transaction(ACME.id, [EVERYONE]) as connection:
             publish(connection, ACME.id, [document], collection=DEFAULT_COLLECTION, now=NOW)
         stored = dict[Any, Any](_rows(database, "SELECT space_id, embedding::real[] FROM kosmos.embeddings"))

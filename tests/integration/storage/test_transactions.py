@@ -19,7 +19,7 @@ def _count_waits(monkeypatch: pytest.MonkeyPatch) -> list[Wait]:
     thread = threading.get_ident()
     wait = psycopg.Connection.wait
 
-    def counted(steps: Generator[Wait, Any, Any]) -> Generator[Wait, Any, Any]:
+    def count_waits(steps: Generator[Wait, Any, Any]) -> Generator[Wait, Any, Any]:
         ready: Any = None
         try:
             while True:
@@ -31,7 +31,7 @@ def _count_waits(monkeypatch: pytest.MonkeyPatch) -> list[Wait]:
             return stop.value
 
     def waiting(connection: Any, steps: Any, *args: Any, **kwargs: Any) -> Any:
-        return wait(connection, counted(steps), *args, **kwargs)
+        return wait(connection, count_waits(steps), *args, **kwargs)
 
     monkeypatch.setattr(psycopg.Connection, "wait", waiting)
     return waits

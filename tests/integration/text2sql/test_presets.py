@@ -30,13 +30,13 @@ def test_schema_classic__weighs_as_its_document_says_and_schema_at_a_tenth_of_th
     assert tenth.retrieval == classic.retrieval.model_copy(update={"top_k": 30, "fuzzy": False})
     columns = (ColumnSchema(name="status", type="text", enum=("failed", "passed")),)
     schema = DatabaseSchema(name="lab", tables=(TableSchema(name="probes", model="Probe", columns=columns),))
-    given = {}
+    signals = {}
     for name in ("schema-classic", "schema"):
         engine.tenant(tenant_name).collections.create(name, preset=name)
         scope = engine.tenant(tenant_name, collection=name)
         scope.ingest(schema_documents(schema))
         hits = {hit.metadata["kind"]: hit for hit in scope.search("probes with the status failed").hits}
-        given[name] = dict(hits["schema_column"].signals)
+        signals[name] = dict(hits["schema_column"].signals)
     lexical = 3.0 + 2.0 + 1.5
-    assert given["schema-classic"] == {"schema_lexical": lexical, "schema_status": 4.0 + 1.0, "schema_exact": 6.0}
-    assert given["schema"] == pytest.approx({name: value / 10 for name, value in given["schema-classic"].items()})
+    assert signals["schema-classic"] == {"schema_lexical": lexical, "schema_status": 4.0 + 1.0, "schema_exact": 6.0}
+    assert signals["schema"] == pytest.approx({name: value / 10 for name, value in signals["schema-classic"].items()})

@@ -71,23 +71,23 @@ def scope(engine: Engine) -> Tenant:
 @pytest.fixture
 def work(engine: Engine) -> Iterator[Work]:
     """Do all that is in the queue, as a worker's process does."""
-    ours, theirs = multiprocessing.Pipe()
+    parent_end, child_end = multiprocessing.Pipe()
     queue = Queue.open(engine.database, engine.settings.worker)
-    channel = SupervisorChannel(theirs, queue)
+    channel = SupervisorChannel(child_end, queue)
     working = EngineJobRunner(engine)
 
     def run() -> None:
         while queue.count_unfinished([kinds.DOCUMENT, kinds.SYNC, kinds.PERMISSIONS]):
             working.run(queue.claim(64, kinds=kinds.KERNEL, worker="test"), channel)
-            while ours.poll():
-                ours.recv()
+            while parent_end.poll():
+                parent_end.recv()
         SyncRuns(engine.database.worker).finish_completed()
 
     yield run
     working.close()
     # The channel takes the end of its pipe for the end of its supervisor, and exits: it must not see one.
-    os.set_inheritable(ours.fileno(), True)
-    KEPT.append(ours)
+    os.set_inheritable(parent_end.fileno(), True)
+    KEPT.append(parent_end)
 
 
 @pytest.fixture

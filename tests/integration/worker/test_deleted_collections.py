@@ -47,8 +47,8 @@ def queue(engine: Engine) -> Queue:
 @pytest.fixture
 def run(engine: Engine, queue: Queue) -> Iterator[Callable[[Sequence[Job]], None]]:
     """Do claimed jobs, as a worker's process does, and wait for their publication."""
-    ours, theirs = multiprocessing.Pipe()
-    channel = SupervisorChannel(theirs, queue)
+    parent_end, child_end = multiprocessing.Pipe()
+    channel = SupervisorChannel(child_end, queue)
 
     def run(jobs: Sequence[Job]) -> None:
         working = EngineJobRunner(engine)
@@ -56,8 +56,8 @@ def run(engine: Engine, queue: Queue) -> Iterator[Callable[[Sequence[Job]], None
         working._documents.close()
 
     yield run
-    os.set_inheritable(ours.fileno(), True)
-    KEPT.append(ours)
+    os.set_inheritable(parent_end.fileno(), True)
+    KEPT.append(parent_end)
 
 
 def _claim(queue: Queue, *of: str) -> list[Job]:
@@ -181,11 +181,11 @@ def test_deletion_while_a_document_of_a_job_is_embedded__publishes_nothing(setti
         policies.jobs.enqueue(SALARIES)
         embedder.change = lambda: policies.collections.delete("policies")
         queue = Queue.open(engine.database, engine.settings.worker)
-        ours, theirs = multiprocessing.Pipe()
+        parent_end, child_end = multiprocessing.Pipe()
         working = EngineJobRunner(engine)
-        working.run(_claim(queue, kinds.DOCUMENT), SupervisorChannel(theirs, queue))
+        working.run(_claim(queue, kinds.DOCUMENT), SupervisorChannel(child_end, queue))
         working._documents.close()
-        os.set_inheritable(ours.fileno(), True)
-        KEPT.append(ours)
+        os.set_inheritable(parent_end.fileno(), True)
+        KEPT.append(parent_end)
         assert _codes(policies) == {("document", "cancelled", "cancelled")}
         assert policies.sources() == []

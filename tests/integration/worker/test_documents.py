@@ -118,9 +118,9 @@ def test_tenant__has_maintenance_from_its_first_job_on(engine: Engine, scope: Te
         connection.execute("UPDATE kosmos.jobs SET run_at = now() WHERE every_s IS NOT NULL")
         connection.execute("INSERT INTO kosmos.uploads VALUES (%s, gen_random_uuid(), 'x', '2020-01-01')", [scope.id])
     queue = Queue.open(engine.database, engine.settings.worker)
-    ours, theirs = multiprocessing.Pipe()
-    KEPT.append(ours)
-    channel = SupervisorChannel(theirs, queue)
+    parent_end, child_end = multiprocessing.Pipe()
+    KEPT.append(parent_end)
+    channel = SupervisorChannel(child_end, queue)
     runner = EngineJobRunner(engine)
     # On a busy machine the runner returns jobs to the queue: their time slice is over.
     while jobs := queue.claim(10, kinds=list(periodic), worker="test"):
@@ -141,12 +141,12 @@ def test_months_of_the_log__without_an_administrator_are_asked_for_once(
         with psycopg.connect(database.admin_url or "") as connection:
             connection.execute("UPDATE kosmos.jobs SET run_at = now()")
         queue = Queue.open(engine.database, engine.settings.worker)
-        ours, theirs = multiprocessing.Pipe()
-        KEPT.append(ours)
+        parent_end, child_end = multiprocessing.Pipe()
+        KEPT.append(parent_end)
         worker, jobs = EngineJobRunner(engine), queue.claim(10, kinds=[kinds.AUDIT], worker="test")
         assert len(jobs) == 2
         for job in jobs:
-            worker.run([job], SupervisorChannel(theirs, queue))
+            worker.run([job], SupervisorChannel(child_end, queue))
     assert sum("the months of the audit log need an administrator" in record.message for record in caplog.records) == 1
 
 

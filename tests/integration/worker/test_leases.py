@@ -47,9 +47,9 @@ def test_lost_leases__make_a_job_dead_and_it_is_taken_alone(queue: Queue, put: P
     assert claim_one(queue).lost == 0
     put("b", "c")
     expire(database)
-    for lost in (1, 2):
+    for losses in (1, 2):
         alone = take(queue)
-        assert [(job.key, job.lost) for job in alone] == [("poison", lost)]
+        assert [(job.key, job.lost) for job in alone] == [("poison", losses)]
         expire(database)
     assert [job.key for job in take(queue)] == ["b", "c"]
     (dead,) = queue.jobs(ACME, states=[JobState.DEAD])
@@ -78,11 +78,11 @@ def test_lose__needs_no_lease_to_run_out(queue: Queue, put: Put) -> None:
 
 def test_renew__passes_over_a_row_that_somebody_has_locked(queue: Queue, put: Put, opened: Database) -> None:
     put("locked", "other")
-    held = {job.key: job for job in take(queue)}
+    jobs_by_key = {job.key: job for job in take(queue)}
     with opened.worker.untenanted() as connection:
-        jobs.lock_leases(connection, [held["locked"].token])
+        jobs.lock_leases(connection, [jobs_by_key["locked"].token])
         started = time.perf_counter()
-        assert queue.renew([job.token for job in held.values()]) == {job.token for job in held.values()}
+        assert queue.renew([job.token for job in jobs_by_key.values()]) == {job.token for job in jobs_by_key.values()}
         assert time.perf_counter() - started < 20
 
 

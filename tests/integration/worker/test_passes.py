@@ -52,9 +52,9 @@ def test_files_that_vanish_during_a_pass__are_no_failures(
     (folder / "page-12.md").write_text("# Page 12\n\nNew.\n")
     scope.jobs.enqueue(folder)
     queue = Queue.open(engine.database, engine.settings.worker)
-    ours, theirs = multiprocessing.Pipe()
-    KEPT.append(ours)
-    EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(theirs, queue))
+    parent_end, child_end = multiprocessing.Pipe()
+    KEPT.append(parent_end)
+    EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(child_end, queue))
     for name in ("page-0.md", "page-12.md"):
         (folder / name).unlink()
     work()
@@ -140,9 +140,9 @@ def test_job_of_an_earlier_name__fails_and_the_next_pass_does_its_work(
 ) -> None:
     scope.jobs.enqueue(folder)
     queue = Queue.open(engine.database, engine.settings.worker)
-    ours, theirs = multiprocessing.Pipe()
-    KEPT.append(ours)
-    EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(theirs, queue))
+    parent_end, child_end = multiprocessing.Pipe()
+    KEPT.append(parent_end)
+    EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(child_end, queue))
     with engine.database.worker.untenanted() as connection:
         connection.execute(
             "UPDATE kosmos.jobs SET payload = jsonb_set(payload, '{entry,source}', to_jsonb(%s || key))"
@@ -219,9 +219,9 @@ def test_pass__that_lost_its_lease_changes_nothing(engine: Engine, scope: Tenant
     queue = Queue.open(engine.database, engine.settings.worker)
     (sync,) = queue.claim(1, kinds=[kinds.SYNC], worker="zombie")
     queue.cancel(scope._tenant, [sync.id])
-    ours, theirs = multiprocessing.Pipe()
-    KEPT.append(ours)
-    EngineJobRunner(engine).run([sync], SupervisorChannel(theirs, queue))
+    parent_end, child_end = multiprocessing.Pipe()
+    KEPT.append(parent_end)
+    EngineJobRunner(engine).run([sync], SupervisorChannel(child_end, queue))
     assert len(scope.documents()) == 12
     assert queue.count_unfinished([kinds.DOCUMENT]) == 0
 
@@ -324,9 +324,9 @@ def test_stopped_pass_of_a_permission_feed__gives_its_job_back(
     job_id = scope.jobs.enqueue_permissions(
         {"kind": "json_lines", "name": "wiki", "path": str(tmp_path / "feed.jsonl")}
     )
-    ours, theirs = multiprocessing.Pipe()
+    parent_end, child_end = multiprocessing.Pipe()
     queue = Queue.open(engine.database, engine.settings.worker)
-    channel = SupervisorChannel(theirs, queue)
+    channel = SupervisorChannel(child_end, queue)
     (job,) = queue.claim(1, kinds=[kinds.PERMISSIONS], worker="test")
     channel._revoked.add(job.token)  # as a message of the supervisor does
     run_job(PermissionsHandler(engine.database), job, channel)
@@ -335,5 +335,5 @@ def test_stopped_pass_of_a_permission_feed__gives_its_job_back(
     assert info.state == JobState.QUEUED
     work()
     assert len(engine.tenant("acme", principals=("ann",)).documents()) == 1
-    os.set_inheritable(ours.fileno(), True)
-    KEPT.append(ours)
+    os.set_inheritable(parent_end.fileno(), True)
+    KEPT.append(parent_end)

@@ -184,15 +184,15 @@ def test_ledger__counts_every_outcome_once_in_every_run_that_waits(
         _open_run(database, run)
     put("new", "changed", "corrupt", "poison", "cancelled", run=first)
     put("new", run=second)  # waits already: one piece of work, two who wait for it
-    held = {job.key: job for job in take(queue)}
+    claimed = {job.key: job for job in take(queue)}
     with opened.worker.untenanted() as connection:
         jobs.finish(
             connection,
-            {held["new"].token: Outcome.NEW, held["changed"].token: Outcome.CHANGED},
-            {held["new"].token: 7},
+            {claimed["new"].token: Outcome.NEW, claimed["changed"].token: Outcome.CHANGED},
+            {claimed["new"].token: 7},
         )
-    queue.fail(held["corrupt"], ParseError("corrupt", "broken"), source="corrupt.pdf", retry=False)
-    queue.cancel(ACME, [held["cancelled"].id])
+    queue.fail(claimed["corrupt"], ParseError("corrupt", "broken"), source="corrupt.pdf", retry=False)
+    queue.cancel(ACME, [claimed["cancelled"].id])
     for _ in range(3):
         expire(database)
         take(queue)
@@ -207,8 +207,8 @@ def test_ledger__counts_every_outcome_once_in_every_run_that_waits(
 def test_counts__by_kind_and_state(queue: Queue, put: Put) -> None:
     put("a", "b"), put("c", delay=timedelta(hours=1))
     claim_one(queue)
-    counted = Counter({str(count.state): count.count for count in queue.count_jobs()})
-    assert counted == {"queued": 1, "running": 1, "scheduled": 1}
+    counts = Counter({str(count.state): count.count for count in queue.count_jobs()})
+    assert counts == {"queued": 1, "running": 1, "scheduled": 1}
     assert all(count.oldest_s >= 0 for count in queue.count_jobs())
     assert queue.count_unfinished([KIND]) == 3
 

@@ -45,12 +45,14 @@ class Held:
     def claim(self) -> list[Job]:
         return self.queue.claim(64, kinds=[kinds.DOCUMENT], worker="test")
 
-    def _process_late(self, key: uuid.UUID, document: SourceDocument, *given: Any, **more: Any) -> ChunkedDocument:
+    def _process_late(
+        self, key: uuid.UUID, document: SourceDocument, *arguments: Any, **options: Any
+    ) -> ChunkedDocument:
         if document.source == "slow":
             assert self._may_end.wait(60)
             if self.error is not None:
                 raise self.error
-        return self._process(key, document, *given, **more)
+        return self._process(key, document, *arguments, **options)
 
     @property
     def slow(self) -> Job:
@@ -75,42 +77,42 @@ class Held:
 
 
 @pytest.fixture
-def held(engine: Engine, scope: Tenant, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
-    held = Held(engine, scope, monkeypatch)
+def blocked(engine: Engine, scope: Tenant, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    blocked = Held(engine, scope, monkeypatch)
     _until(lambda: set(scope.sources()) == {"a", "b"})
-    yield held
-    held.finish()
+    yield blocked
+    blocked.finish()
     # A channel takes the end of its pipe for the end of its supervisor, and exits.
-    os.set_inheritable(held.supervisor.fileno(), True)
-    KEPT.append(held.supervisor)
+    os.set_inheritable(blocked.supervisor.fileno(), True)
+    KEPT.append(blocked.supervisor)
 
 
-def test_slow_document__is_published_after_the_others_and_keeps_its_lease(held: Held, scope: Tenant) -> None:
+def test_slow_document__is_published_after_the_others_and_keeps_its_lease(blocked: Held, scope: Tenant) -> None:
     _until(lambda: {str(info.state) for info in scope.jobs.find(limit=9)} >= {JobState.DONE})
-    assert held.slow_job() == (JobState.RUNNING, None)
-    assert held.slow.token not in held.ended()
-    held.finish()
-    assert held.slow_job() == (JobState.DONE, None)
-    assert held.slow.token in held.ended()
+    assert blocked.slow_job() == (JobState.RUNNING, None)
+    assert blocked.slow.token not in blocked.ended()
+    blocked.finish()
+    assert blocked.slow_job() == (JobState.DONE, None)
+    assert blocked.slow.token in blocked.ended()
     assert [(item.source, item.version) for item in scope.documents()] == [("a", 1), ("b", 1), ("slow", 1)]
 
 
-def test_slow_document__that_fails_ends_its_own_job(held: Held, scope: Tenant) -> None:
-    held.error = ParseError("corrupt", "the file ends too early")
-    held.finish()
-    assert held.slow_job() == (JobState.DEAD, "corrupt")
-    assert held.slow.token in held.ended()
+def test_slow_document__that_fails_ends_its_own_job(blocked: Held, scope: Tenant) -> None:
+    blocked.error = ParseError("corrupt", "the file ends too early")
+    blocked.finish()
+    assert blocked.slow_job() == (JobState.DEAD, "corrupt")
+    assert blocked.slow.token in blocked.ended()
     assert set(scope.sources()) == {"a", "b"}
 
 
-def test_slow_document__whose_lease_is_lost_is_left_to_the_next_worker(held: Held, scope: Tenant) -> None:
-    held.queue.expire_leases([held.slow.token])
-    (again,) = held.claim()
-    assert again.id == held.slow.id
-    held.finish()
+def test_slow_document__whose_lease_is_lost_is_left_to_the_next_worker(blocked: Held, scope: Tenant) -> None:
+    blocked.queue.expire_leases([blocked.slow.token])
+    (again,) = blocked.claim()
+    assert again.id == blocked.slow.id
+    blocked.finish()
     assert set(scope.sources()) == {"a", "b"}
-    assert held.slow_job() == (JobState.RUNNING, "lease_lost")
-    assert held.slow.token in held.ended()
+    assert blocked.slow_job() == (JobState.RUNNING, "lease_lost")
+    assert blocked.slow.token in blocked.ended()
 
 
 @pytest.mark.parametrize(("limit_s", "both_slow"), [(60.0, True), (0.0, False)])

@@ -48,13 +48,13 @@ class DriftEmbedder(TopicEmbedder):
         return np.asarray(vector / np.linalg.norm(vector), dtype=np.float32)
 
 
-def topic_of(number: int) -> int:
+def choose_topic(number: int) -> int:
     return number % _TOPICS_OF_A if number < CHUNKS else _FIRST_OF_B + number % _TOPICS_OF_B
 
 
-def text_of(number: int) -> str:
+def make_text(number: int) -> str:
     """Any eight words of it name its topic."""
-    topic = f"topic{topic_of(number)}"
+    topic = f"topic{choose_topic(number)}"
     return f"chunk{number} of {topic} says that {topic} has common words, other {topic} as ever it was"
 
 
@@ -86,7 +86,7 @@ class Oracle:
     """All vectors, and what is nearest in them."""
 
     def __init__(self, chunks: int) -> None:
-        vectors = EMBEDDER.embed([text_of(number) for number in range(chunks)])
+        vectors = EMBEDDER.embed([make_text(number) for number in range(chunks)])
         self._vectors = vectors.astype(np.float16).astype(np.float32)
 
     def recall(self, engine: Engine, question: Callable[[int], str], count: int = 100) -> float:
@@ -94,7 +94,7 @@ class Oracle:
         shares = []
         for number in range(10_000, 10_000 + count):
             vector = EMBEDDER.embed_query(question(number)).astype(np.float16).astype(np.float32)
-            nearest = {text_of(int(place)) for place in np.argsort(-(self._vectors @ vector), kind="stable")[:FULL]}
+            nearest = {make_text(int(place)) for place in np.argsort(-(self._vectors @ vector), kind="stable")[:FULL]}
             texts = {hit.text for hit in engine.tenant("acme").search(question(number), FULL).hits}
             shares.append(len(nearest & texts) / FULL)
         return float(np.mean(shares))
@@ -125,7 +125,7 @@ def maintained(engine: Engine) -> list[MonitorRun]:
 
 def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: DatabaseSettings) -> None:
     scope = engine.tenant("acme")
-    load(engine, "acme", range(CHUNKS), text=text_of)
+    load(engine, "acme", range(CHUNKS), text=make_text)
     built = only(scope.indexes.build())
     asking = Load(engine=engine)
     with ThreadPoolExecutor(1) as threads:
@@ -135,7 +135,7 @@ def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: 
             print(
                 f"A: {built.settings['lists']} lists, probes {built.settings['probes']}; monitor: {states[-1].reason}"
             )
-            load(engine, "acme", range(CHUNKS, 2 * CHUNKS), text=text_of)
+            load(engine, "acme", range(CHUNKS, 2 * CHUNKS), text=make_text)
             oracle, asking.question = Oracle(2 * CHUNKS), question_of_b
             low, drifted_at = oracle.recall(engine, question_of_b), time.monotonic()
             runs = _until(engine, lambda run: run.state is MonitorState.ALARM)
@@ -159,20 +159,20 @@ def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: 
 
 def _until(engine: Engine, expected: Callable[[MonitorRun], bool]) -> list[MonitorRun]:
     """Maintain again and again, until a run is what was waited for."""
-    seen: list[MonitorRun] = []
+    runs: list[MonitorRun] = []
     until = time.monotonic() + 10 * PERIOD_S
     while time.monotonic() < until:
-        seen += maintained(engine)
-        if seen and expected(seen[-1]):
-            return seen
+        runs += maintained(engine)
+        if runs and expected(runs[-1]):
+            return runs
         time.sleep(1.0)
-    raise AssertionError(f"it did not come: {[run.reason for run in seen]}")
+    raise AssertionError(f"it did not come: {[run.reason for run in runs]}")
 
 
 def test_monitor__takes_a_fiftieth_of_one_connection_at_its_default_rate(
     settings: Settings, engine: Engine, database: DatabaseSettings
 ) -> None:
-    load(engine, "acme", range(CHUNKS), text=text_of)
+    load(engine, "acme", range(CHUNKS), text=make_text)
     engine.tenant("acme").indexes.build()
     sampling = changed(engine.settings, {"monitor.interval_s": 0.5})
     with (

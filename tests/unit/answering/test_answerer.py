@@ -110,7 +110,7 @@ GERMAN = passage(
 )
 
 
-def _settings_of(model: str, *, threshold: float) -> dict[str, object]:
+def _build_settings(model: str, *, threshold: float) -> dict[str, object]:
     return {"answer": {"threshold": threshold}, "embedding": {"model": model, "dimensions": 384}}
 
 
@@ -118,7 +118,7 @@ def test_refusal__says_that_the_model_does_not_know_the_language() -> None:
     question = "Wer genehmigt den Urlaub?"
 
     def warn(*languages: str, threshold: float = 1.0) -> tuple[str, ...]:
-        settings = RagSettings.model_validate(_settings_of("all-MiniLM-L6-v2", threshold=threshold))
+        settings = RagSettings.model_validate(_build_settings("all-MiniLM-L6-v2", threshold=threshold))
         answerer = Answerer(EMBEDDER, None, settings, languages=languages)
         return answerer.stream(question, context(question, GERMAN)).answer().warnings
 
@@ -137,12 +137,12 @@ def test_answer__says_that_documents_disagree() -> None:
             (passage("Refunds are paid within 14 days.", section="", index=2), date(2026, 1, 5)),
         )
     ]
-    answer = _answer_of(question, *dated)
+    answer = _answer_from(question, *dated)
     assert answer.warnings == ("the documents disagree: [1] says 30 day (2024-03-01), [2] says 14 day (2026-01-05)",)
 
 
 @pytest.mark.parametrize(
-    ("written", "reason"),
+    ("text", "reason"),
     [
         # Of FaithBench: a contradiction, an addition, an addition that may be true, and a statement of two passages.
         ("Churn is not watched by Finance. [1]", "it is negated"),
@@ -152,8 +152,8 @@ def test_answer__says_that_documents_disagree() -> None:
         ("Money that went back is booked by Finance. [2]", "the name 'Finance'"),
     ],
 )
-def test_generated_answer__is_not_verified_where_a_passage_does_not_say_it(written: str, reason: str) -> None:
-    answerer = _answerer(Writer(written), mode="generative", threshold=0.0)
+def test_generated_answer__is_not_verified_where_a_passage_does_not_say_it(text: str, reason: str) -> None:
+    answerer = _answerer(Writer(text), mode="generative", threshold=0.0)
     question = "Who watches churn?"
     answer = answerer.stream(question, context(question, CHURN, REFUNDS)).answer()
     assert answer.report is not None
@@ -216,7 +216,7 @@ BY_MODEL = {"mode": "generative", "threshold": 0.0}
 QUESTION = "On which day is a refund booked?"
 
 
-def _written(*pieces: str, **settings: object) -> Answer:
+def _stream_answer(*pieces: str, **settings: object) -> Answer:
     answerer = _answerer(Writer(*pieces), **{**BY_MODEL, **settings})
     return answerer.stream(QUESTION, context(QUESTION, CHURN, REFUNDS)).answer()
 
@@ -224,14 +224,14 @@ def _written(*pieces: str, **settings: object) -> Answer:
 def test_model__answers_in_pieces_that_are_checked_at_the_end() -> None:
     pieces = ("Money that went back ", "is booked on the day of the ", "refund. [2]")
     stream = _answerer(Writer(*pieces), **BY_MODEL).stream(QUESTION, context(QUESTION, CHURN, REFUNDS))
-    first, *written, last = stream
+    first, *middle, last = stream
     assert isinstance(first, AnswerSources)
     assert first.context.passages == (CHURN, REFUNDS)
-    assert len(written) > 1
-    assert all(isinstance(piece, AnswerPiece) for piece in written)
+    assert len(middle) > 1
+    assert all(isinstance(piece, AnswerPiece) for piece in middle)
     assert isinstance(last, AnswerDone)
     answer = last.answer
-    assert answer.text == "".join(pieces) == "".join(piece.text for piece in written if isinstance(piece, AnswerPiece))
+    assert answer.text == "".join(pieces) == "".join(piece.text for piece in middle if isinstance(piece, AnswerPiece))
     assert (answer.mode, answer.refused, answer.verified) == ("generative", False, True)
     assert [sentence.text for sentence in answer.sentences] == [REFUNDS.text]
     assert answer.citations[0].index == 2
@@ -247,7 +247,7 @@ def test_model__answers_in_pieces_that_are_checked_at_the_end() -> None:
     ],
 )
 def test_model__that_makes_things_up_is_not_verified(text: str, verdict: str) -> None:
-    message = _written(text)
+    message = _stream_answer(text)
     assert (message.refused, message.verified, message.text) == (False, False, text)
     assert message.report is not None
     assert [problem.verdict for problem in message.report.problems] == [verdict]
@@ -255,7 +255,7 @@ def test_model__that_makes_things_up_is_not_verified(text: str, verdict: str) ->
 
 @pytest.mark.parametrize("text", [REFUSAL, f"{REFUSAL.replace(chr(39), chr(8217))}\n", f'"{REFUSAL}" [1]'])
 def test_model__that_says_the_refusal_sentence_refuses(text: str) -> None:
-    message = _written(text)
+    message = _stream_answer(text)
     assert (message.refused, message.verified, message.text, message.sentences) == (True, False, REFUSAL, ())
 
 
@@ -310,7 +310,7 @@ def test_model__whose_answer_was_cut_is_not_verified() -> None:
     assert answer.report is not None
     assert (answer.report.supported, answer.verified) == (True, False)
     assert answer.warnings == ("a note", "the answer was cut at rag.answer.max_output_tokens, which is 17")
-    assert _written(text).warnings == ()
+    assert _stream_answer(text).warnings == ()
 
 
 def test_model__that_fails_raises_after_what_it_wrote() -> None:
@@ -401,7 +401,7 @@ def test_score_evidence__finds_the_row_that_the_question_names() -> None:
     table = passage("| Size | Monthly |\n|---|---|\n| Quarter rack | 300 |\n| Half rack | 500 |\n| Full rack | 900 |")
     best = _best("What does a half rack cost monthly?", table)
     assert best.unit.text == "| Half rack | 500 |"
-    assert _answer_of("What does a half rack cost monthly?", table).text == "- Size: Half rack; Monthly: 500 [1]"
+    assert _answer_from("What does a half rack cost monthly?", table).text == "- Size: Half rack; Monthly: 500 [1]"
 
 
 def test_score_evidence__leaves_out_header_blocks_and_greetings() -> None:
@@ -417,19 +417,19 @@ def test_score_evidence__compares_pairs_of_characters_where_words_have_no_spaces
     assert "308" in _best("黑豹队的防守丢了多少分？", passage(text, section="")).unit.text
 
 
-def _answer_of(question: str, *passages: ContextPassage) -> Answer:
+def _answer_from(question: str, *passages: ContextPassage) -> Answer:
     return _answerer(threshold=0.0).stream(question, context(question, *passages)).answer()
 
 
 def test_answer__begins_with_the_unit_that_answers_and_adds_only_what_is_as_good() -> None:
     text = "The office opens at eight. Lunch is at noon in the large hall. Nobody works on Sunday."
-    answer = _answer_of("When is lunch in the large hall?", passage(text, section=""))
+    answer = _answer_from("When is lunch in the large hall?", passage(text, section=""))
     assert [sentence.text for sentence in answer.sentences] == ["Lunch is at noon in the large hall."]
 
 
 def test_answer__has_the_sentence_that_a_pronoun_refers_to() -> None:
     text = "The vault opens with two keys. It must be locked before six. Guards patrol."
-    answer = _answer_of("When must it be locked before?", passage(text, section="", start=5))
+    answer = _answer_from("When must it be locked before?", passage(text, section="", start=5))
     [sentence] = answer.sentences
     assert sentence.text == "The vault opens with two keys. It must be locked before six."
     assert (sentence.citation.start, sentence.citation.end) == (5, 5 + len(sentence.text))
@@ -439,21 +439,21 @@ def test_answer__does_not_quote_sql_that_shares_the_tables_of_another_section() 
     question = "What is the SQL for MRR movements by type?"
     definition = passage("MRR movements are shown by type.", section="MRR Movements by Type", index=1)
     statement = "```sql\nselect mrr from mrr_movements where type = 'win_back';\n```"
-    other = _answer_of(question, definition, passage(statement, section="Win-Backs", index=2))
+    other = _answer_from(question, definition, passage(statement, section="Win-Backs", index=2))
     assert [sentence.kind for sentence in other.sentences] == ["sentence"]
-    same = _answer_of(question, definition, passage(statement, section="Movements of MRR", index=2))
+    same = _answer_from(question, definition, passage(statement, section="Movements of MRR", index=2))
     assert "code" in [sentence.kind for sentence in same.sentences]
 
 
 def test_answer__does_not_quote_the_sql_of_another_metric() -> None:
     definition = passage("ARPU is revenue divided by accounts.", section="ARPU", index=1)
     other = passage("```sql\nselect count(*) from trials where converted;\n```", section="Trial Conversion", index=2)
-    answer = _answer_of("How is ARPU calculated?", definition, other)
+    answer = _answer_from("How is ARPU calculated?", definition, other)
     assert {sentence.citation.index for sentence in answer.sentences} == {1}
 
 
 def test_confidence__rises_with_the_score_of_the_best_unit() -> None:
     assert confidence(EVEN_SCORE) == 0.5
     assert 0 < confidence(0.0) < confidence(0.5) < confidence(EVEN_SCORE) < confidence(1.5) < 1
-    known, other = _best("accounts lost in the month"), _best("Which penguins swim to Norway?")
-    assert confidence(known.score) > 0.5 > confidence(other.score)
+    answered, other = _best("accounts lost in the month"), _best("Which penguins swim to Norway?")
+    assert confidence(answered.score) > 0.5 > confidence(other.score)

@@ -90,8 +90,8 @@ def test_check__refuses_what_leaves_out_a_negation() -> None:
     ):
         report = check_citations(claim, [refund], embedder=HashingEmbedder(dimensions=512), citation_format="[{index}]")
         assert [problem.reason for problem in report.problems] == [reason]
-    kept = "A refund does not lower MRR. [1] Der Umsatz sinkt nicht. [1]"
-    report = check_citations(kept, [refund], embedder=HashingEmbedder(dimensions=512), citation_format="[{index}]")
+    text = "A refund does not lower MRR. [1] Der Umsatz sinkt nicht. [1]"
+    report = check_citations(text, [refund], embedder=HashingEmbedder(dimensions=512), citation_format="[{index}]")
     assert report.supported, report.problems
 
 

@@ -46,8 +46,8 @@ def test_select__says_a_sentence_once_that_the_next_one_refers_to() -> None:
 
 def test_select__leaves_out_code_that_names_less_of_the_question() -> None:
     first, second, code = _evidence(TWO, [0.7, 0.1, 0.9])
-    named, unnamed = replace(code, words=0.9), replace(code, words=0.5)
-    for candidate, expected in ((named, ["```sql\n", "Churn i"]), (unnamed, ["Churn i"])):
+    fitting, weak = replace(code, words=0.9), replace(code, words=0.5)
+    for candidate, expected in ((fitting, ["```sql\n", "Churn i"]), (weak, ["Churn i"])):
         chosen = select([replace(first, words=1.0), second, candidate], limit=4)
         assert [item.unit.text[:7] for item in chosen] == expected
 

@@ -26,7 +26,7 @@ SIX_RULES = """1. Answer ONLY based on the provided context
 6. Be concise and professional"""
 
 
-def _own(tmp_path: Path, text: str) -> str:
+def _write_template(tmp_path: Path, text: str) -> str:
     file = tmp_path / "own.j2"
     file.write_text(text)
     return str(file)
@@ -55,8 +55,8 @@ def test_corporate__has_the_six_rules_and_the_form_of_sources() -> None:
 
 
 def test_fence__is_new_each_time_and_stands_in_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = iter(["aaaa", "bbbb", "cccc"])
-    monkeypatch.setattr("secrets.token_hex", lambda _: next(drawn))
+    tokens = iter(["aaaa", "bbbb", "cccc"])
+    monkeypatch.setattr("secrets.token_hex", lambda _: next(tokens))
     prompt = load("grounded", VALUES)
     closing = "END DOCUMENTS bbbb"
     _, user = prompt.messages({**VALUES, "context": closing}, fenced=[closing])
@@ -71,7 +71,7 @@ def test_texts__are_not_read_as_templates() -> None:
 
 def test_own__is_filled(tmp_path: Path) -> None:
     text = "{% block system %}Cite as {{ marker }}.{% endblock %}{% block user %}{{ question }}{% endblock %}"
-    system, user = load(_own(tmp_path, text), VALUES).messages(VALUES, fenced=[])
+    system, user = load(_write_template(tmp_path, text), VALUES).messages(VALUES, fenced=[])
     assert (system.text, user.text) == ("Cite as [1].", "How many days?")
 
 
@@ -92,14 +92,14 @@ BLOCKS = "{% block system %}x{% endblock %}\n{% block user %}\n"
 )
 def test_own__that_is_broken_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as raised:
-        load(_own(tmp_path, text), VALUES)
+        load(_write_template(tmp_path, text), VALUES)
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("given", ["strict", "../grounded", "missing.j2", "templates"])
-def test_unknown__is_refused(given: str) -> None:
+@pytest.mark.parametrize("name", ["strict", "../grounded", "missing.j2", "templates"])
+def test_unknown__is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"there is no template .*: name .*corporate|template missing.j2 cannot be"):
-        load(given, VALUES)
+        load(name, VALUES)
 
 
 def test_condense__fences_the_conversation() -> None:

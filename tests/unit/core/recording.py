@@ -66,6 +66,6 @@ class RecordingTracer(trace.Tracer):
             contexts.detach(token)
             span.end()
 
-    def named(self, name: str) -> list[RecordedSpan]:
+    def find_spans(self, name: str) -> list[RecordedSpan]:
         """The spans of a name."""
         return [span for span in self.spans if span.name == name]

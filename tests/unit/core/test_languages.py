@@ -28,9 +28,9 @@ for row in rows: con.execute("INSERT INTO sales VALUES (?, ?, ?)", (row.id, row.
 
 
 @pytest.mark.parametrize("language", list(TEXTS))
-@pytest.mark.parametrize("written", list(TEXTS))
-def test_choose_text_language__is_that_of_the_prose(language: str, written: str) -> None:
-    assert choose_text_language(TEXTS[written], language, LANGUAGES) == written
+@pytest.mark.parametrize("expected", list(TEXTS))
+def test_choose_text_language__is_that_of_the_prose(language: str, expected: str) -> None:
+    assert choose_text_language(TEXTS[expected], language, LANGUAGES) == expected
 
 
 @pytest.mark.parametrize(

@@ -116,18 +116,18 @@ def _calls(file: Path) -> list[ast.Call]:
 
 
 def _named_actions(call: ast.Call, file: Path) -> bool:
-    given = next((keyword.value for keyword in call.keywords if keyword.arg == "extra"), None)
-    if isinstance(given, ast.Name):  # made a few lines before
-        return f'{given.id} = {{"action": ' in file.read_text()
-    return isinstance(given, ast.Dict) and any(
+    extra = next((keyword.value for keyword in call.keywords if keyword.arg == "extra"), None)
+    if isinstance(extra, ast.Name):  # made a few lines before
+        return f'{extra.id} = {{"action": ' in file.read_text()
+    return isinstance(extra, ast.Dict) and any(
         isinstance(key, ast.Constant)
         and key.value == "action"
         and isinstance(value, ast.Constant | ast.Name | ast.JoinedStr)
-        for key, value in zip(given.keys, given.values, strict=True)
+        for key, value in zip(extra.keys, extra.values, strict=True)
     )
 
 
-def test_every_line_of_ours_names_its_action() -> None:
+def test_log_lines__name_their_action() -> None:
     calls = [(file, call) for file in SOURCES for call in _calls(file)]
     assert len(calls) > 20
     assert [f"{file}:{call.lineno}" for file, call in calls if not _named_actions(call, file)] == []

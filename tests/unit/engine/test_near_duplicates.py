@@ -31,8 +31,8 @@ def test_compute_signature__estimates_the_resemblance_of_sets() -> None:
     base = _shingles(rng, 10_000, 800)
     documents = [base]
     for share in (0.02, 0.1, 0.2, 0.3, 0.5, 1.0):
-        kept = frozenset(rng.sample(sorted(base), int(len(base) * (1 - share))))
-        documents.append(kept | _shingles(rng, 10_000, len(base) - len(kept)))
+        shared = frozenset(rng.sample(sorted(base), int(len(base) * (1 - share))))
+        documents.append(shared | _shingles(rng, 10_000, len(base) - len(shared)))
     errors = [_estimate(*pair) - resemblance(*pair) for pair in combinations(documents, 2)]
     assert max(map(abs, errors)) < _FAR, "a near-duplicate may be missed"
     assert abs(float(np.mean(errors))) < 0.03

@@ -43,6 +43,6 @@ def evaluation(values: Mapping[str, Mapping[str, float]], *, number: int = 1, se
     )
 
 
-def of(measure: str, values: list[float], *, number: int = 1) -> Evaluation:
+def make_evaluation(measure: str, values: list[float], *, number: int = 1) -> Evaluation:
     """An evaluation with one measure of questions q000, q001, …"""
     return evaluation({f"q{place:03}": {measure: value} for place, value in enumerate(values)}, number=number)

@@ -10,12 +10,12 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.evaluation.offline import Evaluation
 from kosmos_rag.evaluation.offline.calibration import Refusals, calibrate_evaluation, render_threshold
 from kosmos_rag.evaluation.offline.report import report
-from tests.unit.evaluation.making import of
+from tests.unit.evaluation.making import make_evaluation
 
 
 def _answered(yes: list[float], no: list[float], *, threshold: float = 0.5) -> Evaluation:
     """Return an evaluation whose questions with and without an answer have these confidences."""
-    outcome = of("abstention", [0.0] * (len(yes) + len(no)))
+    outcome = make_evaluation("abstention", [0.0] * (len(yes) + len(no)))
     results = tuple(
         replace(
             result, confidence=confidence, refused=confidence < threshold, judged={"a": 1} if place < len(yes) else {}

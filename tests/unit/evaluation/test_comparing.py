@@ -35,7 +35,7 @@ from kosmos_rag.evaluation.offline.tuning import (
     tune,
 )
 from kosmos_rag.evaluation.settings import EvaluationSettings
-from tests.unit.evaluation.making import evaluation, of
+from tests.unit.evaluation.making import evaluation, make_evaluation
 
 
 def test_randomisation__is_near_the_exact_value_over_all_signs() -> None:
@@ -55,10 +55,10 @@ def test_randomisation__is_that_of_scipy() -> None:
     dice = random.Random(7)
     for size, mean in ((12, 0.05), (40, 0.02), (225, 0.01)):
         gains = [dice.gauss(mean, 0.1) for _ in range(size)]
-        theirs = stats.permutation_test(
+        reference = stats.permutation_test(
             (gains,), statistics.fmean, permutation_type="samples", n_resamples=9_999, random_state=1
         )
-        assert randomisation_p(gains) == pytest.approx(theirs.pvalue, abs=0.015)
+        assert randomisation_p(gains) == pytest.approx(reference.pvalue, abs=0.015)
 
 
 def test_bootstrap__is_that_of_scipy() -> None:
@@ -66,10 +66,10 @@ def test_bootstrap__is_that_of_scipy() -> None:
 
     dice = random.Random(8)
     values = [dice.betavariate(0.6, 0.9) for _ in range(225)]
-    theirs = stats.bootstrap(
+    reference = stats.bootstrap(
         (values,), np.mean, n_resamples=9_999, method="percentile", confidence_level=0.95, rng=np.random.default_rng(3)
     ).confidence_interval
-    assert bootstrap_interval(values) == pytest.approx((theirs.low, theirs.high), abs=0.004)
+    assert bootstrap_interval(values) == pytest.approx((reference.low, reference.high), abs=0.004)
 
 
 def test_bootstrap__is_near_the_normal_interval() -> None:
@@ -86,9 +86,9 @@ def test_holm__by_hand() -> None:
 
 
 def test_compare__counts_wins_and_losses_and_tells_chance_from_more() -> None:
-    before = of("R@10", [0.2] * 30)
-    better = of("R@10", [0.5] * 28 + [0.1] * 2, number=2)
-    alike = of("R@10", [0.3, 0.1] * 15, number=3)
+    before = make_evaluation("R@10", [0.2] * 30)
+    better = make_evaluation("R@10", [0.5] * 28 + [0.1] * 2, number=2)
+    alike = make_evaluation("R@10", [0.3, 0.1] * 15, number=3)
     first, second = compare(before, [better, alike])
     assert (first.wins, first.losses, first.questions) == (28, 2, 30)
     assert first.difference == pytest.approx((28 * 0.3 - 2 * 0.1) / 30)
@@ -102,13 +102,15 @@ def test_compare__counts_wins_and_losses_and_tells_chance_from_more() -> None:
 
 
 def test_compare__of_a_measure_that_is_better_low() -> None:
-    (item,) = compare(of("false_answers", [1.0] * 20), [of("false_answers", [0.0] * 20, number=2)])
+    (item,) = compare(
+        make_evaluation("false_answers", [1.0] * 20), [make_evaluation("false_answers", [0.0] * 20, number=2)]
+    )
     assert (item.wins, item.losses, item.significant, item.worse) == (20, 0, True, False)
 
 
 def test_compare__refuses_other_questions() -> None:
     with pytest.raises(RequestError, match="only evaluations of the same questions"):
-        compare(of("R@10", [1.0]), [evaluation({"q000": {"R@10": 1.0}}, set_sha256="other")])
+        compare(make_evaluation("R@10", [1.0]), [evaluation({"q000": {"R@10": 1.0}}, set_sha256="other")])
 
 
 def test_gate__says_of_each_measure_where_it_stands() -> None:
@@ -123,11 +125,13 @@ def test_gate__says_of_each_measure_where_it_stands() -> None:
         "AP@10": "alert",
     }
     with pytest.raises(RequestError, match=r"has no R@10, but P@5"):
-        check_thresholds(of("P@5", [1.0]), settings)
+        check_thresholds(make_evaluation("P@5", [1.0]), settings)
     with pytest.raises(RequestError, match="are empty"):
         check_thresholds(item, EvaluationSettings(targets={}, alerts={}))
     with pytest.raises(RequestError, match=r"evaluation\.alerts is empty"):
-        check_thresholds(of("R@10", [1.0]), EvaluationSettings(targets={"R@10": 0.8}, alerts={}), alerts_only=True)
+        check_thresholds(
+            make_evaluation("R@10", [1.0]), EvaluationSettings(targets={"R@10": 0.8}, alerts={}), alerts_only=True
+        )
 
 
 def test_grid__is_every_combination() -> None:
@@ -138,10 +142,10 @@ def test_grid__is_every_combination() -> None:
     assert parse_grid(["evaluation.depth=5"]) == [{"evaluation.depth": 5}]
 
 
-@pytest.mark.parametrize("given", ["retrieval.top_k", "=1", "a=", "a=[", "a=b: {"])
-def test_grid__of_another_form_is_refused(given: str) -> None:
+@pytest.mark.parametrize("text", ["retrieval.top_k", "=1", "a=", "a=[", "a=b: {"])
+def test_grid__of_another_form_is_refused(text: str) -> None:
     with pytest.raises(RequestError, match="is not KEY=VALUE,VALUE"):
-        parse_grid([given])
+        parse_grid([text])
 
 
 def test_grid__that_a_preset_undoes_is_refused() -> None:
@@ -254,9 +258,9 @@ def test_file__that_extends_itself_or_no_file_is_refused(tmp_path: Path) -> None
 
 
 def test_changed__is_told_of_settings_models_and_code() -> None:
-    before = of("R@10", [0.1, 0.5])
+    before = make_evaluation("R@10", [0.1, 0.5])
     state = {**before.index_state, "language_model": "qwen3"}
-    after = replace(of("R@10", [0.2, 0.5], number=2), index_state=state, code_version="2")
+    after = replace(make_evaluation("R@10", [0.2, 0.5], number=2), index_state=state, code_version="2")
     assert list_changes(before, after) == [
         ("rag.retrieval.rrf_k", "1", "2"),
         ("language_model", "null", '"qwen3"'),
@@ -266,7 +270,7 @@ def test_changed__is_told_of_settings_models_and_code() -> None:
 
 
 def test_report__is_one_file_without_network_or_script_and_escapes() -> None:
-    before, after = of("R@10", [0.1, 0.5, 0.9]), of("R@10", [0.4, 0.5, 0.2], number=2)
+    before, after = make_evaluation("R@10", [0.1, 0.5, 0.9]), make_evaluation("R@10", [0.4, 0.5, 0.2], number=2)
     after = replace(after, index_state={**after.index_state, "language_model": "<qwen>"})
     page = report([before, after])
     assert page.count("<svg") == 3
@@ -292,18 +296,18 @@ def test_report__goes_by_the_first_measure_that_is_better_high() -> None:
 
 
 def test_report__of_evaluations_without_a_measure_in_common() -> None:
-    page = report([of("R@10", [0.1, 0.5]), of("P@5", [0.2, 0.4], number=2)])
+    page = report([make_evaluation("R@10", [0.1, 0.5]), make_evaluation("P@5", [0.2, 0.4], number=2)])
     assert "Largest gains" not in page
     assert "R@10" in page
     assert "P@5" in page
 
 
 def test_report__of_questions_that_have_no_measure() -> None:
-    assert "<h2>Latency by stage</h2>" in report([of("degraded", [0.0, 0.0])])
+    assert "<h2>Latency by stage</h2>" in report([make_evaluation("degraded", [0.0, 0.0])])
 
 
 def test_report__takes_a_label_for_text_however_long() -> None:
-    item = replace(of("R@10", [0.1, 0.5]), label=r"context.citation_format=$\frac{index}$ <b>" + "x" * 200)
+    item = replace(make_evaluation("R@10", [0.1, 0.5]), label=r"context.citation_format=$\frac{index}$ <b>" + "x" * 200)
     page = report([item, item])
     assert "none: the same settings" in page
     assert page.count(r"$\frac{index}$ &lt;b&gt;xxx") > 2

@@ -61,15 +61,15 @@ def test_measured__by_two_names_of_one_measure() -> None:
 def test_means__are_those_of_ir_measures(questions: list[tuple[dict[str, int], tuple[str, ...]]]) -> None:
     results = [_result(f"q{place}", judged, ranking) for place, (judged, ranking) in enumerate(questions)]
     by_question = compute_measures(NAMES, results)
-    own = means(replace(result, measures=by_question[result.question_id]) for result in results)
+    result_means = means(replace(result, measures=by_question[result.question_id]) for result in results)
     qrels = [ir_measures.Qrel(item.question_id, name, grade) for item in results for name, grade in item.judged.items()]
     run = [
         ir_measures.ScoredDoc(item.question_id, name, 1 / (rank + 1))
         for item in results
         for rank, name in enumerate(item.ranking)
     ]
-    theirs = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in NAMES], qrels, run)
-    assert own == pytest.approx({str(measure): value for measure, value in theirs.items()}, abs=1e-9)
+    reference = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in NAMES], qrels, run)
+    assert result_means == pytest.approx({str(measure): value for measure, value in reference.items()}, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["nDGC@10", "R@", "", "Foo(1)"])

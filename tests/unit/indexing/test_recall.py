@@ -46,12 +46,12 @@ def _entry(kind: str = "ivfflat", rows: int = 10_000, **settings: Any) -> IndexR
 def test_smallest_sufficient_setting__is_what_a_look_at_all_of_them_finds(recalls: list[float], target: float) -> None:
     requests: list[int] = []
 
-    def at(setting: int) -> Recall:
+    def measure(setting: int) -> Recall:
         requests.append(setting)
         return _measured(setting, recalls[setting - 1])
 
     settings = list(range(1, len(recalls) + 1))
-    result = smallest_sufficient_setting(target, settings, at)
+    result = smallest_sufficient_setting(target, settings, measure)
     meeting = [setting for setting in settings if recalls[setting - 1] >= target]
     assert result.setting == (meeting[0] if meeting else settings[-1])
     assert len(requests) <= len(settings).bit_length() + 1
@@ -204,8 +204,8 @@ def test_rebuild_reason__of_auto_weighs_the_writers(
     built = datetime.now(UTC) - timedelta(days=days)
     entry = replace(_entry(kind), health={"published": 50_000, "p50_ms": p50_ms}, created_at=built)
     assert rebuild_reason(entry, 10_000, 50_000 + published, SETTINGS) == due
-    kept = replace(entry, health={**entry.health, "rejected": {"kind": "hnsw"}})
-    assert rebuild_reason(kept, 10_000, 50_000 + published, SETTINGS) == (due if kind == "hnsw" else None)
+    rejected = replace(entry, health={**entry.health, "rejected": {"kind": "hnsw"}})
+    assert rebuild_reason(rejected, 10_000, 50_000 + published, SETTINGS) == (due if kind == "hnsw" else None)
     if kind == "hnsw":
         chosen = SETTINGS.model_copy(update={"vector": kind})
         assert rebuild_reason(entry, 10_000, 50_000 + published, chosen) is None

@@ -24,7 +24,7 @@ def document(source: str = "kb/hr/leave.pdf", **changes: Any) -> SourceDocument:
 
 
 @pytest.mark.parametrize(
-    ("given", "readers"),
+    ("source", "readers"),
     [
         (document(), HR),
         (document("kb/general/canteen.txt"), (EVERYONE,)),
@@ -40,8 +40,8 @@ def document(source: str = "kb/hr/leave.pdf", **changes: Any) -> SourceDocument:
         (document(acl=(EVERYONE, "board", EVERYONE)), ("board", EVERYONE)),
     ],
 )
-def test_governed__readers_follow_from_the_department(given: SourceDocument, readers: tuple[str, ...]) -> None:
-    once = apply_access_policy(given, BY_FOLDER)
+def test_governed__readers_follow_from_the_department(source: SourceDocument, readers: tuple[str, ...]) -> None:
+    once = apply_access_policy(source, BY_FOLDER)
     assert once.acl == readers
     assert apply_access_policy(once, BY_FOLDER) == once
 
@@ -51,7 +51,7 @@ def test_governed__leaves_documents_alone_unless_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "given"),
+    ("settings", "source"),
     [
         (BY_FOLDER, document("leave.pdf")),
         (BY_FOLDER, document("kb/HR/leave.pdf")),
@@ -60,29 +60,29 @@ def test_governed__leaves_documents_alone_unless_asked() -> None:
         (AccessSettings(department_from="metadata"), document()),
     ],
 )
-def test_governed__without_a_department_is_refused(settings: AccessSettings, given: SourceDocument) -> None:
+def test_governed__without_a_department_is_refused(settings: AccessSettings, source: SourceDocument) -> None:
     with pytest.raises(IngestionError, match="has no department") as caught:
-        apply_access_policy(given, settings)
+        apply_access_policy(source, settings)
     assert caught.value.code == "no_department"
 
 
-@pytest.mark.parametrize("named", ["", " ", ["hr", "it"], 7, {"name": "hr"}, "hr\x00", "legal", "HR"])
-def test_governed__a_department_that_is_none_is_refused(named: object) -> None:
+@pytest.mark.parametrize("value", ["", " ", ["hr", "it"], 7, {"name": "hr"}, "hr\x00", "legal", "HR"])
+def test_governed__a_department_that_is_none_is_refused(value: object) -> None:
     with pytest.raises(IngestionError, match="department in the metadata of kb/hr/leave") as caught:
-        apply_access_policy(document(metadata={"department": named}), BY_FOLDER)
+        apply_access_policy(document(metadata={"department": value}), BY_FOLDER)
     assert caught.value.code == "bad_department"
 
 
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("values", "message"),
     [
         ({"department_from": "folder"}, "departments is"),
         ({"department_from": "metadata", "departments": ("hr",), "open": ("general",)}, "among the departments"),
     ],
 )
-def test_settings__need_the_departments_that_they_go_by(given: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValidationError, match=named):
-        AccessSettings(**given)
+def test_settings__without_their_departments_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        AccessSettings(**values)
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ def test_analysed_text__has_the_title_twice_and_section_once_even_if_the_chunk_h
     assert _piece("Leave is 20 days.", "Leave", "Annual").analysed == (
         "Handbook\nHandbook\nLeave | Annual\nLeave is 20 days."
     )
-    named = ChunkText(title="handbook-2", source="a/handbook-2.md", section=("Annual", "Annual"), text="Annual")
-    assert named.analysed == "Annual\nAnnual"
+    chunk = ChunkText(title="handbook-2", source="a/handbook-2.md", section=("Annual", "Annual"), text="Annual")
+    assert chunk.analysed == "Annual\nAnnual"
     assert _piece("Text.", "Handbook").analysed == "Handbook\nHandbook\nText."
 
 

@@ -127,7 +127,7 @@ def test_decode__uncertain_encoding_is_noted() -> None:
         ("undefined", None), ("idna", None),
     ],
 )  # fmt: skip
-def test_find_codec(label: str | None, codec: str | None) -> None:
+def test_find_codec__knows_the_names_of_the_web(label: str | None, codec: str | None) -> None:
     assert find_codec(label) == codec
 
 

@@ -13,7 +13,7 @@ XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
 
 
-def zip_of(*names: str) -> bytes:
+def make_zip(*names: str) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for name in names:
@@ -37,7 +37,7 @@ def test_detect__pdf_and_docx_under_any_name(name: str, report_pdf: bytes, repor
 )
 @pytest.mark.parametrize("name", ["a.docx", "a.zip", "a"])
 def test_detect__archives_by_their_members(members: tuple[str, ...], media_type: str, name: str) -> None:
-    assert detect(zip_of(*members), name) == media_type
+    assert detect(make_zip(*members), name) == media_type
 
 
 def test_detect__pdf_after_other_bytes(report_pdf: bytes) -> None:
@@ -117,8 +117,8 @@ def test_detect__kinds_of_text(text: str, name: str, media_type: str) -> None:
         (b"SQLite format 3\0", "SQLite"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "legacy Office"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512) + "WordDocument\0".encode("utf-16-le"), "legacy Word"),
-        (zip_of("xl/workbook.bin", "[Content_Types].xml"), "binary Excel"),
-        (zip_of("content.xml"), "OpenDocument"),
+        (make_zip("xl/workbook.bin", "[Content_Types].xml"), "binary Excel"),
+        (make_zip("content.xml"), "OpenDocument"),
     ],
 )
 @pytest.mark.parametrize("name", ["a.txt", "a.pdf", "a.docx"])
@@ -147,10 +147,10 @@ def test_detect__pictures(data: bytes, kind: str) -> None:
         b"\x1f\x8b\x08\0\0\0\0\0",
         b"BZh91AY\xff",
         bytes(257) + b"ustar",
-        zip_of("xl/workbook.xml"),
-        zip_of("word/document.xml"),
-        zip_of("a.md", "b.pdf"),
-        zip_of(),
+        make_zip("xl/workbook.xml"),
+        make_zip("word/document.xml"),
+        make_zip("a.md", "b.pdf"),
+        make_zip(),
     ],
 )
 def test_detect__archives(data: bytes) -> None:

@@ -24,7 +24,7 @@ def parse_docx(data: bytes) -> ParsedDocument:
     return parse(SourceDocument(source="a.docx", data=data))
 
 
-def error_of(data: bytes) -> ParseError:
+def parse_error(data: bytes) -> ParseError:
     with pytest.raises(ParseError) as caught:
         parse_docx(data)
     return caught.value
@@ -128,7 +128,7 @@ def test_parse_docx__nested_table_stays_in_its_cell() -> None:
 
 
 def test_parse_docx__without_text_is_empty() -> None:
-    assert error_of(saved(docx.Document())).code == "empty"
+    assert parse_error(saved(docx.Document())).code == "empty"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_parse_docx__another_kind_of_word_file_is_unsupported(report_docx: bytes
     def glossary(name: str, content: bytes) -> bytes:
         return content.replace(b"document.main+xml", b"document.glossary+xml")
 
-    error = error_of(repacked(report_docx, glossary))
+    error = parse_error(repacked(report_docx, glossary))
     assert error.code == "unsupported"
     assert "glossary" in str(error)
 
@@ -199,12 +199,12 @@ def test_parse_docx__declared_size_is_too_large(report_docx: bytes) -> None:
     with zipfile.ZipFile(io.BytesIO(report_docx)) as archive:
         size = archive.getinfo("word/document.xml").file_size
     forged = report_docx.replace(size.to_bytes(4, "little"), (300 * 2**20).to_bytes(4, "little"))
-    assert error_of(forged).code == "too_large"
+    assert parse_error(forged).code == "too_large"
 
 
 @pytest.mark.parametrize("name", ["../evil.txt", "/etc/evil", "word\\..\\evil", "C:\\evil"])
 def test_parse_docx__member_outside_the_archive(report_docx: bytes, name: str) -> None:
-    error = error_of(repacked(report_docx, unchanged, **{name: b"x"}))
+    error = parse_error(repacked(report_docx, unchanged, **{name: b"x"}))
     assert error.code == "corrupt"
     assert "points outside" in str(error)
 
@@ -227,21 +227,21 @@ def test_parse_docx__encrypted_member(report_docx: bytes) -> None:
     data = bytearray(report_docx)
     entry = data.rindex(b"PK\x01\x02")
     data[entry + 8] |= 1
-    assert error_of(bytes(data)).code == "encrypted"
+    assert parse_error(bytes(data)).code == "encrypted"
 
 
 def test_parse_docx__malformed_xml_is_corrupt(report_docx: bytes) -> None:
     def malformed(name: str, content: bytes) -> bytes:
         return content[:-20] if name == "word/document.xml" else content
 
-    error = error_of(repacked(report_docx, malformed))
+    error = parse_error(repacked(report_docx, malformed))
     assert error.code == "corrupt"
     assert error.__cause__ is not None
 
 
 def test_parse_docx__truncated_anywhere(report_docx: bytes) -> None:
     for cut in range(4, len(report_docx), 401):
-        assert error_of(report_docx[:cut]).code == "corrupt"
+        assert parse_error(report_docx[:cut]).code == "corrupt"
 
 
 def test_parse_docx__merged_cells_and_rows_that_begin_late() -> None:

@@ -22,7 +22,7 @@ R = 'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationship
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
-def parsed_of(document: Any) -> ParsedDocument:
+def parse_document(document: Any) -> ParsedDocument:
     out = io.BytesIO()
     document.save(out)
     return parse(SourceDocument(source="a.docx", data=out.getvalue()))
@@ -69,7 +69,7 @@ def test_parse_docx__numbers_and_bullets_are_those_printed() -> None:
         *(("own", 0, 8), ("none", 0, 99)),
     ):
         append(document, item(text, depth, number))
-    assert parsed_of(document).text.split("\n\n") == [
+    assert parse_document(document).text.split("\n\n") == [
         *("3. one", "3.a) inner", "3.b) more", "- dot", "4. two", "4.a) again", "3. own", "none"),
     ]
 
@@ -80,7 +80,7 @@ def test_parse_docx__heading_of_a_style_based_on_one() -> None:
     style.base_style = document.styles["Heading 2"]
     document.add_paragraph("Results", style="Chapter")
     document.add_paragraph("words")
-    assert [(h.level, h.title) for h in parsed_of(document).headings] == [(2, "Results")]
+    assert [(h.level, h.title) for h in parse_document(document).headings] == [(2, "Results")]
 
 
 def test_parse_docx__heading_by_outline_level() -> None:
@@ -92,7 +92,7 @@ def test_parse_docx__heading_by_outline_level() -> None:
     outlined = f'<w:p {W}><w:pPr><w:outlineLvl w:val="0"/></w:pPr><w:r><w:t>{{}}</w:t></w:r></w:p>'
     append(document, outlined.format("Its own level"))
     append(document, outlined.format("A text of many words. " * 20))
-    assert [(h.level, h.title) for h in parsed_of(document).headings] == [(2, "The plan"), (1, "Its own level")]
+    assert [(h.level, h.title) for h in parse_document(document).headings] == [(2, "The plan"), (1, "Its own level")]
 
 
 def test_parse_docx__list_style_and_levels_of_a_number() -> None:
@@ -109,7 +109,7 @@ def test_parse_docx__list_style_and_levels_of_a_number() -> None:
             )
     for text, number in (("one", 7), ("two", 8), ("three", 9)):
         append(document, item(text, number=number))
-    assert parsed_of(document).text == "1. one\n\n2. two\n\nIII) three"
+    assert parse_document(document).text == "1. one\n\n2. two\n\nIII) three"
 
 
 def test_parse_docx__hidden_text_is_left_out() -> None:
@@ -117,7 +117,7 @@ def test_parse_docx__hidden_text_is_left_out() -> None:
     paragraph = document.add_paragraph("The price is ")
     paragraph.add_run("secret ").font.hidden = True
     paragraph.add_run("public").font.hidden = False
-    assert parsed_of(document).text == "The price is public"
+    assert parse_document(document).text == "The price is public"
 
 
 def test_parse_docx__notes_and_comments_follow_their_paragraph() -> None:
@@ -133,7 +133,7 @@ def test_parse_docx__notes_and_comments_follow_their_paragraph() -> None:
         '<w:r><w:footnoteReference w:id="9"/></w:r></w:p>',
     )
     document.add_paragraph("More.")
-    assert parsed_of(document).text.split("\n\n") == [
+    assert parse_document(document).text.split("\n\n") == [
         "Words[1] and[2]",
         "[1] A note.",
         "[2] An end.",
@@ -149,7 +149,7 @@ def test_parse_docx__superscripts_and_subscripts() -> None:
         run = paragraph.add_run(text)
         if script:
             setattr(run.font, f"{script}erscript" if script == "sup" else "subscript", True)
-    assert parsed_of(document).text == "10^-6 H_2O, the 1st"
+    assert parse_document(document).text == "10^-6 H_2O, the 1st"
 
 
 def test_parse_docx__formula_as_superscript_in_several_runs() -> None:
@@ -161,7 +161,7 @@ def test_parse_docx__formula_as_superscript_in_several_runs() -> None:
     paragraph.add_run("2+").font.superscript = True
     paragraph.add_run(" is")
     paragraph.add_run("see below").font.superscript = True
-    assert parsed_of(document).text == "x^(n+1) Ca^(2+) issee below"
+    assert parse_document(document).text == "x^(n+1) Ca^(2+) issee below"
 
 
 def m(name: str, *parts: str) -> str:
@@ -196,7 +196,7 @@ def t(text: str) -> str:
 def test_parse_docx__equations_in_one_line(equation: str, text: str) -> None:
     document = docx.Document()
     append(document, f"<w:p {W} {M}><w:r><w:t>So </w:t></w:r><m:oMath>{equation}</m:oMath></w:p>")
-    assert parsed_of(document).text == f"So {text}"
+    assert parse_document(document).text == f"So {text}"
 
 
 CHART = """<c:chartSpace xmlns:c="http://schemas.openxmlformats.org/drawingml/2006/chart"
@@ -223,7 +223,7 @@ def test_parse_docx__charts_and_diagrams() -> None:
     append(document, drawing.format(f'<c:chart r:id="{chart}"/>'))
     append(document, drawing.format(f'<d:relIds r:dm="{diagram}"/>'))
     append(document, drawing.format('<c:chart r:id="rId999"/>'))
-    parsed = parsed_of(document)
+    parsed = parse_document(document)
     assert parsed.text == "Before\n\nSales\n2024\nNorth; 2024: 12\nSouth; 2024: 7\n\nFirst\nThen this"
     assert len(parsed.tables) == 1
 
@@ -236,7 +236,7 @@ def test_parse_docx__included_html_and_text() -> None:
     other = relate(document, "aFChunk", "c.rtf", "{\\rtf1}", "application/rtf")
     for identity in (html, plain, other, "rId999"):
         append(document, f'<w:altChunk {W} {R} r:id="{identity}"/>')
-    parsed = parsed_of(document)
+    parsed = parse_document(document)
     assert parsed.text == "Top\n\nInside\n\nWords\n\nplain words"
     assert [(h.level, h.title) for h in parsed.headings] == [(1, "Top"), (2, "Inside")]
 
@@ -246,7 +246,7 @@ def test_parse_docx__style_based_on_itself_ends() -> None:
     style = document.styles.add_style("Loop", WD_STYLE_TYPE.PARAGRAPH)
     style.base_style = style
     document.add_paragraph("words", style="Loop")
-    assert parsed_of(document).text == "words"
+    assert parse_document(document).text == "words"
 
 
 def test_parse_docx__note_that_refers_to_itself_ends() -> None:
@@ -254,7 +254,7 @@ def test_parse_docx__note_that_refers_to_itself_ends() -> None:
     note = '<w:footnote w:id="2"><w:p><w:r><w:t>a</w:t><w:footnoteReference w:id="2"/></w:r></w:p></w:footnote>'
     relate(document, "footnotes", "footnotes.xml", f"<w:x {W}>{note}</w:x>")
     append(document, f'<w:p {W}><w:r><w:t>b</w:t><w:footnoteReference w:id="2"/></w:r></w:p>')
-    assert parsed_of(document).text.startswith("b[1]")
+    assert parse_document(document).text.startswith("b[1]")
 
 
 def strict(data: bytes) -> bytes:
@@ -311,7 +311,7 @@ def test_parse_docx__a_text_box_is_paragraphs_of_its_own() -> None:
     box = text_box("The limit is 40 MB.", "It holds for all.")
     append(document, f"<w:p {W}>{box}<w:r><w:t>The paragraph that anchors it.</w:t></w:r></w:p>")
     document.add_paragraph("After it.")
-    assert parsed_of(document).text.split("\n\n") == [
+    assert parse_document(document).text.split("\n\n") == [
         *("The paragraph that anchors it.", "The limit is 40 MB.", "It holds for all.", "After it."),
     ]
 
@@ -327,12 +327,12 @@ def include_html(document: Any, html: str) -> None:
 def test_parse_docx__included_html_may_have_its_doctype(doctype: str) -> None:
     document = docx.Document()
     include_html(document, f"{doctype}<html><body><p>Words</p></body></html>")
-    assert parsed_of(document).text == "Words"
+    assert parse_document(document).text == "Words"
 
 
 def test_parse_docx__included_html_declares_no_entities() -> None:
     document = docx.Document()
     include_html(document, '<!DOCTYPE html [<!ENTITY a "b">]><html><body><p>&a;</p></body></html>')
     with pytest.raises(ParseError) as caught:
-        parsed_of(document)
+        parse_document(document)
     assert caught.value.code == "corrupt"

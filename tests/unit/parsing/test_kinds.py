@@ -140,7 +140,7 @@ def test_parse_svg__words_of_the_drawing() -> None:
         assert parsed.title == "Flow of orders"
 
 
-def parquet_of(table: pa.Table) -> bytes:
+def write_parquet(table: pa.Table) -> bytes:
     out = io.BytesIO()
     pq.write_table(table, out)
     return out.getvalue()
@@ -157,13 +157,13 @@ def test_parse_parquet__rows_are_lines() -> None:
             "tags": [["a", "b"], []],
         }
     )
-    assert parse_named("a.bin", parquet_of(table)).text == (
+    assert parse_named("a.bin", write_parquet(table)).text == (
         "name: Ada; born: 1815; paid: true; address.city: London; tags: a, b\nborn: 1906; paid: false"
     )
 
 
 def test_parse_parquet__more_text_than_the_limit() -> None:
-    data = parquet_of(pa.table({"a": ["word"] * 100_000}))
+    data = write_parquet(pa.table({"a": ["word"] * 100_000}))
     with pytest.raises(ParseError, match="text_mb") as caught:
         parse(SourceDocument(source="a", data=data), OutputLimits(text_bytes=1_000))
     assert caught.value.code == "too_large"

@@ -25,7 +25,7 @@ NAMESPACES = " ".join(
 TYPE = "application/vnd.oasis.opendocument."
 
 
-def parsed_of(data: bytes) -> ParsedDocument:
+def parse_data(data: bytes) -> ParsedDocument:
     return parse(SourceDocument(source="a", data=data))
 
 
@@ -42,7 +42,7 @@ def open_document(kind: str, body: str, *, styles: str = "", **members: str) -> 
 
 
 def test_parse_odt__headings_lists_notes_and_tables() -> None:
-    parsed = parsed_of(
+    parsed = parse_data(
         open_document(
             "text",
             "<text:table-of-content><text:p>no</text:p></text:table-of-content>"
@@ -70,7 +70,7 @@ def test_parse_ods__sheets_are_sections() -> None:
     empty = (
         '<table:table-row table:number-rows-repeated="1048576"><table:table-cell table:number-columns-repeated="9999"/>'
     )
-    parsed = parsed_of(
+    parsed = parse_data(
         open_document("spreadsheet", f'<table:table table:name="People">{rows}{empty}</table:table-row></table:table>')
     )
     assert parsed.text == "People\n\nName | Born\nName: Ada; Born: 1815"
@@ -79,7 +79,7 @@ def test_parse_ods__sheets_are_sections() -> None:
 
 def test_parse_odp__slides_are_pages() -> None:
     page = "<draw:page><draw:frame><draw:text-box><text:p>{}</text:p></draw:text-box></draw:frame></draw:page>"
-    parsed = parsed_of(open_document("presentation", page.format("First") + page.format("Second")))
+    parsed = parse_data(open_document("presentation", page.format("First") + page.format("Second")))
     assert (parsed.text, parsed.pages) == ("First\n\nSecond", (0, 7))
 
 
@@ -105,7 +105,7 @@ def test_parse_odt__numbers_of_lists_and_headings_are_those_printed() -> None:
         f'<text:list text:style-name="L">{item.format(start, "new", "")}</text:list>'
     )
     heads = '<text:h text:outline-level="1">Plan</text:h><text:h text:outline-level="2">Cost</text:h>'
-    parsed = parsed_of(open_document("text", heads + lists, styles=styles))
+    parsed = parse_data(open_document("text", heads + lists, styles=styles))
     assert parsed.text.split("\n\n") == [
         *("1 Plan", "1.1 Cost", "1. one", "2. two", "a) inner", "- deep", "3. more", "7. new"),
     ]
@@ -124,7 +124,7 @@ def test_parse_odt__superscripts_hidden_text_captions_and_header_rows() -> None:
     cell = "<table:table-cell><text:p>{}</text:p></table:table-cell>"
     row = f"<table:table-row>{cell}{cell}</table:table-row>"
     header = f"<table:table-header-rows>{row.format(4, 5)}</table:table-header-rows>"
-    parsed = parsed_of(
+    parsed = parse_data(
         open_document(
             "text",
             f"<text:p>10{span.format('up', 6)} km{span.format('up', 'n+1')} H{span.format('low', 2)}O"
@@ -161,7 +161,7 @@ def sheet_with_hidden_cells() -> bytes:
 
 
 def test_parse_ods__hidden_cells_are_left_out_and_merged_ones_repeated() -> None:
-    parsed = parsed_of(sheet_with_hidden_cells())
+    parsed = parse_data(sheet_with_hidden_cells())
     assert parsed.text == ("Sales\n\nRegion | Q1 | Q2\nRegion: North; Q1: 1; Q2: 2\nRegion: North; Q1, Q2: 3")
     assert [place.cells for place in parsed.places if place.cells] == ["A1:D1", "A2:D2", "A3:D3"]
 
@@ -185,7 +185,7 @@ def test_parse_odp__titles_notes_and_hidden_slides() -> None:
         f'<draw:page draw:style-name="no">{box.format(title, "Secret")}</draw:page>'
         f"<draw:page>{box.format('', 'end')}</draw:page>"
     )
-    parsed = parsed_of(open_document("presentation", slides, styles=style))
+    parsed = parse_data(open_document("presentation", slides, styles=style))
     assert parsed.text == "Opening\n\nwords\n\nNotes: Say it slowly\n\n\n\nend"
     assert [(h.level, h.title) for h in parsed.headings] == [(1, "Opening")]
     assert len(parsed.pages) == 3
@@ -193,12 +193,12 @@ def test_parse_odp__titles_notes_and_hidden_slides() -> None:
 
 def test_parse_odf__with_a_password_is_encrypted() -> None:
     with pytest.raises(ParseError, match="password") as caught:
-        parsed_of(open_document("text", "", **{"META-INF/manifest.xml": "<m><encryption-data/></m>"}))
+        parse_data(open_document("text", "", **{"META-INF/manifest.xml": "<m><encryption-data/></m>"}))
     assert caught.value.code == "encrypted"
 
 
 def test_parse_rtf__paragraphs_and_rows() -> None:
-    parsed = parsed_of(
+    parsed = parse_data(
         rb"{\rtf1\ansi{\fonttbl{\f0 Arial;}}{\*\generator no;}\b Caf\'e9\b0\par Price \u8364? 5\par"
         rb"\trowd Plan\cell Seats\cell\row\trowd Basic\cell 15\cell\row\pard End{\pict\pngblip 89504e47}\par}"
     )
@@ -224,7 +224,7 @@ def workbook() -> bytes:
 
 
 def test_parse_xls__cells_as_they_are_shown() -> None:
-    parsed = parsed_of(workbook())
+    parsed = parse_data(workbook())
     assert parsed.text == (
         "Sales\n\nRegion | Day | Share | Paid\nRegion: North; Day: 2024-05-01; Share: 25.6%; Paid: TRUE"
     )
@@ -243,7 +243,7 @@ def test_parse_xls__hidden_columns_and_merged_cells() -> None:
     sheet.col(1).hidden = True
     out = io.BytesIO()
     book.save(out)
-    parsed = parsed_of(out.getvalue())
+    parsed = parse_data(out.getvalue())
     rows = ("Region: North; Q1: 12; Q2: 13", "Region: North; Q1: 22; Q2: 23")
     assert parsed.text == "\n".join(["Sales", "", "Region | Q1 | Q2", *rows])
     assert [place.cells for place in parsed.places if place.cells] == ["A1:D1", "A2:D2", "A3:D3"]
@@ -254,7 +254,7 @@ def test_parse_xls__hidden_columns_and_merged_cells() -> None:
 @pytest.mark.parametrize("cut", range(600, 5_400, 400))
 def test_parse_xls__truncated_anywhere(cut: int) -> None:
     with pytest.raises(ParseError) as caught:
-        parsed_of(workbook()[:cut])
+        parse_data(workbook()[:cut])
     assert caught.value.code in {"corrupt", "unsupported"}
 
 
@@ -280,7 +280,7 @@ def test_parse_xls__truncated_anywhere(cut: int) -> None:
 def test_parse__hostile_legacy_office(data: bytes) -> None:
     code = ""
     try:
-        parsed = parsed_of(data)
+        parsed = parse_data(data)
     except ParseError as error:
         code = error.code
     else:

@@ -28,7 +28,7 @@ def parse_mail(data: str | bytes, source: str = "a.eml") -> ParsedDocument:
     return parse(SourceDocument(source=source, data=data if isinstance(data, bytes) else data.encode()))
 
 
-def code_of(data: str | bytes, source: str = "a.eml") -> str:
+def parse_code(data: str | bytes, source: str = "a.eml") -> str:
     with pytest.raises(ParseError) as caught:
         parse_mail(data, source)
     return caught.value.code
@@ -149,7 +149,7 @@ def test_parse_mail__text(mail: str, expected: str) -> None:
     ],
 )  # fmt: skip
 def test_parse_mail__encrypted(mail: str) -> None:
-    assert code_of(mail) == "encrypted"
+    assert parse_code(mail) == "encrypted"
 
 
 def test_parse_mail__encrypted_mail_in_another_is_a_note() -> None:
@@ -204,7 +204,7 @@ def test_extract_signed_content__indefinite_length() -> None:
 
 def test_parse_mail__smime_that_is_enveloped(certificate: x509.Certificate) -> None:
     builder = pkcs7.PKCS7EnvelopeBuilder().set_data(b"Secret").add_recipient(certificate)
-    assert code_of(smime(builder.encrypt(Encoding.DER, []), "enveloped-data")) == "encrypted"
+    assert parse_code(smime(builder.encrypt(Encoding.DER, []), "enveloped-data")) == "encrypted"
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_parse_mail__smime_that_is_enveloped(certificate: x509.Certificate) -> N
         ("a =?utf-8?Q?b?= c =?utf-8?Q?d?= =?koi8-r?Q?=C4?=", "a b c dд"),
     ],
 )
-def test_decode_words(raw: str, decoded: str) -> None:
+def test_decode_words__reads_any_charset(raw: str, decoded: str) -> None:
     assert decode_words(raw) == decoded
 
 
@@ -328,7 +328,7 @@ def test_parse_mbox__encrypted_mails_are_notes_unless_all_are() -> None:
     parsed = parse_mail(MBOX + secret, "a.mbox")
     assert [note.code for note in parsed.notes] == ["encrypted_part"]
     assert "BEGIN PGP" not in parsed.text
-    assert code_of(secret * 2, "a.mbox") == "encrypted"
+    assert parse_code(secret * 2, "a.mbox") == "encrypted"
 
 
 def test_parse_mbox__truncated_anywhere() -> None:

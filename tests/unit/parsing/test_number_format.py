@@ -53,7 +53,7 @@ from kosmos_rag.parsing.tables.number_format import Value, show
         ("text", "0.0", "text"),
     ],
 )
-def test_show(value: Value, code: str, output: str) -> None:
+def test_show__formats_as_a_spreadsheet(value: Value, code: str, output: str) -> None:
     assert show(value, code) == output
 
 

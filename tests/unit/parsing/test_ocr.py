@@ -23,7 +23,7 @@ OCR = ParsingSettings(ocr=True, memory_mb=2048, cpu_s=300, timeout_s=300.0)
 LINES = ["Notice of Termination", "", "The contract ends on 31 March 2027.", "Four weeks of notice are due."]
 
 
-def written(lines: list[str]) -> bytes:
+def write_pdf(lines: list[str]) -> bytes:
     pdf = FPDF()
     _write(pdf, lines)
     return bytes(pdf.output())
@@ -39,7 +39,7 @@ def _write(pdf: FPDF, lines: list[str]) -> None:
 def scanned(lines: list[str], *, before: list[str] | None = None) -> bytes:
     """A page that is the picture of these lines, perhaps behind one of text."""
     picture = io.BytesIO()
-    pypdfium2.PdfDocument(written(lines))[0].render(scale=2).to_pil().convert("L").save(picture, "JPEG")
+    pypdfium2.PdfDocument(write_pdf(lines))[0].render(scale=2).to_pil().convert("L").save(picture, "JPEG")
     pdf = FPDF()
     if before is not None:
         _write(pdf, before)
@@ -91,7 +91,7 @@ def test_scanned_page__that_takes_more_computing_than_allowed_is_given_up() -> N
 
 def pictured(lines: list[str], kind: str, *, pages: int = 1) -> SourceDocument:
     """A picture of these lines."""
-    picture = pypdfium2.PdfDocument(written(lines))[0].render(scale=2).to_pil().convert("RGB")
+    picture = pypdfium2.PdfDocument(write_pdf(lines))[0].render(scale=2).to_pil().convert("RGB")
     out = io.BytesIO()
     more = {"save_all": True, "append_images": [picture] * (pages - 1)} if pages > 1 else {}
     picture.save(out, kind, **more)

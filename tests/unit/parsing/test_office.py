@@ -22,13 +22,13 @@ from kosmos_rag.parsing import OutputLimits, parse
 KINDS = ["report_xlsx", "report_pptx", "report_epub"]
 
 
-def parsed_of(data: bytes) -> ParsedDocument:
+def parse_data(data: bytes) -> ParsedDocument:
     return parse(SourceDocument(source="a", data=data))
 
 
-def error_of(data: bytes) -> ParseError:
+def parse_error(data: bytes) -> ParseError:
     with pytest.raises(ParseError) as caught:
-        parsed_of(data)
+        parse_data(data)
     return caught.value
 
 
@@ -44,7 +44,7 @@ def with_member(data: bytes, name: str, content: bytes) -> bytes:
 
 
 def test_parse_xlsx__sheets_rows_and_columns(report_xlsx: bytes) -> None:
-    parsed = parsed_of(report_xlsx)
+    parsed = parse_data(report_xlsx)
     assert parsed.text == (
         "Sales\n\nSales of the year\nRegion | Day | Sum | Paid\n"
         "Region: North; Day: 2024-05-01 0:00:00; Sum: 12.5; Paid: TRUE\n"
@@ -66,7 +66,7 @@ def test_parse_xlsx__formula_gives_the_value_stored_with_it() -> None:
     workbook.save(out)
     with zipfile.ZipFile(io.BytesIO(out.getvalue())) as archive:
         sheet = re.sub(rb"(<f>1\+2</f>)<v ?/?>(</v>)?", rb"\1<v>3</v>", archive.read("xl/worksheets/sheet1.xml"))
-    parsed = parsed_of(with_member(out.getvalue(), "xl/worksheets/sheet1.xml", sheet))
+    parsed = parse_data(with_member(out.getvalue(), "xl/worksheets/sheet1.xml", sheet))
     assert "Sum: 3; of: a; what: b" in parsed.text
 
 
@@ -75,7 +75,7 @@ def test_parse_xlsx__size_that_the_file_claims_is_not_believed(report_xlsx: byte
     with zipfile.ZipFile(io.BytesIO(report_xlsx)) as archive:
         sheet = archive.read(name).replace(b'<dimension ref="A1:D7"', b'<dimension ref="A1:XFD1048576"')
     assert b"XFD" in sheet
-    assert parsed_of(with_member(report_xlsx, name, sheet)).text == parsed_of(report_xlsx).text
+    assert parse_data(with_member(report_xlsx, name, sheet)).text == parse_data(report_xlsx).text
 
 
 def test_parse_xlsx__comments_and_text_boxes_follow_their_sheet() -> None:
@@ -92,16 +92,16 @@ def test_parse_xlsx__comments_and_text_boxes_follow_their_sheet() -> None:
     sheet.set_row(3, None, None, {"hidden": True})
     sheet.insert_textbox("D6", "Approved by\nfinance")
     workbook.close()
-    parsed = parsed_of(out.getvalue())
+    parsed = parse_data(out.getvalue())
     table = "Item | Sum\nItem: Rent; Sum: 100\nItem: Heat; Sum: 70"
     remarks = "Approved by\nfinance\n\nComment on B2 (Eve): With taxes\n\nComment on B3: Per month"
     assert parsed.text == f"Costs\n\n{table}\n\n{remarks}"
     assert [place.cells for place in parsed.places][-3:] == ["D6", "B2", "B3"]
-    assert parsed_of(with_member(out.getvalue(), "xl/comments1.xml", b"<x/>")).text.endswith("finance")
+    assert parse_data(with_member(out.getvalue(), "xl/comments1.xml", b"<x/>")).text.endswith("finance")
 
 
 def test_parse_pptx__slides_are_pages(report_pptx: bytes) -> None:
-    parsed = parsed_of(report_pptx)
+    parsed = parse_data(report_pptx)
     first = "Opening\n\nFirst point\nSecond point"
     second = "Numbers\n\nRegion | Sum\nRegion: North; Sum: 12\n\nGrouped words\n\nNotes: Say it slowly"
     assert parsed.text == f"{first}\n\n{second}\n\n\n\n"
@@ -139,7 +139,7 @@ def test_parse_pptx__numbers_superscripts_and_equations() -> None:
     out = io.BytesIO()
     deck.save(out)
     lines = ["1. one", "a) in", "2. two", "text", "1. again", "I. other", "x^(n+1) H_2O a=b"]
-    assert parsed_of(out.getvalue()).text.split("\n")[-7:] == lines
+    assert parse_data(out.getvalue()).text.split("\n")[-7:] == lines
 
 
 def test_parse_pptx__charts() -> None:
@@ -151,7 +151,7 @@ def test_parse_pptx__charts() -> None:
     slide.shapes.add_chart(XL_CHART_TYPE.PIE, 0, 0, 100, 100, data)
     out = io.BytesIO()
     deck.save(out)
-    assert parsed_of(out.getvalue()).text == "2024\nNorth; 2024: 12\nSouth; 2024: 7"
+    assert parse_data(out.getvalue()).text == "2024\nNorth; 2024: 12\nSouth; 2024: 7"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_parse_pptx__slide_shows_and_templates_are_presentations(report_pptx: by
     main = b"vnd.openxmlformats-officedocument.presentationml.presentation.main+xml"
     assert main in types
     renamed = with_member(report_pptx, "[Content_Types].xml", types.replace(main, kind.encode()))
-    assert parsed_of(renamed) == parsed_of(report_pptx)
+    assert parse_data(renamed) == parse_data(report_pptx)
 
 
 def test_parse_pptx__more_slides_than_the_limit(report_pptx: bytes) -> None:
@@ -179,7 +179,7 @@ def test_parse_pptx__more_slides_than_the_limit(report_pptx: bytes) -> None:
 
 
 def test_parse_epub__chapters_in_the_order_of_the_spine(report_epub: bytes) -> None:
-    parsed = parsed_of(report_epub)
+    parsed = parse_data(report_epub)
     assert parsed.text == "Beginning\n\nIt was night.\n\nLater\n\nDay came.\n\nEnding\n\nAll went home."
     assert [(h.level, h.title) for h in parsed.headings] == [(1, "Beginning"), (2, "Later"), (1, "Ending")]
     assert all(parsed.text[h.start :].startswith(h.title) for h in parsed.headings)
@@ -187,7 +187,7 @@ def test_parse_epub__chapters_in_the_order_of_the_spine(report_epub: bytes) -> N
 
 
 def test_parse_epub__copy_protection_is_encrypted(report_epub: bytes) -> None:
-    assert error_of(with_member(report_epub, "META-INF/rights.xml", b"<rights/>")).code == "encrypted"
+    assert parse_error(with_member(report_epub, "META-INF/rights.xml", b"<rights/>")).code == "encrypted"
 
 
 @pytest.mark.parametrize("name", ["META-INF/container.xml", "OEBPS/book.opf"])
@@ -195,7 +195,7 @@ def test_parse_epub__copy_protection_is_encrypted(report_epub: bytes) -> None:
     "content", [b"<!DOCTYPE x [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><x>&e;</x>", b"<x/>", b"<"]
 )
 def test_parse_epub__broken_package(report_epub: bytes, name: str, content: bytes) -> None:
-    assert error_of(with_member(report_epub, name, content)).code in {"corrupt", "empty"}
+    assert parse_error(with_member(report_epub, name, content)).code in {"corrupt", "empty"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -212,7 +212,7 @@ def test_parse_epub__broken_package(report_epub: bytes, name: str, content: byte
 def test_parse__archive_that_is_not_safe(
     kind: str, name: str, content: bytes, code: str, request: pytest.FixtureRequest
 ) -> None:
-    assert error_of(with_member(request.getfixturevalue(kind), name, content)).code == code
+    assert parse_error(with_member(request.getfixturevalue(kind), name, content)).code == code
 
 
 @pytest.mark.parametrize(
@@ -220,28 +220,28 @@ def test_parse__archive_that_is_not_safe(
 )
 def test_parse__doctype_is_refused(kind: str, part: str, request: pytest.FixtureRequest) -> None:
     data = request.getfixturevalue(kind)
-    error = error_of(with_member(data, part, b'<!DOCTYPE x [<!ENTITY a "b">]><x/>'))
+    error = parse_error(with_member(data, part, b'<!DOCTYPE x [<!ENTITY a "b">]><x/>'))
     assert error.code == "corrupt"
     assert "DOCTYPE" in str(error)
 
 
 def test_parse__workbook_behind_a_chart_is_left_alone(report_pptx: bytes, report_xlsx: bytes) -> None:
     data = with_member(report_pptx, "ppt/embeddings/chart1.xlsx", report_xlsx)
-    assert "secret" not in parsed_of(data).text
+    assert "secret" not in parse_data(data).text
 
 
 def test_parse__picture_of_one_colour_is_no_bomb(report_pptx: bytes) -> None:
     data = with_member(report_pptx, "ppt/media/image1.bmp", b"BM" + bytes(8 * 2**20))
-    assert parsed_of(data) == parsed_of(report_pptx)
+    assert parse_data(data) == parse_data(report_pptx)
     xml = b"<x>" + b" " * 8 * 2**20
-    assert error_of(with_member(report_pptx, "ppt/media/image1.bmp", xml)).code == "too_large"
+    assert parse_error(with_member(report_pptx, "ppt/media/image1.bmp", xml)).code == "too_large"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_parse__truncated_anywhere(kind: str, request: pytest.FixtureRequest) -> None:
     data = request.getfixturevalue(kind)
     for cut in range(4, len(data), len(data) // 40):
-        assert error_of(data[:cut]).code == "corrupt"
+        assert parse_error(data[:cut]).code == "corrupt"
 
 
 def test_parse_pptx__merged_cells_keep_their_columns() -> None:
@@ -255,12 +255,12 @@ def test_parse_pptx__merged_cells_keep_their_columns() -> None:
     table.cell(0, 0).merge(table.cell(1, 0))
     out = io.BytesIO()
     deck.save(out)
-    assert parsed_of(out.getvalue()).text == (
+    assert parse_data(out.getvalue()).text == (
         "Region | 2024 / Q1 | 2024 / Q2\nRegion: North; 2024 / Q1: 1; 2024 / Q2: 2"
     )
 
 
-def workbook_of(sheet: Callable[[Any], None], **options: Any) -> str:
+def parse_workbook(sheet: Callable[[Any], None], **options: Any) -> str:
     workbook = openpyxl.Workbook()
     workbook.active.title = "S"
     sheet(workbook.active)
@@ -276,7 +276,7 @@ def test_parse_xlsx__numbers_as_their_cells_show_them() -> None:
         for column, code in zip("BCD", ["0.0 %", "#,##0.00 [$€-407]", "d mmm yyyy"], strict=True):
             sheet[f"{column}2"].number_format = code
 
-    assert workbook_of(fill).endswith("Region: North; Share: 25.6 %; Sum: 4,500.00 €; Due: 1 May 2024")
+    assert parse_workbook(fill).endswith("Region: North; Share: 25.6 %; Sum: 4,500.00 €; Due: 1 May 2024")
 
 
 def test_parse_xlsx__merged_cells() -> None:
@@ -289,7 +289,7 @@ def test_parse_xlsx__merged_cells() -> None:
         for cells in ("A1:E1", "A2:A3", "B2:C2", "D2:E2", "A4:A5"):
             sheet.merge_cells(cells)
 
-    assert workbook_of(fill) == (
+    assert parse_workbook(fill) == (
         "Sales by region\nRegion | 2023 / Q1 | 2023 / Q2 | 2024 / Q1 | 2024 / Q2\n"
         "Region: North; 2023 / Q1: 1; 2023 / Q2: 2; 2024 / Q1: 3; 2024 / Q2: 4\n"
         "Region: North; 2023 / Q1: 5; 2023 / Q2: 6; 2024 / Q1: 7; 2024 / Q2: 8"
@@ -307,7 +307,7 @@ def test_parse_xlsx__hidden_rows_and_columns(hidden_cells: bool) -> None:
     text = "Name | Room\nName: Ada; Room: 7"
     if hidden_cells:
         text = "Name | Salary | Room\nName: Ada; Salary: 10; Room: 7\nName: Bob; Salary: 20; Room: 8"
-    assert workbook_of(fill, hidden_cells=hidden_cells) == text
+    assert parse_workbook(fill, hidden_cells=hidden_cells) == text
 
 
 def test_parse_xlsx__far_cells_and_wide_merges_cost_little() -> None:
@@ -316,7 +316,7 @@ def test_parse_xlsx__far_cells_and_wide_merges_cost_little() -> None:
         sheet["A1048576"] = "Note: far below"
         sheet.merged_cells.add("D1:XFD1048576")
 
-    assert workbook_of(fill) == "Name | Room\nName: Ada; Room: 7\n\nNote: far below"
+    assert parse_workbook(fill) == "Name | Room\nName: Ada; Room: 7\n\nNote: far below"
 
 
 def test_parse_pptx__boxes_are_read_by_their_place() -> None:
@@ -329,7 +329,7 @@ def test_parse_pptx__boxes_are_read_by_their_place() -> None:
     slide.shapes.title.text = "Comparison"
     out = io.BytesIO()
     deck.save(out)
-    assert parsed_of(out.getvalue()).text.split("\n\n") == [
+    assert parse_data(out.getvalue()).text.split("\n\n") == [
         *("Comparison", "left one", "left two", "right one", "right two", "source"),
     ]
 
@@ -341,7 +341,7 @@ def test_parse_xlsx__formulas_without_values_are_their_text() -> None:
     workbook.active.append(["Nut", 4, 1.5, "=B3*C3"])
     out = io.BytesIO()
     workbook.save(out)
-    parsed = parsed_of(out.getvalue())
+    parsed = parse_data(out.getvalue())
     assert "Item: Bolt; Qty: 10; Price: 2.5; Total: =B2*C2" in parsed.text
     ((code, message),) = [(note.code, note.message) for note in parsed.notes]
     assert code == "formulas_not_calculated"
@@ -359,12 +359,12 @@ def test_parse_xlsx__calculated_formulas_are_their_values_also_if_they_are_empty
     sheet.write_formula(2, 2, '=IF(B3>50,"high","")', None, "high")
     workbook.close()
     with zipfile.ZipFile(out) as archive:
-        written = archive.read("xl/worksheets/sheet1.xml")
+        sheet_xml = archive.read("xl/worksheets/sheet1.xml")
     # Excel marks a formula whose value is an empty text.
     data = with_member(
-        out.getvalue(), "xl/worksheets/sheet1.xml", written.replace(b'<c r="C2">', b'<c r="C2" t="str">')
+        out.getvalue(), "xl/worksheets/sheet1.xml", sheet_xml.replace(b'<c r="C2">', b'<c r="C2" t="str">')
     )
-    parsed = parsed_of(data)
+    parsed = parse_data(data)
     assert "IF(" not in parsed.text
     assert "Item: Heat; Sum: 70; Remark: high" in parsed.text
     assert parsed.notes == ()

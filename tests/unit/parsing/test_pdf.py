@@ -20,7 +20,7 @@ def parse_pdf(data: bytes) -> ParsedDocument:
     return parse(SourceDocument(source="a.pdf", data=data))
 
 
-def error_of(data: bytes) -> ParseError:
+def parse_error(data: bytes) -> ParseError:
     with pytest.raises(ParseError) as caught:
         parse_pdf(data)
     return caught.value
@@ -126,17 +126,17 @@ def test_parse_pdf__no_headings_where_all_letters_are_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "title"),
+    ("metadata_title", "title"),
     [
         ("(anonymous)", "Opening Words"), ("untitled", "Opening Words"), ("Document1", "Opening Words"),
         ("Microsoft Word - plan.docx", "Opening Words"), ("Microsoft Word - Travel Rules", "Travel Rules"),
         ("Document 9", "Opening Words"), ("Documents of 1815", "Documents of 1815"), ("Slide rules", "Slide rules"),
     ],
 )  # fmt: skip
-def test_parse_pdf__title_by_a_program_is_none(written: str, title: str) -> None:
+def test_parse_pdf__title_by_a_program_is_none(metadata_title: str, title: str) -> None:
     drawing = Drawing()
     drawing.page()
-    drawing.pdf.set_title(written)
+    drawing.pdf.set_title(metadata_title)
     drawing.lines(72, 72, "Opening Words", size=20, style="B")
     drawing.lines(72, 120, "A line of words in the body of the page,", "and one more line of words.")
     assert drawing.parse().title == title
@@ -162,7 +162,7 @@ def test_parse_pdf__title(report_pdf: bytes) -> None:
 def test_parse_pdf__password_is_encrypted() -> None:
     pdf = new_pdf("secret")
     pdf.set_encryption(owner_password="owner", user_password="user")
-    error = error_of(bytes(pdf.output()))
+    error = parse_error(bytes(pdf.output()))
     assert error.code == "encrypted"
     assert error.__cause__ is not None
 
@@ -176,13 +176,13 @@ def test_parse_pdf__owner_password_alone_is_readable() -> None:
 def test_parse_pdf__no_text_on_any_page() -> None:
     pdf = new_pdf("", "")
     pdf.rect(10, 10, 50, 50, style="F")
-    error = error_of(bytes(pdf.output()))
+    error = parse_error(bytes(pdf.output()))
     assert error.code == "no_text"
     assert str(error) == "2 pages without text, probably scanned; set ingestion.parsing.ocr, or run OCR first"
 
 
 def test_parse_pdf__broken_file_is_corrupt() -> None:
-    error = error_of(b"%PDF-1.7\nnot really")
+    error = parse_error(b"%PDF-1.7\nnot really")
     assert error.code == "corrupt"
     assert str(error).startswith("broken PDF file")
     assert error.__cause__ is not None
@@ -222,7 +222,7 @@ class Drawing:
         return parse_pdf(bytes(self.pdf.output()))
 
 
-def drawn(*lines: tuple[float, float, str], size: float = 10) -> ParsedDocument:
+def parse_drawn(*lines: tuple[float, float, str], size: float = 10) -> ParsedDocument:
     """A page with lines of text, each at its place."""
     drawing = Drawing()
     drawing.page()
@@ -232,11 +232,11 @@ def drawn(*lines: tuple[float, float, str], size: float = 10) -> ParsedDocument:
 
 
 def test_parse_pdf__no_break_after_a_divided_word() -> None:
-    parsed = drawn(
+    parsed = parse_drawn(
         *((50, 100 + 12 * row, f"Line {row} of the text with its con-") for row in range(0, 8, 2)),
         *((50, 112 + 12 * row, "sequences that are known to all of") for row in range(0, 8, 2)),
     )
-    lines = drawn(
+    lines = parse_drawn(
         (50, 100, "The report of the board gives the infor-"),
         (50, 112, "mation that each of the readers needs"),
         (50, 124, "before the meeting, and the con-"),
@@ -260,7 +260,7 @@ def test_parse_pdf__no_break_after_a_divided_word() -> None:
     ],
 )
 def test_parse_pdf__words_divided_at_a_line_end(above: str, below: str, expected: str) -> None:
-    assert drawn((50, 100, above), (50, 112, below)).text.replace("-\n", "-") == expected
+    assert parse_drawn((50, 100, above), (50, 112, below)).text.replace("-\n", "-") == expected
 
 
 def test_parse_pdf__superscripts_and_subscripts() -> None:
@@ -324,7 +324,7 @@ def test_parse_pdf__running_lines_are_left_out_of_sentences() -> None:
 
 
 def test_parse_pdf__page_numbers_alone_are_not_taken_from_a_single_page() -> None:
-    assert drawn((50, 100, "The sum of all that is on this page:"), (50, 780, "12")).text.endswith("12")
+    assert parse_drawn((50, 100, "The sum of all that is on this page:"), (50, 780, "12")).text.endswith("12")
 
 
 def headed(*titles: tuple[str, float, str]) -> list[tuple[int, str]]:
@@ -429,30 +429,30 @@ def test_parse_pdf__one_broken_page_of_three_costs_that_page() -> None:
 
 def test_parse_pdf__text_that_is_mostly_no_letters_is_garbled() -> None:
     words = b"BT /F 12 Tf 10 100 Td (%s) Tj ET" % (b"!#$%&*+,-./:;<=>?@[]^_{|}~" * 4)
-    assert error_of(pdf({4: b"<< /Length %d >>\nstream\n%s\nendstream" % (len(words), words)})).code == "garbled"
+    assert parse_error(pdf({4: b"<< /Length %d >>\nstream\n%s\nendstream" % (len(words), words)})).code == "garbled"
 
 
 def test_parse_pdf__dot_leaders_and_figures_are_not_garbled() -> None:
     rows = [(50, 100 + 12 * row, f"Chapter {row} {'.' * 80} {row}") for row in range(5)]
-    assert "Chapter 3" in drawn(*rows).text
-    assert drawn(*((50, 100 + 12 * row, "12.5 % | -3.25 | 1,000.00 | (7) | 8.1") for row in range(9))).text
+    assert "Chapter 3" in parse_drawn(*rows).text
+    assert parse_drawn(*((50, 100 + 12 * row, "12.5 % | -3.25 | 1,000.00 | (7) | 8.1") for row in range(9))).text
 
 
 @pytest.mark.parametrize("data", [b"Not found. " * 20, b"<html><body>Please log in</body></html>", b"\x01\x02" * 50])
 def test_parse_pdf__a_name_without_a_pdf(data: bytes) -> None:
-    assert error_of(data).code == "binary"
+    assert parse_error(data).code == "binary"
 
 
 def test_parse_pdf__brotli_is_named() -> None:
     stream = b"<< /Length 6 /Filter /BrotliDecode >>\nstream\nabcdef\nendstream"
-    error = error_of(pdf({4: stream}))
+    error = parse_error(pdf({4: stream}))
     assert error.code == "unsupported"
     assert "Brotli" in str(error)
 
 
 def test_parse_pdf__certificate_encryption_is_named() -> None:
     handler = b"/Encrypt << /Filter /Adobe.PubSec /SubFilter /adbe.pkcs7.s5 /V 4 /Recipients [(x)] >> /ID [(a) (b)]"
-    error = error_of(pdf(trailer=handler))
+    error = parse_error(pdf(trailer=handler))
     assert error.code == "encrypted"
     assert "certificates" in str(error)
 

@@ -164,7 +164,7 @@ def test_parse_pdf__generated_tables(held_out: bool) -> None:
 @pytest.mark.parametrize("held_out", [False, True])
 def test_parse_pdf__generated_prose(held_out: bool) -> None:
     results = [
-        count_breaks(read_text(data), known) for _, data, known in pdf_prose.documents(held_out=held_out, seeds=1)
+        count_breaks(read_text(data), expected) for _, data, expected in pdf_prose.documents(held_out=held_out, seeds=1)
     ]
     assert sum(each.false for each in results) <= 0.02 * sum(each.breaks for each in results)
 

@@ -12,7 +12,7 @@ from kosmos_rag.parsing.tables.sheets import Sheet, split_sheet
 from kosmos_rag.parsing.tables.table import Table, TableText, render
 
 
-def rows_of(lines: str) -> list[list[str]]:
+def split_rows(lines: str) -> list[list[str]]:
     """Read a grid of `a|b` lines."""
     return [[cell.strip() for cell in line.split("|")] for line in lines.strip("\n").split("\n")]
 
@@ -21,12 +21,12 @@ def rendered(table: Table) -> TableText:
     return render(table, OutputLimits())
 
 
-def text_of(lines: str, **fields: object) -> str:
-    return rendered(Table(rows=rows_of(lines), **fields)).text  # type: ignore[arg-type]
+def render_text(lines: str, **fields: object) -> str:
+    return rendered(Table(rows=split_rows(lines), **fields)).text  # type: ignore[arg-type]
 
 
 def last_line(lines: str, **fields: object) -> str:
-    return text_of(lines, **fields).split("\n")[-1]
+    return render_text(lines, **fields).split("\n")[-1]
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_render__the_header_is_found_by_the_kinds_below_it(lines: str, last: str
 
 def test_render__names_with_a_colon_are_of_rows() -> None:
     lines = "Number:|2024-117|Supplier Inc\nDate:|03.05.2024|\nCustomer:|Example Ltd|"
-    assert text_of(lines) == "Number: 2024-117 | Supplier Inc\nDate: 03.05.2024\nCustomer: Example Ltd"
+    assert render_text(lines) == "Number: 2024-117 | Supplier Inc\nDate: 03.05.2024\nCustomer: Example Ltd"
 
 
 @pytest.mark.parametrize(
     "lines", ["1|2\n3|4", "Ada|36|London\nBob|41|Paris", "2024-01-05|3\n2024-01-06|4", "A|1|2|3\nB|4|5|6"]
 )
 def test_render__a_first_row_of_values_is_no_header(lines: str) -> None:
-    assert text_of(lines) == lines.replace("|", " | ")
+    assert render_text(lines) == lines.replace("|", " | ")
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_render__a_first_row_of_values_is_no_header(lines: str) -> None:
     ],
 )
 def test_render__header_rows_are_joined(lines: str, spans: dict[tuple[int, int], int], header: str) -> None:
-    assert text_of(lines, spans=spans).split("\n")[0] == header
+    assert render_text(lines, spans=spans).split("\n")[0] == header
 
 
 def test_render__title_rows_are_the_caption() -> None:
-    table = rendered(Table(rows=rows_of("Sales|\nin EUR|\nRegion|Sum\nNorth|1"), caption="Table 1"))
+    table = rendered(Table(rows=split_rows("Sales|\nin EUR|\nRegion|Sum\nNorth|1"), caption="Table 1"))
     assert table.text == "Table 1\nSales\nin EUR\nRegion | Sum\nRegion: North; Sum: 1"
     assert table.context == ("Table 1 Sales in EUR", "Region | Sum")
 
@@ -86,12 +86,12 @@ def test_render__title_rows_are_the_caption() -> None:
     "lines", ["Name|Ada\nBorn|1815\nField|maths\nHeight|165 cm", "Invoice:|A-7\nTotal:|12.50", "Port:|80\nHost:|a"]
 )
 def test_render__a_table_of_pairs_names_its_rows(lines: str) -> None:
-    assert text_of(lines) == lines.replace(":|", "|").replace("|", ": ")
+    assert render_text(lines) == lines.replace(":|", "|").replace("|", ": ")
 
 
 def test_render__a_cell_across_columns_has_the_names_of_all() -> None:
     spans = {(1, 1): 2, (2, 0): 3}
-    text = text_of("Day|Morning|Evening\nMon|closed\nHolidays\nTue|8|9", header_rows=1, spans=spans)
+    text = render_text("Day|Morning|Evening\nMon|closed\nHolidays\nTue|8|9", header_rows=1, spans=spans)
     assert text.split("\n")[1:] == [
         "Day: Mon; Morning, Evening: closed",
         "Holidays",
@@ -112,7 +112,7 @@ def test_render__stops_at_the_limit_of_text() -> None:
 
 def parts(lines: str) -> list[str]:
     """Divide a sheet; a part is the rendered table, or the text."""
-    sheet = split_sheet(Sheet(rows=rows_of(lines)))
+    sheet = split_sheet(Sheet(rows=split_rows(lines)))
     return [rendered(part).text if isinstance(part, Table) else f"text: {part.text}" for part in sheet]
 
 
@@ -197,7 +197,7 @@ def test_table_builder__refuses_spans_without_end() -> None:
     assert caught.value.code == "too_large"
 
 
-def form_of(*rows: list[tuple[str, int]]) -> list[str]:
+def render_form(*rows: list[tuple[str, int]]) -> list[str]:
     """Read rows of texts with the number of their columns, and render the tables."""
     builder = TableBuilder()
     for row in rows:
@@ -209,7 +209,7 @@ CODES = [[("Code", 1), ("Item", 1), ("Class", 1)], [("0410", 1), ("0610", 1), ("
 
 
 def test_split_form__labels_and_values_above_a_table() -> None:
-    form, table = form_of(
+    form, table = render_form(
         [("Subject", 1), ("Fitting of cameras", 2)],
         [("Sum", 1), ("39,921.00 EUR", 2)],
         [("Date: 3 May 2026", 3)],
@@ -223,7 +223,7 @@ def test_split_form__labels_and_values_above_a_table() -> None:
 
 
 def test_split_form__a_form_alone() -> None:
-    assert form_of([("Name", 1), ("Ada", 2)], [("Born", 1), ("1815", 2)]) == ["Name: Ada\nBorn: 1815"]
+    assert render_form([("Name", 1), ("Ada", 2)], [("Born", 1), ("1815", 2)]) == ["Name: Ada\nBorn: 1815"]
 
 
 @pytest.mark.parametrize(
@@ -236,4 +236,4 @@ def test_split_form__a_form_alone() -> None:
     ],
 )
 def test_split_form__names_of_several_levels_and_titles_are_no_form(upper: list[list[tuple[str, int]]]) -> None:
-    assert len(form_of(*upper, *CODES)) == 1
+    assert len(render_form(*upper, *CODES)) == 1

@@ -17,7 +17,7 @@ def parse_bytes(data: bytes, source: str = "a.txt") -> ParsedDocument:
     return parse(SourceDocument(source=source, data=data))
 
 
-def code_of(data: bytes, source: str = "a.txt") -> str:
+def parse_code(data: bytes, source: str = "a.txt") -> str:
     with pytest.raises(ParseError) as caught:
         parse_bytes(data, source)
     assert "\n" not in str(caught.value)
@@ -114,7 +114,7 @@ def test_parse_text__sparse_nuls_are_removed() -> None:
     ids=["one", "dense", "with controls", "noise", "integers"],
 )
 def test_parse_text__binary_under_a_text_name(data: bytes) -> None:
-    assert code_of(data) == "binary"
+    assert parse_code(data) == "binary"
     with pytest.raises(ParseError, match="looks like binary data, not text"):
         parse_bytes(data)
 
@@ -122,4 +122,4 @@ def test_parse_text__binary_under_a_text_name(data: bytes) -> None:
 @pytest.mark.parametrize("data", [b"", b" \n\t\r\n", b"\xef\xbb\xbf", b"\xff\xfe", b"\x0c\x0c", b"\xed\xa0\x80"])
 @pytest.mark.parametrize("source", ["a.txt", "a.md", "a.html"])
 def test_parse_text__nothing_in_it_is_empty(data: bytes, source: str) -> None:
-    assert code_of(data, source) == "empty"
+    assert parse_code(data, source) == "empty"

@@ -201,7 +201,7 @@ HOME = "<nav><a href='/'>Home</a></nav>"
     ids=["comments", "teasers"],
 )
 def test_article__what_is_longer_than_it_is_left_out(rest: str) -> None:
-    text = content_of(f"{HOME}<div><div>{ARTICLE}</div>{rest}</div>")
+    text = extract_content(f"{HOME}<div><div>{ARTICLE}</div>{rest}</div>")
     assert "river0" in text
     assert "river15" in text
     assert "extra" not in text
@@ -212,7 +212,9 @@ def test_section__named_by_its_heading_is_content() -> None:
         f"<div class='section' id='{name.lower().replace(' ', '-')}'><h2>{name}</h2>{prose(f'part{n}')}</div>"
         for n, name in enumerate(["Share a file", "Comment on a page", "Login", "Headers of a table", "Menu"])
     )
-    text = content_of(f"{HOME}<div class='share'><a href='/s'>Tweet this</a></div><div><h1>Guide</h1>{sections}</div>")
+    text = extract_content(
+        f"{HOME}<div class='share'><a href='/s'>Tweet this</a></div><div><h1>Guide</h1>{sections}</div>"
+    )
     assert all(f"part{n}" in text for n in range(5))
     assert "Tweet" not in text
 
@@ -229,10 +231,10 @@ def test_section__named_by_its_heading_is_content() -> None:
     ],
 )
 def test_block__is_content_unless_its_attributes_say_else(attribute: str, *, is_content: bool) -> None:
-    text = content_of(f"<div {attribute}>{prose('block')}</div>{prose('bridge', 'tower', 'garden')}")
+    text = extract_content(f"<div {attribute}>{prose('block')}</div>{prose('bridge', 'tower', 'garden')}")
     assert "bridge" in text
     assert ("block" in text) is is_content
 
 
-def content_of(body: str) -> str:
+def extract_content(body: str) -> str:
     return parse(SourceDocument(source="a.html", data=f"<html><body>{body}</body></html>".encode())).text

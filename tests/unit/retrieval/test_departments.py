@@ -15,7 +15,7 @@ BY_METADATA = {"access": {"department_from": "metadata", "key": "unit"}}
 
 
 @pytest.mark.parametrize(
-    ("settings", "source", "metadata", "held", "department"),
+    ("settings", "source", "metadata", "acl", "department"),
     [
         (PLAIN, "kb/hr/leave.txt", {}, [], "general"),
         (PLAIN, "kb/hr/leave.txt", {"department": "it"}, [], "it"),
@@ -30,12 +30,12 @@ BY_METADATA = {"access": {"department_from": "metadata", "key": "unit"}}
         (BY_METADATA, "hr/leave.txt", {}, ["department:hr", "unit:legal"], "legal"),
     ],
 )
-def test_department(
-    settings: dict[str, Any], source: str, metadata: dict[str, Any], held: list[str], department: str
+def test_department__is_of_metadata_folder_or_acl(
+    settings: dict[str, Any], source: str, metadata: dict[str, Any], acl: list[str], department: str
 ) -> None:
     rule = DepartmentRule.from_settings(RagSettings(**settings))
     assert rule.in_use == (settings is not PLAIN)
-    assert rule.department(metadata, source, held) == department
+    assert rule.department(metadata, source, acl) == department
 
 
 @pytest.mark.parametrize(

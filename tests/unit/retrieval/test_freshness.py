@@ -60,7 +60,7 @@ def test_content_date__is_that_of_the_last_change() -> None:
     assert content_date({"date": 2024}) is None
 
 
-def _ranked(*metadata: dict[str, Any]) -> list[Passage]:
+def _make_hits(*metadata: dict[str, Any]) -> list[Passage]:
     return [passage(f"text {at}", source=f"{at}", metadata=item, score=1 - at / 20) for at, item in enumerate(metadata)]
 
 
@@ -69,39 +69,39 @@ def _order(passages: list[Passage]) -> list[str]:
 
 
 def test_outdated_passages__lose_half_of_their_score() -> None:
-    ranked = _ranked({"superseded_by": "1"}, {}, {"valid_until": "2020-01-01"}, {"valid_until": "2030-01-01"})
-    result = prefer_current(ranked, "any question", TODAY)
+    hits = _make_hits({"superseded_by": "1"}, {}, {"valid_until": "2020-01-01"}, {"valid_until": "2030-01-01"})
+    result = prefer_current(hits, "any question", TODAY)
     assert _order(result) == ["1", "3", "0", "2"]
     assert [item.signals for item in result] == [{}, {}, {"outdated": -0.5}, {"outdated": pytest.approx(-0.45)}]
     assert result[2].score == 0.5
 
 
 def test_superseded_passages__come_after_what_supersedes_them() -> None:
-    ranked = [
+    hits = [
         passage("first", source="v1", metadata={"superseded_by": "v2"}, score=1.0),
         passage("loop", source="loop", metadata={"superseded_by": "loop"}, score=0.9),
         passage("second", source="v2", metadata={"superseded_by": "v3"}, score=0.8),
         passage("gone", source="v0", metadata={"superseded_by": "nowhere"}, score=0.7),
         passage("third", source="v3", score=0.1),
     ]
-    result = prefer_current(ranked, "any question", TODAY)
+    result = prefer_current(hits, "any question", TODAY)
     assert _order(result) == ["loop", "v0", "v3", "v1", "v2"]
     assert [item.score for item in result] == pytest.approx([0.45, 0.35, 0.1, 0.1, 0.1])
 
 
 def test_new_passages__gain_where_the_question_asks_for_them() -> None:
-    ranked = _ranked({"date": "2024-06-01"}, {}, {"date": "2025-12-01"}, {"updated": "2026-05-30"})
-    result = prefer_current(ranked, "What is the latest rule?", TODAY)
+    hits = _make_hits({"date": "2024-06-01"}, {}, {"date": "2025-12-01"}, {"updated": "2026-05-30"})
+    result = prefer_current(hits, "What is the latest rule?", TODAY)
     assert _order(result) == ["3", "0", "2", "1"]
     assert result[0].signals == {"recency": pytest.approx(0.2 * 0.85)}
     assert result[2].signals == {"recency": pytest.approx(0.1 * 0.9)}
-    assert prefer_current(ranked, "What is the rule?", TODAY) == ranked
-    assert prefer_current(ranked, "What was the latest rule in 2024?", TODAY) == ranked
-    same = _ranked({"date": "2024-06-01"}, {}, {"date": "2024-06-01"})
+    assert prefer_current(hits, "What is the rule?", TODAY) == hits
+    assert prefer_current(hits, "What was the latest rule in 2024?", TODAY) == hits
+    same = _make_hits({"date": "2024-06-01"}, {}, {"date": "2024-06-01"})
     assert prefer_current(same, "What is the latest rule?", TODAY) == same
 
 
 def test_quoted_phrases__stay_first() -> None:
-    first, second = _ranked({"superseded_by": "1"}, {})
+    first, second = _make_hits({"superseded_by": "1"}, {})
     quoted = passage(first.text, source="0", metadata=first.metadata, score=1.0, score_contributions={"phrase": 1.0})
     assert _order(prefer_current([quoted, second], "a question", TODAY)) == ["0", "1"]

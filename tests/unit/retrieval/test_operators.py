@@ -139,6 +139,6 @@ def test_parse__finds_what_was_written(parts: list[tuple[str, list[str]]]) -> No
     terms = parsed.operators
     for operator, result in (("", terms.phrases), ("+", terms.required), ("-", terms.excluded)):
         # One word in bare quotes is a word like others.
-        written = (words for sign, words in parts if sign == operator and (sign or len(words) > 1))
-        assert result == tuple(dict.fromkeys(" ".join(words) for words in written))
+        groups = (words for sign, words in parts if sign == operator and (sign or len(words) > 1))
+        assert result == tuple(dict.fromkeys(" ".join(words) for words in groups))
     assert parsed.text == " ".join(" ".join(words) for operator, words in parts if operator != "-")

@@ -72,17 +72,17 @@ def test_cache__is_a_dictionary_that_forgets(limit: int, steps: list[tuple[bool,
     pairs: list[tuple[Key, Posting]] = []
     for keeps, number, count in steps:
         key, posting = _key(number), _posting(count)
-        known = dict(pairs)
+        stored = dict(pairs)
         if keeps:
             cache.put({key: posting})
-            if key not in known and posting.bytes <= limit:
+            if key not in stored and posting.bytes <= limit:
                 pairs.append((key, posting))
             while sum(entry.bytes for _, entry in pairs) > limit:
                 pairs.pop(0)
         else:
             value = cache.get([key])
-            assert value == ({key: known[key]} if key in known else {})
-            if key in known:
+            assert value == ({key: stored[key]} if key in stored else {})
+            if key in stored:
                 pairs.append(pairs.pop([entry[0] for entry in pairs].index(key)))
         assert cache.bytes == sum(entry.bytes for _, entry in pairs) <= limit
 

@@ -166,12 +166,12 @@ RESULT = SearchResult(
 
 def test_results__least_recently_used_are_dropped() -> None:
     results = ResultCache(size=2)
-    kept = {key: replace(RESULT, question=key) for key in "abc"}
-    results.put("a", kept["a"])
-    results.put("b", kept["b"])
-    assert results.get("a") == kept["a"]
-    results.put("c", kept["c"])
-    assert [results.get(key) for key in "abc"] == [kept["a"], None, kept["c"]]
+    stored = {key: replace(RESULT, question=key) for key in "abc"}
+    results.put("a", stored["a"])
+    results.put("b", stored["b"])
+    assert results.get("a") == stored["a"]
+    results.put("c", stored["c"])
+    assert [results.get(key) for key in "abc"] == [stored["a"], None, stored["c"]]
 
 
 @pytest.mark.parametrize("skipped", [("rerank",), ("expand",)])

@@ -160,7 +160,7 @@ def test_lint_metadata__finds_keys_without_the_tenant() -> None:
     assert "a:" not in result
 
 
-def test_no_sql_is_written_in_python() -> None:
+def test_python__has_no_sql() -> None:
     """What is executed is a named statement, or one composed by psycopg.sql where an identifier has to be put in."""
     executed = [
         (file, node.args[0])

@@ -19,9 +19,9 @@ def test_examples__are_of_all_results() -> None:
 def test_record__is_read_from_what_it_writes(name: str) -> None:
     values: dict[str, Any] = EXAMPLES[name]
     record: Any = from_dict(RECORDS[name], values | {"of_a_newer_service": 1})
-    written = to_dict(record)
-    assert {member: written[member] for member in values} == values
-    assert from_dict(RECORDS[name], written) == record
+    serialized = to_dict(record)
+    assert {member: serialized[member] for member in values} == values
+    assert from_dict(RECORDS[name], serialized) == record
 
 
 def test_query_example__has_columns_whose_tables_have_a_dot() -> None:

@@ -37,11 +37,11 @@ def _recipe(pattern: str, *, curated: bool) -> Passage:
     return passage(metadata=metadata, dense_score=0.5)
 
 
-def _added(name: str, given: Passage, question: str) -> float:
+def _added(name: str, hit: Passage, question: str) -> float:
     signal = CLASSIC[name]
     if isinstance(signal, SelectionSignal):
-        return signal.select(build_query(question), [given])[0].score - given.score
-    return signal.weight * signal.value(build_query(question), given)
+        return signal.select(build_query(question), [hit])[0].score - hit.score
+    return signal.weight * signal.value(build_query(question), hit)
 
 
 SUCCESS = _column("program_statistics", "ProgramStatistics", "success_count")
@@ -64,7 +64,7 @@ SIZE = _column("run_outputs", "RunOutput", "size_bytes", type="BIGINT", keywords
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "question", "added"),
+    ("name", "hit", "question", "added"),
     [
         ("schema_lexical", SUCCESS, "the success count", 3.0),
         ("schema_lexical", SUCCESS, "success counts in program statistics", 3.0 + 2.0 + 1.5),
@@ -101,8 +101,8 @@ SIZE = _column("run_outputs", "RunOutput", "size_bytes", type="BIGINT", keywords
         ("schema_penalty", _column("users", "User", "email", cosine=0.5), "success of programs", 0.0),
     ],
 )
-def test_bonuses_and_penalties__are_those_of_the_preset(name: str, given: Passage, question: str, added: float) -> None:
-    assert _added(name, given, question) == pytest.approx(added)
+def test_bonuses_and_penalties__are_those_of_the_preset(name: str, hit: Passage, question: str, added: float) -> None:
+    assert _added(name, hit, question) == pytest.approx(added)
 
 
 @pytest.mark.parametrize("name", list(CLASSIC))
@@ -114,8 +114,8 @@ def test_the_points_of_a_recipe__are_added_to_the_column_that_it_returns() -> No
     signal = CLASSIC["schema_targets"]
     assert isinstance(signal, SelectionSignal)
     recipe, weaker = replace(FOR_PROGRAM, score=19.74), replace(FOR_PROGRAM, score=15.0)
-    ordered = signal.select(
+    hits = signal.select(
         build_query("success count"), [recipe, weaker, replace(NAME, score=12.0), replace(SUCCESS, score=9.84)]
     )
-    assert [hit.score for hit in ordered] == [pytest.approx(29.58), 19.74, 15.0, 12.0], "the best recipe, once"
-    assert [hit.rank for hit in ordered] == [1, 2, 3, 4]
+    assert [hit.score for hit in hits] == [pytest.approx(29.58), 19.74, 15.0, 12.0], "the best recipe, once"
+    assert [hit.rank for hit in hits] == [1, 2, 3, 4]

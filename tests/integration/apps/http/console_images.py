@@ -54,8 +54,8 @@ def sample(folder: Path) -> Iterator[Running]:
 def _add_jobs(running: Running) -> None:
     """Upload an encrypted file, whose job fails, and one that waits for a worker."""
     files = [("files", (name, b"A text.")) for name in ("contract.pdf", "travel-policy.md")]
-    own = {"sec-fetch-site": "same-origin", "accept": "application/json"}
-    httpx.post(f"{running.url}/documents", files=files, headers=own, trust_env=False).raise_for_status()
+    headers = {"sec-fetch-site": "same-origin", "accept": "application/json"}
+    httpx.post(f"{running.url}/documents", files=files, headers=headers, trust_env=False).raise_for_status()
     engine = running.service.engine.sync_engine
     queue = Queue.open(engine.database, engine.settings.worker)
     for job in queue.claim(2, kinds=[kinds.DOCUMENT], worker="sample"):
@@ -104,10 +104,10 @@ def _take(page: Page, suffix: str) -> None:
 
 
 def _keep(page: Page, name: str, *, whole: bool = False) -> None:
-    taken = Image.open(io.BytesIO(page.screenshot(full_page=whole)))
+    image = Image.open(io.BytesIO(page.screenshot(full_page=whole)))
     # Few colours are on it: with a palette it is a third as large.
     file = IMAGES / f"{name}.png"
-    taken.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
+    image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(file, optimize=True)
     assert file.stat().st_size < _MOST_BYTES, f"{file.name} has {file.stat().st_size:,} bytes"
 
 

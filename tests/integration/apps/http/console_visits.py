@@ -23,5 +23,5 @@ def visitor(served: Running, *scopes: str, **options: Any) -> Iterator[httpx.Cli
         yield client
 
 
-def text_of(page: httpx.Response) -> str:
+def extract_text(page: httpx.Response) -> str:
     return unescape(re.sub(r"<[^>]+>", "", page.text))

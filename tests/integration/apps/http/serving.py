@@ -157,7 +157,7 @@ def eventually(condition: Callable[[], bool], *, within_s: float = 10.0) -> floa
     return time.monotonic() - began
 
 
-def events_of(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
+def parse_events(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
     """Read server-sent events: name and data of each."""
     name = ""
     for line in lines:

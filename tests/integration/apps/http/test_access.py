@@ -88,7 +88,7 @@ def _claims(**message: Any) -> Forge:
     )
 
 
-def _in(seconds: float) -> float:
+def _timestamp_after(seconds: float) -> float:
     return time.time() + seconds
 
 
@@ -129,9 +129,9 @@ FORGED: dict[str, Forge] = {
     "no end": _claims(exp="absent"),
     "no beginning": _claims(iat="absent"),
     "no tenant": _claims(tenant="absent"),
-    "expired": _claims(exp=_in(-31)),
-    "not yet": _claims(nbf=_in(86_400)),
-    "issued tomorrow": _claims(iat=_in(86_400)),
+    "expired": _claims(exp=_timestamp_after(-31)),
+    "not yet": _claims(nbf=_timestamp_after(86_400)),
+    "issued tomorrow": _claims(iat=_timestamp_after(86_400)),
     "end is endless": lambda signer: _signed(
         signer, {"alg": "RS256"}, json.dumps(signer.claims()).replace('"exp": ', '"exp": 1e999, "e": ')
     ),
@@ -282,7 +282,7 @@ def _store_file(running: Running) -> str:
     return str(answer.json()["id"])
 
 
-def test_every_route_with_an_id_is_tried_with_foreign_ones(running: Running) -> None:
+def test_foreign_ids__cover_every_route_with_an_id(running: Running) -> None:
     with running.client("") as client:
         paths = client.get("/openapi.json").json()["paths"]
     with_ids = {(method.upper(), path) for path, methods in paths.items() if "{" in path for method in methods}
@@ -307,11 +307,11 @@ def test_scopes__are_asked_for(running: Running) -> None:
         ("POST", "/v1/feedback"): "read",
         ("POST", "/v1/schema/grounding"): "read",
     }
-    for given in ("read", "ingest", "nothing", "read:all admins"):
-        with running.client(scope=given) as client:
+    for granted in ("read", "ingest", "nothing", "read:all admins"):
+        with running.client(scope=granted) as client:
             for (method, path), scope in needed.items():
                 response = client.request(method, path, json={"name": "c", "preset": "corporate"})
-                assert (response.status_code == 403) == (scope != given), (given, path, response.text)
+                assert (response.status_code == 403) == (scope != granted), (granted, path, response.text)
 
 
 def test_key__is_good_until_it_is_revoked(running: Running) -> None:
@@ -478,8 +478,8 @@ def test_default_collection__holds_for_uploads_lists_and_jobs(running: Running) 
     with running.client(key) as client:
         uploaded = client.post("/v1/documents", params={"source": "new.md"}, content=b"New.").json()
         assert uploaded["collection"] == "handbook"
-        named = client.post("/v1/documents", params={"source": "new.md", "collection": "tickets"}, content=b"New.")
-        assert named.json()["collection"] == "tickets"
+        response = client.post("/v1/documents", params={"source": "new.md", "collection": "tickets"}, content=b"New.")
+        assert response.json()["collection"] == "tickets"
         for path, items in (("/v1/documents", "documents"), ("/v1/jobs", "jobs")):
             assert names(client, path, items) == {"handbook"}
             assert names(client, path, items, collection="tickets") == {"tickets"}

@@ -123,9 +123,9 @@ def test_documents_and_jobs__from_upload_to_deletion(served: Running, connect: C
     job = client.upload(document, collection="handbook", key="once")
     assert client.upload(document, collection="handbook", key="once").id == job.id
     assert (job.state, job.payload) == (JobState.QUEUED, {"document": {"source": "new.md"}})
-    (known,) = served.tenant().jobs.find(ids=[job.id])
-    assert known.payload["document"]["metadata"] == {"year": 2026}
-    assert client.job(job.id).run_at == known.run_at
+    (stored_job,) = served.tenant().jobs.find(ids=[job.id])
+    assert stored_job.payload["document"]["metadata"] == {"year": 2026}
+    assert client.job(job.id).run_at == stored_job.run_at
     assert job.id in [item.id for item in client.jobs(states=[JobState.QUEUED]).items]
     assert (client.cancel_job(job.id), client.retry_job(job.id)) == (True, True)
 
@@ -207,9 +207,9 @@ def test_errors__are_those_of_the_library(connect: Callable[..., Client], served
         stranger.stats()
     with (
         pytest.raises(ServiceUnreachable, match=r"no response from http://127\.0\.0\.1:1"),
-        Client("http://127.0.0.1:1") as lost,
+        Client("http://127.0.0.1:1") as unreachable,
     ):
-        lost.stats()
+        unreachable.stats()
 
 
 class _Answers(HTTPServer):
@@ -308,7 +308,7 @@ def test_file_and_places__of_a_document_are_for_its_readers(served: Running) -> 
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
-def test_problem__is_the_error_that_it_was_made_of(kind: type[errors.KosmosError]) -> None:
+def test_problem__becomes_its_error(kind: type[errors.KosmosError]) -> None:
     content = encode_problem(PROBLEMS[kind], "what was wrong", code="empty")
     with _Answers((PROBLEMS[kind].status, {}, content)) as service, Client(service.url) as client:
         with pytest.raises(errors.KosmosError, match="what was wrong") as refused:

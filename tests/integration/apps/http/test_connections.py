@@ -68,14 +68,14 @@ def _seconds_until_closed(connection: socket.socket) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("sent", [b"", HALF], ids=["nothing", "half a header"])
-def test_headers__that_do_not_come_end_the_connection(settings: Settings, signer: Signer, sent: bytes) -> None:
+@pytest.mark.parametrize("data", [b"", HALF], ids=["nothing", "half a header"])
+def test_headers__that_do_not_come_end_the_connection(settings: Settings, signer: Signer, data: bytes) -> None:
     with _limited(settings, signer, header_timeout_s=0.5) as running, _connect(running.url) as connection:
         began = time.monotonic()
-        connection.sendall(sent)
+        connection.sendall(data)
         received = _read_all(connection)
         assert 0.4 < time.monotonic() - began < 8
-        assert received.startswith(b"HTTP/1.1 408 " if sent else b"")
+        assert received.startswith(b"HTTP/1.1 408 " if data else b"")
         with running.client("") as client:
             assert client.get("/livez").status_code == 200
 

@@ -21,8 +21,8 @@ from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue_periodic
 from kosmos_rag.storage.tenants import tenant
 from tests.conftest import Server
-from tests.integration.apps.http.console_visits import OWN, text_of, visitor
-from tests.integration.apps.http.serving import Running, Signer, events_of, serving, with_tokens
+from tests.integration.apps.http.console_visits import OWN, extract_text, visitor
+from tests.integration.apps.http.serving import Running, Signer, parse_events, serving, with_tokens
 from tests.integration.variants import changed
 from tests.integration.variants import opened as variant
 
@@ -61,10 +61,10 @@ def test_pages__are_for_whom_they_are(served: Running) -> None:
             assert page.headers["cache-control"] == "no-store"
             assert "style=" not in page.text
             assert 'href="/inspector"' in page.text
-        seen = administrator.post("/inspector", data={"question": QUESTION, "depth": "20"})
-        assert "Dense" in seen.text
-        assert "20 days" in text_of(seen)
-        assets = re.findall(r'"(/assets/[^"]+)"', seen.text)
+        response = administrator.post("/inspector", data={"question": QUESTION, "depth": "20"})
+        assert "Dense" in response.text
+        assert "20 days" in extract_text(response)
+        assets = re.findall(r'"(/assets/[^"]+)"', response.text)
         assert len(set(assets)) >= 4
         for asset in assets:
             assert "immutable" in administrator.get(asset).headers["cache-control"]
@@ -105,11 +105,11 @@ def test_signing_in__keeps_credentials_where_no_script_and_no_route_of_the_api_r
 
 def test_posts__of_other_pages_are_refused(served: Running) -> None:
     with visitor(served, "admin") as client:
-        own = {"origin": served.url}
+        same_origin = {"origin": served.url}
         for headers, status in (
             ({"sec-fetch-site": "cross-site"}, 403),
             ({"sec-fetch-site": "same-site"}, 403),
-            ({"sec-fetch-site": "cross-site", **own}, 403),
+            ({"sec-fetch-site": "cross-site", **same_origin}, 403),
             ({"sec-fetch-site": "none"}, 403),
             ({"sec-fetch-site": "same-origin"}, 200),
         ):
@@ -119,7 +119,7 @@ def test_posts__of_other_pages_are_refused(served: Running) -> None:
             ({}, 403),
             ({"origin": "null"}, 403),
             ({"origin": "https://elsewhere"}, 403),
-            (own, 200),
+            (same_origin, 200),
         ):
             for path in ("/", "/inspector"):
                 assert client.post(path, data={"question": QUESTION}, headers=headers).status_code == status, headers
@@ -130,13 +130,13 @@ def test_posts__of_other_pages_are_refused(served: Running) -> None:
 def test_answer__comes_whole_without_scripts_and_leads_to_the_marked_words(served: Running) -> None:
     with visitor(served, "read") as client:
         page = client.post("/", data={"question": QUESTION})
-        assert "20 days" in text_of(page)
+        assert "20 days" in extract_text(page)
         link = unescape(re.findall(r'class="marker" href="([^"]+)"', page.text)[0])
         source = client.get(link)
         marked = unescape("".join(re.findall(r"<mark[^>]*>(.*?)</mark>", source.text)))
         assert marked == "All full-time employees receive 20 days of paid annual leave per year."
         assert '<p><mark id="cited">' in source.text
-        assert "#" not in text_of(source).partition("Annual")[0]
+        assert "#" not in extract_text(source).partition("Annual")[0]
         again = client.get(link.replace("version=1", "version=7"))
         assert "<mark" not in again.text
         assert "citation is of version 7" in again.text
@@ -153,7 +153,7 @@ def test_texts__are_never_markup(served: Running) -> None:
         document = re.findall(r"/documents/[0-9a-f-]{36}", client.get("/documents").text)[0]
         accept = {"accept": "text/event-stream"}
         with client.stream("POST", "/", data=arguments, headers=accept) as response:
-            events = dict(events_of(response.iter_lines()))
+            events = dict(parse_events(response.iter_lines()))
         assert list(events)[-1] == "page"
         html = json.loads(events["page"])["html"]
         pages = [answered.text, inspected.text, client.get("/documents").text, client.get(document).text, html]
@@ -161,7 +161,7 @@ def test_texts__are_never_markup(served: Running) -> None:
             assert HOSTILE not in text
             assert "<img" not in text
             assert "&lt;script&gt;" in text
-        assert "onerror=alert(2)" in text_of(answered)
+        assert "onerror=alert(2)" in extract_text(answered)
         # What comes as it is written is JSON, which the page puts in as text.
         assert "alert(1)" in events["sources"]
 
@@ -170,11 +170,11 @@ def test_documents__of_others_are_not_there(served: Running) -> None:
     engine = served.service.engine.sync_engine
     other = engine.tenant(f"{served.tenant_name}-other")
     other.ingest(SourceDocument(source="theirs.md", data=b"Their secret.\n"))
-    (theirs,) = other.documents()
+    (foreign,) = other.documents()
     (board,) = [item for item in served.tenant(principals=BOARD).documents() if item.source == "board.md"]
     absent = "00000000-0000-4000-8000-000000000000"
     with visitor(served, "admin") as client:
-        answers = [client.get(f"/documents/{item}") for item in (theirs.id, board.id, absent)]
+        answers = [client.get(f"/documents/{item}") for item in (foreign.id, board.id, absent)]
         assert [answer.status_code for answer in answers] == [404] * 3
         assert len({answer.content for answer in answers}) == 1
         assert "board.md" not in client.get("/documents").text
@@ -230,13 +230,13 @@ def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Run
         upload_form = client.get("/documents").text.partition('id="upload"')[2].partition("</form>")[0]
         assert {"files", *form} == set(re.findall(r'name="(\w+)"', upload_form))
         files = [("files", ("new.md", b"New.")), ("files", ("other.md", b"Other."))]
-        taken = client.post("/documents", data=form, files=files, headers=json_only)
-        assert taken.status_code == 202
-        assert sorted((job["source"], job["collection"]) for job in taken.json()["jobs"]) == [
+        response = client.post("/documents", data=form, files=files, headers=json_only)
+        assert response.status_code == 202
+        assert sorted((job["source"], job["collection"]) for job in response.json()["jobs"]) == [
             ("new.md", "hr"),
             ("other.md", "hr"),
         ]
-        job = next(job["id"] for job in taken.json()["jobs"] if job["source"] == "new.md")
+        job = next(job["id"] for job in response.json()["jobs"] if job["source"] == "new.md")
 
         def state(*ids: str) -> list[str]:
             followed = client.get("/jobs/states", params={"id": list(ids)}, headers=json_only)
@@ -314,8 +314,8 @@ def test_default_collection_of_a_key__holds_in_the_console(served: Running) -> N
 
 def test_uploads__without_scripts_lead_to_their_jobs(served: Running) -> None:
     with visitor(served, "admin") as client:
-        taken = client.post("/documents", data={"readers": ""}, files={"files": ("new.md", b"New.")})
-        assert (taken.status_code, taken.headers["location"]) == (303, "/jobs")
+        response = client.post("/documents", data={"readers": ""}, files={"files": ("new.md", b"New.")})
+        assert (response.status_code, response.headers["location"]) == (303, "/jobs")
         assert "new.md" in client.get("/jobs").text
         for nothing in ({"files": ("", b"")}, {"other": ("new.md", b"New.")}):
             refused = client.post("/documents", files=nothing)
@@ -355,17 +355,17 @@ def test_citation__of_a_version_that_had_more_lines_opens_the_one_of_now(served:
 
 def test_documents__are_found_by_parts_of_names_and_deleted_by_writers_alone(served: Running) -> None:
     with visitor(served, "read") as reader, visitor(served, "read", "ingest") as writer:
-        outcome = text_of(reader.get("/documents", params={"words": " LEAVE "}))
+        outcome = extract_text(reader.get("/documents", params={"words": " LEAVE "}))
         assert "leave.md" in outcome
         assert HOSTILE not in outcome
-        assert "has “moon” in its name" in text_of(reader.get("/documents", params={"words": "moon"}))
+        assert "has “moon” in its name" in extract_text(reader.get("/documents", params={"words": "moon"}))
         address = re.search(r"/documents/[0-9a-f-]{36}", reader.get("/documents", params={"words": "leave"}).text)
         assert address
         assert "Delete with all" not in reader.get("/documents").text
         assert reader.post(f"{address[0]}/delete").status_code == 403
         assert "Delete with all" in writer.get("/documents").text
         assert writer.post(f"{address[0]}/delete").headers["location"] == "/documents"
-        assert "leave.md" not in text_of(reader.get("/documents"))
+        assert "leave.md" not in extract_text(reader.get("/documents"))
         assert reader.get(address[0]).status_code == 404
 
 
@@ -385,12 +385,12 @@ def test_documents__are_sorted_by_the_heads_of_their_columns(served: Running) ->
 def test_health__shows_goals_and_what_misses_them(served: Running) -> None:
     served.tenant().search(QUESTION)
     with visitor(served, "admin") as client:
-        text = text_of(client.get("/health"))
+        text = extract_text(client.get("/health"))
         for output in ("goal: ready", "maintenance due", "goal: 0", "words of chunks without an index"):
             assert output in text, output
         assert "p99" not in text, "latencies are of all tenants; Grafana shows them to operators"
     with visitor(served, "read") as client:
-        text = text_of(client.get("/health"))
+        text = extract_text(client.get("/health"))
         assert "goal: ready" in text
         assert "maintenance due" not in text
 

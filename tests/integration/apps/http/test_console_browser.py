@@ -353,12 +353,12 @@ def test_live_parts__say_that_they_are_old_when_the_service_is_away(browser: "Br
 def _work(served: Running) -> None:
     """Do what is in the queue, as a worker does."""
     engine = served.service.engine.sync_engine
-    ours, theirs = multiprocessing.Pipe()
-    _KEPT.append(ours)  # the channel takes the end of its pipe for the end of its supervisor, and exits
+    parent_end, child_end = multiprocessing.Pipe()
+    _KEPT.append(parent_end)  # the channel takes the end of its pipe for the end of its supervisor, and exits
     queue = Queue.open(engine.database, engine.settings.worker)
     work = EngineJobRunner(engine)
     while queue.count_unfinished([kinds.DOCUMENT]):
-        work.run(queue.claim(8, kinds=[kinds.DOCUMENT], worker="test"), SupervisorChannel(theirs, queue))
+        work.run(queue.claim(8, kinds=[kinds.DOCUMENT], worker="test"), SupervisorChannel(child_end, queue))
     SyncRuns(engine.database.worker).finish_completed()
 
 

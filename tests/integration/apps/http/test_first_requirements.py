@@ -12,7 +12,7 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.apps.http.serving import Running, Signer, events_of, serving, with_tokens
+from tests.integration.apps.http.serving import Running, Signer, parse_events, serving, with_tokens
 
 QUERY = "How many days of annual leave do employees get?"
 CHAT = {"query": QUERY, "model": "llama3.1"}
@@ -48,7 +48,7 @@ def corporate(database: DatabaseSettings, signer: Signer, tmp_path: Path) -> Ite
 def _sources(running: Running, body: dict[str, str], **claims: Any) -> list[str]:
     with running.client(**claims) as client, client.stream("POST", "/api/chat", json=body) as response:
         assert response.status_code == 200
-        events = dict(events_of(response.iter_lines()))
+        events = dict(parse_events(response.iter_lines()))
     passages = json.loads(events["sources"])["context"]["passages"]
     return [passage["citation"]["source"] for passage in passages]
 

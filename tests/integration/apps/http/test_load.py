@@ -74,19 +74,19 @@ def test_body__is_refused_where_it_passes_the_limit_and_takes_no_memory(running:
         with small.client(scope="ingest") as client:
             for _ in range(2):
                 before = process.memory_info().rss
-                sent = [0]
-                response = client.post("/v1/documents", params={"source": "a"}, content=_endless(64 * MB, sent))
+                byte_count = [0]
+                response = client.post("/v1/documents", params={"source": "a"}, content=_endless(64 * MB, byte_count))
                 assert response.status_code == 413
                 assert response.json()["type"] == "urn:kosmos-rag:problem:payload-too-large"
                 # What the client's own buffers and the sockets' take, it may have sent in vain.
-                assert sent[0] < 32 * MB
+                assert byte_count[0] < 32 * MB
             assert process.memory_info().rss - before < 20 * MB
             result = client.post("/v1/documents", params={"source": "a"}, content=b"x" * (9 * MB))
             assert result.status_code == 413
         with small.client() as client:
-            sent = [0]
+            byte_count = [0]
             json_body = client.post(
-                "/v1/search", content=_endless(64 * MB, sent), headers={"content-type": "application/json"}
+                "/v1/search", content=_endless(64 * MB, byte_count), headers={"content-type": "application/json"}
             )
             assert json_body.status_code == 413
             assert client.post("/v1/search", json={"question": "x"}).status_code == 200

@@ -98,15 +98,15 @@ def _hostile_requests(document: dict[str, Any]) -> Iterator[tuple[str, str, str 
 def test_hostile_values__of_any_field_are_no_internal_error(served: Running) -> None:
     """Requests that are made up contain no lone surrogates, and seldom what a database refuses."""
     headers = {"authorization": f"Bearer {served.signer.token(scope='admin')}", "content-type": "application/json"}
-    failed, sent = [], 0
+    failed, request_count = [], 0
     with served.client("") as client:
         for method, path, body in _hostile_requests(client.get("/openapi.json").json()):
-            sent += 1
+            request_count += 1
             answer = client.request(method, path, content=body, headers=headers)
             if answer.status_code >= 500:
                 failed.append((method, path, body, answer.text))
     assert failed == []
-    assert sent > 500
+    assert request_count > 500
 
 
 def test_every_body_and_answer__has_an_example_that_is_one(running: Running) -> None:

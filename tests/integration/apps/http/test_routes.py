@@ -14,7 +14,7 @@ import pytest
 
 from kosmos_rag import SourceDocument
 from kosmos_rag.storage.queue import kinds
-from tests.integration.apps.http.serving import Running, events_of, eventually
+from tests.integration.apps.http.serving import Running, eventually, parse_events
 
 HANDBOOK = {
     "leave.md": b"# Leave\n\n## Annual\n\nAll full-time employees receive 20 days of paid annual leave per year.\n",
@@ -97,7 +97,7 @@ def test_events__come_in_order(served: Running, path: str, body: dict[str, str])
         client.stream("POST", path, json=body, headers={"accept": "text/event-stream"}) as response,
     ):
         assert response.headers["content-type"].startswith("text/event-stream")
-        events = list(events_of(response.iter_lines()))
+        events = list(parse_events(response.iter_lines()))
     assert [name for name, _ in events] == ["sources", "token", "citations", "done"]
     sources, token, _, payload = (json.loads(data) for _, data in events)
     assert sources["context"]["passages"][0]["citation"]["source"] == "leave.md"
@@ -109,7 +109,7 @@ def test_events__carry_whatever_text_was_sent(served: Running) -> None:
     body = rb'{"query": "annual leave", "model": "\ud800"}'
     with served.client() as client:
         output = client.post("/api/chat", content=body, headers={"content-type": "application/json"})
-    assert [name for name, _ in events_of(output.iter_lines())][-1] == "done"
+    assert [name for name, _ in parse_events(output.iter_lines())][-1] == "done"
 
 
 def test_documents__by_pages_one_and_gone(served: Running) -> None:
@@ -137,8 +137,8 @@ def test_documents__are_sorted_over_pages(served: Running) -> None:
             listed: list[dict[str, Any]] = []
             cursor: str | None = ""
             while cursor is not None:
-                given = {"limit": 2, "sort": sort, **({"cursor": cursor} if cursor else {})}
-                page = _ok(client.get("/v1/documents", params=given))
+                params = {"limit": 2, "sort": sort, **({"cursor": cursor} if cursor else {})}
+                page = _ok(client.get("/v1/documents", params=params))
                 listed += page["documents"]
                 cursor = page["next"]
             by_source = sorted(everything, key=lambda document: document["source"])
@@ -196,9 +196,9 @@ def test_upload__becomes_a_job_once(running: Running) -> None:
             params = {"source": "leave.md", "metadata": '{"year": 2026}', "reader": ["department:hr"]}
             return client.post("/v1/documents", params=params, content=iter([data[:9], data[9:]]), headers=headers)
 
-        sent = send(HANDBOOK["leave.md"], "once")
-        job = _ok(sent, 202)
-        assert sent.headers["location"] == f"/v1/jobs/{job['id']}"
+        response = send(HANDBOOK["leave.md"], "once")
+        job = _ok(response, 202)
+        assert response.headers["location"] == f"/v1/jobs/{job['id']}"
         assert (job["state"], job["source"]) == ("queued", "leave.md")
         assert _ok(send(HANDBOOK["leave.md"], "once"), 202)["id"] == job["id"]
         assert send(b"another", "once").status_code == 422
@@ -236,11 +236,11 @@ def test_upload__whose_client_hangs_up_is_no_error_of_ours(running: Running, cap
         f"POST /v1/documents?source=a HTTP/1.1\r\nHost: {url.host}\r\nContent-Length: 1000\r\n"
         f"Authorization: Bearer {running.token(scope='ingest')}\r\n\r\nsome of it"
     )
-    with socket.create_connection((url.host, url.port)) as gone:
-        gone.sendall(head.encode())
+    with socket.create_connection((url.host, url.port)) as connection:
+        connection.sendall(head.encode())
     labels = {"method": "POST", "route": "/v1/documents", "status": "499"}
-    counted = running.service.metrics.registry.get_sample_value
-    eventually(lambda: counted("kosmos_http_requests_total", labels) == 1)
+    get_sample = running.service.metrics.registry.get_sample_value
+    eventually(lambda: get_sample("kosmos_http_requests_total", labels) == 1)
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
@@ -369,14 +369,18 @@ def test_readiness__is_looked_at_once_for_all_who_ask(running: Running) -> None:
         " WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%alembic_version%'"
     )
     admin = running.service.settings.database.admin_url or ""
-    with running.client("") as client, psycopg.connect(admin) as held, psycopg.connect(admin, autocommit=True) as other:
-        held.execute("LOCK TABLE kosmos.alembic_version IN ACCESS EXCLUSIVE MODE")
+    with (
+        running.client("") as client,
+        psycopg.connect(admin) as locking,
+        psycopg.connect(admin, autocommit=True) as other,
+    ):
+        locking.execute("LOCK TABLE kosmos.alembic_version IN ACCESS EXCLUSIVE MODE")
         with ThreadPoolExecutor(12) as threads:
             answers = [threads.submit(client.get, "/readyz") for _ in range(12)]
             eventually(lambda: other.execute(looking).fetchone() != (0,))
             assert client.get("/livez").status_code == 200
             assert other.execute(looking).fetchone() == (1,)
-            held.rollback()
+            locking.rollback()
         assert {answer.result().status_code for answer in answers} == {200}
 
 

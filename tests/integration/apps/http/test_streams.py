@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import LanguageModelSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.apps.http.serving import Running, Signer, events_of, eventually, serving, with_tokens
+from tests.integration.apps.http.serving import Running, Signer, eventually, parse_events, serving, with_tokens
 from tests.integration.variants import changed
 from tests.unit.models.llm.chat_server import ChatServer, Handler, breaks_off, hangs, running, writes
 
@@ -66,7 +66,7 @@ def writing_service(settings: Settings, signer: Signer, chat: ChatServer, **serv
 
 def _first_event(client: httpx.Client) -> tuple[Any, Iterator[tuple[str, str]]]:
     opened = client.stream("POST", "/api/chat", json=QUESTION)
-    events = events_of(opened.__enter__().iter_lines())
+    events = parse_events(opened.__enter__().iter_lines())
     assert next(events)[0] == "sources"
     return opened, events
 
@@ -128,15 +128,15 @@ def test_streams__say_that_they_live_while_a_model_thinks(writing: Running, chat
 def test_streams__end_with_an_error_where_the_model_fails(writing: Running, chat: ChatServer) -> None:
     chat.replies = [breaks_off]
     with writing.client() as client, client.stream("POST", "/api/chat", json=QUESTION) as response:
-        events = list(events_of(response.iter_lines()))
+        events = list(parse_events(response.iter_lines()))
     name, data = events[-1]
     assert name == "error"
     assert json.loads(data)["type"] == "urn:kosmos-rag:problem:model-failed"
     assert "sk-hidden" not in data
-    counted = {"method": "POST", "route": "/api/chat", "status": str(json.loads(data)["status"])}
+    labels = {"method": "POST", "route": "/api/chat", "status": str(json.loads(data)["status"])}
     get = writing.service.metrics.registry.get_sample_value
-    eventually(lambda: get("kosmos_http_requests_total", counted) == 1)
-    assert counted["status"].startswith("5")
+    eventually(lambda: get("kosmos_http_requests_total", labels) == 1)
+    assert labels["status"].startswith("5")
 
 
 def test_streams__that_would_begin_while_the_service_stops_are_not_begun(writing: Running, chat: ChatServer) -> None:

@@ -71,10 +71,10 @@ def _own_tests() -> Iterator[tuple[Any, str]]:
         asynchronous.FilterDocumentsAsyncTest: {},
     }
     for base, overrides in bases.items():
-        own = type("Own", (base,), {"assert_documents_are_equal": staticmethod(assert_equal), **overrides})()
-        for name in dir(own):
+        suite = type("Own", (base,), {"assert_documents_are_equal": staticmethod(assert_equal), **overrides})()
+        for name in dir(suite):
             if name.startswith("test_"):
-                yield own, name
+                yield suite, name
 
 
 def test_store__passes_the_tests_of_haystack(engine: Engine, tenant_name: str) -> None:
@@ -85,8 +85,8 @@ def test_store__passes_the_tests_of_haystack(engine: Engine, tenant_name: str) -
     failed, ran = [], []
     # The documents of these tests come with embeddings of 768 dimensions.
     with opened(engine.settings, {}, embedder=HashingEmbedder(dimensions=768)) as own_engine:
-        for number, (own, name) in enumerate(_own_tests()):
-            method = getattr(own, name)
+        for number, (suite, name) in enumerate(_own_tests()):
+            method = getattr(suite, name)
             document_store = KosmosDocumentStore(
                 engine=own_engine, tenant=f"{tenant_name[:30]}-{number}", collection="a"
             )

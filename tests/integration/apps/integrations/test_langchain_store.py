@@ -87,7 +87,7 @@ def test_filter__is_on_metadata(store: KosmosVectorStore, conditions: dict, expe
     assert len(retriever.invoke("days at the office")) == 1
 
 
-def test_vectors_and_scores(store: KosmosVectorStore) -> None:
+def test_scores__are_those_of_the_vectors(store: KosmosVectorStore) -> None:
     vector = store.embeddings.embed_query(TEXTS["travel"])
     assert _ids(store.similarity_search_by_vector(vector, 1)) == ["travel"]
     ((best, relevance),) = store.similarity_search_with_relevance_scores(TEXTS["travel"], 1)
@@ -109,7 +109,7 @@ def test_mmr__prefers_what_differs(store: KosmosVectorStore) -> None:
     assert len(by_vector) == 3
 
 
-def test_asynchronous_methods(store: KosmosVectorStore, notes: Tenant) -> None:
+def test_asynchronous_methods__are_those_of_the_store(store: KosmosVectorStore, notes: Tenant) -> None:
     async def use() -> None:
         result = await KosmosVectorStore.afrom_texts(["About tea."], KosmosEmbeddings(notes), ids=["tea"], tenant=notes)
         assert _ids(await result.asimilarity_search("About tea.", 1)) == ["tea"]

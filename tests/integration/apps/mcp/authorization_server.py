@@ -80,15 +80,15 @@ class AuthorizationServer:
         return RedirectResponse(f"{parameters['redirect_uri']}?{answer}", 302)
 
     async def token(self, request: Request) -> Response:
-        given = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
-        self.tokens.append(given)
-        requests = self.codes.pop(given["code"], None)
-        verified = hashlib.sha256(given["code_verifier"].encode()).digest()
+        form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+        self.tokens.append(form)
+        requests = self.codes.pop(form["code"], None)
+        verified = hashlib.sha256(form["code_verifier"].encode()).digest()
         challenge = base64.urlsafe_b64encode(verified).decode().rstrip("=")
         if requests is None or requests["code_challenge"] != challenge or requests["code_challenge_method"] != "S256":
             return JSONResponse({"error": "invalid_grant"}, 400)
         scope = self.grants.get(requests["scope"], requests["scope"])
-        audience = self.audience or given["resource"]
+        audience = self.audience or form["resource"]
         claims = self.signer.claims(iss=self.issuer, aud=audience, scope=scope, sub="ada", departments=["hr"])
         access = jwt.encode(claims, self.signer.key, algorithm="RS256", headers={"kid": "1"})
         return JSONResponse({"access_token": access, "token_type": "Bearer", "expires_in": 300, "scope": scope})

@@ -90,14 +90,14 @@ def serving(engine: Engine, signer: Signer, listening: socket.socket | None = No
         shared._threads.shutdown()
 
 
-def data_of(result: CallToolResult) -> dict[str, Any]:
+def read_data(result: CallToolResult) -> dict[str, Any]:
     """Return what a call gave, where it did not fail."""
     assert not result.is_error, result.content
     assert result.structured_content is not None
     return result.structured_content
 
 
-def error_of(result: CallToolResult) -> str:
+def read_error(result: CallToolResult) -> str:
     """Return the message of a call that failed."""
     assert result.is_error, result
     (content,) = result.content

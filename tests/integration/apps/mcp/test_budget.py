@@ -15,7 +15,7 @@ from kosmos_rag.apps.mcp import budget
 from kosmos_rag.apps.mcp.registry import encode
 from kosmos_rag.apps.mcp.server import INSTRUCTIONS
 from kosmos_rag.apps.mcp.tools import Tools
-from tests.integration.apps.mcp.running import Running, data_of
+from tests.integration.apps.mcp.running import Running, read_data
 
 MAX_SURFACE = 1000
 QUESTION = "How many days of paid annual leave do full-time employees receive per year?"
@@ -65,8 +65,8 @@ def test_results__fit_into_the_budget_of_the_call(running: Running) -> None:
             results = []
             for tool, arguments in CALLS:
                 payload = json.loads(json.dumps(arguments).replace("ID", document_id))
-                whole = data_of(await client.call_tool(tool, payload))
-                small = data_of(await client.call_tool(tool, payload | {"max_tokens": BUDGETS[tool]}))
+                whole = read_data(await client.call_tool(tool, payload))
+                small = read_data(await client.call_tool(tool, payload | {"max_tokens": BUDGETS[tool]}))
                 results.append((whole, small))
             return results
 

@@ -22,7 +22,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.serving import Signer, listen, with_tokens
 from tests.integration.apps.mcp.authorization_server import AuthorizationServer, authorizing, callback
 from tests.integration.apps.mcp.conftest import fill
-from tests.integration.apps.mcp.running import Running, data_of, serving
+from tests.integration.apps.mcp.running import Running, read_data, serving
 from tests.integration.variants import changed
 
 QUESTION = {"question": "How many days of paid annual leave do employees receive?", "k": 10}
@@ -108,14 +108,14 @@ def test_agent__finds_the_authorization_server_and_gets_a_token_for_this_server(
     protected: Running, authorization: AuthorizationServer
 ) -> None:
     storage = Storage()
-    data = data_of(_search(protected, storage))
+    data = read_data(_search(protected, storage))
     assert {hit["source"] for hit in data["hits"]} == {"leave.md", "secret.md"}, "as a member of hr"
     (authorization_request,), (exchanged,) = authorization.authorizations, authorization.tokens
     assert authorization_request["resource"] == exchanged["resource"] == protected.url
     assert authorization_request["scope"] == "read"
     assert authorization_request["code_challenge_method"] == "S256"
     assert storage.client is not None
-    assert data_of(_search(protected, storage))["hits"]
+    assert read_data(_search(protected, storage))["hits"]
     assert len(authorization.tokens) == 1, "the token is used again"
 
 
@@ -124,7 +124,7 @@ def test_agent__with_a_token_of_too_few_scopes_asks_for_the_one_that_is_missing(
 ) -> None:
     claims = authorization.signer.claims(iss=authorization.issuer, aud=protected.url, scope="ingest", sub="ada")
     storage = Storage(OAuthToken(access_token=_sign(authorization, claims), scope="ingest"))
-    assert data_of(_search(protected, storage))["hits"]
+    assert read_data(_search(protected, storage))["hits"]
     (authorization_request,) = authorization.authorizations
     assert set(authorization_request["scope"].split()) == {"ingest", "read"}
 
@@ -159,10 +159,10 @@ def test_metadata__are_at_the_path_of_the_resource_and_at_the_root(
 ) -> None:
     root = protected.url.removesuffix("/mcp")
     for path in ("/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"):
-        got = httpx.get(f"{root}{path}", headers={"origin": "https://inspector.test"}, trust_env=False)
-        assert got.status_code == 200
-        assert got.headers["access-control-allow-origin"] == "*"
-        assert got.json() == {
+        response = httpx.get(f"{root}{path}", headers={"origin": "https://inspector.test"}, trust_env=False)
+        assert response.status_code == 200
+        assert response.headers["access-control-allow-origin"] == "*"
+        assert response.json() == {
             "resource": protected.url,
             "authorization_servers": [authorization.issuer],
             "scopes_supported": ["read"],
@@ -173,7 +173,7 @@ def test_metadata__are_at_the_path_of_the_resource_and_at_the_root(
 
 def test_keys__still_work_where_agents_log_in(protected: Running) -> None:
     reader = protected.engine.tenant("acme").api_keys.create("agent", scopes=["read"])
-    assert data_of(protected.call("search", QUESTION, credentials=reader))["hits"]
+    assert read_data(protected.call("search", QUESTION, credentials=reader))["hits"]
 
 
 def test_server__without_a_public_url_has_no_metadata(running: Running) -> None:

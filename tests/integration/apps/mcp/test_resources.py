@@ -82,12 +82,12 @@ def test_document__is_read_whole_from_a_line_on_and_by_sections(running: Running
 def test_read__tells_nothing_of_what_is_kept_from_the_caller(running: Running) -> None:
     hidden = dict(asyncio.run(_listed(running, departments=["hr"])))["secret.md"]
     assert "90 paid days" in asyncio.run(_read(running, hidden, departments=["hr"])).text
-    theirs = dict(asyncio.run(_listed(running, tenant=running.other_name)))["theirs.md"]
+    foreign = dict(asyncio.run(_listed(running, tenant=running.other_name)))["theirs.md"]
     messages = set()
 
     async def read_all() -> None:
         async with running.client() as client:
-            for uri in (hidden, theirs, resources.document_uri(uuid.uuid4())):
+            for uri in (hidden, foreign, resources.document_uri(uuid.uuid4())):
                 for path in ("", "/sections", "/sections/1"):
                     with pytest.raises(MCPError) as failed:
                         await client.read_resource(f"{uri}{path}")

@@ -14,8 +14,8 @@ from kosmos_rag.apps.mcp import budget
 from kosmos_rag.apps.mcp.registry import Tool
 from kosmos_rag.apps.mcp.schemas import DocumentText
 from kosmos_rag.apps.mcp.server import Handlers
-from tests.document_lines import lines_of
-from tests.integration.apps.mcp.running import error_of
+from tests.document_lines import build_lines
+from tests.integration.apps.mcp.running import read_error
 
 MOST = 50_000
 
@@ -32,7 +32,7 @@ MOST = 50_000
     ],
 )
 def test_document__is_told_in_whole_lines(text: str, lines: tuple[int, int], truncated: bool, length: int) -> None:
-    result = DocumentText.from_record(lines_of(text))
+    result = DocumentText.from_record(build_lines(text))
     assert (result.lines, result.line_truncated, len(result.text)) == (lines, truncated, length)
     assert result.truncated == (len(text) > MOST)
     assert result.next_offset == (lines[1] + 1 if text.count("\n") >= lines[1] else None)
@@ -53,5 +53,5 @@ def test_crash__over_a_value_of_ours_is_not_laid_at_the_door_of_the_agent(
         handlers = Handlers(create_service(AsyncEngine(engine)), lambda _: identity, (tool,))
         return await handlers.call_tool(None, CallToolRequestParams(name="crashes"))  # type: ignore[arg-type]
 
-    assert error_of(asyncio.run(call())) == "Something went wrong"
+    assert read_error(asyncio.run(call())) == "Something went wrong"
     assert any("crashes failed" in record.message for record in caplog.records)

@@ -39,7 +39,7 @@ def drained(engine: Engine) -> None:
     assert engine.background.drain(WAIT_S)
 
 
-def kept(database: DatabaseSettings, columns: str) -> list[tuple[Any, ...]]:
+def load_outcomes(database: DatabaseSettings, columns: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(database.admin_url or "") as connection:
         return connection.execute(f"SELECT {columns} FROM kosmos.experiment_results ORDER BY at".encode()).fetchall()
 

@@ -19,7 +19,7 @@ from tests.integration.evaluation.experiments.asking import (
     as_admin,
     drained,
     filled,
-    kept,
+    load_outcomes,
     result,
 )
 from tests.integration.variants import opened
@@ -32,12 +32,12 @@ class Outcomes:
     """Counts what became of questions that took part."""
 
     def __init__(self) -> None:
-        self.seen: list[str] = []
+        self.labels: list[str] = []
 
     def record(self, metric: Any, value: float = 1.0, *labels: str) -> None:
         del value
         if metric is EXPERIMENT_QUESTIONS:
-            self.seen += labels
+            self.labels += labels
 
     def gauge(self, metric: Any, read: Callable[[], float], *labels: str) -> None:
         """Nothing of this is looked at."""
@@ -88,8 +88,8 @@ def test_statement_that_fails__is_made_good_by_the_first_configuration_and_count
     outcome = acme.search(QUESTION, 5)
     assert outcome.experiment == ExperimentAssignment(experiment="vectors", arm=Arm.TREATMENT)
     drained(words)
-    assert outcomes.seen == ["failed", "failed", "kept"]
-    assert [row[:2] for row in kept(database, "arm, error, retrieval_id")] == [
+    assert outcomes.labels == ["failed", "failed", "kept"]
+    assert [row[:2] for row in load_outcomes(database, "arm, error, retrieval_id")] == [
         ("control", "StatementFailed"),
         ("control", "StatementFailed"),
         ("treatment", None),

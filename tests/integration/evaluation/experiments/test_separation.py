@@ -12,7 +12,7 @@ from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.experiments.experiments import Experiments
 from kosmos_rag.storage.tenants import tenant
-from tests.integration.evaluation.experiments.asking import WORDS, document, drained, kept
+from tests.integration.evaluation.experiments.asking import WORDS, document, drained, load_outcomes
 from tests.integration.variants import opened
 
 
@@ -68,7 +68,7 @@ def test_departments__hold_for_the_second_configuration(settings: Settings, data
             assert nobody.returned == 0
             drained(engine)
             column = "treatment_hits" if mode == "serve" else "control_hits, treatment_hits"
-            counts = kept(database, column)
+            counts = load_outcomes(database, column)
             assert counts == ([(4,), (1,), (0,)] if mode == "serve" else [(4, 4), (1, 1), (0, 0)])
             Experiments(writer).stop(mode)
             with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
@@ -80,7 +80,7 @@ def test_results__hold_no_text_and_no_reader(engine: Engine, acme: Tenant, datab
     grace = engine.tenant("acme", subject="grace@acme.example")
     grace.search("churn secretword", 5)
     drained(engine)
-    [(row,)] = kept(database, "to_jsonb(experiment_results)::text")
+    [(row,)] = load_outcomes(database, "to_jsonb(experiment_results)::text")
     # No name of hexadecimal digits: the ids of the row are random.
     for result in ("secretword", "grace", EVERYONE):
         assert result not in row

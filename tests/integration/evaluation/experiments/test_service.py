@@ -7,7 +7,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Arm
 from kosmos_rag.evaluation.experiments.experiments import Experiments
-from tests.integration.evaluation.experiments.asking import WORDS, drained, filled, kept
+from tests.integration.evaluation.experiments.asking import WORDS, drained, filled, load_outcomes
 from tests.integration.variants import opened
 
 pytestmark = pytest.mark.emptied_database
@@ -30,7 +30,7 @@ def test_serve__share_is_answered_by_the_second_and_says_so(settings: Settings, 
             note = "answered by the second configuration of the experiment words"
             assert (note in result.warnings) == (arm is Arm.TREATMENT)
         drained(engine)
-        rows = dict(kept(database, "retrieval_id, arm"))
+        rows = dict(load_outcomes(database, "retrieval_id, arm"))
         assert rows == {result.id: arm for result, arm in zip([*first, *again], arms * 2, strict=True)}
         settings_of = {record.id: record.settings for record in acme.audit.find(limit=100)}
         for result, arm in zip(first, arms, strict=True):

@@ -21,7 +21,7 @@ from tests.integration.evaluation.experiments.asking import (
     document,
     drained,
     filled,
-    kept,
+    load_outcomes,
     preset_file,
     result,
 )
@@ -36,11 +36,11 @@ class Reranker:
     name = "told"
 
     def __init__(self) -> None:
-        self.begun, self.goes_on = threading.Event(), threading.Event()
+        self.started, self.goes_on = threading.Event(), threading.Event()
 
     def score(self, question: str, passages: Sequence[str]) -> list[float]:
         if "slow" in question:
-            self.begun.set()
+            self.started.set()
             self.goes_on.wait(WAIT_S)
         return [0.9 - place / 1000 for place in range(len(passages))]
 
@@ -57,7 +57,9 @@ def test_shadow__changes_no_answer_and_keeps_how_like_the_two_are(
     assert [result(outcome) for outcome in during] == before
     assert {outcome.experiment for outcome in during} == {None}
     drained(engine)
-    rows = kept(database, "arm, requested, control_hits, degraded, error, control_ms, treatment_ms, overlap, rbo")
+    rows = load_outcomes(
+        database, "arm, requested, control_hits, degraded, error, control_ms, treatment_ms, overlap, rbo"
+    )
     assert len(rows) == len(questions)
     for row, outcome in zip(rows, during, strict=True):
         assert row[:5] == ("control", 5, outcome.returned, False, None)
@@ -99,14 +101,14 @@ def test_shadow__that_hangs_delays_nobody_and_what_finds_no_room_is_dropped(
         wiki.ingest(document(number) for number in range(5))
         Experiments(wiki).start("reranked", {"rag.reranking.enabled": True}, share=1.0)
         expected = result(wiki.search("churn slow", 3))
-        assert reranker.begun.wait(WAIT_S)
+        assert reranker.started.wait(WAIT_S)
         # One place in the line for the model: readers who need it are not behind the one that hangs.
         assert acme.search("churn account3", 3).degraded_stages == ()
         queue = engine.background
         assert all(queue.submit(lambda: None) for _ in range(CAPACITY - 4))
         for _ in range(7):  # and four find room
             assert result(wiki.search("churn slow", 3)) == expected
-        assert kept(database, "id") == []
+        assert load_outcomes(database, "id") == []
         reranker.goes_on.set()
         drained(engine)
         assert Experiments(wiki).status("reranked").results == 1 + 4
@@ -122,7 +124,7 @@ def test_shadow__that_raises_is_counted_and_fails_nobody(
         embedder.fails = True
         assert acme.search("churn secret3", 5).returned == 5
         drained(engine)
-        assert kept(database, "error, overlap, treatment_ms") == [("ModelError", None, None)]
+        assert load_outcomes(database, "error, overlap, treatment_ms") == [("ModelError", None, None)]
         report = Experiments(acme).status("vectors")
         assert (report.results, report.compared, report.failed) == (1, 0, 1)
         assert "secret3" not in caplog.text

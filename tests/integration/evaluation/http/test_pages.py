@@ -11,7 +11,7 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.evaluation.offline import Evaluations, Plan, evaluate
 from kosmos_rag.evaluation.offline.questions import Question, QuestionSet
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.apps.http.console_visits import OWN, text_of, visitor
+from tests.integration.apps.http.console_visits import OWN, extract_text, visitor
 from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
 from tests.integration.evaluation.monitored import EXPERIMENT, store_history
 from tests.integration.variants import changed
@@ -67,13 +67,13 @@ def test_evaluations__are_listed_and_compared_question_by_question(served: Runni
 @pytest.mark.own_database
 def test_monitor__shows_what_is_stored_and_what_fills_it(served: Running) -> None:
     with visitor(served, "admin") as client:
-        empty = text_of(client.get("/monitor"))
+        empty = extract_text(client.get("/monitor"))
         for command in (f"monitor run --tenant {served.tenant_name}", "eval questions", "experiment start"):
             assert f"kosmos-rag {command}" in empty
         assert "there can be no alerts" in empty
         store_history(served.service.engine.sync_engine, served.tenant_name, reason=f"because {HOSTILE}")
         page = client.get("/monitor")
-        text = text_of(page)
+        text = extract_text(page)
         assert HOSTILE not in page.text
         assert page.text.count('role="alert"') == 2
         for output in (

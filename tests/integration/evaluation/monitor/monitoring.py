@@ -23,16 +23,16 @@ class Mute(type(WORLD)):
         raise ModelUnavailable("the model has gone to lunch; wait")
 
 
-def round_of(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]], JobCounts]:
+def run_round(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]], JobCounts]:
     """A round of the monitor within maintenance of the tenant: what is measured and shown for how long, and counts."""
-    ours, theirs = multiprocessing.Pipe()
-    _KEPT.append(ours)
+    parent_end, child_end = multiprocessing.Pipe()
+    _KEPT.append(parent_end)
     counts = MonitorMaintenance(engine, interval_s=0.0).run(
-        "acme", SupervisorChannel(theirs, engine.tenant("acme").jobs._queue)
+        "acme", SupervisorChannel(child_end, engine.tenant("acme").jobs._queue)
     )
     gauges: dict[tuple[str, str], tuple[float, float]] = {}
-    while ours.poll(0):
-        gauges |= ours.recv().gauges
+    while parent_end.poll(0):
+        gauges |= parent_end.recv().gauges
     return gauges, counts
 
 

@@ -16,7 +16,7 @@ from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorState
 from kosmos_rag.worker.cluster import ClusterWatch
 from kosmos_rag.worker.collectors import WorkerMetrics
-from tests.integration.evaluation.monitor.monitoring import Mute, round_of
+from tests.integration.evaluation.monitor.monitoring import Mute, run_round
 from tests.integration.indexing.ann.worlds import WORLD
 from tests.integration.variants import changed
 
@@ -117,17 +117,17 @@ def test_permission__a_leak_pages(settings: Settings, database: DatabaseSettings
         for leaking in (False, True):
             if leaking:
                 _let_all_read_all_of_a_tenant(database)
-            _, counts = round_of(engine)
+            _, counts = run_round(engine)
             worker.add(counts)
             assert (leaks() or 0.0) >= 2 if leaking else leaks() == 0.0
 
 
-def test_permission__what_cannot_ask_is_counted_and_the_rest_is_looked_at(
+def test_permission__counts_failed_probes_and_checks_the_others(
     indexed: Engine, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     mute = changed(settings, {"monitor.isolation_interval_s": 0.001})
     with Engine(mute, embedder=Mute()) as engine, caplog.at_level("INFO", logger="kosmos_rag.worker"):
-        _, counts = round_of(engine)
+        _, counts = run_round(engine)
     assert counts["kosmos_permission_checks", "unknown"] == 1
     assert counts["kosmos_recall_monitor_runs", "unknown"] == 1, "too few samples"
     [record] = [vars(record) for record in caplog.records if getattr(record, "action", "") == "monitor_isolation"]

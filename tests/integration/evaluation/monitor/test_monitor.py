@@ -18,16 +18,16 @@ from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.evaluation.monitor.recall import Sample, measure_live_recall
 from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorState
 from kosmos_rag.storage.tenants import tenant
-from tests.integration.evaluation.monitor.monitoring import Mute, round_of
+from tests.integration.evaluation.monitor.monitoring import Mute, run_round
 from tests.integration.indexing.ann.worlds import (
     FULL,
     QUESTIONS,
     TOPICS,
     WORLD,
+    make_question,
     only,
     physical,
     publish_world,
-    question_of,
 )
 from tests.integration.variants import changed
 
@@ -48,7 +48,7 @@ def rows(database: DatabaseSettings, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query.encode()).fetchall()
 
 
-def beside(number: int) -> str:
+def make_other_question(number: int) -> str:
     """A question that is near no topic: what is nearest lies in many lists."""
     return f"nothing of the kind {number}"
 
@@ -59,7 +59,7 @@ def question_of_five_topics(number: int) -> str:
     return f"common {topics} question {number}"
 
 
-def ask(engine: Engine, count: int = ASKED, question: Callable[[int], str] = question_of, **scope: Any) -> None:
+def ask(engine: Engine, count: int = ASKED, question: Callable[[int], str] = make_question, **scope: Any) -> None:
     """Ask questions, and wait until their samples are written."""
     for number in range(count):
         engine.tenant("acme", **scope).search(question(number), FULL)
@@ -84,14 +84,14 @@ def test_samples__are_vectors_with_their_readers_and_bounded(settings: Settings,
         engine.tenant("acme").indexes.build()
         ask(engine, 120)
         ask(engine, 5, principals=["half"], collection="default")
-    kept = rows(database, "SELECT collection, principals, question, vector::text FROM kosmos.monitor_samples")
-    of_all = [row for row in kept if row[0] is None]
+    samples = rows(database, "SELECT collection, principals, question, vector::text FROM kosmos.monitor_samples")
+    of_all = [row for row in samples if row[0] is None]
     assert 10 <= len(of_all) <= 30
     assert {tuple(row[1]) for row in of_all} == {(EVERYONE,)}
-    assert 1 <= len(kept) - len(of_all) <= 5
-    assert {tuple(row[1]) for row in kept if row[0] == "default"} == {("half",)}
-    assert {row[2] for row in kept} == {None}
-    assert all(row[3].count(",") == WORLD.dimensions - 1 for row in kept)
+    assert 1 <= len(samples) - len(of_all) <= 5
+    assert {tuple(row[1]) for row in samples if row[0] == "default"} == {("half",)}
+    assert {row[2] for row in samples} == {None}
+    assert all(row[3].count(",") == WORLD.dimensions - 1 for row in samples)
 
 
 def test_samples__leave_out_what_callers_wrote_into_filters_and_phrases(
@@ -121,13 +121,13 @@ class Listener:
     """Counts what is told of samples."""
 
     def __init__(self) -> None:
-        self.told: dict[str, float] = {}
+        self.counts: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def record(self, metric: Any, value: float = 1.0, *labels: str) -> None:
         if metric.name == "kosmos_recall_monitor_samples":
             with self._lock:
-                self.told[labels[0]] = self.told.get(labels[0], 0.0) + value
+                self.counts[labels[0]] = self.counts.get(labels[0], 0.0) + value
 
     def gauge(self, *_: Any) -> None:
         """Leave it."""
@@ -143,13 +143,13 @@ def test_samples__that_find_the_buffer_full_or_cannot_be_written_are_dropped_and
     assert event.wait(60)
     assert all(queue.submit(lambda: None) for _ in range(CAPACITY - 10))
     scope = indexed.tenant("acme")
-    assert all(scope.search(question_of(number), FULL).returned == FULL for number in range(15))
-    assert listener.told == {"dropped": 5}
+    assert all(scope.search(make_question(number), FULL).returned == FULL for number in range(15))
+    assert listener.counts == {"dropped": 5}
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
         connection.execute("REVOKE INSERT ON kosmos.monitor_samples FROM kosmos_app")
     goes_on.set()
     ask(indexed, 0)
-    assert listener.told == {"dropped": 15}
+    assert listener.counts == {"dropped": 15}
 
 
 def test_samples__are_written_and_read_by_no_other_tenant(indexed: Engine, database: DatabaseSettings) -> None:
@@ -251,13 +251,13 @@ def test_monitor__that_cannot_put_an_index_right_tells_of_the_alarm_all_the_same
     many_lists: None, indexed: Engine, settings: Settings, database: DatabaseSettings
 ) -> None:
     search_less(database)
-    ask(indexed, question=beside)
+    ask(indexed, question=make_other_question)
     with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
         # It was raised before, and all of it has changed: it is to be built again, which takes a model.
         health = Jsonb({"search_widened": True, "published": 0})
         admin.execute("UPDATE kosmos.indexes SET health = health || %s WHERE kind = 'ivfflat'", [health])
     with Engine(settings, embedder=Mute()) as engine:
-        _, counts = round_of(engine)
+        _, counts = run_round(engine)
         assert counts["kosmos_recall_monitor_repairs", "skipped"] == counts["kosmos_recall_monitor_runs", "alarm"] == 1
         step = engine.tenant("acme").indexes.log(1)[0]
         assert step.action == "skipped"
@@ -271,7 +271,7 @@ def test_monitor__that_may_not_act_leaves_the_index(
     with Engine(changed(settings, {"monitor.auto_repair": False}), embedder=WORLD) as engine:
         engine.tenant("acme").indexes.build()
         search_less(database)
-        ask(engine, question=beside)
+        ask(engine, question=make_other_question)
         [run] = RecallMonitor(engine).run("acme", RECALL)
         assert run.state is MonitorState.ALARM
         assert "action" not in run.figures
@@ -286,7 +286,7 @@ def test_monitor__compares_scores_with_those_since_the_last_tuning(indexed: Engi
     ask(indexed)
     run = monitor.run("acme", RECALL)[0]
     assert run.figures["drift"] < run.figures["drift_limit"]
-    ask(indexed, question=beside)
+    ask(indexed, question=make_other_question)
     run = monitor.run("acme", RECALL)[0]
     assert run.figures["drift"] > run.figures["drift_limit"]
     indexed.tenant("acme").indexes.tune()
@@ -312,7 +312,7 @@ def test_run_due__waits_for_its_time_and_its_share(
             "a second of two hundredths is not over before fifty"
         )
         admin.execute("UPDATE kosmos.monitor_runs SET at = now() - interval '51 seconds'")
-        output, counts = round_of(engine)
+        output, counts = run_round(engine)
         assert counts["kosmos_recall_monitor_runs", "ok"] == 1
         [run, _] = RecallMonitor(engine).status("acme")
         _, hold_s = output["kosmos_recall_monitor_recall_at_10", "acme"]

@@ -13,7 +13,7 @@ from tests.integration.indexing.ann.worlds import (
     TopicEmbedder,
     assert_right,
     physical,
-    vectors_of,
+    select_vector_indexes,
 )
 from tests.integration.variants import changed
 
@@ -33,7 +33,7 @@ def test_index__of_the_new_space_is_there_before_questions_are(
         assert f"building ivfflat over {CHUNKS:,} vectors" in steps
         assert [(info.index, info.live) for info in started] == [("ivfflat", True), ("ivfflat", False)]
         assert all(info.recall_at_10 is not None and info.recall_at_10 > 0.9 for info in started)
-        assert [info.due for info in vectors_of(scope.indexes.status())] == [None, None]
+        assert [info.due for info in select_vector_indexes(scope.indexes.status())] == [None, None]
         scope.indexes.build()
         assert len(physical(database)) == 2
         assert_right(engine, "ivfflat")

@@ -18,13 +18,13 @@ from tests.integration.indexing.ann.worlds import (
     TopicEmbedder,
     asking,
     assert_right,
-    numbers_of,
+    measure_recall,
     opened,
+    parse_numbers,
     physical,
     publish_world,
-    recall_of,
+    select_vector_indexes,
     stored,
-    vectors_of,
 )
 from tests.integration.variants import changed
 
@@ -44,7 +44,7 @@ def test_reader__of_part_of_the_rows_gets_all_that_is_asked_for(vector: str, set
                 assert all(hit.metadata["n"] % step == 0 for hit in result.hits)
             narrow = name != "half"
             assert result.retrievers["dense"].plan == "hidden", name  # it depends on what they may not read
-            recall, _ = recall_of(
+            recall, _ = measure_recall(
                 asking(engine, principals=[name]),
                 lambda n, step=step: n < CHUNKS and n % step == 0,
                 questions=QUESTIONS[:20],
@@ -79,7 +79,7 @@ def test_filter__leaves_nothing_out(vector: str, settings: Settings) -> None:
                 assert all(passes(hit.metadata["n"]) for hit in result.hits)
             assert result.retrievers["dense"].plan == ("exact, by document" if narrow else vector), name
             if left:
-                recall, _ = recall_of(
+                recall, _ = measure_recall(
                     asking(engine, expected),
                     lambda n, passes=passes: n < CHUNKS and passes(n),
                     questions=QUESTIONS[:12],
@@ -103,7 +103,7 @@ def test_required_terms__leave_nothing_out(operators: str, passes: Callable[[int
         question = f"topic1 question {operators}"
         result = indexed.tenant("acme", principals=principals).search(question, 200)
         assert result.returned == min(200, visible), result.retrievers
-        assert all(passes(number) and number % step == 0 for number in numbers_of(result))
+        assert all(passes(number) and number % step == 0 for number in parse_numbers(result))
 
 
 def test_collection__of_a_few_in_a_large_index_is_complete(indexed: Engine) -> None:
@@ -119,7 +119,7 @@ def test_collection__of_a_few_in_a_large_index_is_complete(indexed: Engine) -> N
         assert result.returned == min(100, len(numbers)), (collection, result.retrievers)
         assert {hit.collection for hit in result.hits} <= {collection}
         if numbers:
-            recall, _ = recall_of(asking(indexed, collection=collection), numbers.__contains__)
+            recall, _ = measure_recall(asking(indexed, collection=collection), numbers.__contains__)
             assert recall >= 0.9, collection
 
 
@@ -162,10 +162,10 @@ def test_index__of_a_space_that_no_longer_answers_is_left_to_it(
     with opened(settings, embedder) as second:
         scope = second.tenant("acme")
         assert scope.search(QUESTIONS[0], FULL).retrievers["dense"].plan == "exact scan"
-        assert {info.kind: info.due for info in vectors_of(scope.indexes.status())} == {
+        assert {info.kind: info.due for info in select_vector_indexes(scope.indexes.status())} == {
             "ivfflat": None,
             "none": "indexes.vector_min_chunks is 1,000",
         }
-        assert [info.due for info in vectors_of(scope.indexes.build())] == [None, None]
+        assert [info.due for info in select_vector_indexes(scope.indexes.build())] == [None, None]
         assert old in physical(database)
         assert_right(second, "ivfflat", embedder=embedder)

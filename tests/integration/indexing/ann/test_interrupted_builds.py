@@ -27,7 +27,7 @@ from tests.integration.indexing.ann.worlds import (
     opened,
     physical,
     publish_world,
-    vectors_of,
+    select_vector_indexes,
 )
 
 
@@ -67,7 +67,7 @@ def test_build__that_is_killed_is_cleared_away_by_the_next(engine: Engine, datab
         with pytest.raises(KosmosError):
             build.result()
     assert list(physical(database).values()) == [False]
-    left = [info for info in vectors_of(scope.indexes.status()) if info.kind == "ivfflat"]
+    left = [info for info in select_vector_indexes(scope.indexes.status()) if info.kind == "ivfflat"]
     assert [(info.state, info.due) for info in left] == [("building", "its build did not finish")]
     assert_right(engine, "exact scan")
     assert_exact(engine)
@@ -91,7 +91,7 @@ def test_build__that_is_killed_leaves_the_old_index_in_use(indexed: Engine, data
     assert_right(indexed, "ivfflat")
     scope.indexes.build()
     assert list(physical(database).values()) == [True]
-    assert [info.state for info in vectors_of(scope.indexes.status())] == ["ready"]
+    assert [info.state for info in select_vector_indexes(scope.indexes.status())] == ["ready"]
 
 
 BUILDER = """
@@ -121,7 +121,7 @@ def test_build__in_a_process_that_is_killed_is_cleared_away_by_the_next(
         _building(database.admin_url or "")
         builder.kill()
         builder.wait()
-        assert vectors_of(scope.indexes.status())[0].due == "its build did not finish"
+        assert select_vector_indexes(scope.indexes.status())[0].due == "its build did not finish"
         assert_exact(engine)
     assert only(scope.indexes.build()).state == "ready"
     assert list(physical(database).values()) == [True]
@@ -131,8 +131,8 @@ def test_build__in_a_process_that_is_killed_is_cleared_away_by_the_next(
 def test_build__on_a_server_that_crashes_is_cleared_away_by_the_next(settings: Settings, tmp_path: Path) -> None:
     """An immediate stop is a crash to the server: it recovers from its log when it is started again."""
     embedded = DatabaseSettings(data_dir=tmp_path / "data")
-    own = settings.model_copy(update={"database": embedded})
-    with opened(own) as engine:
+    embedded_settings = settings.model_copy(update={"database": embedded})
+    with opened(embedded_settings) as engine:
         publish_world(engine, "acme", range(1_200))
         admin = engine.database.admin_conninfo
         with ThreadPoolExecutor(1) as pool, _builds_wait(admin):
@@ -144,9 +144,9 @@ def test_build__on_a_server_that_crashes_is_cleared_away_by_the_next(settings: S
                 build.result()
     while (tmp_path / "data" / "postmaster.pid").exists():
         time.sleep(0.05)
-    with opened(own) as engine:
+    with opened(embedded_settings) as engine:
         scope = engine.tenant("acme")
-        assert vectors_of(scope.indexes.status())[0].due == "its build did not finish"
+        assert select_vector_indexes(scope.indexes.status())[0].due == "its build did not finish"
         assert_exact(engine, lambda number: number < 1_200)
         assert only(scope.indexes.build()).state == "ready"
         assert_right(engine, "ivfflat", lambda number: number < 1_200)
@@ -179,20 +179,20 @@ def test_builds__of_several_tenants_at_once_take_turns(engine: Engine) -> None:
 
 
 def test_index__that_no_row_knows_is_dropped(indexed: Engine, database: DatabaseSettings) -> None:
-    [ours] = physical(database)
+    [index_name] = physical(database)
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
-        row = connection.execute("SELECT pg_get_indexdef(%s::regclass)", (f"kosmos.{ours}",)).fetchone()
+        row = connection.execute("SELECT pg_get_indexdef(%s::regclass)", (f"kosmos.{index_name}",)).fetchone()
         assert row
-        connection.execute(row[0].replace(ours, f"vec_{uuid.uuid4().hex}"))
+        connection.execute(row[0].replace(index_name, f"vec_{uuid.uuid4().hex}"))
     assert len(physical(database)) == 2
     indexed.tenant("acme").indexes.build()
-    assert list(physical(database)) == [ours]
+    assert list(physical(database)) == [index_name]
 
 
 def test_index__that_is_dropped_by_hand_is_made_again(indexed: Engine, database: DatabaseSettings) -> None:
-    [ours] = physical(database)
+    [index_name] = physical(database)
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP INDEX kosmos.{}").format(sql.Identifier(ours)))
+        connection.execute(sql.SQL("DROP INDEX kosmos.{}").format(sql.Identifier(index_name)))
     scope = indexed.tenant("acme")
     assert_exact(indexed)
     assert only(scope.indexes.status()).due == "it is not in the catalog of the server"
@@ -202,16 +202,16 @@ def test_index__that_is_dropped_by_hand_is_made_again(indexed: Engine, database:
 
 
 def test_index__that_became_invalid_is_made_again(indexed: Engine, database: DatabaseSettings) -> None:
-    [ours] = physical(database)
+    [index_name] = physical(database)
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
         connection.execute(
-            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass", (f"kosmos.{ours}",)
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass", (f"kosmos.{index_name}",)
         )
     assert_exact(indexed)
     assert only(indexed.tenant("acme").indexes.status()).due == "its build did not finish"
     indexed.tenant("acme").indexes.build()
     assert list(physical(database).values()) == [True]
-    assert ours not in physical(database)
+    assert index_name not in physical(database)
 
 
 def test_build__without_an_administrator_names_the_setting(settings: Settings, database: DatabaseSettings) -> None:

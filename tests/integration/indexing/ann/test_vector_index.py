@@ -16,12 +16,12 @@ from tests.integration.indexing.ann.worlds import (
     QUESTIONS,
     assert_exact,
     assert_right,
+    measure_recall,
     only,
     opened,
     physical,
     publish_world,
-    recall_of,
-    vectors_of,
+    select_vector_indexes,
 )
 
 # --- what is built when --------------------------------------------------------------------------------------------
@@ -87,12 +87,12 @@ def test_setting__that_changes_replaces_the_index(
         scope = other.tenant("acme")
         assert only(scope.indexes.status()).due == "indexes.vector is hnsw"
         assert scope.search(QUESTIONS[0], FULL).retrievers["dense"].plan == "ivfflat", "the old one serves until then"
-        assert [(info.kind, info.due) for info in vectors_of(scope.indexes.build())] == [("hnsw", None)]
+        assert [(info.kind, info.due) for info in select_vector_indexes(scope.indexes.build())] == [("hnsw", None)]
         assert_right(other, "hnsw")
     with opened(settings, vector="hnsw", precision="bit") as other:
         assert only(other.tenant("acme").indexes.status()).due == "indexes.precision is bit"
     assert len(physical(database)) == 1
-    assert "indexes.vector is none" in (vectors_of(exact.tenant("acme").indexes.status())[0].due or "")
+    assert "indexes.vector is none" in (select_vector_indexes(exact.tenant("acme").indexes.status())[0].due or "")
     assert only(exact.tenant("acme").indexes.build()).kind == "none"
     assert only(exact.tenant("acme").indexes.status()).due is None
     assert physical(database) == {}
@@ -194,7 +194,7 @@ def test_rebuild__is_served_by_the_old_index(vector: str, settings: Settings, da
         def recalls() -> list[float]:
             collected = []
             while not stop.is_set():
-                collected.append(recall_of(ask, questions=QUESTIONS[:20])[0])
+                collected.append(measure_recall(ask, questions=QUESTIONS[:20])[0])
             return collected
 
         with ThreadPoolExecutor(2) as pool:

@@ -69,14 +69,14 @@ class TopicEmbedder:
         return np.asarray(vector / np.linalg.norm(vector), dtype=np.float32)
 
 
-def text_of(number: int) -> str:
+def make_text(number: int) -> str:
     """The text of a chunk: any eight words of it name its topic; every third holds the word `third`."""
     topic = f"topic{number * 17 % TOPICS}"
     third = "third" if number % 3 == 0 else "other"
     return f"chunk{number} of {topic} says that {topic} has common words, {third} {topic} as ever it was"
 
 
-def question_of(number: int) -> str:
+def make_question(number: int) -> str:
     """A question near the chunks of one topic, and equal to none of them."""
     return f"common topic{number * 7 % TOPICS} question number {number}"
 
@@ -90,7 +90,7 @@ def load(
     metadata: Callable[[int], dict[str, Any]] = lambda _: {},
     collection: str = DEFAULT_COLLECTION,
     a_document: int = CHUNKS_A_DOCUMENT,
-    text: Callable[[int], str] = text_of,
+    text: Callable[[int], str] = make_text,
 ) -> None:
     """Publish chunks with these numbers as a writer does, `a_document` of them a document.
 
@@ -137,22 +137,22 @@ def _document(
 
 CHUNKS = 3_000
 FULL = 10
-QUESTIONS = [question_of(number) for number in range(30)]
+QUESTIONS = [make_question(number) for number in range(30)]
 WORLD = TopicEmbedder()
 PRINCIPALS = {"half": 2, "twentieth": 20, "few": 200}
 """Who may read every so many-th chunk."""
 
 
-def readers_of(number: int) -> tuple[str, ...]:
+def choose_readers(number: int) -> tuple[str, ...]:
     return (EVERYONE, *(name for name, step in PRINCIPALS.items() if number % step == 0))
 
 
-def metadata_of(number: int) -> dict[str, Any]:
+def make_metadata(number: int) -> dict[str, Any]:
     return {"n": number, "tenth": number // 7 % 10}
 
 
 def publish_world(engine: Engine, name: str, chunks: range, **more: Any) -> None:
-    load(engine, name, chunks, acl=readers_of, metadata=metadata_of, a_document=1, **more)
+    load(engine, name, chunks, acl=choose_readers, metadata=make_metadata, a_document=1, **more)
 
 
 @contextmanager
@@ -162,12 +162,12 @@ def opened(settings: Settings, embedder: TopicEmbedder | None = None, **indexes:
         yield engine
 
 
-def vectors_of(result: Sequence[IndexInfo]) -> list[IndexInfo]:
+def select_vector_indexes(result: Sequence[IndexInfo]) -> list[IndexInfo]:
     return [info for info in result if info.kind not in {"segment", "unsegmented"}]
 
 
 def only(result: Sequence[IndexInfo]) -> IndexInfo:
-    [info] = vectors_of(result)
+    [info] = select_vector_indexes(result)
     return info
 
 
@@ -181,7 +181,7 @@ def physical(database: DatabaseSettings) -> dict[str, bool]:
     return dict(rows)
 
 
-def numbers_of(result: SearchResult) -> set[int]:
+def parse_numbers(result: SearchResult) -> set[int]:
     return {hit.metadata["n"] for hit in result.hits}
 
 
@@ -192,11 +192,11 @@ def of_the_world(number: int) -> bool:
 @cache
 def stored(embedder: TopicEmbedder = WORLD) -> NDArray[np.float32]:
     """Vectors of all chunks that a test may have, by number, in the precision that they are stored in."""
-    vectors = embedder.embed([text_of(number) for number in range(2 * CHUNKS + 1)])
+    vectors = embedder.embed([make_text(number) for number in range(2 * CHUNKS + 1)])
     return vectors.astype(np.float16).astype(np.float32)
 
 
-def recall_of(
+def measure_recall(
     ask: Callable[[str], SearchResult],
     passes: Callable[[int], bool] = of_the_world,
     *,
@@ -209,7 +209,7 @@ def recall_of(
     for question in questions:
         scores = stored(embedder)[numbers] @ embedder.embed_query(question).astype(np.float16).astype(np.float32)
         nearest = set(numbers[np.argsort(-scores, kind="stable")[:FULL]].tolist())
-        shares.append(len(nearest & numbers_of(ask(question))) / len(nearest))
+        shares.append(len(nearest & parse_numbers(ask(question))) / len(nearest))
     return float(np.mean(shares)), float(np.std(shares) / len(shares) ** 0.5)
 
 
@@ -224,10 +224,10 @@ def assert_right(
     result = engine.tenant("acme").search(QUESTIONS[0], FULL)
     assert result.returned == FULL
     assert result.retrievers["dense"].plan == plan
-    recall, error = recall_of(asking(engine), passes, embedder=embedder)
+    recall, error = measure_recall(asking(engine), passes, embedder=embedder)
     assert recall >= engine.settings.indexes.recall_target - 4 * error
 
 
 def assert_exact(engine: Engine, passes: Callable[[int], bool] = of_the_world) -> None:
     """Answers leave out none of the nearest."""
-    assert recall_of(asking(engine), passes)[0] >= 0.99  # halves may tie
+    assert measure_recall(asking(engine), passes)[0] >= 0.99  # halves may tie

@@ -17,7 +17,7 @@ from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.indexing.reembedding.moved import CHUNKS, QUESTION, by_model, stored
-from tests.integration.two_models import NEW, OLD, OtherEmbedder, document, model_of
+from tests.integration.two_models import NEW, OLD, OtherEmbedder, document, find_model
 from tests.integration.variants import opened
 
 
@@ -29,11 +29,11 @@ def test_move__from_start_to_drop(acme: Tenant, database: DatabaseSettings) -> N
         ("ready", True, CHUNKS, CHUNKS),
         ("building", False, CHUNKS, CHUNKS),
     ]
-    assert model_of(acme.search(QUESTION)) == OLD.name
+    assert find_model(acme.search(QUESTION)) == OLD.name
 
     quality = acme.spaces.cutover()
     assert (quality.model, quality.live_model, quality.forced) == (NEW.name, OLD.name, None)
-    assert model_of(acme.search(QUESTION)) == NEW.name
+    assert find_model(acme.search(QUESTION)) == NEW.name
     switched = acme.spaces.status()
     assert [(info.model, info.state, info.live) for info in switched] == [
         (NEW.name, "ready", True),
@@ -42,10 +42,10 @@ def test_move__from_start_to_drop(acme: Tenant, database: DatabaseSettings) -> N
     assert switched[1].live_until is not None
 
     assert [info.model for info in acme.spaces.rollback() if info.live] == [OLD.name]
-    assert model_of(acme.search(QUESTION)) == OLD.name
+    assert find_model(acme.search(QUESTION)) == OLD.name
     assert [info.model for info in acme.spaces.drop(NEW.name)] == [OLD.name]
     assert stored(database, acme.id) == {OLD.name: CHUNKS}
-    assert model_of(acme.search(QUESTION)) == OLD.name
+    assert find_model(acme.search(QUESTION)) == OLD.name
 
 
 def test_move__and_drop_of_the_old_space(acme: Tenant, database: DatabaseSettings) -> None:
@@ -54,7 +54,7 @@ def test_move__and_drop_of_the_old_space(acme: Tenant, database: DatabaseSetting
     [old] = [info for info in acme.spaces.status() if not info.live]
     acme.spaces.drop(str(old.id))
     assert stored(database, acme.id) == {NEW.name: CHUNKS}
-    assert model_of(acme.search(QUESTION)) == NEW.name
+    assert find_model(acme.search(QUESTION)) == NEW.name
     with pytest.raises(RequestError, match="no space that was live before"):
         acme.spaces.rollback()
 
@@ -63,13 +63,13 @@ def test_vectors__are_those_that_an_ingestion_makes(
     settings: Settings, database: DatabaseSettings, knowledge_base: Path
 ) -> None:
     titled = SourceDocument(source="/x/churn.txt", title="word " * 80, data=b"Accounts that leave. " * 40)
-    named = SourceDocument(source="/x/named.txt", title="named", data=b"A title that is the file's name. " * 40)
+    untitled = SourceDocument(source="/x/named.txt", title="named", data=b"A title that is the file's name. " * 40)
     with opened(settings, {}, embedder=OLD, next_embedder=NEW) as engine:
         scope = engine.tenant("moved")
-        scope.ingest([knowledge_base, titled, named])
+        scope.ingest([knowledge_base, titled, untitled])
         scope.spaces.start()
     with opened(settings, {}, embedder=NEW) as engine:
-        engine.tenant("made").ingest([knowledge_base, titled, named])
+        engine.tenant("made").ingest([knowledge_base, titled, untitled])
     with psycopg.connect(database.admin_url or "") as connection:
         rows = connection.execute(
             "SELECT t.name, d.source, c.chunk_index, e.embedding::text, e.acl, e.collection "
@@ -119,9 +119,9 @@ def test_step__says_how_many_and_then_none(acme: Tenant) -> None:
 
 
 def test_start__keeps_to_the_rate(acme: Tenant) -> None:
-    begun = time.monotonic()
+    start = time.monotonic()
     acme.spaces.start(chunks_per_second=CHUNKS / 0.8)
-    assert time.monotonic() - begun > 0.75
+    assert time.monotonic() - start > 0.75
 
 
 def test_start__counts_the_tokens_that_the_model_does_not_read(moving: Engine, settings: Settings) -> None:
@@ -147,7 +147,7 @@ def test_documents__that_come_during_the_move_are_written_in_both_spaces(
     assert stored(database, acme.id) == {OLD.name: CHUNKS + 1, NEW.name: CHUNKS + 1}
     acme.spaces.rollback()
     acme.spaces.cutover()
-    assert model_of(acme.search("churn of account101")) == NEW.name
+    assert find_model(acme.search("churn of account101")) == NEW.name
 
 
 def test_another_process__backfills_partitions_without_an_engine(acme: Tenant) -> None:

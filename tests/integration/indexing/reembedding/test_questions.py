@@ -10,11 +10,11 @@ from kosmos_rag import Filter, Settings
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.indexing.reembedding.moved import QUESTION
-from tests.integration.two_models import NEW, OLD, OtherEmbedder, document, model_of
+from tests.integration.two_models import NEW, OLD, OtherEmbedder, document, find_model
 from tests.integration.variants import opened
 
 
-def _counted(embedder: HashingEmbedder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def _count_calls(embedder: HashingEmbedder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the questions that a model embeds from now on."""
     calls: list[str] = []
     embed_query = embedder.embed_query
@@ -32,11 +32,11 @@ def test_question__is_embedded_once_and_twice_when_the_space_has_changed(
 ) -> None:
     acme.spaces.start()
     old, new = HashingEmbedder(dimensions=384), OtherEmbedder(dimensions=768)
-    counts = [_counted(old, monkeypatch), _counted(new, monkeypatch)]
+    counts = [_count_calls(old, monkeypatch), _count_calls(new, monkeypatch)]
 
     def search(scope: Tenant, question: str) -> tuple[str, list[int]]:
         before = [len(count) for count in counts]
-        model = model_of(scope.search(question))
+        model = find_model(scope.search(question))
         return model, [len(count) - first for count, first in zip(counts, before, strict=True)]
 
     with opened(settings, {}, embedder=old, next_embedder=new) as other:
@@ -59,11 +59,11 @@ def test_sections__may_be_swapped_at_any_time(
     acme.spaces.start()
     with opened(settings, {}, embedder=current, next_embedder=following) as engine:
         scope = engine.tenant("acme")
-        assert model_of(scope.search(QUESTION)) == OLD.name
+        assert find_model(scope.search(QUESTION)) == OLD.name
         scope.spaces.cutover()
-        assert model_of(scope.search(QUESTION)) == NEW.name
+        assert find_model(scope.search(QUESTION)) == NEW.name
         scope.spaces.rollback()
-        assert model_of(scope.search(QUESTION)) == OLD.name
+        assert find_model(scope.search(QUESTION)) == OLD.name
         engine.tenant("fresh").ingest(document(1))
         assert [info.model for info in engine.tenant("fresh").spaces.status()] == [current.name]
 
@@ -75,7 +75,7 @@ def test_kept_result__is_of_one_space(acme: Tenant, settings: Settings) -> None:
 
         def search() -> tuple[str, bool]:
             result = scope.search(QUESTION)
-            return model_of(result), result.cached
+            return find_model(result), result.cached
 
         assert [search(), search()] == [(OLD.name, False), (OLD.name, True)]
         acme.spaces.cutover()
@@ -97,4 +97,4 @@ def test_every_way_to_ask__uses_the_space_that_is_live(acme: Tenant, settings: S
             live = next(info.model for info in acme.spaces.status() if info.live)
             question = '"account7 in" churn' if variant == "phrase" else QUESTION
             expected = Filter(sources=("d7", "d8")) if variant == "filter" else None
-            assert model_of(other.tenant("acme").search(question, 5, expected)) == live
+            assert find_model(other.tenant("acme").search(question, 5, expected)) == live

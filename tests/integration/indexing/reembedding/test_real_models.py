@@ -36,7 +36,7 @@ def mpnet() -> SentenceTransformerEmbedder:
     return SentenceTransformerEmbedder(EmbeddingSettings(model=folder, dimensions=768), models)
 
 
-def _scores_are_of(engine: Engine, embedder: Embedder) -> None:
+def _assert_scores(engine: Engine, embedder: Embedder) -> None:
     hits = engine.tenant("acme").search(QUESTION).hits
     assert len(hits) >= 2  # those of a negative cosine are dropped
     assert hits[0].text == TEXTS[0]
@@ -55,24 +55,24 @@ def test_move__to_768_dimensions_and_back(
     minilm: SentenceTransformerEmbedder,
     mpnet: SentenceTransformerEmbedder,
 ) -> None:
-    own = {
+    two_spaces = {
         "rag.embedding": EmbeddingSettings(model=minilm.name, dimensions=384),
         "rag.next_embedding": settings.rag.next_embedding.model_copy(update={"model": mpnet.name, "dimensions": 768}),
         "indexes.vector": "hnsw",
         "indexes.vector_min_chunks": 1,
     }
-    with Engine(changed(settings, own), embedder=minilm, next_embedder=mpnet) as engine:
+    with Engine(changed(settings, two_spaces), embedder=minilm, next_embedder=mpnet) as engine:
         acme = engine.tenant("acme")
         acme.ingest(SourceDocument(source=f"d{number}", data=text.encode()) for number, text in enumerate(TEXTS))
-        _scores_are_of(engine, minilm)
+        _assert_scores(engine, minilm)
         started = acme.spaces.start()
         assert [(info.dimensions, info.embedded, info.live) for info in started] == [(384, 5, True), (768, 5, False)]
         acme.spaces.cutover(force="five documents say nothing about quality")
-        _scores_are_of(engine, mpnet)
+        _assert_scores(engine, mpnet)
         acme.indexes.build()
         with psycopg.connect(database.admin_url or "") as connection:
             indexes = connection.execute("SELECT indexdef FROM pg_indexes WHERE schemaname = 'kosmos'").fetchall()
         assert any("hnsw" in definition and "halfvec(768)" in definition for (definition,) in indexes)
-        _scores_are_of(engine, mpnet)
+        _assert_scores(engine, mpnet)
         acme.spaces.rollback()
-        _scores_are_of(engine, minilm)
+        _assert_scores(engine, minilm)

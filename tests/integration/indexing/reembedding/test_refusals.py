@@ -8,7 +8,7 @@ from kosmos_rag.core.errors import ConfigError, EmbeddingSpaceMismatch, RequestE
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.indexing.reembedding.moved import CHUNKS, QUESTION, by_model, stored
-from tests.integration.two_models import NEW, OLD, document, model_of
+from tests.integration.two_models import NEW, OLD, document, find_model
 from tests.integration.variants import opened
 
 
@@ -19,7 +19,7 @@ def test_switch__is_refused_while_chunks_are_missing(acme: Tenant) -> None:
     acme.spaces.backfill(30)
     with pytest.raises(RequestError, match=r"10 chunks have no vector by 'hashing-768' yet"):
         acme.spaces.cutover(force="hurry")
-    assert model_of(acme.search(QUESTION)) == OLD.name
+    assert find_model(acme.search(QUESTION)) == OLD.name
     acme.spaces.start()
     acme.spaces.cutover()
 
@@ -48,7 +48,7 @@ def test_rollback__is_refused_after_an_ingestion_without_the_old_model(acme: Ten
         acme.spaces.rollback()
     acme.spaces.start()
     acme.spaces.rollback()
-    assert model_of(acme.search("churn of account100")) == OLD.name
+    assert find_model(acme.search("churn of account100")) == OLD.name
 
 
 def test_start__needs_two_models_and_documents(moving: Engine, settings: Settings) -> None:
@@ -83,8 +83,8 @@ def test_drop__never_takes_the_live_space(acme: Tenant) -> None:
 def test_drop__that_was_interrupted_goes_on(acme: Tenant, database: DatabaseSettings) -> None:
     acme.spaces.start()
 
-    def stop(result: int, _total: int, what: str) -> None:
-        if what.startswith("deleting"):
+    def stop(result: int, _total: int, step: str) -> None:
+        if step.startswith("deleting"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -44,17 +44,17 @@ def test_stored_files__are_erased_with_their_bytes_jobs_and_documents(
     attributes: dict[str, Any],
     selector: Any,
 ) -> None:
-    kept = attach(acme, "rules.md", {})
+    attached = attach(acme, "rules.md", {})
     stored = attach(acme, filename, attributes)
     # What was made from the file in another collection does not match the selector by itself.
     logged.tenant(tenant_name, collection="copy").ingest(SourceDocument(source=stored.source, data=DOCUMENT.data))
     TenantVectorStores(acme).attach("copy", {stored.id: {}})
     with acme.sessions.write() as connection:
-        assert not {kept.id, stored.id} & set(find_abandoned_uploads(connection, acme.id, age=timedelta()))
+        assert not {attached.id, stored.id} & set(find_abandoned_uploads(connection, acme.id, age=timedelta()))
     report = acme.erase(**selector)
     assert report.erased["files"] == 1
     assert report.erased["documents"] == 3
-    assert [info.id for info in TenantFiles(acme).find()] == [kept.id]
+    assert [info.id for info in TenantFiles(acme).find()] == [attached.id]
     rows = count_rows(database, SECRET, tenant=acme)
     assert rows.keys() == {"audit_passages", "uploads"}
     assert rows["uploads"] == 1  # of the file that is kept

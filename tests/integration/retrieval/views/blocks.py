@@ -5,7 +5,7 @@ from kosmos_rag.retrieval.blocks.cache import BlockCache
 from kosmos_rag.retrieval.views.memory import MemoryView
 
 
-def blocks_of(engine: Engine) -> BlockCache:
+def find_block_cache(engine: Engine) -> BlockCache:
     """Return the blocks that an engine has in memory."""
     view = engine._search._resources.views[0]
     assert isinstance(view, MemoryView)

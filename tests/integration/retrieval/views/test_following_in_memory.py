@@ -18,7 +18,7 @@ from kosmos_rag.retrieval.blocks import following
 from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
-from tests.integration.retrieval.views.blocks import blocks_of
+from tests.integration.retrieval.views.blocks import find_block_cache
 from tests.integration.variants import opened
 
 QUESTIONS = ("churn of revenue", "margin of customers and suppliers", "holiday", "the budget of invoices")
@@ -95,7 +95,7 @@ def test_change__is_followed(
 ) -> None:
     conditions = None if where is None else Filter(where=where)
     memory, database = _fill(engines, tenant_name, conditions)
-    blocks = blocks_of(engines[0])
+    blocks = find_block_cache(engines[0])
     CHANGES[change](engines[1].tenant(tenant_name), tmp_path)
     misses = blocks.misses
     for question in QUESTIONS:
@@ -110,18 +110,18 @@ def test_passages__of_unchanged_chunks_are_not_read_again(
     memory, _ = _fill(engines, tenant_name)
     expected = memory.search(QUESTIONS[0])
     engines[1].tenant(tenant_name).ingest([SourceDocument(source="new", data=b"bread")], prune=False)
-    sent: list[Any] = []
+    statements: list[Any] = []
     execute = psycopg.Cursor.execute
 
     def record(self: psycopg.Cursor, query: Any, *args: Any, **kwargs: Any) -> psycopg.Cursor:
-        sent.append(query)
+        statements.append(query)
         return execute(self, query, *args, **kwargs)
 
     monkeypatch.setattr(psycopg.Cursor, "execute", record)
     outcome = memory.search(QUESTIONS[0])
     assert [hit.chunk_id for hit in outcome.hits] == [hit.chunk_id for hit in expected.hits]
-    assert statement("changed_chunks") in sent
-    assert statement("passages_of_reader") not in sent
+    assert statement("changed_chunks") in statements
+    assert statement("passages_of_reader") not in statements
 
 
 def _forget_changes(database: DatabaseSettings, name: str) -> None:
@@ -152,7 +152,7 @@ def test_block__that_cannot_follow_is_dropped(
     reason: str,
 ) -> None:
     memory, plain = _fill(engines, tenant_name)
-    blocks = blocks_of(engines[0])
+    blocks = find_block_cache(engines[0])
     [state], hits = blocks._blocks, blocks.hits
     match reason:
         case "gap":
@@ -203,7 +203,7 @@ def test_reader__with_another_view_of_the_change_keeps_to_his_own(
     other, plain = (engine.tenant(tenant_name, principals=(EVERYONE, "ann", "cay")) for engine in engines)
     for _ in range(2):
         other.search("churn")
-    assert len(blocks_of(engines[0])._blocks) == 1
+    assert len(find_block_cache(engines[0])._blocks) == 1
     engines[1].tenant(tenant_name).ingest([_document(300, "cay")], prune=False)
     for _ in range(3):
         outcome = other.search("churn number 300", 60)
@@ -243,7 +243,7 @@ def test_searches__beside_a_writer_are_of_the_newest_state(engines: tuple[Engine
     for thread in threads:
         thread.join()
     assert failures == []
-    assert blocks_of(engines[0]).followed > 3
+    assert find_block_cache(engines[0]).followed > 3
 
 
 def test_blocks__of_a_collection_that_is_new_are_loaded(engines: tuple[Engine, Engine], tenant_name: str) -> None:
@@ -252,6 +252,6 @@ def test_blocks__of_a_collection_that_is_new_are_loaded(engines: tuple[Engine, E
     for _ in range(3):
         assert _hits(memory.search(QUESTIONS[0])) == _hits(plain.search(QUESTIONS[0]))
         assert engines[0].background.drain(10)
-    hits = blocks_of(engines[0]).hits
+    hits = find_block_cache(engines[0]).hits
     memory.search(QUESTIONS[0])
-    assert blocks_of(engines[0]).hits == hits + 1
+    assert find_block_cache(engines[0]).hits == hits + 1

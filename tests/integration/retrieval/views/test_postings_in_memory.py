@@ -12,7 +12,7 @@ from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.retrieval.blocks import cache as block_cache
 from kosmos_rag.retrieval.blocks import loading
-from tests.integration.retrieval.views.blocks import blocks_of
+from tests.integration.retrieval.views.blocks import find_block_cache
 from tests.integration.variants import changed
 
 IN_MEMORY = "exact, in memory"
@@ -113,7 +113,7 @@ def test_results__are_those_of_the_database_after_every_change(
         where = None if conditions is None else Filter(where=conditions)
         cached, plain = (e.tenant(tenant_name, collection=searched, principals=principals) for e in engines)
         _load(cached, where)
-        cache = blocks_of(engines[0])
+        cache = find_block_cache(engines[0])
         for _ in range(6):
             question = _words(dice, 5)
             # Close terms of its words are looked up in the database once for each state.
@@ -167,7 +167,7 @@ def test_one_retriever__has_a_block_of_its_own(settings: Settings, tenant_name: 
             result, expected = (scope.search(question) for scope in scopes)
             assert _result(result) == _result(expected)
             assert _plans(result) == {IN_MEMORY}
-        [block] = blocks_of(cached)._blocks.values()
+        [block] = find_block_cache(cached)._blocks.values()
         [layer] = block.layers
         [rows] = layer.part.collections.values()
         assert (layer.part.vectors is None) == (weight == "rag.retrieval.semantic_weight")
@@ -184,7 +184,7 @@ def test_postings__of_few_chunks_of_a_large_tenant_come_from_their_lexemes(
     engines[0].tenant(tenant_name).ingest(one_chunk_each)
     cached, plain = (engine.tenant(tenant_name, principals=READERS[3]) for engine in engines)
     where = Filter(where={"metadata.kind": "a"})
-    cache = blocks_of(engines[0])
+    cache = find_block_cache(engines[0])
     cache._max_bytes = 2 * 50 * (2 * HashingEmbedder().dimensions + 650)
     _load(cached, where)
     result, expected = (scope.search("margin of cars", filter=where) for scope in (cached, plain))
@@ -197,7 +197,7 @@ def test_postings__from_lexemes_are_the_packed_ones(
 ) -> None:
     dice = random.Random(12)
     scope = engines[0].tenant(tenant_name, principals=READERS[3])
-    blocks = blocks_of(engines[0])
+    blocks = find_block_cache(engines[0])
     postings = []
     for turn in range(2):
         scope.ingest([_document(dice, "prose", f"p{turn}{number}") for number in range(20)], prune=False)
@@ -232,7 +232,7 @@ def test_postings__know_no_chunk_that_the_reader_may_not_read(engines: tuple[Eng
     for principals in (READERS[3], ("ben",)):
         _load(engines[0].tenant(tenant_name, principals=principals), None)
     parts = []
-    for block in blocks_of(engines[0])._blocks.values():
+    for block in find_block_cache(engines[0])._blocks.values():
         [layer] = block.layers
         parts.append(layer.part)
     whole, part = ({bytes(row) for row in part.ids.tolist()} for part in parts)

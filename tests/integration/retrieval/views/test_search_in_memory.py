@@ -61,16 +61,16 @@ def _warm(scope: Tenant) -> None:
 @contextmanager
 def _statements(patch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """Record what cursors execute."""
-    sent: list[Any] = []
+    statements: list[Any] = []
     execute = psycopg.Cursor.execute
 
     def record(self: psycopg.Cursor, query: Any, *args: Any, **kwargs: Any) -> psycopg.Cursor:
-        sent.append(query)
+        statements.append(query)
         return execute(self, query, *args, **kwargs)
 
     with patch.context() as context:
         context.setattr(psycopg.Cursor, "execute", record)
-        yield sent
+        yield statements
 
 
 def _hits(result: SearchResult) -> list[tuple[Any, ...]]:

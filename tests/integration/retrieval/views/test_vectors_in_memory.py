@@ -18,7 +18,7 @@ from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.retrieval.blocks import cache as block_cache
 from kosmos_rag.retrieval.blocks.block import inner_products
-from tests.integration.retrieval.views.blocks import blocks_of
+from tests.integration.retrieval.views.blocks import find_block_cache
 from tests.integration.variants import changed
 
 IN_MEMORY = "exact, in memory"
@@ -108,7 +108,7 @@ def test_readers_of_the_same_lists__share_vectors(engines: tuple[Engine, Engine]
     for _ in range(2):
         outcome = engines[0].tenant(tenant_name, principals=("ann", "cay")).search(QUESTIONS[0])
     assert outcome.retrievers["dense"].plan in (IN_MEMORY, "hidden")
-    cache = blocks_of(engines[0])
+    cache = find_block_cache(engines[0])
     assert (len(cache._blocks), cache.hits) == (1, len(QUESTIONS) + 1)
     assert {int(source[1:]) % 2 for source in _require_equal(engines, tenant_name, "ben")} == {0, 1}
     assert engines[0].tenant(tenant_name, principals=("dan",)).search(QUESTIONS[0]).hits == ()
@@ -121,7 +121,7 @@ def test_block__gives_no_chunk_that_row_level_security_hides(
     engines[0].tenant(tenant_name).ingest([_document(number, (("ann",), ("ben",))[number % 2]) for number in range(60)])
     _require_equal(engines, tenant_name, "ann")
     _require_equal(engines, tenant_name, "ben")
-    cache = blocks_of(engines[0])
+    cache = find_block_cache(engines[0])
     (first, block), (second, other) = cache._blocks.items()
     cache._blocks[first] = replace(block, layers=other.layers)
     cache._blocks[second] = replace(other, layers=block.layers)
@@ -148,13 +148,13 @@ def _require_filtered(engines: tuple[Engine, Engine], name: str, where: dict[str
     cached, plain = (engine.tenant(name, principals=principals or (EVERYONE,)) for engine in engines)
     cached.search("load", filter=Filter(where=where))
     assert cached._parts.background.drain(10)
-    hits = blocks_of(engines[0]).hits
+    hits = find_block_cache(engines[0]).hits
     sources: set[str] = set()
     for question in QUESTIONS:
         outcome = cached.search(question, filter=Filter(where=where))
         assert _hits(outcome) == _hits(plain.search(question, filter=Filter(where=where)))
         sources |= {hit.source for hit in outcome.hits}
-    assert blocks_of(engines[0]).hits == hits + len(QUESTIONS)
+    assert find_block_cache(engines[0]).hits == hits + len(QUESTIONS)
     return sources
 
 
@@ -181,7 +181,7 @@ def test_filter_on_the_acl__is_of_its_reader(engines: tuple[Engine, Engine], ten
 def test_filter__that_leaves_too_many_is_not_loaded(engines: tuple[Engine, Engine], tenant_name: str) -> None:
     scope = engines[0].tenant(tenant_name)
     scope.ingest([_document(number) for number in range(40)])
-    cache = blocks_of(engines[0])
+    cache = find_block_cache(engines[0])
     cache._max_bytes = 2 * 30 * (2 * HashingEmbedder().dimensions + 50)
     for where, blocks in (({"metadata.parity": {"$exists": True}}, 0), ({"metadata.parity": 1}, 1)):
         scope.search("load", filter=Filter(where=where))

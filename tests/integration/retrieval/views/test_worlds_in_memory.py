@@ -14,7 +14,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.retrieval.blocks import cache as block_cache
 from tests.integration.retrieval.restoring import NEEDS_PROGRAMS, dump, restore
-from tests.integration.retrieval.views.blocks import blocks_of
+from tests.integration.retrieval.views.blocks import find_block_cache
 from tests.integration.two_models import NEW, OLD
 from tests.integration.variants import opened
 
@@ -149,7 +149,9 @@ class World:
         scope = self.scope()
         containers = {"one": self.dice.choice(ACLS), "two": self.dice.choice(ACLS)}
         documents = {source: [self.dice.choice(("one", "two"))] for source in sorted(scope.sources())[:6]}
-        rows: list[dict[str, Any]] = [{"container": name, "principals": held} for name, held in containers.items()]
+        rows: list[dict[str, Any]] = [
+            {"container": name, "principals": principals} for name, principals in containers.items()
+        ]
         rows += [{"document": source, "containers": lies_in} for source, lies_in in documents.items()]
         file = self.folder / f"{scope.collection}.jsonl"
         file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
@@ -241,7 +243,7 @@ def _compare(engines: tuple[Engine, Engine], world: World, searches: int) -> int
 
 
 def _memory_hits(engine: Engine) -> int:
-    return blocks_of(engine).hits
+    return find_block_cache(engine).hits
 
 
 def run_world(engines: tuple[Engine, Engine], world: World, steps: Sequence[int]) -> tuple[int, int]:
@@ -266,7 +268,7 @@ def test_results__are_equal_after_every_change(
     compared, answered = run_world(engines, World(1, engines[1], database.admin_url, tmp_path), range(10))
     assert compared == 240
     assert answered > 60
-    assert blocks_of(engines[0]).followed > 3
+    assert find_block_cache(engines[0]).followed > 3
 
 
 @pytest.mark.slow

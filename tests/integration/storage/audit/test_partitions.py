@@ -72,7 +72,7 @@ def test_months_ahead__are_made_once_and_take_what_comes(audited: Engine, acme: 
     assert admin.execute(f"SELECT count(*) FROM kosmos.{running}".encode()).fetchone() == (1,)
     assert acme.audit.seal() == 1
     assert acme.audit.verify().intact
-    assert [seen.subject for seen in acme.audit.list_document_access("churn.md")] == ["ada"]
+    assert [access.subject for access in acme.audit.list_document_access("churn.md")] == ["ada"]
 
 
 def test_made_partition__is_closed_to_all_but_its_parent(
@@ -173,7 +173,7 @@ def test_retention__beside_a_long_look_takes_records_with_their_passages(
     assert admin.execute("SELECT count(*) FROM kosmos.audit_passages").fetchone() == (0,)
 
 
-def test_default__is_emptied_by_and_by(
+def test_default__is_emptied_in_steps(
     audited: Engine, acme: Tenant, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partitions, "_DELETE_BATCH", 2)

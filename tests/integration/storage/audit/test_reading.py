@@ -45,10 +45,10 @@ def test_who_saw__names_readers_by_source_and_by_id(acme: Tenant, audited: Engin
     acme.search("churn of accounts")
     audited.tenant(tenant_name, subject="bob").context("churn of accounts")
     audited.tenant(tenant_name, subject="eve", principals=["sales"]).search("churn of accounts")
-    seen = acme.audit.list_document_access("churn.md")
-    assert [(item.subject, item.kind) for item in seen] == [("bob", "context"), ("ada", "search")]
-    assert acme.audit.list_document_access(seen[0].document_id) == seen
-    assert acme.audit.list_document_access("churn.md", limit=1) == seen[:1]
+    accesses = acme.audit.list_document_access("churn.md")
+    assert [(item.subject, item.kind) for item in accesses] == [("bob", "context"), ("ada", "search")]
+    assert acme.audit.list_document_access(accesses[0].document_id) == accesses
+    assert acme.audit.list_document_access("churn.md", limit=1) == accesses[:1]
     assert acme.audit.list_document_access("churn.md", since=datetime.now(UTC)) == []
     assert acme.audit.list_document_access("nothing.md") == []
 

@@ -89,7 +89,7 @@ def test_nothing_found__is_recorded(audited: Engine, tenant_name: str) -> None:
     assert {record.outcome for record in scope.audit.find()} == {AuditOutcome.NONE}
 
 
-def test_refusal__is_recorded_with_what_it_looked_at(acme: Tenant) -> None:
+def test_refusal__is_recorded_with_its_passages(acme: Tenant) -> None:
     assert acme.answer("Who plays the violin?").refused
     (record,) = acme.audit.find()
     assert record.outcome == AuditOutcome.REFUSED
@@ -182,11 +182,11 @@ def test_without_a_record__nothing_is_given_out(acme: Tenant, admin: Admin, tabl
 
 def test_many_threads__leave_as_many_records(acme: Tenant) -> None:
     with ThreadPoolExecutor(8) as threads:
-        given = list(threads.map(lambda number: acme.search(f"churn {number}"), range(80)))
+        results = list(threads.map(lambda number: acme.search(f"churn {number}"), range(80)))
     records = acme.audit.find(limit=1000)
     assert {record.question for record in records} == {f"churn {number}" for number in range(80)}
     assert len(records) == len({record.id for record in records}) == 80
-    assert sum(len(record.passages) for record in records) == sum(result.returned for result in given)
+    assert sum(len(record.passages) for record in records) == sum(result.returned for result in results)
 
 
 def test_question__of_any_characters_is_answered_and_in_the_log(acme: Tenant) -> None:
@@ -342,12 +342,12 @@ def test_migrate__down_and_up_again_starts_an_empty_log(
 def test_deleted_document__keeps_its_records(acme: Tenant, admin: Admin) -> None:
     (hit,) = [hit for hit in acme.search("churn of accounts").hits if hit.source == "churn.md"]
     acme.delete("churn.md")
-    (seen,) = acme.audit.list_document_access("churn.md")
-    assert (seen.document_id, seen.subject, seen.question) == (hit.document_id, "ada", "churn of accounts")
-    assert seen.chunk_ids == (hit.chunk_id,)
-    assert acme.audit.list_document_access(hit.document_id) == [seen]
+    (access,) = acme.audit.list_document_access("churn.md")
+    assert (access.document_id, access.subject, access.question) == (hit.document_id, "ada", "churn of accounts")
+    assert access.chunk_ids == (hit.chunk_id,)
+    assert acme.audit.list_document_access(hit.document_id) == [access]
     acme.ingest(SourceDocument(source="churn.md", data=b"Churn, said in another way."))
-    assert acme.audit.list_document_access("churn.md") == [seen]
+    assert acme.audit.list_document_access("churn.md") == [access]
 
 
 @pytest.mark.own_database
@@ -358,4 +358,4 @@ def test_deleted_tenant__keeps_its_records(acme: Tenant, admin: Admin) -> None:
     admin.execute("DELETE FROM kosmos.tenants")
     assert acme.documents() == []
     assert len(acme.audit.find()) == 1
-    assert [seen.subject for seen in acme.audit.list_document_access("churn.md")] == ["ada"]
+    assert [access.subject for access in acme.audit.list_document_access("churn.md")] == ["ada"]

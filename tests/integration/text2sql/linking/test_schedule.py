@@ -59,19 +59,19 @@ _KEPT: list[object] = []
 @pytest.fixture
 def work(engine: Engine) -> Iterator[Callable[[], None]]:
     """Do what is in the queue about schemas, as a worker's process does."""
-    ours, theirs = multiprocessing.Pipe()
+    parent_end, child_end = multiprocessing.Pipe()
     jobs = Queue.open(engine.database, engine.settings.worker)
-    channel = SupervisorChannel(theirs, jobs)
+    channel = SupervisorChannel(child_end, jobs)
     working = EngineJobRunner(engine, WingJobs(kinds=JOB_KINDS))
 
     def run() -> None:
         working.run(jobs.claim(8, kinds=[SCHEMA], worker="test"), channel)
-        while ours.poll():
-            ours.recv()
+        while parent_end.poll():
+            parent_end.recv()
 
     yield run
     working.close()
-    _KEPT.append(ours)  # the channel takes the end of its pipe for the end of its supervisor, and exits
+    _KEPT.append(parent_end)  # the channel takes the end of its pipe for the end of its supervisor, and exits
 
 
 def _columns(scope: Tenant) -> set[str]:
@@ -100,17 +100,17 @@ def test_recipes_written_by_hand__stay_where_a_schedule_names_none(
     scope: Tenant, shop: Callable[[str], None], work: Callable[[], None], tmp_path: Path
 ) -> None:
     shop("CREATE TABLE goods (id INTEGER PRIMARY KEY, colour TEXT)")
-    written = tmp_path / "recipes.yaml"
-    written.write_text("recipes: [{slug: red, title: red goods, text: x, pattern: status, tables: [goods]}]")
-    enqueue_sync(scope.jobs, replace(SHOP, recipes=str(written)))
+    file = tmp_path / "recipes.yaml"
+    file.write_text("recipes: [{slug: red, title: red goods, text: x, pattern: status, tables: [goods]}]")
+    enqueue_sync(scope.jobs, replace(SHOP, recipes=str(file)))
     work()
     shop("ALTER TABLE goods ADD COLUMN weight REAL")
     enqueue_sync(scope.jobs, SHOP)
     work()
     assert _columns(scope) == {"id", "colour", "weight"}
     assert "query_recipe:shop.red" in scope.sources()
-    written.write_text("recipes: []")
-    enqueue_sync(scope.jobs, replace(SHOP, recipes=str(written)))
+    file.write_text("recipes: []")
+    enqueue_sync(scope.jobs, replace(SHOP, recipes=str(file)))
     work()
     assert "query_recipe:shop.red" not in scope.sources()
 

@@ -7,7 +7,7 @@ import pytest
 
 from kosmos_rag import Settings
 from tests.integration.apps.http.serving import Signer
-from tests.integration.apps.mcp.running import Running, data_of, error_of, serving
+from tests.integration.apps.mcp.running import Running, read_data, read_error, serving
 from tests.integration.text2sql.shop import opened_shop
 
 pytestmark = pytest.mark.emptied_database
@@ -27,15 +27,15 @@ def test_rows__are_for_agents_of_the_tenant_alone(
             "database": "shop",
             "parameters": {"c": "red"},
         }
-        rows = data_of(running.call("query_database", query))
+        rows = read_data(running.call("query_database", query))
         assert (rows["columns"], rows["rows"], rows["truncated"]) == (["id", "colour"], [[1, "red"]], False)
-        short = data_of(running.call("query_database", query | {"max_tokens": 1}))
+        short = read_data(running.call("query_database", query | {"max_tokens": 1}))
         assert (short["rows"], short["truncated"]) == ([], True)
-        answer = data_of(running.call("ask_database", {"question": "colours of the goods"}))
+        answer = read_data(running.call("ask_database", {"question": "colours of the goods"}))
         assert answer["result"]["rows"] == [["red"]]
-        assert "only SELECT is run" in error_of(running.call("query_database", query | {"sql": "DELETE FROM goods"}))
-        assert "sql" in error_of(running.call("query_database", query | {"sql": "x" * 30_000}))
-        assert "not enabled" in error_of(running.call("query_database", query, tenant="globex"))
+        assert "only SELECT is run" in read_error(running.call("query_database", query | {"sql": "DELETE FROM goods"}))
+        assert "sql" in read_error(running.call("query_database", query | {"sql": "x" * 30_000}))
+        assert "not enabled" in read_error(running.call("query_database", query, tenant="globex"))
         added = {"query_database", "ask_database"}
         assert added <= asyncio.run(_listed(running, "acme"))
         assert not added & asyncio.run(_listed(running, "globex"))

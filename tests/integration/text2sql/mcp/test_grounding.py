@@ -8,7 +8,7 @@ import pytest
 
 from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
-from tests.integration.apps.mcp.running import Running, data_of, error_of
+from tests.integration.apps.mcp.running import Running, read_data, read_error
 
 SCHEMA = Path(__file__).parents[4] / "examples" / "schema" / "programs.json"
 
@@ -19,11 +19,11 @@ def test_ground_schema__names_what_a_question_needs(running: Running) -> None:
     running.tenant().collections.create("schema", preset="schema")
     SchemaGrounding(running.tenant(collection="schema")).build(from_json(SCHEMA))
     arguments = {"question": "What is the success count for the forest fire program", "max_tokens": 5000}
-    result = data_of(running.call("ground_schema", arguments))
+    result = read_data(running.call("ground_schema", arguments))
     assert "ProgramStatistics.success_count" in {ref["name"] for ref in result["schema_refs"]}
     assert "program_statistics" in result["prompt"]
-    assert data_of(running.call("ground_schema", arguments, tenant=running.other_name))["tables"] == []
-    assert "none" in error_of(running.call("ground_schema", {"question": "a", "database": "none"}))
+    assert read_data(running.call("ground_schema", arguments, tenant=running.other_name))["tables"] == []
+    assert "none" in read_error(running.call("ground_schema", {"question": "a", "database": "none"}))
 
 
 async def _list_names(running: Running, **claims: Any) -> tuple[set[str], int]:

@@ -146,10 +146,10 @@ HIDDEN = [
 
 
 def test_column__that_the_schema_does_not_have_is_not_shown(shop: Shop) -> None:
-    known = from_database(shop[1])
-    database = ReadOnlyDatabase(shop[1], _without(known, "teams", "password"))
+    schema = from_database(shop[1])
+    database = ReadOnlyDatabase(shop[1], _without(schema, "teams", "password"))
     for sql in HIDDEN:
-        assert ReadOnlyDatabase(shop[1], known).run(sql), "nothing else is wrong with it"
+        assert ReadOnlyDatabase(shop[1], schema).run(sql), "nothing else is wrong with it"
         with pytest.raises(QueryRefused) as caught:
             database.run(sql)
         assert caught.value.code == "unknown_column", sql
@@ -170,13 +170,13 @@ def test_column__that_the_schema_does_not_have_is_not_shown(shop: Shop) -> None:
 
 
 def test_schema__of_another_dialect_is_read_as_the_database_reads(shop: Shop) -> None:
-    known = replace(_without(from_database(shop[1]), "teams", "password"), dialect="sqlite")
+    schema = replace(_without(from_database(shop[1]), "teams", "password"), dialect="sqlite")
     with pytest.raises(QueryRefused):
-        ReadOnlyDatabase(shop[1], known).run('SELECT "password" FROM teams')
+        ReadOnlyDatabase(shop[1], schema).run('SELECT "password" FROM teams')
 
 
 @pytest.mark.parametrize(
-    ("own", "dropped", "sql"),
+    ("definition", "dropped", "sql"),
     [
         (
             "CREATE FUNCTION lower(varchar) RETURNS text LANGUAGE sql AS $$ SELECT 'mine' $$",
@@ -194,12 +194,12 @@ def test_schema__of_another_dialect_is_read_as_the_database_reads(shop: Shop) ->
     ],
 )
 def test_function__of_somebodys_own_under_the_name_of_the_servers_is_not_run(
-    shop: Shop, own: str, dropped: str, sql: str
+    shop: Shop, definition: str, dropped: str, sql: str
 ) -> None:
     database = _open(shop)
     assert database.run(sql).rows
     with psycopg.connect(shop[0], autocommit=True) as connection:
-        connection.execute(own.encode())
+        connection.execute(definition.encode())
         try:
             with pytest.raises(QueryRefused, match="the database defines a function") as caught:
                 database.run(sql)
@@ -281,20 +281,20 @@ def test_sqlite__is_guarded_as_well(lite: str) -> None:
             "WITH RECURSIVE r(n, s) AS (SELECT 1, name FROM t UNION ALL SELECT n + 1, s || s FROM r WHERE n < 40) "
             "SELECT max(length(s)) FROM r"
         )
-    known = _without(from_database(lite), "t", "name")
+    schema = _without(from_database(lite), "t", "name")
     for sql in ('SELECT "name" FROM t', "SELECT * FROM t", "SELECT (SELECT name FROM t) AS x FROM (SELECT 1 AS name)"):
         with pytest.raises(QueryRefused):
-            ReadOnlyDatabase(lite, known).run(sql)
+            ReadOnlyDatabase(lite, schema).run(sql)
     endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS c FROM n, t"
     with pytest.raises(StatementFailed) as caught:
         database.run(endless)
     assert caught.value.sqlstate == "57014"
 
 
-def test_other_databases_and_limits_that_are_none_are_refused(lite: str) -> None:
+def test_run__refuses_other_databases_and_invalid_limits(lite: str) -> None:
     schema = from_database(lite)
     with pytest.raises((RequestError, ConfigError)):
         ReadOnlyDatabase("mysql+pymysql://x/y", schema)
-    for given in ({"timeout_ms": 0}, {"max_rows": 0}):
+    for limits in ({"timeout_ms": 0}, {"max_rows": 0}):
         with pytest.raises(RequestError, match="at least 1"):
-            QueryLimits(**given)
+            QueryLimits(**limits)

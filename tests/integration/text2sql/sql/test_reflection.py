@@ -62,7 +62,11 @@ def test_samples__are_read_only_where_asked_for_and_never_of_private_columns(sho
     only = from_database(shop[1], samples=SampleRules(tables=("teams",)))
     assert {table.full_name for table in only.tables for column in table.columns if column.samples} == {"teams"}
     database = from_database(shop[1], samples=SampleRules(tables=("teams.name", "teams.password")))
-    read = {f"{it.full_name}.{column.name}": column.samples for it in database.tables for column in it.columns}
+    read = {
+        f"{schema_table.full_name}.{column.name}": column.samples
+        for schema_table in database.tables
+        for column in schema_table.columns
+    }
     assert {name: len(values) for name, values in read.items() if values} == {"teams.name": 50}
 
 
@@ -72,9 +76,9 @@ def test_samples__of_a_table_that_is_not_there_are_named(shop: Shop) -> None:
 
 
 def test_sample_rules__have_bounds() -> None:
-    for given in ({"max_values": 0}, {"max_values": 21}, {"max_chars": 0}, {"excluded": ("(",)}):
+    for rules in ({"max_values": 0}, {"max_values": 21}, {"max_chars": 0}, {"excluded": ("(",)}):
         with pytest.raises(RequestError, match="sample values"):
-            SampleRules(**given)
+            SampleRules(**rules)
 
 
 def test_sqlite__gives_composite_and_self_referencing_keys_and_2000_columns(tmp_path: Path) -> None:

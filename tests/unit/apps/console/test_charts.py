@@ -43,9 +43,9 @@ def test_tuning__is_drawn_from_the_log_of_the_indexes() -> None:
 
     first = event(1, "rebuilt", recall_at_10=0.99, recall_target=0.95)
     newest_first = [event(9, "tuned", recall_at_10=0.9, recall_target=0.95), event(5, "dropped"), first]
-    drawn = build_tuning_trend(newest_first)
-    assert drawn is not None
-    assert [(point.text, point.goal, point.alarm) for point in drawn.points] == [
+    trend = build_tuning_trend(newest_first)
+    assert trend is not None
+    assert [(point.text, point.goal, point.alarm) for point in trend.points] == [
         ("0.990", "0.950", False),
         ("0.900", "0.950", True),
     ]

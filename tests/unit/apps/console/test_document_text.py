@@ -46,14 +46,14 @@ def test_marks__cover_exactly_the_cited_characters_of_markdown(pieces: list[str]
     plain = render_document(text, media_types.MARKDOWN, Marks(), start=start)
     # Addresses of links and the language of code are not shown.
     hidden = re.compile(r"(?<=\])\(https?://[^)]*\)[^)]*\)|(?<=picture\])\(x.png\)|(?<=```)sql|(?<=&)amp(?=;)")
-    seen = hidden.sub(lambda match: "\0" * len(match[0]), text)
+    visible = hidden.sub(lambda match: "\0" * len(match[0]), text)
     assert _words(unescape(TAG.sub("", re.sub(r"<ol[^>]*>|<span[^>]*>", "", plain)))) == _words(
-        re.sub(r"(?m)^( *)\d+\.", r"\1", seen)
+        re.sub(r"(?m)^( *)\d+\.", r"\1", visible)
     )
     first = data.draw(st.integers(0, len(text)))
     last = data.draw(st.integers(first, len(text)))
     html = render_document(text, media_types.MARKDOWN, Marks(exact=[(start + first, start + last)]), start=start)
-    expected = re.sub(r"(?m)^( *)\d+\.", lambda match: " " * len(match[0]), seen)[first:last]
+    expected = re.sub(r"(?m)^( *)\d+\.", lambda match: " " * len(match[0]), visible)[first:last]
     assert _words(_marked(html)) == _words(expected)
     assert re.sub(r"</?mark[^>]*>", "", html) == plain
 

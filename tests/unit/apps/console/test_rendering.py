@@ -21,5 +21,5 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
         (timedelta(hours=-2), "in 2 hours"),
     ],
 )
-def test_format_age(age: timedelta, text: str) -> None:
+def test_format_age__uses_the_largest_unit(age: timedelta, text: str) -> None:
     assert format_age(NOW - age, NOW) == text

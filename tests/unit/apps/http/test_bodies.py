@@ -82,8 +82,8 @@ def test_answer__that_comes_before_the_body_is_given_time_to_arrive(monkeypatch:
     monkeypatch.setattr(bodies, "_LINGER_S", 0.05)
     piece = {"type": "http.request", "body": b"x" * 10, "more_body": True}
     pieces: list[Message] = [dict(piece) for _ in range(3)]
-    sent = _sent_with(_refuses, [(b"transfer-encoding", b"chunked")], pieces)
-    assert [(message.get("body"), message.get("more_body", False)) for message in sent[1:]] == [
+    messages = _sent_with(_refuses, [(b"transfer-encoding", b"chunked")], pieces)
+    assert [(message.get("body"), message.get("more_body", False)) for message in messages[1:]] == [
         (b"no", True),
         (b"", False),
     ]

@@ -76,18 +76,18 @@ def test_slots__are_shared_by_weight() -> None:
 def test_costly_call__delays_no_other_tenant_and_is_not_passed_by_its_own() -> None:
     async def run() -> list[list[str]]:
         queue = Queue(FairSlots(4, {}))
-        seen = []
+        admissions = []
         queue.ask("loud", cost=10)
         queue.ask("loud", cost=10)
         queue.ask("loud", cost=1)
         await _settle()
-        seen.append(list(queue.admitted))
+        admissions.append(list(queue.admitted))
         queue.ask("quiet")
         await _settle()
-        seen.append(list(queue.admitted))
+        admissions.append(list(queue.admitted))
         for task in queue.waiting:
             task.cancel()
-        return seen
+        return admissions
 
     assert asyncio.run(run()) == [["loud"], ["loud", "quiet"]]
 
@@ -118,10 +118,10 @@ def test_cost__grows_with_the_question() -> None:
 
 
 def test_room__is_left_for_a_tenant_below_its_share() -> None:
-    held = Counter({"loud": 4})
-    assert not has_room(held, "loud", 4)
-    assert has_room(held, "quiet", 4)
-    held["quiet"] = 2
-    assert not has_room(held, "quiet", 4)
-    assert has_room(held, "third", 4)
+    slots = Counter({"loud": 4})
+    assert not has_room(slots, "loud", 4)
+    assert has_room(slots, "quiet", 4)
+    slots["quiet"] = 2
+    assert not has_room(slots, "quiet", 4)
+    assert has_room(slots, "third", 4)
     assert has_room(Counter({"loud": 3}), "loud", 4)

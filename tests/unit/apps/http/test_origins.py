@@ -9,7 +9,7 @@ HOST = {"host": "localhost:8000"}
 
 
 @pytest.mark.parametrize(
-    ("headers", "own"),
+    ("headers", "expected"),
     [
         ({}, None),
         ({"sec-fetch-site": "same-origin"}, True),
@@ -22,8 +22,8 @@ HOST = {"host": "localhost:8000"}
         ({"origin": "http://["}, False),
     ],
 )
-def test_page__is_of_the_service_or_not(headers: dict[str, str], own: bool | None) -> None:
-    assert is_same_origin(Headers(HOST | headers)) is own
+def test_page__is_of_the_service_or_not(headers: dict[str, str], expected: bool | None) -> None:
+    assert is_same_origin(Headers(HOST | headers)) is expected
 
 
 @pytest.mark.parametrize(

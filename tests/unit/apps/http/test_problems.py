@@ -17,7 +17,7 @@ def _all(kind: type[Exception]) -> list[type[Exception]]:
     return [kind, *(below for child in kind.__subclasses__() for below in _all(child))]
 
 
-def test_every_error_of_ours_has_a_problem() -> None:
+def test_problems__cover_every_error() -> None:
     kinds = [kind for kind in _all(KosmosError) if kind.__module__ in ERROR_MODULES]
     without = [
         kind.__name__ for kind in kinds if kind is not KosmosError and not any(up in PROBLEMS for up in kind.__mro__)

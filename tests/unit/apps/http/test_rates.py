@@ -19,8 +19,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> RateClock:
 
 
 def _settings(**service: object) -> ServiceSettings:
-    given = {"trusted_proxies": ("10.0.0.0/8",), "rates.refused_per_minute": 3} | service
-    return Settings.load(overrides={f"service.{name}": value for name, value in given.items()}).service
+    values = {"trusted_proxies": ("10.0.0.0/8",), "rates.refused_per_minute": 3} | service
+    return Settings.load(overrides={f"service.{name}": value for name, value in values.items()}).service
 
 
 def _refused(rates: RateLimiter, address: str | None) -> str:

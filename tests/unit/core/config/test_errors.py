@@ -15,7 +15,7 @@ from kosmos_rag.core.errors import ConfigError
 FILE = Path("rag-config.yaml")
 
 
-def outcome_of(path: Path | None = None, **arguments: Any) -> str | None:
+def load_error(path: Path | None = None, **arguments: Any) -> str | None:
     """The message of the error, None where there is none; any other exception passes."""
     try:
         Settings.load(path, **arguments)
@@ -24,7 +24,7 @@ def outcome_of(path: Path | None = None, **arguments: Any) -> str | None:
     return None
 
 
-def message_of(text: str | None = None, **arguments: Any) -> str:
+def load_message(text: str | None = None, **arguments: Any) -> str:
     if text is not None:
         FILE.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -117,14 +117,14 @@ def message_of(text: str | None = None, **arguments: Any) -> str:
     ],
 )
 def test_value__malformed_names_key_value_origin_and_remedy(text: str, message: str) -> None:
-    assert message in message_of(text)
+    assert message in load_message(text)
 
 
 @pytest.mark.parametrize(
     "template", ["", "[1]", "{}", "{index", "{index} {title}", "{index.real}", "{index:x{y}}", "{0}"]
 )
 def test_citation_format__without_exactly_the_index_is_refused(template: str) -> None:
-    message = message_of(overrides={"rag.context.citation_format": template})
+    message = load_message(overrides={"rag.context.citation_format": template})
     assert message.startswith("rag.context.citation_format is ")
     assert "(argument): it must contain {index} and no other field" in message
 
@@ -177,7 +177,7 @@ def test_citation_format__with_the_index_is_taken(template: str) -> None:
     ],
 )
 def test_values__impossible_together_are_both_named(values: dict[str, Any], message: str) -> None:
-    assert message in message_of(overrides=values)
+    assert message in load_message(overrides=values)
 
 
 def test_values__at_the_edge_of_a_conflict_are_taken() -> None:
@@ -204,7 +204,7 @@ def test_values__at_the_edge_of_a_conflict_are_taken() -> None:
 def test_dimensions__of_a_known_model_must_be_its_own(model: str, dimensions: int) -> None:
     values = {"rag.embedding.model": model, "rag.embedding.dimensions": dimensions}
     assert Settings.load(overrides=values).rag.embedding.dimensions == dimensions
-    message = message_of(overrides=values | {"rag.embedding.dimensions": 512})
+    message = load_message(overrides=values | {"rag.embedding.dimensions": 512})
     assert "rag.embedding.dimensions is 512 (argument) and rag.embedding.model is " in message
     assert f"that model gives {dimensions} dimensions: set dimensions to {dimensions}" in message
 
@@ -246,7 +246,7 @@ def test_dimensions__of_an_unknown_model_are_believed() -> None:
     ],
 )
 def test_key__unknown_or_misplaced_is_named_with_the_nearest(text: str, message: str) -> None:
-    assert message in message_of(text)
+    assert message in load_message(text)
 
 
 @pytest.mark.parametrize(
@@ -289,12 +289,12 @@ def test_environment__fault_names_the_variable(
     name: str, text: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, text)
-    assert message in message_of()
+    assert message in load_message()
 
 
 @pytest.mark.parametrize("key", ["rag.retrieval.topk", "rag.retrieval", "top_k", ""])
 def test_arguments__unknown_key_is_refused(key: str) -> None:
-    assert f"{key} (argument) is not a key of the configuration: " in message_of(overrides={key: 5})
+    assert f"{key} (argument) is not a key of the configuration: " in load_message(overrides={key: 5})
 
 
 @pytest.mark.parametrize(
@@ -318,32 +318,32 @@ def test_arguments__unknown_key_is_refused(key: str) -> None:
     ],
 )
 def test_file__malformed_is_named_with_the_line(text: str, message: str) -> None:
-    assert message in message_of(text)
+    assert message in load_message(text)
 
 
 def test_file__given_and_missing_is_an_error() -> None:
-    message = message_of(path="absent.yaml")
+    message = load_message(path="absent.yaml")
     assert message.startswith("configuration file absent.yaml cannot be read: No such file or directory: ")
 
 
 @pytest.mark.parametrize("path", ["a\0b", "~no-such-user/rag-config.yaml", ""])
 def test_file__path_that_cannot_be_one_is_an_error(path: str) -> None:
-    assert " cannot be read: " in message_of(path=path)
+    assert " cannot be read: " in load_message(path=path)
 
 
 def test_file__named_by_the_variable_and_missing_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KOSMOS_CONFIG", "absent.yaml")
-    assert "configuration file absent.yaml (named by KOSMOS_CONFIG) cannot be read" in message_of()
+    assert "configuration file absent.yaml (named by KOSMOS_CONFIG) cannot be read" in load_message()
 
 
 def test_file__that_is_a_folder_is_an_error() -> None:
     FILE.mkdir()
-    assert "rag-config.yaml cannot be read: Is a directory" in message_of()
+    assert "rag-config.yaml cannot be read: Is a directory" in load_message()
 
 
 def test_faults__of_all_sources_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KOSMOS_MODELS__DEVISE", "cpu")
-    message = message_of(
+    message = load_message(
         "rag: {retrieval: {topk: 1, rrf_k: 0}, chunking: {max_size: 40}}",
         overrides={"models.offline": "perhaps"},
     )
@@ -372,7 +372,7 @@ def test_section__built_directly_is_checked_too() -> None:
 def test_file__of_any_bytes_gives_settings_or_one_line(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_bytes(data)
-    message = outcome_of(path)
+    message = load_error(path)
     assert message is None or message.isprintable()
 
 
@@ -381,7 +381,7 @@ def test_file__of_any_bytes_gives_settings_or_one_line(data: bytes, tmp_path_fac
     value=st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.lists(st.text(max_size=5))),
 )
 def test_value__of_any_kind_gives_settings_or_one_line_that_names_its_key(key: str, value: object) -> None:
-    message = outcome_of(overrides={key: value})
+    message = load_error(overrides={key: value})
     assert message is None or (key in message and message.isprintable())
 
 

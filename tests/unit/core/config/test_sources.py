@@ -166,8 +166,8 @@ def test_data_dir__default_of_root_is_outside_of_its_home(tmp_path: Path, monkey
 
 def test_data_dir__relative_and_home_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for given, resolved in [("server", tmp_path / "server"), ("~/server", tmp_path / "home" / "server")]:
-        settings = Settings.load(overrides={"database.data_dir": given})
+    for value, resolved in [("server", tmp_path / "server"), ("~/server", tmp_path / "home" / "server")]:
+        settings = Settings.load(overrides={"database.data_dir": value})
         assert settings.database.resolved_data_dir == resolved
 
 

@@ -24,7 +24,9 @@ from kosmos_rag.indexing.recall import summarise_recall
 ALERTS = {"R@10": 0.7, "RR@10": 0.5}
 
 
-def seen(recalls: Sequence[float], *, scores: Sequence[float] = (), short: int = 0, timed_out: int = 0) -> LiveRecall:
+def make_recall(
+    recalls: Sequence[float], *, scores: Sequence[float] = (), short: int = 0, timed_out: int = 0
+) -> LiveRecall:
     """What is known after samples have found so much of their ten nearest."""
     truth: list[list[Any]] = [list(range(10)) for _ in recalls]
     lists: list[list[Any]] = [list(range(round(10 * recall))) for recall in recalls]
@@ -39,7 +41,7 @@ def seen(recalls: Sequence[float], *, scores: Sequence[float] = (), short: int =
 
 
 def test_recall__far_below_the_target_is_an_alarm() -> None:
-    verdict = judge_recall(seen([0.6] * 40, short=10), [], 0.95)
+    verdict = judge_recall(make_recall([0.6] * 40, short=10), [], 0.95)
     assert verdict.state is MonitorState.ALARM
     assert verdict.reason == "recall@10 is 0.600 ± 0.000, the target is 0.95"
     assert verdict.figures["ann_recall_at_10"] == 0.6
@@ -48,18 +50,18 @@ def test_recall__far_below_the_target_is_an_alarm() -> None:
 
 
 def test_recall__at_the_target_is_none() -> None:
-    assert judge_recall(seen([1.0, 0.9] * 20), [], 0.95).state is MonitorState.OK
+    assert judge_recall(make_recall([1.0, 0.9] * 20), [], 0.95).state is MonitorState.OK
 
 
 def test_recall__below_the_target_by_chance_is_none() -> None:
     noisy = [1.0] * 27 + [0.5] * 3 + [0.8] * 5  # .93, and a standard error of .025
-    assert judge_recall(seen(noisy), [], 0.95).state is MonitorState.OK
-    assert judge_recall(seen(noisy * 8), [], 0.95).state is MonitorState.ALARM
+    assert judge_recall(make_recall(noisy), [], 0.95).state is MonitorState.OK
+    assert judge_recall(make_recall(noisy * 8), [], 0.95).state is MonitorState.ALARM
 
 
 @pytest.mark.parametrize("count", [0, 1, MIN_SAMPLES - 1])
 def test_recall__of_too_few_samples_is_unknown_however_bad(count: int) -> None:
-    verdict = judge_recall(seen([0.0] * count, timed_out=3), [], 0.95)
+    verdict = judge_recall(make_recall([0.0] * count, timed_out=3), [], 0.95)
     assert verdict.state is MonitorState.UNKNOWN
     assert verdict.reason == f"{count} samples, {MIN_SAMPLES} are needed; 3 took too long"
     assert insufficient_samples(count).state is MonitorState.UNKNOWN
@@ -69,12 +71,12 @@ def test_drift__is_told_beside_recall_and_raises_no_alarm() -> None:
     before = np.random.default_rng(1).normal(0.8, 0.05, 50).tolist()
     same = np.random.default_rng(2).normal(0.8, 0.05, 50).tolist()
     other = np.random.default_rng(3).normal(0.6, 0.05, 50).tolist()
-    still = judge_recall(seen([1.0] * 50, scores=same), before, 0.95)
-    moved = judge_recall(seen([1.0] * 50, scores=other), before, 0.95)
+    still = judge_recall(make_recall([1.0] * 50, scores=same), before, 0.95)
+    moved = judge_recall(make_recall([1.0] * 50, scores=other), before, 0.95)
     assert still.figures["drift"] < still.figures["drift_limit"] < moved.figures["drift"]
     assert moved.state is MonitorState.OK
     assert moved.reason.endswith("the best scores have drifted since the last build or tuning")
-    assert "drift" not in judge_recall(seen([1.0] * 50, scores=other), before[:20], 0.95).figures
+    assert "drift" not in judge_recall(make_recall([1.0] * 50, scores=other), before[:20], 0.95).figures
 
 
 @given(
@@ -109,7 +111,7 @@ def test_limit__of_one_among_many_is_passed_by_none_of_them() -> None:
     assert not any(passed)
     samples = generator.normal(0.8, 0.05, 50), generator.normal(0.83, 0.05, 50)
     item, among_many = (
-        judge_recall(seen([1.0] * 50, scores=samples[1].tolist()), samples[0].tolist(), 0.95, indexes=indexes)
+        judge_recall(make_recall([1.0] * 50, scores=samples[1].tolist()), samples[0].tolist(), 0.95, indexes=indexes)
         for indexes in (1, 10_000)
     )
     assert item.figures["drift"] == among_many.figures["drift"]

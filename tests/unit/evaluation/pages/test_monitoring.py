@@ -49,31 +49,31 @@ def _series(*values: float) -> list[Measurement]:
 def test_trend__goes_from_the_first_measurement_to_the_last() -> None:
     low = Measurement(at=START + timedelta(hours=10), value=0.8, goal=0.95, error=0.1, alarm=True)
     fine = Measurement(at=START, value=0.99, goal=0.9, error=0.02)
-    drawn = build_trend([fine, Measurement(at=START + timedelta(hours=2), value=1.0, goal=0.9), low], low=0.8, high=1.0)
-    assert drawn is not None
-    assert (drawn.low, drawn.since, drawn.until, drawn.alarms) == (0.7, fine.at, low.at, 1)
-    assert [point.x for point in drawn.points] == [0, 20, 100]
-    assert [point.y for point in drawn.points] == [3.33, 0, 66.67]
-    assert (drawn.points[0].high, drawn.points[2].low) == (0, 100), "an error ends at the axis"
-    assert drawn.goal_path == "M0 33.33L20 33.33L100 16.67", "the goal of each time"
-    assert drawn.points[2].text == "0.800 ± 0.100"
+    trend = build_trend([fine, Measurement(at=START + timedelta(hours=2), value=1.0, goal=0.9), low], low=0.8, high=1.0)
+    assert trend is not None
+    assert (trend.low, trend.since, trend.until, trend.alarms) == (0.7, fine.at, low.at, 1)
+    assert [point.x for point in trend.points] == [0, 20, 100]
+    assert [point.y for point in trend.points] == [3.33, 0, 66.67]
+    assert (trend.points[0].high, trend.points[2].low) == (0, 100), "an error ends at the axis"
+    assert trend.goal_path == "M0 33.33L20 33.33L100 16.67", "the goal of each time"
+    assert trend.points[2].text == "0.800 ± 0.100"
 
 
 def test_trend__of_one_measurement_is_in_the_middle_and_of_none_is_not_drawn() -> None:
-    drawn = build_trend([Measurement(at=START, value=0.97, goal=0.95)], low=0.8, high=1.0)
-    assert drawn is not None
-    assert [point.x for point in drawn.points] == [50]
-    assert drawn.goal_path == "M0 25L100 25"
+    trend = build_trend([Measurement(at=START, value=0.97, goal=0.95)], low=0.8, high=1.0)
+    assert trend is not None
+    assert [point.x for point in trend.points] == [50]
+    assert trend.goal_path == "M0 25L100 25"
     assert build_trend([], low=0, high=1) is None
 
 
 def test_trend__of_many_measurements_keeps_the_worst() -> None:
     values = [1.0] * 200
     values[57], values[199] = 0.2, 0.4
-    drawn = build_trend(_series(*values), low=0.8, high=1.0)
-    assert drawn is not None
-    assert (drawn.merged, len(drawn.points)) == (5, 40)
-    assert sorted(point.text for point in drawn.points)[:3] == ["0.200", "0.400", "1.000"]
+    trend = build_trend(_series(*values), low=0.8, high=1.0)
+    assert trend is not None
+    assert (trend.merged, len(trend.points)) == (5, 40)
+    assert sorted(point.text for point in trend.points)[:3] == ["0.200", "0.400", "1.000"]
     drift = build_trend(_series(*[0.1] * 60, 0.9), low=0, high=0.1, higher_is_better=False)
     assert drift is not None
     assert (drift.points[-1].text, drift.high) == ("0.900", 0.9)

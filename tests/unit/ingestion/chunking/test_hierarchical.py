@@ -111,15 +111,15 @@ def test_around__is_the_section_or_the_paragraphs_of_it_that_fit(text: str) -> N
     for chunk in CHUNKER.split(document):
         (units,) = [units for units in result if units[0].start <= chunk.start < units[-1].end]
         whole = (units[0].start, units[-1].end)
-        own = [unit for unit in units if unit.start < chunk.end and chunk.start < unit.end]
+        chunk_units = [unit for unit in units if unit.start < chunk.end and chunk.start < unit.end]
         if whole[1] - whole[0] <= SECTION_SIZE:
             assert chunk.parent_span == whole
-        elif own[-1].end - own[0].start > SECTION_SIZE:
+        elif chunk_units[-1].end - chunk_units[0].start > SECTION_SIZE:
             assert chunk.parent_span is None
         else:
             assert chunk.parent_span is not None
             start, end = chunk.parent_span
-            assert start <= own[0].start < own[-1].end <= end <= start + SECTION_SIZE
+            assert start <= chunk_units[0].start < chunk_units[-1].end <= end <= start + SECTION_SIZE
             assert start in {unit.start for unit in units}
             assert end in {unit.end for unit in units}
 

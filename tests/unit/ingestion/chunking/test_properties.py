@@ -68,7 +68,7 @@ def is_whole_fence(chunk: Chunk) -> bool:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(text=texts)
-def test_chunks_of_any_text(strategy: str, text: str) -> None:
+def test_chunks__of_any_text_keep_the_rules(strategy: str, text: str) -> None:
     document = parse(text)
     chunks = CHUNKERS[strategy].split(document)
 

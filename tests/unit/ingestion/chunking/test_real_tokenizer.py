@@ -71,7 +71,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("strategy", ["semantic", "recursive", "markdown", "paragraph", "hierarchical"])
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_chunks_fit_the_model(embedder: WordPieceEmbedder, strategy: str, kind: str) -> None:
+def test_chunks__fit_the_model(embedder: WordPieceEmbedder, strategy: str, kind: str) -> None:
     text = HOSTILE[kind]
     chunker = build_chunker(
         ChunkingSettings(strategy=strategy),  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ def kb(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("given", "root", "name"),
+    ("folder", "root", "name"),
     [
         ("", None, "kb/hr/leave.md"),
         ("", "handbook", "handbook/hr/leave.md"),
@@ -35,8 +35,8 @@ def kb(tmp_path: Path) -> Path:
         ("hr/../hr/", None, "hr/leave.md"),
     ],
 )
-def test_name__begins_with_the_root(given: str, root: str | None, name: str, kb: Path, opened: Any) -> None:
-    source = opened(kind="folder", path=f"{kb}/{given}", root=root)
+def test_name__begins_with_the_root(folder: str, root: str | None, name: str, kb: Path, opened: Any) -> None:
+    source = opened(kind="folder", path=f"{kb}/{folder}", root=root)
     (entry,) = source.listing()
     assert entry.source == name
     assert source.load(entry).source == name

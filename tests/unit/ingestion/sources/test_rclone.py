@@ -107,9 +107,9 @@ def test_load__of_a_file_that_was_removed_or_grew(drive: Path, opened: Any) -> N
     source = _open(opened)
     entries = _entries(source)
     (drive / "a.md").unlink()
-    with pytest.raises(SourceError) as gone:
+    with pytest.raises(SourceError) as caught:
         source.load(entries["rclone://kb/a.md"])
-    assert gone.value.code == GONE
+    assert caught.value.code == GONE
     (drive / "b.md").write_text("y" * (1024 * 1024 + 1))
     with pytest.raises(SourceError) as large:
         source.load(entries["rclone://kb/b.md"])

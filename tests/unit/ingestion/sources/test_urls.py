@@ -75,10 +75,10 @@ def test_mark__comes_from_get_where_the_server_knows_no_head(server: Server, ope
 def test_listing__keeps_an_address_that_fails(server: Server, opened: Any) -> None:
     source = opened(kind="urls", urls=[server.url("/gone"), "http://elsewhere.net/"])
     listing = source.listing()
-    gone, elsewhere = listing
+    absent, elsewhere = listing
     assert listing.complete
-    assert gone.etag is elsewhere.etag is None
-    assert listing.covers(gone.source)
+    assert absent.etag is elsewhere.etag is None
+    assert listing.covers(absent.source)
     assert not listing.covers(server.url("/other"))
 
 
@@ -194,18 +194,18 @@ def test_proxies__of_the_environment_are_not_asked(
 
 
 def test_body__without_end_is_cut_off(server: Server, ingestion: IngestionSettings) -> None:
-    sent = []
+    chunks = []
 
     def endless(handler: Handler) -> None:
         handler.send_response(200)
         handler.end_headers()
         for _ in range(10 * 1024):  # ten gigabytes
             handler.wfile.write(bytes(1024 * 1024))
-            sent.append(1)
+            chunks.append(1)
 
     server.replies["/a"] = endless
     assert _refusal(server.url("/a"), ingestion).code == "too_large"
-    assert len(sent) < 100
+    assert len(chunks) < 100
 
 
 def test_body__compressed_without_being_asked_is_refused(server: Server, ingestion: IngestionSettings) -> None:
@@ -231,10 +231,10 @@ def test_server__that_is_slow_is_given_up(part: str, server: Server, ingestion: 
     assert time.monotonic() - started < 8
 
 
-@pytest.mark.parametrize("sent", [b"", b"not HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"])
-def test_server__that_breaks_off(sent: bytes, server: Server, ingestion: IngestionSettings) -> None:
+@pytest.mark.parametrize("data", [b"", b"not HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"])
+def test_server__that_breaks_off(data: bytes, server: Server, ingestion: IngestionSettings) -> None:
     def reply(handler: Handler) -> None:
-        handler.wfile.write(sent)
+        handler.wfile.write(data)
 
     server.replies["/a"] = reply
     assert _refusal(server.url("/a"), ingestion).code == "unavailable"

@@ -113,7 +113,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
         BertModel(BertConfig(**shape, max_position_embeddings=64, initializer_range=0.5)).save_pretrained(folder)
         AutoTokenizer.from_pretrained(str(get_model_path())).save_pretrained(folder)
         transformer = models.Transformer(str(folder), max_seq_length=48)
-        known = {
+        layers = {
             "mean": lambda: models.Pooling(32, "mean"),
             "cls": lambda: models.Pooling(32, "cls"),
             "max": lambda: models.Pooling(32, "max"),
@@ -121,7 +121,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
             "normalize": models.Normalize,
         }
         complete = tmp_path_factory.mktemp("complete")
-        SentenceTransformer(modules=[transformer, *(known[name]() for name in modules)]).save(str(complete))
+        SentenceTransformer(modules=[transformer, *(layers[name]() for name in modules)]).save(str(complete))
         return str(complete)
 
     return write
@@ -154,10 +154,10 @@ def test_onnx__reproduces_the_modules_of_a_model_or_leaves_them_to_sentence_tran
     assert type(onnx._model()).__name__ == runtime
     assert (onnx.max_tokens, onnx.tokenizer.count(TEXTS)) == (torch.max_tokens, torch.tokenizer.count(TEXTS))
     [export] = (tmp_path / "onnx").iterdir()
-    written = {file: file.stat().st_mtime_ns for file in export.rglob("*")}
+    modified = {file: file.stat().st_mtime_ns for file in export.rglob("*")}
     again = _embedder(**options, **{"models.backend": "onnx", "models.cache_dir": str(tmp_path)})
     assert again.embed(TEXTS) == pytest.approx(onnx.embed(TEXTS), abs=1e-6)
-    assert {file: file.stat().st_mtime_ns for file in export.rglob("*")} == written
+    assert {file: file.stat().st_mtime_ns for file in export.rglob("*")} == modified
 
 
 def test_auto__loads_with_torch_what_cannot_be_exported(

@@ -48,7 +48,7 @@ def model(server: ChatServer) -> Iterator[Model]:
 
     def build(*replies: Reply, protocol: str = "openai", **settings: Any) -> ServerEmbedder:
         server.replies = list(replies) or [embeds(protocol)]
-        given = {
+        values = {
             "model": "m",
             "dimensions": DIMENSIONS,
             "url": server.url(DIALECTS[protocol].base),
@@ -56,7 +56,7 @@ def model(server: ChatServer) -> Iterator[Model]:
             "api_key": SecretStr(KEY),
             **settings,
         }
-        opened.append(ServerEmbedder(EmbeddingSettings(**given)))
+        opened.append(ServerEmbedder(EmbeddingSettings(**values)))
         return opened[-1]
 
     yield build
@@ -128,12 +128,12 @@ def test_batches__hold_as_many_texts_and_tokens_as_are_set(server: ChatServer, m
     texts = [f"word{number % 10} " * (1 + number % 7) for number in range(40)]
     opened = model(batch_size=5, batch_tokens=24, max_tokens=64)
     assert opened.embed([*texts, "w " * 60]) == pytest.approx(HASHING.embed([*texts, "w " * 60]), abs=1e-6)
-    sent = sorted(_texts(server), key=lambda batch: texts.index(batch[0]) if batch[0] in texts else 99)
-    assert max(map(len, sent)) <= 5
-    sizes = [sum(opened.tokenizer.count(batch)) for batch in sent]
+    batches = sorted(_texts(server), key=lambda batch: texts.index(batch[0]) if batch[0] in texts else 99)
+    assert max(map(len, batches)) <= 5
+    sizes = [sum(opened.tokenizer.count(batch)) for batch in batches]
     assert sizes[-1] == 60, "one text may be more than a batch"
     assert max(sizes[:-1]) <= 24
-    assert min(map(len, sent)) < 5
+    assert min(map(len, batches)) < 5
     server.requests.clear()
     opened.embed(["a"] * 11)
     assert sorted(map(len, _texts(server))) == [1, 5, 5]

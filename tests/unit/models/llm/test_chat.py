@@ -69,8 +69,8 @@ def model(server: ChatServer) -> Iterator[Model]:
 
     def build(*replies: Reply, protocol: str = "openai", **settings: Any) -> ChatModel:
         server.replies = list(replies)
-        given = {"url": server.url(BASES[protocol]), "api_key": SecretStr(KEY), "protocol": protocol, **settings}
-        opened.append(ChatModel(LanguageModelSettings(**given)))
+        values = {"url": server.url(BASES[protocol]), "api_key": SecretStr(KEY), "protocol": protocol, **settings}
+        opened.append(ChatModel(LanguageModelSettings(**values)))
         return opened[-1]
 
     yield build

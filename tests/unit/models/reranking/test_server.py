@@ -34,10 +34,10 @@ SENT: dict[str, tuple[str, dict[str, Any]]] = {
 
 def _response(path: str, body: dict[str, Any], scores: list[float]) -> object:
     """The best first, as all of them answer."""
-    ranked = sorted(enumerate(scores), key=lambda pair: -pair[1])
+    ordering = sorted(enumerate(scores), key=lambda pair: -pair[1])
     if "texts" in body:
-        return [{"index": index, "score": score} for index, score in ranked]
-    results: list[dict[str, Any]] = [{"index": index, "relevance_score": score} for index, score in ranked]
+        return [{"index": index, "score": score} for index, score in ordering]
+    results: list[dict[str, Any]] = [{"index": index, "relevance_score": score} for index, score in ordering]
     if "top_k" in body:
         return {"object": "list", "data": results, "model": "m", "usage": {"total_tokens": 9}}
     for result in results:
@@ -75,8 +75,8 @@ def model(server: ChatServer) -> Iterator[Model]:
     def build(*replies: Reply, protocol: str = "jina", **settings: Any) -> ServerReranker:
         server.replies = list(replies) or [ranks(SCORES)]
         base = SENT[protocol][0].removesuffix("/rerank")
-        given = {"model": "m", "url": server.url(base), "protocol": protocol, "api_key": SecretStr(KEY), **settings}
-        opened.append(ServerReranker(RerankingSettings(**given)))
+        values = {"model": "m", "url": server.url(base), "protocol": protocol, "api_key": SecretStr(KEY), **settings}
+        opened.append(ServerReranker(RerankingSettings(**values)))
         return opened[-1]
 
     yield build

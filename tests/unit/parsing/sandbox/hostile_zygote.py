@@ -34,8 +34,8 @@ def _read(path: str, offset: int = 0, length: int = 4096) -> None:
 
 def _read_memory(pid: int, address: int) -> None:
     buffer = ctypes.create_string_buffer(16)
-    vector, theirs = _Vector(ctypes.addressof(buffer), 16), _Vector(address, 16)
-    _called(LIBC.process_vm_readv(pid, ctypes.byref(vector), 1, ctypes.byref(theirs), 1, 0))
+    local, remote = _Vector(ctypes.addressof(buffer), 16), _Vector(address, 16)
+    _called(LIBC.process_vm_readv(pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0))
 
 
 def _attach(pid: int) -> None:

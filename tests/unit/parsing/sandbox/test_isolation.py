@@ -63,9 +63,9 @@ NO_NAMESPACES = {"unshare": 1, "clone3": 38}
 NO_LANDLOCK = {"landlock_create_ruleset": 38}
 ON_FILES = {"reads a file", "truncates a file", "removes a file", "makes a folder", "lists a folder"}
 ON_PROCESSES = {
-    f"{what} of {whose}"
-    for what in ("reads the environment", "opens the memory")
-    for whose in ("its owner", "the zygote", "a sibling")
+    f"{action} of {target}"
+    for action in ("reads the environment", "opens the memory")
+    for target in ("its owner", "the zygote", "a sibling")
 } | {"reads the memory of its owner by a call", "traces its owner", "signals its owner", "signals the zygote"}
 ON_NETWORK = {"connects to a port", "sends a datagram", "connects to a socket file"}
 
@@ -135,10 +135,12 @@ NUMBER = re.compile(r"#define __NR(?:3264)?_(\w+)\s+(\d+)")
 def test_numbers__are_those_of_the_kernel(header: str, column: int) -> None:
     if not Path(header).exists():
         pytest.skip("the kernel's headers are not installed")
-    known = {name: int(number) for name, number in NUMBER.findall(Path(header).read_text())}
-    ours = {name: numbers[column] for name, numbers in seccomp.NUMBERS.items() if numbers[column] is not None}
-    assert ours.items() <= known.items()
-    assert not {name for name, numbers in seccomp.NUMBERS.items() if numbers[column] is None} & known.keys()
+    kernel_numbers = {name: int(number) for name, number in NUMBER.findall(Path(header).read_text())}
+    numbers_by_name = {
+        name: numbers[column] for name, numbers in seccomp.NUMBERS.items() if numbers[column] is not None
+    }
+    assert numbers_by_name.items() <= kernel_numbers.items()
+    assert not {name for name, numbers in seccomp.NUMBERS.items() if numbers[column] is None} & kernel_numbers.keys()
 
 
 def test_filter__leaves_room_for_threads(tmp_path: Path) -> None:

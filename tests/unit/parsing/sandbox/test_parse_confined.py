@@ -31,7 +31,7 @@ def document(data: bytes, source: str = "a.txt") -> SourceDocument:
     return SourceDocument(source=source, data=data)
 
 
-def error_of(data: bytes, source: str = "a.txt", limits: ParsingSettings = LIMITS) -> ParseError:
+def parse_error(data: bytes, source: str = "a.txt", limits: ParsingSettings = LIMITS) -> ParseError:
     with pytest.raises(ParseError) as caught:
         parse_confined(document(data, source), limits)
     assert "\n" not in str(caught.value)
@@ -70,8 +70,8 @@ def test_parse_confined__gives_what_parse_gives(data: bytes, source: str) -> Non
 
 
 def test_parse_confined__title_of_the_source_document() -> None:
-    given = SourceDocument(source="a.txt", data=b"x", title="Given")
-    assert parse_confined(given, LIMITS).title == "Given"
+    titled = SourceDocument(source="a.txt", data=b"x", title="Given")
+    assert parse_confined(titled, LIMITS).title == "Given"
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_parse_confined__title_of_the_source_document() -> None:
     [(b"", "empty"), (bytes(range(256)) * 8, "binary"), (b"PK\x03\x04", "corrupt"), (b"GIF89a\0", "unsupported")],
 )
 def test_parse_confined__raises_what_parse_raises(data: bytes, code: str) -> None:
-    error = error_of(data)
+    error = parse_error(data)
     assert error.code == code
     assert not error.retryable
 
 
 def test_parse_confined__more_text_than_the_limit() -> None:
-    error = error_of(b"word " * 300_000, limits=ParsingSettings(text_mb=1))
+    error = parse_error(b"word " * 300_000, limits=ParsingSettings(text_mb=1))
     assert error.code == "too_large"
     assert "ingestion.parsing.text_mb" in str(error)
 
@@ -96,11 +96,11 @@ def test_parse_confined__text_of_the_limit_that_json_doubles() -> None:
 
 
 def test_parse_confined__more_headings_than_are_kept() -> None:
-    assert error_of(b"# a\n\n" * 30_000, "a.md").code == "too_large"
+    assert parse_error(b"# a\n\n" * 30_000, "a.md").code == "too_large"
 
 
 def test_parse_confined__too_long_by_the_clock() -> None:
-    error = error_of(wide_workbook(15_000), limits=ParsingSettings(timeout_s=0.5))
+    error = parse_error(wide_workbook(15_000), limits=ParsingSettings(timeout_s=0.5))
     assert error.code == "timeout"
     assert error.retryable
     assert "ingestion.parsing.timeout_s" in str(error)
@@ -108,19 +108,19 @@ def test_parse_confined__too_long_by_the_clock() -> None:
 
 @needs_proc
 def test_parse_confined__a_late_child_is_killed_and_leaves_no_zombie() -> None:
-    error_of(wide_workbook(15_000), limits=ParsingSettings(timeout_s=0.5))
+    parse_error(wide_workbook(15_000), limits=ParsingSettings(timeout_s=0.5))
     until(lambda: True if not children(zygote()) else None)
 
 
 def test_parse_confined__too_much_computing() -> None:
-    error = error_of(wide_workbook(15_000), limits=ParsingSettings(cpu_s=1))
+    error = parse_error(wide_workbook(15_000), limits=ParsingSettings(cpu_s=1))
     assert error.code == "timeout"
     assert "ingestion.parsing.cpu_s" in str(error)
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS does not limit address space")
 def test_parse_confined__too_much_memory() -> None:
-    error = error_of(many_objects(4_000_000), "a.json", ParsingSettings(memory_mb=256))
+    error = parse_error(many_objects(4_000_000), "a.json", ParsingSettings(memory_mb=256))
     assert error.code == "memory"
     assert error.retryable
 
@@ -131,11 +131,12 @@ def test_parse_confined__smallest_memory_is_enough_for_a_small_file() -> None:
 
 @needs_proc
 @pytest.mark.parametrize(
-    ("sent", "code", "message"), [(signal.SIGSEGV, "crashed", "SIGSEGV"), (signal.SIGKILL, "memory", "memory_mb")]
+    ("sent_signal", "code", "message"),
+    [(signal.SIGSEGV, "crashed", "SIGSEGV"), (signal.SIGKILL, "memory", "memory_mb")],
 )
-def test_parse_confined__child_dies(sent: signal.Signals, code: str, message: str) -> None:
+def test_parse_confined__child_dies(sent_signal: signal.Signals, code: str, message: str) -> None:
     running = Background(wide_workbook(15_000))
-    os.kill(busy_child(), sent)
+    os.kill(busy_child(), sent_signal)
     error = running.end()
     assert isinstance(error, ParseError)
     assert (error.code, error.retryable) == (code, True)
@@ -185,7 +186,7 @@ def test_parse_confined__from_many_threads() -> None:
 
 def test_parse_confined__a_slow_file_holds_up_no_other() -> None:
     with ThreadPoolExecutor(4) as pool:
-        slow = pool.submit(error_of, wide_workbook(15_000), "a.xlsx", ParsingSettings(timeout_s=4, memory_mb=4096))
+        slow = pool.submit(parse_error, wide_workbook(15_000), "a.xlsx", ParsingSettings(timeout_s=4, memory_mb=4096))
         parsed = [parse_confined(document(b"quick"), LIMITS).text for _ in range(20)]
         assert not slow.done()
         assert parsed == ["quick"] * 20
@@ -198,7 +199,7 @@ def test_parse_confined__a_slow_file_holds_up_no_other() -> None:
 @needs_proc
 def test_parse_confined__in_a_fork_of_ours() -> None:
     parse_confined(document(b"before"), LIMITS)
-    ours = zygote()
+    zygote_pid = zygote()
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -208,11 +209,11 @@ def test_parse_confined__in_a_fork_of_ours() -> None:
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
-        text, theirs = pipe.read().split()
+        text, child_zygote = pipe.read().split()
     os.waitpid(pid, 0)
     assert text == "inside"
-    assert int(theirs) != ours
-    assert zygote() == ours
+    assert int(child_zygote) != zygote_pid
+    assert zygote() == zygote_pid
     assert parse_confined(document(b"after"), LIMITS).text == "after"
 
 

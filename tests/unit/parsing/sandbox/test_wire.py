@@ -77,61 +77,61 @@ def test_request__comes_as_it_was_sent() -> None:
         hidden_cells=False, passwords=("sesame", "\ud800"),
     )  # fmt: skip
     data = bytes(range(256)) * 10_000
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        sender = threading.Thread(target=send_request, args=(ours, request, data))
+    sending, receiving = socket.socketpair()
+    with sending, receiving:
+        sender = threading.Thread(target=send_request, args=(sending, request, data))
         sender.start()
-        assert receive_request(theirs) == request
-        assert receive_frame(theirs, len(data)) == data
+        assert receive_request(receiving) == request
+        assert receive_frame(receiving, len(data)) == data
         sender.join()
 
 
 def test_frame__longer_than_allowed_is_not_read() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        send_frame(ours, b"x" * 11)
+    sending, receiving = socket.socketpair()
+    with sending, receiving:
+        send_frame(sending, b"x" * 11)
         with pytest.raises(ValueError, match="11 bytes"):
-            receive_frame(theirs, 10)
+            receive_frame(receiving, 10)
 
 
-@pytest.mark.parametrize("sent", [b"", b"\0\0\0", b"\0\0\0\0\0\0\0\x05abc"])
-def test_frame__that_breaks_off(sent: bytes) -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.sendall(sent)
-        ours.shutdown(socket.SHUT_WR)
+@pytest.mark.parametrize("data", [b"", b"\0\0\0", b"\0\0\0\0\0\0\0\x05abc"])
+def test_frame__that_breaks_off(data: bytes) -> None:
+    sending, receiving = socket.socketpair()
+    with sending, receiving:
+        sending.sendall(data)
+        sending.shutdown(socket.SHUT_WR)
         with pytest.raises(EOFError):
-            receive_frame(theirs, 10)
+            receive_frame(receiving, 10)
 
 
 def test_frame__of_nothing_ends_with_its_length() -> None:
     """The other side has all of it then, and may have answered and closed: sending more would lose the answer."""
-    ours, theirs = socket.socketpair()
+    sending, receiving = socket.socketpair()
 
     class Answered(socket.socket):
         def sendall(self, data: Any, flags: int = 0, /) -> None:
             super().sendall(data, flags)
-            theirs.close()
+            receiving.close()
 
-    with Answered(fileno=ours.detach()) as connection:
+    with Answered(fileno=sending.detach()) as connection:
         send_frame(connection, b"")
 
 
 def test_frame__that_trickles_meets_the_deadline() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.sendall((1000).to_bytes(8, "big"))
+    sending, receiving = socket.socketpair()
+    with sending, receiving:
+        sending.sendall((1000).to_bytes(8, "big"))
         stop = threading.Event()
 
         def trickle() -> None:
             while not stop.wait(0.05):
-                ours.sendall(b"x")
+                sending.sendall(b"x")
 
         sender = threading.Thread(target=trickle)
         sender.start()
         start = time.monotonic()
         with pytest.raises(TimeoutError):
-            receive_frame(theirs, 1000, deadline=start + 0.5)
+            receive_frame(receiving, 1000, deadline=start + 0.5)
         stop.set()
         sender.join()
         assert time.monotonic() - start < 20

@@ -73,14 +73,14 @@ def test_merged_layers__have_the_chunks_that_are_not_gone() -> None:
             words = [{dice.randrange(9): dice.randint(1, 3) for _ in range(4)} for _ in range(dice.randint(1, 6))]
             added[name] = dict(enumerate(words, start=numbers[name]))
             numbers[name] += len(words)
-        gone = {name: dice.sample(sorted(expected[name]), len(expected[name]) // 10) for name in expected}
-        for name, sequences in gone.items():
+        deleted = {name: dice.sample(sorted(expected[name]), len(expected[name]) // 10) for name in expected}
+        for name, sequences in deleted.items():
             for sequence in sequences:
                 del expected[name][sequence]
         for name, chunks in added.items():
             expected[name] |= chunks
         part = build_part({name: make_chunks(chunks) for name, chunks in added.items()})
-        masks = {name: np.array(sequences, dtype=np.int32) for name, sequences in gone.items()}
+        masks = {name: np.array(sequences, dtype=np.int32) for name, sequences in deleted.items()}
         layers = merge_small([*(layer.without(masks) for layer in layers), Layer(part=part)])
         most_layers = max(most_layers, len(layers))
         assert all(large.rows >= 4 * small.rows for large, small in itertools.pairwise(layers))
@@ -89,8 +89,8 @@ def test_merged_layers__have_the_chunks_that_are_not_gone() -> None:
         deleted_rows = set() if layer.deleted is None else set(np.flatnonzero(layer.deleted).tolist())
         for name, chunks in read_part(layer.part).items():
             first = layer.part.collections[name].first
-            kept = {key: words for row, (key, words) in enumerate(chunks.items(), first) if row not in deleted_rows}
-            result[name] |= kept
+            live = {key: words for row, (key, words) in enumerate(chunks.items(), first) if row not in deleted_rows}
+            result[name] |= live
     assert result == expected
     assert most_layers > 2
 

@@ -114,7 +114,7 @@ def test_expand__is_symmetrical_for_lists(entries: list[tuple[str, ...]]) -> Non
 
 @given(RULES, PHRASE)
 def test_expand__of_a_phrase_is_what_its_rules_name(rules: list[Rule], phrase: str) -> None:
-    named = [term for rule in rules if phrase in rule.terms for term in rule.synonyms]
+    synonyms = [term for rule in rules if phrase in rule.terms for term in rule.synonyms]
     if any(phrase in rule.terms for rule in rules):
-        new = {term for term in named if f" {term} " not in f" {phrase} "}
+        new = {term for term in synonyms if f" {term} " not in f" {phrase} "}
         assert set(Synonyms(rules).expand(phrase)) == new

@@ -36,8 +36,8 @@ def test_scores__finds_an_identifier_by_its_words_and_words_by_an_identifier() -
 
 def test_scores__a_phrase_counts_where_it_stands_in_whole_words() -> None:
     ranking = Bm25Ranking(["Total: sales!", "subtotal sales", "sales total"])
-    held, within, turned = ranking.scores("total sales")
-    assert held == pytest.approx(turned + 10)
+    phrase, within, turned = ranking.scores("total sales")
+    assert phrase == pytest.approx(turned + 10)
     assert within < 10
 
 

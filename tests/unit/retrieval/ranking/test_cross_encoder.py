@@ -97,10 +97,10 @@ def test_onnx__gives_the_same_scores(torch_reranker: CrossEncoderReranker, onnx_
 def test_onnx__keeps_its_export(folder: str, onnx_reranker: CrossEncoderReranker) -> None:
     expected = onnx_reranker.score(QUESTION, PASSAGES)
     cache = onnx_reranker._models.resolved_cache_dir
-    written = {file: file.stat().st_mtime_ns for file in cache.rglob("*")}
+    modified = {file: file.stat().st_mtime_ns for file in cache.rglob("*")}
     again = _reranker(folder, **{"models.backend": "onnx", "models.cache_dir": str(cache)})
     assert again.score(QUESTION, PASSAGES) == pytest.approx(expected, abs=1e-6)
-    assert {file: file.stat().st_mtime_ns for file in cache.rglob("*")} == written
+    assert {file: file.stat().st_mtime_ns for file in cache.rglob("*")} == modified
 
 
 def test_onnx__in_eight_bits_stays_close(folder: str, onnx_reranker: CrossEncoderReranker) -> None:
@@ -183,9 +183,9 @@ def test_logistic_function__is_applied_once_whatever_the_model_does(
     from sentence_transformers import CrossEncoder
 
     folder = build(sentence_transformers={"activation_fn": activation})
-    own = float(CrossEncoder(folder).predict((QUESTION, PASSAGES[0])))
+    reference = float(CrossEncoder(folder).predict((QUESTION, PASSAGES[0])))
     [score] = _reranker(folder).score(QUESTION, PASSAGES[:1])
-    assert score == pytest.approx(own if "Sigmoid" in activation else 1 / (1 + math.exp(-own)), abs=1e-6)
+    assert score == pytest.approx(reference if "Sigmoid" in activation else 1 / (1 + math.exp(-reference)), abs=1e-6)
 
 
 def test_scores__that_are_not_numbers_are_refused(folder: str, tmp_path: Path) -> None:

@@ -211,11 +211,11 @@ def test_fuse__equals_the_formula(lists: Lists, weights: dict[str, float], k: in
         assert (
             entry.score_contributions.keys()
             == entry.by_list.keys()
-            == {n for n in lists if entry.chunk_id in _of(lists[n])}
+            == {n for n in lists if entry.chunk_id in _chunk_ids(lists[n])}
         )
 
 
-def _of(candidates: Sequence[Candidate]) -> set[uuid.UUID]:
+def _chunk_ids(candidates: Sequence[Candidate]) -> set[uuid.UUID]:
     return {candidate.chunk_id for candidate in candidates}
 
 

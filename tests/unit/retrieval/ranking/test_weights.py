@@ -43,7 +43,7 @@ def test_adapt_weights__follows_coverage_and_terms(coverage: float, terms: int, 
 
 
 @pytest.mark.parametrize(
-    ("coverage", "terms", "named", "decided"),
+    ("coverage", "terms", "has_identifier", "decided"),
     [
         (0.8, 4, True, True),
         (0.8, 1, False, True),
@@ -52,9 +52,9 @@ def test_adapt_weights__follows_coverage_and_terms(coverage: float, terms: int, 
         (0.8, 4, False, False),
     ],
 )
-def test_words_decide__for_a_covered_name(coverage: float, terms: int, named: bool, decided: bool) -> None:
+def test_words_decide__for_a_covered_name(coverage: float, terms: int, has_identifier: bool, decided: bool) -> None:
     lists = _lists(coverage, terms=terms)
-    assert words_decide(lists, has_identifier=named) is decided
+    assert words_decide(lists, has_identifier=has_identifier) is decided
     adapted = adapt_weights(lists, EVEN, by_words=decided)
     assert (adapted["lexical"] == pytest.approx(0.9)) is decided
 

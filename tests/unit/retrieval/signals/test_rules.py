@@ -17,10 +17,10 @@ def _signal(name: str, **parameters: Any) -> ScoreSignal | SelectionSignal:
     return build_signals({name: parameters}, "rag.signals")[name]
 
 
-def _value(name: str, given: Passage, question: str = "", principals: tuple[str, ...] = (), **parameters: Any) -> float:
+def _value(name: str, hit: Passage, question: str = "", principals: tuple[str, ...] = (), **parameters: Any) -> float:
     signal = _signal(name, **{"weight": 1.0, **parameters})
     assert isinstance(signal, ScoreSignal)
-    return signal.value(build_query(question, *principals), given)
+    return signal.value(build_query(question, *principals), hit)
 
 
 def _chosen(name: str, passages: list[Passage], question: str = "", **parameters: Any) -> list[Passage]:
@@ -143,25 +143,25 @@ def test_sql_keywords__counts_those_in_both(question: str, text: str, value: flo
 def test_department_match__prefers_the_readers_own(
     principals: tuple[str, ...], department: str | None, value: float
 ) -> None:
-    given = passage(metadata={"department": department} if department else {})
-    assert _value("department_match", given, principals=principals, privileged=["Manager"]) == value
+    hit = passage(metadata={"department": department} if department else {})
+    assert _value("department_match", hit, principals=principals, privileged=["Manager"]) == value
 
 
 def test_role_preference__is_for_the_departments_listed_for_a_role() -> None:
     roles = {"SecurityAnalyst": ["security", "it"]}
     analyst = ("role:SecurityAnalyst",)
     for department, value in (("it", 1.0), ("hr", 0.0)):
-        given = passage(metadata={"department": department})
-        assert _value("role_preference", given, principals=analyst, roles=roles) == value
-        assert _value("role_preference", given, principals=("role:Clerk",), roles=roles) == 0.0
+        hit = passage(metadata={"department": department})
+        assert _value("role_preference", hit, principals=analyst, roles=roles) == value
+        assert _value("role_preference", hit, principals=("role:Clerk",), roles=roles) == 0.0
 
 
 @pytest.mark.parametrize(
-    ("written", "value"),
+    ("date", "value"),
     [("2026-06-30", 1.0), ("2026-05-31", 0.5), ("2026-05-01T10:00", 0.25), ("2030-01-01", 1.0), ("soon", 0.0)],
 )
-def test_recency__halves_with_each_half_life(written: str, value: float) -> None:
-    assert _value("recency", passage(metadata={"date": written}), half_life_days=30) == pytest.approx(value)
+def test_recency__halves_with_each_half_life(date: str, value: float) -> None:
+    assert _value("recency", passage(metadata={"date": date}), half_life_days=30) == pytest.approx(value)
 
 
 def test_recency__without_a_date_is_nothing() -> None:

@@ -11,7 +11,7 @@ from kosmos_rag.text2sql.catalog.sources import SchemaSource, from_dbt, from_jso
 from kosmos_rag.text2sql.errors import SchemaInvalid
 
 
-def _node(name: str, *columns: dict[str, Any], **given: Any) -> dict[str, Any]:
+def _node(name: str, *columns: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {
         "resource_type": "model",
         "name": name,
@@ -20,12 +20,12 @@ def _node(name: str, *columns: dict[str, Any], **given: Any) -> dict[str, Any]:
         "original_file_path": f"models/{name}.sql",
         "description": "",
         "columns": {column["name"]: column for column in columns},
-        **given,
+        **fields,
     }
 
 
-def _test(kind: str, column: str, nodes: list[str], **given: Any) -> dict[str, Any]:
-    arguments = {"column_name": column, **given}
+def _test(kind: str, column: str, nodes: list[str], **fields: Any) -> dict[str, Any]:
+    arguments = {"column_name": column, **fields}
     return {
         "resource_type": "test",
         "name": f"{kind}_{column}",
@@ -80,13 +80,13 @@ CATALOG = {
 }
 
 
-def _written(folder: Path, name: str, data: Any) -> Path:
+def _write_json(folder: Path, name: str, data: Any) -> Path:
     (folder / name).write_text(json.dumps(data))
     return folder / name
 
 
 def test_manifest__gives_tables_keys_and_values(tmp_path: Path) -> None:
-    schema = from_dbt(_written(tmp_path, "manifest.json", MANIFEST), _written(tmp_path, "catalog.json", CATALOG))
+    schema = from_dbt(_write_json(tmp_path, "manifest.json", MANIFEST), _write_json(tmp_path, "catalog.json", CATALOG))
     assert (schema.name, schema.dialect) == ("shop", "postgresql")
     assert [table.full_name for table in schema.tables] == ["mart.orders_v2", "mart.customers", "raw.regions"]
     orders = schema.tables[0]
@@ -113,17 +113,17 @@ def test_tables__that_are_none_or_have_no_columns_are_left_out_with_keys_to_them
         "test.a": _test("relationships", "customer_id", ["model.shop.customers", "model.shop.orders"], field="id"),
         "test.b": _test("relationships", "region", ["model.shop.regions", "model.shop.orders"], field="code"),
     }
-    manifest = _written(tmp_path, "manifest.json", {**MANIFEST, "nodes": nodes, "sources": {}})
+    manifest = _write_json(tmp_path, "manifest.json", {**MANIFEST, "nodes": nodes, "sources": {}})
     schema = from_dbt(manifest)
     assert [(table.name, table.foreign_keys) for table in schema.tables] == [("orders", ())]
-    assert from_json(_written(tmp_path, "schema.json", json.loads(to_json(schema)))) == schema
+    assert from_json(_write_json(tmp_path, "schema.json", json.loads(to_json(schema)))) == schema
 
 
 def test_catalog__is_read_where_it_stands_beside_the_manifest(tmp_path: Path) -> None:
-    manifest = _written(tmp_path, "manifest.json", MANIFEST)
+    manifest = _write_json(tmp_path, "manifest.json", MANIFEST)
     source = SchemaSource(kind="dbt", location=str(manifest))
     without = source.read()
-    catalog = _written(tmp_path, "catalog.json", CATALOG)
+    catalog = _write_json(tmp_path, "catalog.json", CATALOG)
     assert source.read() == from_dbt(manifest, catalog) != without
 
 
@@ -131,4 +131,4 @@ def test_manifest__of_another_shape_is_refused(tmp_path: Path) -> None:
     shapes: list[Any] = [[], {"nodes": {"a": {}}}, {"nodes": {}, "sources": {}}, {"nodes": 3}]
     for data in shapes:
         with pytest.raises(SchemaInvalid, match="dbt's layout"):
-            from_dbt(_written(tmp_path, "manifest.json", data))
+            from_dbt(_write_json(tmp_path, "manifest.json", data))

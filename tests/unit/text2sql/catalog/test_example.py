@@ -16,9 +16,9 @@ def test_questions__name_columns_keys_and_recipes_that_are_there(example: Databa
     graph = JoinGraph(example)
     for question in questions:
         tables = []
-        for written in question["columns"]:
-            model, _, column = written.partition(".")
-            assert models[model].column(column), written
+        for reference in question["columns"]:
+            model, _, column = reference.partition(".")
+            assert models[model].column(column), reference
             tables.append(models[model].full_name)
         for hint in question.get("joins", ()):
             (plan,) = graph.plans([*tables, "programs"])

@@ -24,11 +24,11 @@ def test_schema__with_doubles_is_refused_with_all_of_them() -> None:
 
 
 def test_identifies__by_primary_key_or_unique_columns() -> None:
-    given = table("a", "x", "y", unique=(("x", "y"),))
-    assert given.identifies(["id"])
-    assert given.identifies(["y", "x"])
-    assert not given.identifies(["x"])
-    assert not replace(given, primary_key=(), unique=()).identifies([])
+    accounts = table("a", "x", "y", unique=(("x", "y"),))
+    assert accounts.identifies(["id"])
+    assert accounts.identifies(["y", "x"])
+    assert not accounts.identifies(["x"])
+    assert not replace(accounts, primary_key=(), unique=()).identifies([])
 
 
 def test_full_name__has_the_namespace() -> None:

@@ -13,8 +13,8 @@ from kosmos_rag.text2sql.records import Entities
 TODAY = date(2026, 5, 20)
 
 
-def _find(question: str, *known: str) -> Entities:
-    return find_entities(question, values=KnownValues(known).find(question), today=TODAY)
+def _find(question: str, *values: str) -> Entities:
+    return find_entities(question, values=KnownValues(values).find(question), today=TODAY)
 
 
 def test_quoted_names__are_found_in_either_quotes() -> None:
@@ -103,7 +103,7 @@ def test_comparisons__are_named(question: str, comparisons: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize(
-    ("question", "known", "misspelt"),
+    ("question", "values", "misspelt"),
     [
         ("runs of forrest fier", ["forest fire", "night watch"], [("forrest fier", "forest fire")]),
         ("runs of foerst fire", ["forest fire"], [("foerst fire", "forest fire")]),
@@ -116,9 +116,9 @@ def test_comparisons__are_named(question: str, comparisons: tuple[str, ...]) -> 
     ],
 )
 def test_values__are_found_with_one_typo_in_a_word(
-    question: str, known: list[str], misspelt: list[tuple[str, str]]
+    question: str, values: list[str], misspelt: list[tuple[str, str]]
 ) -> None:
-    matches = KnownValues(known).find(question, is_name=lambda word: word == "programs")
+    matches = KnownValues(values).find(question, is_name=lambda word: word == "programs")
     entities = find_entities(question, values=matches, today=TODAY)
     assert list(entities.misspelt) == misspelt
     assert {value for _, value in misspelt} <= set(entities.values)

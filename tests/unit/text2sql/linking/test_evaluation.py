@@ -26,26 +26,26 @@ def _gold(question: str = "songs of singers", *, database: str = "music", joins:
     )
 
 
-def _judged(gold: GoldQuestion, *, held: bool, tokens: int = 100, hints: int = 1) -> QuestionScore:
+def _judged(gold: GoldQuestion, *, correct: bool, tokens: int = 100, hints: int = 1) -> QuestionScore:
     return QuestionScore(
         gold=gold,
-        database_first=held,
-        tables_in_5=held,
+        database_first=correct,
+        tables_in_5=correct,
         tables_in_10=True,
-        prompt_tables=held,
+        prompt_tables=correct,
         prompt_tokens=tokens,
-        r_precision=1.0 if held else 0.5,
-        references=(("songs", "title"), ("songs", "year")) if held else (("songs", "year"),),
-        columns=(("songs", "title"), ("songs", "year"), *_KEY) if held else (("songs", "year"), *_KEY),
-        joins=held,
+        r_precision=1.0 if correct else 0.5,
+        references=(("songs", "title"), ("songs", "year")) if correct else (("songs", "year"),),
+        columns=(("songs", "title"), ("songs", "year"), *_KEY) if correct else (("songs", "year"), *_KEY),
+        joins=correct,
         joins_needed=False,
         join_hints=hints,
     )
 
 
 def test_figures__are_shares_of_the_questions_that_they_are_about() -> None:
-    right, wrong = _judged(_gold(), held=True, tokens=200), _judged(_gold(), held=False, hints=4)
-    plain = _judged(_gold(joins=False), held=False)
+    right, wrong = _judged(_gold(), correct=True, tokens=200), _judged(_gold(), correct=False, hints=4)
+    plain = _judged(_gold(joins=False), correct=False)
     result = aggregate([right, wrong, plain])
     assert result.questions == 3
     assert result.database_first == pytest.approx(1 / 3)
@@ -59,7 +59,7 @@ def test_figures__are_shares_of_the_questions_that_they_are_about() -> None:
 
 
 def test_figures__that_no_question_is_about_are_left_out() -> None:
-    result = aggregate([_judged(_gold(joins=False), held=True)])
+    result = aggregate([_judged(_gold(joins=False), correct=True)])
     assert (result.columns_in_5, result.joins) == (None, None)
     assert not {"columns_in_5", "columns_in_10", "joins", "joins_needed"} & result.as_json().keys()
 
@@ -89,12 +89,12 @@ def test_joins__count_in_plans_and_beside_them() -> None:
 def test_parts__are_disjoint_by_database_and_the_same_each_time() -> None:
     questions = [_gold(f"question {number}", database=f"database {number % 10}") for number in range(40)]
     split = parts(questions)
-    own = [{gold.database for gold in split[part]} for part in (TUNED_ON, HELD_OUT)]
-    assert not own[0] & own[1]
-    assert [len(databases) for databases in own] == [5, 5]
+    database_sets = [{gold.database for gold in split[part]} for part in (TUNED_ON, HELD_OUT)]
+    assert not database_sets[0] & database_sets[1]
+    assert [len(databases) for databases in database_sets] == [5, 5]
     assert len(split[TUNED_ON]) + len(split[HELD_OUT]) == len(split[ALL]) == 40
     shuffled = parts([replace(gold) for gold in reversed(questions)])
-    assert {gold.database for gold in shuffled[TUNED_ON]} == own[0]
+    assert {gold.database for gold in shuffled[TUNED_ON]} == database_sets[0]
 
 
 def test_parts__without_questions_are_left_out() -> None:

@@ -145,23 +145,23 @@ def test_the_ranked_columns__have_keys_after_strong_columns_and_before_weak_ones
     linked = _linked("capacity of the stadium and the year of its concert", schema)
     assert {"stadium", "concert"} <= set(linked.chosen)
     graph = JoinGraph(schema)
-    ranked = rank_columns(linked, graph.plans(["concert", "stadium"]), ())
-    assert set(ranked[:2]) == {("stadium", "capacity"), ("concert", "year")}
-    assert ranked[2:4] == [("concert", "stadium_id"), ("stadium", "id")]
-    assert len(ranked) == len(set(ranked)) == len(linked.columns)
+    columns = rank_columns(linked, graph.plans(["concert", "stadium"]), ())
+    assert set(columns[:2]) == {("stadium", "capacity"), ("concert", "year")}
+    assert columns[2:4] == [("concert", "stadium_id"), ("stadium", "id")]
+    assert len(columns) == len(set(columns)) == len(linked.columns)
     weak = replace(linked.columns[1], parts={"words": 0.1})
     weaker = replace(linked, columns=(linked.columns[0], weak, *linked.columns[2:]), supported=2)
-    ranked = rank_columns(weaker, graph.plans(["concert", "stadium"]), ())
-    assert ranked[1:4] == [("concert", "stadium_id"), ("stadium", "id"), (weak.table, weak.column)]
+    columns = rank_columns(weaker, graph.plans(["concert", "stadium"]), ())
+    assert columns[1:4] == [("concert", "stadium_id"), ("stadium", "id"), (weak.table, weak.column)]
 
 
 def test_the_ranked_columns__have_keys_of_the_next_table_after_five_columns() -> None:
     linked = _linked("age of the singers", _music())
     (plan,) = JoinGraph(_music()).plans(["singer", "singer_in_concert"])
-    ranked = rank_columns(linked, (), plan.paths[0].joins)
-    at = ranked.index(("singer_in_concert", "singer_id"))
-    assert {(column.table, column.column) for column in linked.columns[:5]} <= set(ranked[: max(at, 5) + 1])
-    assert ranked[:1] == [("singer", "age")]
+    columns = rank_columns(linked, (), plan.paths[0].joins)
+    at = columns.index(("singer_in_concert", "singer_id"))
+    assert {(column.table, column.column) for column in linked.columns[:5]} <= set(columns[: max(at, 5) + 1])
+    assert columns[:1] == [("singer", "age")]
 
 
 def _returned(linked: Linked) -> list[str]:
@@ -179,8 +179,8 @@ def test_asked_columns__come_before_the_keys_of_their_joins() -> None:
 def test_columns__are_cut_where_the_evidence_ends() -> None:
     assert _returned(_linked("capacity of the stadiums", _music())) == ["stadium.capacity"]
     assert set(_returned(_linked("name and age of the singers", _music()))) == {"singer.name", "singer.age"}
-    counted = _linked("how many singers are there", _music())
-    assert "label" not in counted.columns[0].parts, "rows are counted, not named"
+    linked = _linked("how many singers are there", _music())
+    assert "label" not in linked.columns[0].parts, "rows are counted, not named"
 
 
 def test_a_table__is_chosen_for_a_word_that_no_other_has() -> None:
@@ -267,8 +267,10 @@ def test_the_best_columns__are_those_of_all_columns(question: str) -> None:
     assert len(every.columns) in {162, 12}
     for limit in (1, 5, 30):
         best = linker.link(question, entities, evidence, tables=3, columns=limit).columns
-        assert [(it.table, it.column) for it in best] == [(it.table, it.column) for it in every.columns[:limit]]
-        assert [it.score for it in best] == pytest.approx([it.score for it in every.columns[:limit]])
+        assert [(column.table, column.column) for column in best] == [
+            (column.table, column.column) for column in every.columns[:limit]
+        ]
+        assert [column.score for column in best] == pytest.approx([column.score for column in every.columns[:limit]])
 
 
 def test_keys_in_a_circle_and_to_itself__are_linked() -> None:
@@ -284,7 +286,7 @@ def test_keys_in_a_circle_and_to_itself__are_linked() -> None:
 
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 640, 5_000])
 @pytest.mark.parametrize("levels", [1, 2, 50, 100_000])
-def test_the_best_scores_are_those_of_a_full_sort(size: int, levels: int) -> None:
+def test_best_scores__are_those_of_a_full_sort(size: int, levels: int) -> None:
     scores = np.random.default_rng(size).integers(levels, size=size) / levels
     expected = sorted(range(size), key=lambda at: (-scores[at], at))
     assert best_first(scores) == expected
