@@ -2,9 +2,10 @@
 
 import re
 import uuid
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fastapi import Query
+from fastapi import Depends, Query
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, model_validator
 
 from kosmos_rag.apps.http.toolkit.bodies import RequestBody
@@ -31,7 +32,21 @@ Name = Annotated[str, Field(max_length=256), AfterValidator(_storable)]
 
 Cursor = Annotated[str | None, Query(max_length=100, description="Id of an entry of the list.")]
 Order = Annotated[Literal["asc", "desc"], Query(description="By time of creation.")]
-Limit = Annotated[int, Query(ge=1, le=100, description="Page size.")]
+_Limit = Annotated[int, Query(ge=1, le=100, description="Page size.")]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PageQuery:
+    """The query parameters of a page of a list."""
+
+    after: Cursor = None
+    before: Cursor = None
+    limit: _Limit = 20
+    order: Order = "desc"
+
+
+Paging = Annotated[PageQuery, Depends()]
+"""The page that a request asks for."""
 
 
 class AutoChunking(RequestBody):

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.openai.bodies import PageQuery
 from kosmos_rag.openai.rows import PageRequest
 
 
@@ -21,11 +22,7 @@ def read_page(
     find: Callable[..., Sequence[E]],
     identify: Callable[[E], uuid.UUID | str],
     parse: Callable[[str], Any],
-    *,
-    after: str | None,
-    before: str | None,
-    limit: int,
-    order: str,
+    query: PageQuery,
 ) -> tuple[list[E], bool]:
     """Return a page of a list, and whether there is another.
 
@@ -33,23 +30,21 @@ def read_page(
         find: Lists entries by `ids` or by `page`.
         identify: Returns the id that the list is sorted by.
         parse: Reads such an id from a cursor.
-        after: Id of the entry before the page.
-        before: Id of the entry after the page.
-        limit: Entries of the page.
-        order: `asc` or `desc` by time of creation.
+        query: Its cursors are the id of the entry before the page, or of the one after it.
 
     Raises:
         RequestError: the cursor is no id of an entry that the caller sees.
     """
-    if after is not None and before is not None:
+    if query.after is not None and query.before is not None:
         raise RequestError("after and before exclude each other; give one of them")
-    cursor, position = after if after is not None else before, None
+    cursor, position = query.after if query.after is not None else query.before, None
     if cursor is not None:
         entries = find(ids=[parse(cursor)])
         if not entries:
             raise RequestError(f"there is no entry {cursor[:60]!r} in the list; start at its first page")
         position = (entries[0].created_at, identify(entries[0]))
-    page = PageRequest(limit=limit + 1, descending=order == "desc", position=position)
-    page_entries = list(find(page=page if before is None else page.backward()))
-    has_more = len(page_entries) > limit
-    return (page_entries[:limit] if before is None else page_entries[:limit][::-1]), has_more
+    page = PageRequest(limit=query.limit + 1, descending=query.order == "desc", position=position)
+    page_entries = list(find(page=page if query.before is None else page.backward()))
+    has_more = len(page_entries) > query.limit
+    entries_of_page = page_entries[: query.limit]
+    return (entries_of_page if query.before is None else entries_of_page[::-1]), has_more

@@ -15,7 +15,7 @@ from kosmos_rag.core.stored_files import file_name
 from kosmos_rag.core.types import AuditKind, AuditOutcome
 from kosmos_rag.engine.uploads import StoredUpload
 from kosmos_rag.openai.access import open_files
-from kosmos_rag.openai.bodies import Cursor, Order, parse_id
+from kosmos_rag.openai.bodies import Cursor, Order, PageQuery, parse_id
 from kosmos_rag.openai.files import TenantFiles
 from kosmos_rag.openai.paging import read_page
 from kosmos_rag.openai.shapes import Deleted, FileObject, ListObject, build_list
@@ -91,9 +91,8 @@ async def list_files(
 ) -> ListObject[FileObject]:
     """List the files that you see."""
     find = partial(open_files(caller).find, purpose=purpose)
-    page, has_more = await caller.run(
-        read_page, find, lambda info: info.id, parse_id, after=after, before=None, limit=limit, order=order
-    )
+    query = PageQuery(after=after, limit=limit, order=order)
+    page, has_more = await caller.run(read_page, find, lambda info: info.id, parse_id, query)
     return ListObject[FileObject](**build_list(FileObject.from_record, page, has_more=has_more))
 
 

@@ -15,10 +15,9 @@ from kosmos_rag.openai.access import open_vector_stores
 from kosmos_rag.openai.bodies import (
     Attachment,
     AttributesRequest,
-    Cursor,
     FileBatchRequest,
-    Limit,
-    Order,
+    PageQuery,
+    Paging,
     VectorStoreChanges,
     VectorStoreRequest,
     parse_id,
@@ -66,17 +65,13 @@ def _create(
 
 
 @router.get("")
-async def list_stores(
-    caller: Reader, after: Cursor = None, before: Cursor = None, limit: Limit = 20, order: Order = "desc"
-) -> ListObject[VectorStore]:
+async def list_stores(caller: Reader, paging: Paging) -> ListObject[VectorStore]:
     """List the vector stores.
 
     They are collections with readable documents, a preset, or a name.
     """
-    page, has_more = await caller.run(
-        read_page, open_vector_stores(caller).find, lambda info: info.collection, str,
-        after=after, before=before, limit=limit, order=order,
-    )  # fmt: skip
+    find = open_vector_stores(caller).find
+    page, has_more = await caller.run(read_page, find, lambda info: info.collection, str, paging)
     return ListObject[VectorStore](**build_list(VectorStore.from_record, page, has_more=has_more))
 
 
@@ -115,13 +110,7 @@ async def attach(vector_store_id: str, body: Attachment, caller: Writer, respons
 
 @router.get("/{vector_store_id}/files")
 async def list_store_files(
-    vector_store_id: str,
-    caller: Reader,
-    status: Status = None,
-    after: Cursor = None,
-    before: Cursor = None,
-    limit: Limit = 20,
-    order: Order = "desc",
+    vector_store_id: str, caller: Reader, paging: Paging, status: Status = None
 ) -> ListObject[VectorStoreFile]:
     """List the files of a vector store.
 
@@ -133,21 +122,13 @@ async def list_store_files(
         # The file of a cursor may have another state by now.
         return stores.files(vector_store_id, ids=ids, status=None if ids else status, **options)
 
-    return await _list_files(caller, find, after=after, before=before, limit=limit, order=order)
+    return await _list_files(caller, find, paging)
 
 
 async def _list_files(
-    caller: Caller,
-    find: Callable[..., Sequence[VectorStoreFileInfo]],
-    *,
-    after: str | None,
-    before: str | None,
-    limit: int,
-    order: str,
+    caller: Caller, find: Callable[..., Sequence[VectorStoreFileInfo]], paging: PageQuery
 ) -> ListObject[VectorStoreFile]:
-    page, has_more = await caller.run(
-        read_page, find, lambda info: info.id, parse_id, after=after, before=before, limit=limit, order=order
-    )
+    page, has_more = await caller.run(read_page, find, lambda info: info.id, parse_id, paging)
     return ListObject[VectorStoreFile](**build_list(VectorStoreFile.from_record, page, has_more=has_more))
 
 
@@ -225,14 +206,7 @@ async def cancel_batch(vector_store_id: str, batch_id: str, caller: Writer, resp
 
 @router.get("/{vector_store_id}/file_batches/{batch_id}/files")
 async def list_batch_files(
-    vector_store_id: str,
-    batch_id: str,
-    caller: Reader,
-    status: Status = None,
-    after: Cursor = None,
-    before: Cursor = None,
-    limit: Limit = 20,
-    order: Order = "desc",
+    vector_store_id: str, batch_id: str, caller: Reader, paging: Paging, status: Status = None
 ) -> ListObject[VectorStoreFile]:
     """List the files of a batch."""
     stores = open_vector_stores(caller)
@@ -242,7 +216,7 @@ async def list_batch_files(
         chosen = batch.file_ids if ids is None else [key for key in ids if key in batch.file_ids]
         return stores.files(vector_store_id, ids=chosen, status=None if ids else status, **options)
 
-    return await _list_files(caller, find, after=after, before=before, limit=limit, order=order)
+    return await _list_files(caller, find, paging)
 
 
 def _batch(info: FileBatchInfo, response: Response) -> FileBatch:
