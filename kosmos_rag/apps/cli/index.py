@@ -57,7 +57,7 @@ def rebuild(*, common: TenantOptions) -> None:
 def warm(*, common: TenantOptions) -> None:
     """Read the indexes into memory, by searches for stored words."""
     with common.open_tenant() as owner:
-        report = owner.indexes.warm(None if common.as_json else lambda step: typer.echo(f"{step} …", err=True))
+        report = owner.indexes.warm(common.on_step)
     if common.as_json:
         print_json({"tenant": common.tenant, **report.to_dict()})
     elif report.searches:
@@ -99,7 +99,7 @@ def _run(
     common: TenantOptions,
 ) -> None:
     with common.open_tenant() as owner:
-        infos = action(owner, None if common.as_json else lambda step: typer.echo(f"{step} …", err=True))
+        infos = action(owner, common.on_step)
     if common.as_json:
         print_json({"tenant": common.tenant, "indexes": [info.to_dict() for info in infos]})
     else:

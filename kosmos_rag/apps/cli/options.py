@@ -61,6 +61,15 @@ class CommonOptions:
         with Engine.open(settings) as engine:
             yield engine
 
+    @property
+    def on_step(self) -> Callable[[str], None] | None:
+        """Prints a step of a long operation to the standard error; None with `--json`."""
+        return None if self.as_json else _print_step
+
+
+def _print_step(step: str) -> None:
+    typer.echo(f"{step} …", err=True)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TenantOptions(CommonOptions):

@@ -31,9 +31,7 @@ def run(*, common: TenantOptions) -> None:
     with common.open_engine() as engine:
         from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 
-        runs = RecallMonitor(engine).run(
-            common.tenant, progress=None if common.as_json else lambda step: typer.echo(f"{step} …", err=True)
-        )
+        runs = RecallMonitor(engine).run(common.tenant, progress=common.on_step)
     if common.as_json:
         print_json({"tenant": common.tenant, "runs": [run.to_dict() for run in runs]})
     else:
