@@ -32,3 +32,8 @@ class Text2SqlSettings(Section):
     timeout_ms: Count = Field(default=5_000, description="Time limit of a query in milliseconds.")
     max_rows: Count = Field(default=1_000, description="Maximum number of rows of a result.")
     max_bytes: Count = Field(default=1_000_000, description="Maximum size of the rows of a result, as JSON.")
+    max_cost: Count = Field(
+        default=10_000_000,
+        description="Maximum cost that PostgreSQL expects of a query, in the units of its planner; a scan of ten "
+        "million rows has about 200000.",
+    )

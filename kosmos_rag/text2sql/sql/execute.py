@@ -39,10 +39,11 @@ _FETCH = f"FETCH FORWARD {_BATCH_ROWS} FROM query_rows"
 _SETTINGS = """
 SELECT set_config('statement_timeout', :limit, true), set_config('lock_timeout', :limit, true),
        set_config('standard_conforming_strings', 'on', true), set_config('cursor_tuple_fraction', '1', true),
-       set_config('timezone', 'UTC', true)
+       set_config('timezone', 'UTC', true), set_config('work_mem', '4MB', true)
 """
 """The third: the query is written for texts in which a backslash means itself. The fourth: a cursor has the plan of
-the query alone. The last: conditions of grounding mean days in UTC."""
+the query alone. The fifth: conditions of grounding mean days in UTC. The last: sorts and hashes of many queries at once
+go to the disk, whatever the server allows one."""
 _EXPLAIN = {"postgresql": "EXPLAIN (FORMAT JSON) ", "sqlite": "EXPLAIN QUERY PLAN "}
 _ROLE_PRIVILEGES = """
 SELECT rolsuper,
@@ -87,11 +88,13 @@ class QueryLimits:
     max_rows: int = 1_000
     max_bytes: int = 1_000_000
     """Size of the returned rows as JSON in UTF-8."""
+    max_cost: int = 10_000_000
+    """Cost that PostgreSQL expects, in the units of its planner. SQLite expects none."""
 
     def __post_init__(self) -> None:
         """Raise RequestError on a limit below one."""
-        if min(self.timeout_ms, self.max_rows, self.max_bytes) < 1:
-            raise RequestError("limits of a query: timeout_ms, max_rows and max_bytes are at least 1")
+        if min(self.timeout_ms, self.max_rows, self.max_bytes, self.max_cost) < 1:
+            raise RequestError("limits of a query: timeout_ms, max_rows, max_bytes and max_cost are at least 1")
 
 
 class ReadOnlyDatabase:
@@ -220,13 +223,20 @@ class ReadOnlyDatabase:
         return {full: set(connection.execute(column_query, {"name": name}).scalars()) for full, name in tables.items()}
 
     def _check_plan(self, connection: "Connection", query: CheckedQuery) -> None:
-        """Have the database plan the query, and refuse plans that write."""
+        """Have the database plan the query, and refuse plans that write or cost too much.
+
+        A function may look at no clock while it works, so the time limit alone does not stop every query in time.
+        """
         from sqlalchemy import text
 
         explain = text(_EXPLAIN[connection.dialect.name] + query.sql)
         plan = self._explain(connection, explain, query.parameters)
         if writes := _WRITE_NODES & set(_plan_nodes(plan)):
             raise QueryRefused("plan", f"the plan of the query has {', '.join(sorted(writes))}: only SELECT is run")
+        if connection.dialect.name == "postgresql" and (cost := plan[0]["Plan"]["Total Cost"]) > self._limits.max_cost:
+            allowed = f"and {self._limits.max_cost} is allowed"
+            remedy = "ask for fewer rows, or raise text2sql.max_cost"
+            raise QueryRefused("cost", f"the planner expects a cost of {cost:.0f}, {allowed}: {remedy}")
 
     def _explain(self, connection: "Connection", explain: "TextClause", parameters: Mapping[str, Any]) -> Any:
         from sqlalchemy.exc import DBAPIError

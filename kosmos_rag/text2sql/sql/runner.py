@@ -94,7 +94,12 @@ class QueryRunner:
 
 
 def _limits(settings: Text2SqlSettings) -> QueryLimits:
-    return QueryLimits(timeout_ms=settings.timeout_ms, max_rows=settings.max_rows, max_bytes=settings.max_bytes)
+    return QueryLimits(
+        timeout_ms=settings.timeout_ms,
+        max_rows=settings.max_rows,
+        max_bytes=settings.max_bytes,
+        max_cost=settings.max_cost,
+    )
 
 
 def _database_message(error: StatementFailed) -> str:

@@ -25,6 +25,9 @@ _CALL = re.compile(r'\s*("(?:[^"]|"")+"|[^\W\d][\w$.]*)\s*\(')
 _SYNTAX = frozenset(("all", "any", "array", "case", "cast", "exists", "in", "interval", "not", "row", "some"))
 """Keywords followed by a parenthesis that are not functions."""
 
+_MAX_PADDING = 10_000
+"""Characters that `lpad` may make."""
+
 _TYPES = frozenset(
     (
         *("box", "cidr", "circle", "citext", "cube", "jsonpath", "line", "lquery", "ltree", "ltxtquery", "macaddr"),
@@ -79,6 +82,7 @@ def check_query(
     functions_used = _function_names(tree, schema.dialect)
     _check_functions(functions_used, frozenset(functions) | allowed_functions())
     _check_parameter_values(tree, values)
+    _check_padding(tree, values)
     analysis = analyze_tree(tree, schema)
     limited_tree, values = (tree, values) if max_rows is None else _limit_rows(tree, values, max_rows)
     return CheckedQuery(
@@ -164,6 +168,17 @@ def _check_functions(names: Iterable[str], allowed: frozenset[str]) -> None:
     for name in names:
         if name not in allowed:
             raise QueryRefused("function", one_line(f"{name}() is not known to be harmless: take another function"))
+
+
+def _check_padding(tree: "exp.Query", values: Mapping[str, Any]) -> None:
+    """Refuse `lpad` to a length that is not known or large: the server makes the text before it looks at the time."""
+    from sqlglot import exp
+
+    for node in tree.find_all(exp.Pad):
+        size = node.expression
+        length = values.get(size.name) if isinstance(size, exp.Placeholder) else size.name if size.is_int else None
+        if length is None or not str(length).isdigit() or int(length) > _MAX_PADDING:
+            raise QueryRefused("size", one_line(f"{node.sql()}: pad to a number up to {_MAX_PADDING}"))
 
 
 def _check_parameter_names(tree: "exp.Query") -> None:

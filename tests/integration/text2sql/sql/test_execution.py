@@ -100,9 +100,43 @@ def test_role__that_may_write_is_refused(shop: Shop) -> None:
 def test_slow_query__is_stopped(shop: Shop) -> None:
     started = time.monotonic()
     with pytest.raises(StatementFailed) as caught:
-        _open(shop, timeout_ms=200).run("SELECT count(*) FROM generate_series(1, 2000000000) AS g(n), teams")
+        _open(shop, timeout_ms=200, max_cost=10**12).run(
+            "SELECT count(*) FROM generate_series(1, 2000000000) AS g(n), teams"
+        )
     assert caught.value.sqlstate == "57014"
     assert time.monotonic() - started < 10
+
+
+def test_query__that_the_planner_expects_to_cost_much_is_refused_before_it_runs(shop: Shop) -> None:
+    costly = "SELECT count(*) FROM generate_series(1, 2000000000) AS g(n)"
+    with pytest.raises(QueryRefused, match=r"a cost of 2\d+, and 10000000 is allowed: ask for fewer rows") as caught:
+        _open(shop).run(costly)
+    assert caught.value.code == "cost"
+    assert _open(shop, max_cost=1).run("SELECT 1 AS one").rows == ((1,),)
+    with pytest.raises(QueryRefused, match="1 is allowed"):
+        _open(shop, max_cost=1).run("SELECT t.id FROM teams t, teams u")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "array_fill(1, array[100000000])",
+        "lpad('x', 100000000)",
+        "lpad(name, id * 1000000)",
+        "lpad(name, :length)",
+    ],
+)
+def test_value_of_any_size__is_not_made(shop: Shop, value: str) -> None:
+    # The server makes such a value in one call, which no time limit ends.
+    parameters = {"length": 100_000_000} if ":length" in value else {}
+    with pytest.raises(QueryRefused) as caught:
+        _open(shop).run(f"SELECT {value} AS x FROM teams", parameters)
+    assert caught.value.code in {"function", "size"}
+
+
+def test_padding__to_a_number_that_is_given_is_run(shop: Shop) -> None:
+    sql = "SELECT lpad(id::text, :length, '0') AS x FROM teams ORDER BY id LIMIT 1"
+    assert _open(shop).run(sql, {"length": 3}).rows == (("001",),)
 
 
 def test_function__that_is_allowed_still_cannot_write_or_sleep(shop: Shop) -> None:
@@ -234,7 +268,7 @@ def test_query__that_the_database_does_not_understand_is_refused_before_it_runs(
 
 
 def test_database__that_goes_away_is_unavailable(shop: Shop) -> None:
-    database = _open(shop, timeout_ms=60_000)
+    database = _open(shop, timeout_ms=60_000, max_cost=10**12)
     failures: list[KosmosError] = []
 
     def ask() -> None:
