@@ -19,8 +19,6 @@ from kosmos_rag.text2sql.records import QueryExample, QueryExamples, QueryResult
 from kosmos_rag.text2sql.sql.runner import QueryRunner
 
 _CACHE_SIZE = 64
-_REFRESH_S = 30.0
-"""Seconds for which a result may still name tables that the reader may no longer see."""
 
 
 class GroundingCache:
@@ -111,5 +109,5 @@ class GroundingCache:
         key = (identity.tenant, identity.subject, collection, *identity.principals)
         with self._lock:
             if key not in self._cache:
-                self._cache[key] = SchemaGrounding(tenant, refresh_s=_REFRESH_S)
+                self._cache[key] = SchemaGrounding(tenant)
             return self._cache[key]

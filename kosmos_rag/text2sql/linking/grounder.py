@@ -13,7 +13,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import EVERYONE, DocumentInfo, Filter, IngestReport, Passage
+from kosmos_rag.core.types import EVERYONE, DocumentInfo, Filter, IngestReport
 from kosmos_rag.engine.synonyms import Synonyms, read_rules
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.documents import schema_documents
@@ -48,7 +48,6 @@ class _SchemaSnapshot:
         self.changes = changes
         self.schemas = {schema.name: schema for schema in parse_schemas(documents)}
         self.schemas_to_link = {name: guess_keys(schema) for name, schema in self.schemas.items()}
-        self.versions = {info.source: info.version for info in documents}
         self.exclusions = read_exclusions(documents)
         self._synonyms, self._weights = synonyms, weights
         self._linkers: dict[str | None, Linker] = {None: self._linker(self.schemas_to_link.values())}
@@ -94,18 +93,16 @@ class SchemaGrounding:
         *,
         weights: Weights | None = None,
         synonyms: Path | None = None,
-        refresh_s: float = 10.0,
     ) -> None:
         """Create a grounding; schemas are read on first use.
 
-        Schemas are read again if a question retrieves a newer document. Every `refresh_s` seconds the next question
-        checks for changes: until then an answer may name removed schemas, or ones that the reader has lost access to.
+        Each question looks whether the documents that the reader may read have changed, in one statement: schemas are
+        read again only after a change.
 
         Args:
             tenant: The tenant's collection, with the reader's principals.
             weights: Weights of the linking scores.
             synonyms: Path of a synonym file, in addition to the built-in one.
-            refresh_s: Seconds between two checks for changes.
 
         Raises:
             ConfigError: The synonym file cannot be read.
@@ -115,11 +112,9 @@ class SchemaGrounding:
         with as_file(files(__package__) / "hints.yaml") as path:
             rules = read_rules(path)
         self._synonyms = Synonyms([*rules, *(read_rules(synonyms) if synonyms else ())])
-        self._refresh_s = refresh_s
         self._tokens_of_line = lru_cache(maxsize=_TOKEN_CACHE_LINES)(tenant.count_tokens)
         self._lock = threading.Lock()
         self._snapshot: _SchemaSnapshot | None = None
-        self._checked_at = 0.0
 
     def build(
         self, schema: DatabaseSchema, recipes: Iterable[Recipe] | None = None, *, acl: tuple[str, ...] = (EVERYONE,)
@@ -271,7 +266,7 @@ class SchemaGrounding:
         # Quotes are operators of a search; here they mark values, and no document of a schema must hold one.
         search_result = self._tenant.search(question.replace('"', " "), filter=query_filter)
         started = time.perf_counter()
-        snapshot = self._refresh(search_result.hits)
+        snapshot = self._load_snapshot()  # after the search: it names nothing that the reader lost meanwhile
         linker = snapshot.linker(database)
         entities = find_entities(
             question,
@@ -326,21 +321,9 @@ class SchemaGrounding:
         """
         return sum(map(self._tokens_of_line, text.splitlines()))
 
-    def _refresh(self, hits: Iterable[Passage]) -> _SchemaSnapshot:
-        """Return the snapshot, loaded again if these documents are newer."""
-        snapshot = self._load_snapshot()
-        if any(hit.version != snapshot.versions.get(hit.source) for hit in hits if "definition" in hit.metadata):
-            with self._lock:
-                self._snapshot = None
-            snapshot = self._load_snapshot()
-        return snapshot
-
     def _load_snapshot(self) -> _SchemaSnapshot:
+        changes = self._tenant.last_changes()  # before the documents: a change in between is noticed next time
         with self._lock:
-            now = time.monotonic()
-            if self._snapshot is None or now - self._checked_at > self._refresh_s:
-                changes = self._tenant.last_changes()  # before the documents: a change in between is noticed next time
-                if self._snapshot is None or self._snapshot.changes != changes:
-                    self._snapshot = _SchemaSnapshot(changes, self._tenant.documents(), self._synonyms, self._weights)
-                self._checked_at = now
+            if self._snapshot is None or self._snapshot.changes != changes:
+                self._snapshot = _SchemaSnapshot(changes, self._tenant.documents(), self._synonyms, self._weights)
             return self._snapshot

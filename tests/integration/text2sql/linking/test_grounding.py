@@ -281,7 +281,7 @@ def test_what_a_reader_loses__is_named_no_more(engine: Engine, tenant_name: str)
     engine.tenant(tenant_name).collections.create("schema", preset="schema")
     both = engine.tenant(tenant_name, principals=("everyone", "role:hr"), collection="schema")
     SchemaGrounding(both).build(_small("colour", "salary"))
-    schema_grounding = SchemaGrounding(engine.tenant(tenant_name, collection="schema"), refresh_s=0.0)
+    schema_grounding = SchemaGrounding(engine.tenant(tenant_name, collection="schema"))
     assert "salary" in schema_grounding.ask("colour of things").prompt
     SchemaGrounding(both).build(_small("colour", "salary"), acl=("role:hr",))
     assert schema_grounding.ask("colour of things").tables == ()
@@ -290,7 +290,7 @@ def test_what_a_reader_loses__is_named_no_more(engine: Engine, tenant_name: str)
 
 def test_schemas__are_read_once_while_nothing_changes(scope: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     SchemaGrounding(scope).build(_small("colour"))
-    schema_grounding = SchemaGrounding(scope, refresh_s=0.0)
+    schema_grounding = SchemaGrounding(scope)
     schema_grounding.ask("colour of things")
     monkeypatch.delattr(Tenant, "documents")
     assert schema_grounding.ask("colour of things").database == "small"
