@@ -228,6 +228,7 @@ class ErasureStore:
             ("sync_runs", statement("erase_sync_errors")),
             ("jobs", statement("erase_job_errors")),
             ("feedback", statement("erase_document_feedback")),
+            ("feedback", statement("erase_comments")),
             ("evaluation_results", statement("erase_evaluated_documents")),
         ):
             counts[table] += connection.execute(text, values).rowcount

@@ -74,6 +74,18 @@ UPDATE kosmos.jobs j
 DELETE FROM kosmos.feedback f
  WHERE f.tenant_id = %(tenant_id)s AND (f.source = ANY (%(sources)s::text[]) OR f.source LIKE %(pattern)s)
 
+-- name: erase_comments
+-- A comment on a whole retrieval may quote any of its passages. What an event that the log no longer has delivered is not
+-- known.
+UPDATE kosmos.feedback f
+   SET comment = NULL
+ WHERE f.tenant_id = %(tenant_id)s AND f.comment IS NOT NULL AND f.source IS NULL
+   AND (EXISTS (SELECT FROM kosmos.audit_passages p
+                 WHERE p.tenant_id = %(tenant_id)s AND p.event_id = f.retrieval_id
+                   AND (p.document_id = ANY (%(document_ids)s::uuid[]) OR p.source LIKE %(pattern)s))
+        OR NOT EXISTS (SELECT FROM kosmos.audit_events e
+                        WHERE e.tenant_id = %(tenant_id)s AND e.id = f.retrieval_id))
+
 -- name: erase_evaluated_documents
 -- The measures stay; the names of erased documents go.
 UPDATE kosmos.evaluation_results r

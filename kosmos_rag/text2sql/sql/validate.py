@@ -171,7 +171,10 @@ def _check_functions(names: Iterable[str], allowed: frozenset[str]) -> None:
 
 
 def _check_padding(tree: "exp.Query", values: Mapping[str, Any]) -> None:
-    """Refuse `lpad` to a length that is not known or large: the server makes the text before it looks at the time."""
+    """Refuse `lpad` to an unknown or large length.
+
+    The server makes the whole text before it looks at the time.
+    """
     from sqlglot import exp
 
     for node in tree.find_all(exp.Pad):

@@ -15,7 +15,7 @@ from psycopg import sql
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.core.types import EVERYONE, Filter
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.engine.uploads import StoredUpload
 from kosmos_rag.indexing.ann import physical_indexes
@@ -123,6 +123,20 @@ def test_documents__leave_no_table_but_the_audit_log(
     assert count_rows(database, SECRET, tenant=acme).keys() == {"audit_passages"}
     assert acme.sources() == ["people/rules.md", "people_xmd"]
     assert count_rows(database, SECRET, tenant=logged.tenant(f"{tenant_name}-other")).keys() >= {"documents", "chunks"}
+
+
+def test_comments__on_retrievals_that_delivered_the_document_go(acme: Tenant, database: DatabaseSettings) -> None:
+    delivered, other = acme.search("salary"), acme.search("journey", filter=Filter(where={"source": "people_xmd"}))
+    assert {hit.source for hit in other.hits} == {"people_xmd"}
+    acme.feedback("down", retrieval_id=delivered.id, comment="who told you 4,711")
+    acme.feedback("down", retrieval_id=other.id, comment="paid before it")
+    report = acme.erase(source=DOCUMENT.source)
+    assert report.erased["feedback"] == 2  # with the one on the passage, which goes whole
+    with psycopg.connect(database.admin_url or "") as connection:
+        rows = connection.execute(
+            "SELECT f.retrieval_id, f.comment FROM kosmos.feedback f WHERE f.tenant_id = %s", [acme.id]
+        ).fetchall()
+    assert dict(rows) == {delivered.id: None, other.id: "paid before it"}
 
 
 def test_statistics__are_those_of_a_tenant_that_never_had_the_document(
