@@ -1,11 +1,12 @@
 """The caller of a request: its identity and its tenant."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import Scope
 
@@ -120,13 +121,20 @@ def _check_parameters(request: Request) -> None:
 
     A document whose readers come under a wrong name would be open to everyone. The database stores no NUL.
     """
-    parameters = [parameter.alias for parameter in request.scope["route"].dependant.query_params]
+    parameters = list(_query_parameters(request.scope["route"].dependant))
     if unknown := sorted(request.query_params.keys() - set(parameters)):
         allowed = f"use {', '.join(parameters)}" if parameters else "this route has none"
         raise RequestError(f"there is no query parameter {unknown[0][:60]!r}; {allowed}")
     for name, value in [*request.path_params.items(), *request.query_params.multi_items()]:
         if not is_text(value):
             raise RequestError(f"{name} is {value[:60]!r}; remove the NUL")
+
+
+def _query_parameters(dependant: Dependant) -> Iterator[str]:
+    """Yield the names of the query parameters of a route and of its dependencies."""
+    yield from (parameter.alias for parameter in dependant.query_params)
+    for dependency in dependant.dependencies:
+        yield from _query_parameters(dependency)
 
 
 Reader = Annotated[Caller, Depends(_require_scope(READ))]
