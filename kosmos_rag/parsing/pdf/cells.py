@@ -1,19 +1,22 @@
 """Rows and columns of a PDF table, from the positions of its characters."""
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from kosmos_rag.parsing.pdf.graphics import NEAR, Box
+from kosmos_rag.parsing.pdf.graphics import Box
 from kosmos_rag.parsing.pdf.lines import ONE_LINE, join_text, tidy
 from kosmos_rag.parsing.pdf.text_layer import Run
 from kosmos_rag.parsing.tables.table import Table
 
 _COLUMN_GAP = 0.4
 """Sizes of the letters between two columns at least."""
+_APART = 1.3
+"""Times the widest space between the words of a cell that words of two cells are apart."""
 _SAME_ROW = 0.85
 """Sizes of the letters between lines that are too near to be of two rows: of cells that are centred vertically."""
 LEADING = 1.45
@@ -32,6 +35,9 @@ _BLANK_NUMBER = re.compile(r"[-–—―－]|n/?a|unq", re.IGNORECASE)  # noqa: 
 
 Columns = Sequence[tuple[float, float]]
 """Left and right of each column."""
+
+SplitWords = Callable[[Run], Sequence[Run]]
+"""Returns the words of a run with their positions; none where these are not known."""
 
 
 class FoundTable(NamedTuple):
@@ -139,47 +145,68 @@ def place_rows(lines: Sequence[Sequence[Run]], columns: Columns) -> list[Row]:
 
 
 def _place(line: Sequence[Run], columns: Columns) -> Row:
-    """Put each run of a line into its column.
-
-    It is the column that the run overlaps most.
-    """
+    """Put each run of a line into the column that it overlaps most."""
     row = Row(baseline=line[0].baseline)
-    for run in line:
-        overlaps = [_overlap(run, column) for column in columns]
+    for run, following in zip(line, [*line[1:], line[-1]], strict=True):
+        # A currency sign is before its number, wherever it is.
+        place = following if _CURRENCY.fullmatch(run.text.strip()) else run
+        overlaps = [_overlap(place, column) for column in columns]
         best = max(range(len(columns)), key=overlaps.__getitem__)
         covered = [at for at, overlap in enumerate(overlaps) if overlap > 0.5 * (columns[at][1] - columns[at][0])]
         if len(covered) > 1:
-            parts = _divide(run, columns[covered[0] : covered[-1] + 1])
-            if parts:
-                for at, part in enumerate(parts, start=covered[0]):
-                    row.cells[at].append(part)
-                continue
             best = covered[0]
             row.spans[best] = covered[-1] - covered[0] + 1
         row.cells[best].append(run)
     return row
 
 
-def _divide(run: Run, columns: Columns) -> list[Run]:
-    """Return the words of a run over several columns, split at the gaps between these.
+def divide_runs(runs: Iterable[Run], columns: Columns, split_words: SplitWords) -> list[Run]:
+    """Divide runs that are the cells of several columns, drawn as one text.
 
-    Names of narrow columns may be drawn as one text. Where its letters are is estimated.
+    Their words are in one column each, and they are numbers, or farther apart than the words of a cell.
+
+    Args:
+        runs: those of one row, or of a table.
+        columns: left and right of each column.
+        split_words: returns the words of a run with their positions.
     """
-    if abs(run.left - columns[0][0]) > run.size or abs(run.right - columns[-1][1]) > run.size:
+    divided: list[Run] = []
+    for run in runs:
+        inside = [at for at, column in enumerate(columns) if _overlap(run, column) > 0]
+        parts = _divide(run, columns[inside[0] : inside[-1] + 1], split_words) if len(inside) > 1 else ()
+        divided += parts or [run]
+    return divided
+
+
+def _divide(run: Run, columns: Columns, split_words: SplitWords) -> list[Run]:
+    words = split_words(run)
+    ends = [(right + left) / 2 for (_, right), (left, _) in pairwise(columns)]
+    places = [bisect_right(ends, (word.left + word.right) / 2) for word in words]
+    crosses = any(
+        _overlap(word, column) > 0 for word, at in zip(words, places, strict=True) for column in _others(columns, at)
+    )
+    if crosses or len(set(places)) < 2 or places != sorted(places):
         return []
-    advance = (run.right - run.left) / max(1, len(run.text))
-    spaces = [at for at, character in enumerate(run.text) if character == " " and 0 < at < len(run.text) - 1]
-    cuts = [0]
-    for (_, left), (right, _) in pairwise(columns):
-        cut = min(spaces, key=lambda at: abs(run.left + at * advance - (left + right) / 2), default=0)
-        if cut <= cuts[-1] or abs(run.left + cut * advance - (left + right) / 2) > run.size:
-            return []
-        cuts.append(cut)
-    cuts.append(len(run.text))
-    return [
-        run._replace(text=run.text[start:end].strip(), left=left, right=right)
-        for (start, end), (left, right) in zip(pairwise(cuts), columns, strict=True)
+    parts = [[words[0]]]
+    spaces: list[list[float]] = [[], []]
+    """Within the parts, and between them."""
+    for (before, at), (word, place) in pairwise(zip(words, places, strict=True)):
+        spaces[place > at].append(word.left - before.right)
+        if place > at:
+            parts.append([word])
+        else:
+            parts[-1].append(word)
+    cells = [
+        run._replace(text=" ".join(word.text for word in part), left=part[0].left, right=part[-1].right, start=None)
+        for part in parts
     ]
+    are_values = all(is_value(cell.text) or is_blank_value(cell.text) for cell in cells[1:])
+    are_apart = min(spaces[1]) > max(_APART * max(spaces[0], default=0.0), _COLUMN_GAP * run.size)
+    return cells if are_values or are_apart else []
+
+
+def _others(columns: Columns, at: int) -> Columns:
+    return [*columns[:at], *columns[at + 1 :]]
 
 
 def join_continued(rows: Sequence[Row]) -> list[Row]:
@@ -257,52 +284,6 @@ def merge_rows(rows: Sequence[Row]) -> Row:
         for column, runs in row.cells.items():
             merged.cells[column] += runs
     return merged
-
-
-def spread_header(rows: Sequence[Row], columns: Columns, horizontal: Sequence[Box]) -> None:
-    """Find the columns that cells of an upper header row cover.
-
-    By the line below them, else by their middle.
-
-    Args:
-        rows: the rows of the header and of the table, top first; the first one is changed.
-        columns: left and right of each column.
-        horizontal: ruled lines across the page.
-    """
-    if len(rows) < 3 or not 0 < len(rows[0].cells) < len(columns):
-        return
-    top = rows[0]
-    cells, top.cells = dict(top.cells), defaultdict(list)
-    top.spans = {}
-    for column, runs in sorted(cells.items()):
-        left, right = min(run.left for run in runs), max(run.right for run in runs)
-        first, last = _find_covered_columns(left, right, columns, horizontal) or (column, column)
-        top.cells[first] += runs
-        if last > first:
-            top.spans[first] = last - first + 1
-
-
-def _find_covered_columns(
-    left: float, right: float, columns: Columns, horizontal: Sequence[Box]
-) -> tuple[int, int] | None:
-    middle = (left + right) / 2
-    width = columns[-1][1] - columns[0][0]
-    for rule in horizontal:
-        if rule.width < 0.9 * width and rule.left - NEAR <= left and right <= rule.right + NEAR:
-            covered = [at for at, column in enumerate(columns) if rule.left - 6 <= sum(column) / 2 <= rule.right + 6]
-            if covered:
-                return covered[0], covered[-1]
-    ranges = [(first, last) for first in range(len(columns)) for last in range(first, len(columns))]
-
-    def distance(span: tuple[int, int]) -> float:
-        first, last = columns[span[0]], columns[span[1]]
-        return abs((first[0] + last[1]) / 2 - middle) + (0.0 if span[0] == span[1] else 1.5)
-
-    best = min(ranges, key=distance)
-    inside = (at for at, (start, end) in enumerate(columns) if start - NEAR <= left and right <= end + NEAR)
-    if best[0] != best[1] and distance(best) > 4 and (at := next(inside, None)) is not None:
-        return at, at
-    return best if distance(best) < 12 else None
 
 
 def build_table(rows: Sequence[Row], columns: int, header_rows: int | None = None) -> Table | None:

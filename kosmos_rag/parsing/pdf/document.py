@@ -5,7 +5,7 @@ import re
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -60,6 +60,19 @@ class _Text:
     def add(self, part: str) -> None:
         self.parts.append(part)
         self.length += len(part)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Page:
+    """A page whose lines are in reading order."""
+
+    lines: PageLines = field(default_factory=PageLines)
+    letters: Counter[tuple[float, bool]] = field(default_factory=Counter)
+    """How many letters have each size and weight, those of tables too."""
+    values: Sequence[str] = ()
+    """Of form fields, and texts of annotations."""
+    scanned: bool = False
+    frame: PageFrame | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,39 +148,38 @@ def render_page(data: bytes, page: int, *, passwords: Sequence[str] = ()) -> byt
 def _read(data: bytes, limits: OutputLimits, reader: PageReader | None, passwords: Sequence[str]) -> _Content:
     with closing(_open(data, passwords)) as document:
         limits.check_pages(len(document))
-        contents = list(_pages(document, limits, reader))
+        read = list(_pages(document, limits, reader))
         outline = list(islice(_outline(document), _MAX_OUTLINE_ENTRIES))
         title = clean_property_title(tidy(document.get_metadata_value("Title")))
-    broken = [number for number, content in enumerate(contents, start=1) if content is None]
-    if broken and len(broken) == len(contents):
-        raise ParseError("corrupt", f"none of {len(contents)} pages can be read; save the document again")
-    page_lines = [_page_lines(content or _NO_CONTENT, limits) for content in contents]
+    broken = [number for number, page in enumerate(read, start=1) if page is None]
+    if broken and len(broken) == len(read):
+        raise ParseError("corrupt", f"none of {len(read)} pages can be read; save the document again")
+    sources = [page or _Page() for page in read]
+    page_lines = [page.lines for page in sources]
     resolve_hyphens(page_lines)
     pages = build_paragraphs(page_lines, limits)
-    for content, page in zip(contents, pages, strict=True):
-        page += [Paragraph(lines=[], verbatim=value) for value in map(_clean_value, content.values if content else ())]
-    text_pages = [page for page, content in zip(pages, contents, strict=True) if content and not content.scanned]
+    for source, paragraphs in zip(sources, pages, strict=True):
+        paragraphs += [Paragraph(lines=[], verbatim=value) for value in map(_clean_value, source.values)]
     return _Content(
         pages=pages,
-        text_pages=text_pages,
-        letters=_count_letters(content for content in contents if content and not content.scanned),
-        frames=[content.frame if content else None for content in contents],
+        text_pages=[page for page, source in zip(pages, sources, strict=True) if not source.scanned],
+        letters=sum((page.letters for page in sources if not page.scanned), Counter()),
+        frames=[page.frame for page in sources],
         outline=outline,
         title=title,
         notes=tuple(_page_notes(broken)),
     )
 
 
-_NO_CONTENT = PageContent()
-
-
-def _count_letters(contents: Iterable[PageContent]) -> Counter[tuple[float, bool]]:
+def _arrange_page(content: PageContent, limits: OutputLimits) -> _Page:
     letters: Counter[tuple[float, bool]] = Counter()
-    for content in contents:
-        for runs in content.lines:
-            for run in runs:
-                letters[run.size, run.bold] += len(run.text)
-    return letters
+    for runs in content.lines:
+        for run in runs:
+            letters[run.size, run.bold] += len(run.text)
+    # More text than the limit is refused before it is arranged.
+    limits.check_text(letters.total() + sum(map(len, content.values)))
+    lines = _page_lines(content, limits)
+    return _Page(lines=lines, letters=letters, values=content.values, scanned=content.scanned, frame=content.frame)
 
 
 def _page_lines(content: PageContent, limits: OutputLimits) -> PageLines:
@@ -237,8 +249,8 @@ def _check_readable(text: str) -> None:
         )
 
 
-def _pages(document: Any, limits: OutputLimits, reader: PageReader | None) -> Iterator[PageContent | None]:
-    """Yield the content of each page; None if it cannot be read."""
+def _pages(document: Any, limits: OutputLimits, reader: PageReader | None) -> Iterator[_Page | None]:
+    """Yield each page; None if it cannot be read."""
     import pypdfium2
 
     if document.get_formtype() != pypdfium2.raw.FORMTYPE_NONE:
@@ -246,24 +258,24 @@ def _pages(document: Any, limits: OutputLimits, reader: PageReader | None) -> It
     size = 0
     for index in range(len(document)):
         try:
-            with closing(document[index]) as page:
-                content = _page(page, document.formenv, reader)
+            with closing(document[index]) as opened:
+                page = _page(opened, document.formenv, limits, reader)
         except pypdfium2.PdfiumError:
             yield None
             continue
-        size += sum(len(run.text) for runs in content.lines for run in runs) + sum(map(len, content.values))
+        size += page.letters.total() + sum(map(len, page.values))
         limits.check_text(size)
-        yield content
+        yield page
 
 
-def _page(page: Any, forms: Any, reader: PageReader | None) -> PageContent:
+def _page(page: Any, forms: Any, limits: OutputLimits, reader: PageReader | None) -> _Page:
     import pypdfium2
 
     with closing(page.get_textpage()) as layer:
         content = read_page(page, layer, forms.raw if forms else None)
-    if content.lines or content.values or reader is None or not pypdfium2.raw.FPDFPage_CountObjects(page):
-        return content
-    return reader.read(page)
+        if content.lines or content.values or reader is None or not pypdfium2.raw.FPDFPage_CountObjects(page):
+            return _arrange_page(content, limits)
+    return _arrange_page(reader.read(page), limits)
 
 
 def _outline(document: Any) -> Iterator[tuple[int, str, int]]:

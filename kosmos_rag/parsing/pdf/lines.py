@@ -173,13 +173,14 @@ def _merge_runs(runs: Sequence[Run]) -> Run:
     if len(runs) == 1:
         return runs[0]
     main = max(runs, key=lambda run: (run.size, len(run.text)))
-    return main._replace(text=join_text(runs, main), left=runs[0].left, right=max(run.right for run in runs))
+    right = max(run.right for run in runs)
+    return main._replace(text=join_text(runs, main), left=runs[0].left, right=right, start=None)
 
 
 def join_line(runs: Sequence[Run]) -> Line:
     """Return the line that consecutive runs make."""
     if len(runs) == 1:
-        text, left, right, baseline, size, bold, divided = runs[0]
+        text, left, right, baseline, size, bold, divided, _ = runs[0]
     else:
         sizes: Counter[float] = Counter()
         for run in runs:

@@ -4,7 +4,7 @@ Runs of characters with their positions, graphics, forms and annotations.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -53,6 +53,10 @@ def _share(value: float) -> int:
     return round(10_000 * min(max(value, 0.0), 1.0))
 
 
+def _split_nothing(_run: Run) -> Sequence[Run]:
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageContent:
     """What is on a page.
@@ -77,6 +81,8 @@ class PageContent:
     """Read from a picture: its letters say nothing of headings."""
     frame: PageFrame | None = None
     """None where nothing is read of the page."""
+    split_words: Callable[[Run], Sequence[Run]] = _split_nothing
+    """Returns the words of a run with their positions, where these are known, while the text layer is open."""
 
     @property
     def is_vertical(self) -> bool:
@@ -94,7 +100,8 @@ def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
     graphics = read_graphics(page) if layer.count_chars() else Graphics()
     area = Box(*page.get_bbox())
     rules = sort_rules(graphics.rules)
-    lines = [(turn, runs) for turn, runs in LayerReader(layer, rules).read() if _is_on_page(turn, runs, area)]
+    reader = LayerReader(layer, rules)
+    lines = [(turn, runs) for turn, runs in reader.read() if _is_on_page(turn, runs, area)]
     characters: Counter[int] = Counter()
     for turn, runs in lines:
         characters[turn] += sum(len(run.text) for run in runs)
@@ -117,6 +124,7 @@ def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
         bottom=bottom,
         top=top,
         frame=PageFrame(area, page.get_rotation(), turn),
+        split_words=reader.split_words,
     )
 
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from kosmos_rag.parsing.pdf.cells import FoundTable
+from kosmos_rag.parsing.pdf.cells import FoundTable, divide_runs
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, unite
 from kosmos_rag.parsing.pdf.lattices import Grid, find_lattices
 from kosmos_rag.parsing.pdf.lines import Line, join_line, join_rows, join_runs
@@ -40,7 +40,7 @@ def arrange(content: PageContent) -> list[Region]:
         items = _take_figures(items, content)
         items = _take_tables(items, turned, content)
         items = _take_frames(items, content)
-        finder = TableFinder(content.rules)
+        finder = TableFinder(content.rules, content.split_words)
         regions = [region for chunks in Divider(content.rules).divide(items) for region in finder.find(chunks)]
     return [*regions, *(Region([join_line([run])], is_figure=True) for run in turned)]
 
@@ -75,7 +75,8 @@ def _take_tables(items: list[Item], turned: list[Run], content: PageContent) -> 
         if len(inside) + len(extra) < 2:
             continue
         grid = Grid(lattice)
-        table = grid.build_table([run for item in inside if item.line for run in item.line.fragments] + extra)
+        runs = [run for item in inside if item.line for run in item.line.fragments]
+        table = grid.build_table([*divide_runs(runs, grid.edges, content.split_words), *extra])
         if table is None:
             continue
         region = Region(table=FoundTable(table, lattice.box, grid.edges))

@@ -5,13 +5,14 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from kosmos_rag.parsing.pdf import cells
 from kosmos_rag.parsing.pdf.cells import Columns, FoundTable, find_columns, is_blank_value, is_value
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
 from kosmos_rag.parsing.pdf.lines import Line, join_line, join_text
 from kosmos_rag.parsing.pdf.regions import Chunk, Region, Row, Stack, is_written_by_column
+from kosmos_rag.parsing.pdf.table_names import find_names, spread_names
 from kosmos_rag.parsing.pdf.text_layer import Run
 from kosmos_rag.parsing.tables.table import Table
 
@@ -63,10 +64,11 @@ class _Section:
 class TableFinder:
     """Finds tables among the chunks of a column of text."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, split_words: cells.SplitWords) -> None:
         """Begin; horizontal lines are evidence of rows and headers."""
         self._rules = rules.horizontal
         self._pieces = rules.pieces
+        self._split_words = split_words
 
     def find(self, chunks: Sequence[Chunk]) -> Iterator[Region]:
         """Yield the regions of a column, with its tables."""
@@ -115,6 +117,9 @@ class TableFinder:
                 if is_title or is_apart or is_ruled:
                     yield _Section(rows=section, stack=stack)
                     section = []
+                elif names := _count_names_above(rows[: index + 1], len(section)):
+                    yield _Section(rows=section[: 1 - names or len(section)], stack=stack)
+                    section = section[1 - names or len(section) :]
             if is_title:
                 yield _Section(rows=[row], stack=None)
             else:
@@ -186,7 +191,10 @@ class TableFinder:
             elif (common := _find_common_columns(columns, lines, section)) is not None:
                 columns = common
                 lines += section.lines
-                end, between = at + 1, 0
+                between = 0
+                # Words after the numbers may be above the next table.
+                if any(map(_has_values, section.lines)) or not any(map(_has_values, lines)):
+                    end = at + 1
             else:
                 break
             at += 1
@@ -201,7 +209,7 @@ class TableFinder:
         heads: list[Row] = []
         claimed: list[Row] = []
         for section in reversed(waiting):
-            if not isinstance(section, _Section) or section.stack or len(heads) > 2:
+            if not isinstance(section, _Section) or len(section.rows) > 1 or len(heads) > 2:
                 break
             row = section.rows[0]
             left, right = row.items[0].box.left, row.items[-1].box.right
@@ -229,15 +237,19 @@ class TableFinder:
         """
         parts = [(section.lines, section.stack is not None) for section in sections]
         box = unite(section.box for section in sections)
-        columns = find_columns([line for lines, is_tabular in parts[heads:] if is_tabular for line in lines])
+        lines = [line for lines, is_tabular in parts[heads:] if is_tabular for line in lines]
+        with_values = list(filter(_has_values, lines))
+        # Names may be wider than their columns.
+        columns = find_columns(with_values if len(with_values) >= _LEAST_ROWS else lines)
         if len(columns) < len(table_columns):
             columns = _widen(table_columns, [run for lines, _ in parts for line in lines for run in line])
         if len(columns) < 2:
             return None
         rows: list[cells.Row] = []
         has_rules = False
-        for lines, is_tabular in parts:
-            if is_tabular:
+        for section_lines, is_stack in parts:
+            lines = [cells.divide_runs(line, columns, self._split_words) for line in section_lines]
+            if is_stack or len(lines[0]) > len(section_lines[0]):
                 placed = cells.place_rows(lines, columns)
                 # The first section is the names alone where a ruled line is below them.
                 groups = self._group_rows(_join_names(placed, alone=len(rows) <= heads < len(parts) - 1), box)
@@ -251,12 +263,16 @@ class TableFinder:
                 row = cells.Row(baseline=lines[0][0].baseline, spans={0: len(columns)})
                 row.cells[0] = [run for line in lines for run in line]
                 rows.append(row)
-        pieces = [rule for rule in self._pieces if box.overlaps(rule.inflate(NEAR))]
+        rules = [rule for rule in (*self._pieces, *self._rules) if box.overlaps(rule.inflate(NEAR))]
+        names = find_names(rows, columns, rules)
         for index in range(max(heads, 1)):
-            cells.spread_header(rows[index:], columns, pieces)
+            spread_names(rows[index:], columns, rules)
         table = cells.build_table(rows, len(columns))
         if table is None or not _is_tabular(table, has_rules=has_rules):
             return None
+        if names is not None:
+            rows = [*names.rows, *rows[names.replaced :]] if names.is_sure else rows
+            table = cells.build_table(rows, len(columns), len(names.rows) if names.is_sure else 0) or table
         return FoundTable(table, box, columns)
 
     def _group_rows(self, rows: Sequence[cells.Row], box: Box) -> list[list[cells.Row]]:
@@ -314,6 +330,22 @@ def _continue_downwards(above: cells.Row, row: cells.Row) -> bool:
     )
 
 
+def _count_names_above(rows: Sequence[Row], most: int) -> int:
+    """Count the last rows, if they are names of columns: words below rows with numbers.
+
+    The last one has as many cells as a row with numbers; lines of names above it may have fewer, none at the left edge.
+    """
+    last = rows[-1].lines
+    counts = [len(row.lines) for row in rows[-1 - most : -1] if _has_values(row.lines)]
+    if len(counts) < 2 or len(last) < max(counts) - 1 or len(last) < 3 or _has_values(rows[-1].lines):
+        return 0
+    left = min(row.items[0].box.left for row in rows)
+    above = takewhile(
+        lambda row: not _has_values(row.lines) and row.items[0].box.left > left + NEAR, rows[-2 : -1 - most : -1]
+    )
+    return 1 + sum(1 for _ in above)
+
+
 def _size(row: cells.Row) -> float:
     return max(run.size for runs in row.cells.values() for run in runs)
 
@@ -336,9 +368,12 @@ def _find_common_columns(columns: Columns, lines: Sequence[Sequence[Run]], secti
     """
     if _is_title_row(lines, section.lines) or _has_names(section.lines, lines[0]):
         return None
+    leading = takewhile(lambda line: not _has_values(line), section.lines)
+    if any(_are_names(line, lines, columns) for line in leading):
+        return None
     row_cells = find_columns(section.lines)
     if len(row_cells) > len(columns):
-        return row_cells if _keep_columns(lines, row_cells) else None
+        return row_cells if _keep_columns(lines, row_cells) or _are_above(lines, row_cells) else None
     return columns if len(columns) > 1 and _keep_columns(section.lines, columns) else None
 
 
@@ -396,6 +431,30 @@ def _has_names(lines: Sequence[Sequence[Run]], names: Sequence[Run]) -> bool:
         column for column in numeric if rows[0].cells.get(column) and not is_value(join_text(rows[0].cells[column]))
     ]
     return 2 * len(words) > len(numeric)
+
+
+def _are_above(lines: Sequence[Sequence[Run]], columns: Columns) -> bool:
+    """Return whether lines of words are above most columns."""
+    left, right = columns[0][0], columns[-1][1]
+    if any(_has_values(line) or line[0].left < left - NEAR or line[-1].right > right + NEAR for line in lines):
+        return False
+    filled = {column for row in cells.place_rows(lines, columns) for column in row.cells}
+    return 2 * len(filled) > len(columns)
+
+
+def _has_values(line: Sequence[Run | Line]) -> bool:
+    """Return whether a cell after the first one is a number, or a missing one."""
+    return any(is_value(cell.text) or is_blank_value(cell.text) for cell in line[1:])
+
+
+def _are_names(line: Sequence[Run], lines: Sequence[Sequence[Run]], columns: Columns) -> bool:
+    """Return whether words are below most columns of numbers of the rows above them."""
+    if len(columns) < 2:
+        return False
+    rows = cells.place_rows(lines, columns)
+    numeric = {column for column in range(1, len(columns)) if _is_numeric(rows, column)}
+    below = numeric & cells.place_rows([line], columns)[0].cells.keys()
+    return len(numeric) > 1 and 2 * len(below) > len(numeric)
 
 
 def _styles(line: Sequence[Run]) -> set[tuple[float, bool]]:

@@ -50,6 +50,8 @@ class Run(NamedTuple):
     bold: bool
     divided: bool = False
     """Ends in a hyphen that divides a word."""
+    start: int | None = None
+    """Index of its first character in the text layer; None where its characters are not consecutive."""
 
 
 class _Style(NamedTuple):
@@ -118,7 +120,27 @@ class LayerReader:
                 runs[-1] = runs[-1]._replace(divided=divided)
             return style.turn, runs
         left, _, right, _ = boxes[0] if len(boxes) == 1 else unite(boxes)
-        return style.turn, [Run(_join_surrogates(words), left, right, style.baseline, style.size, style.bold, divided)]
+        run = Run(_join_surrogates(words), left, right, style.baseline, style.size, style.bold, divided)
+        return style.turn, [run if style.turn else run._replace(start=first)]
+
+    def split_words(self, run: Run) -> list[Run]:
+        """Return the words of a horizontal run with their positions; nothing if they cannot be read."""
+        if run.start is None:
+            return []
+        words: list[Run] = []
+        loose, index = self._loose, run.start
+        for word in run.text.split():
+            while chr(self._raw.FPDFText_GetUnicode(self._layer, index)).isspace():
+                index += 1
+            self._raw.FPDFText_GetLooseCharBox(self._layer, index, loose)
+            left = loose.left
+            for character in word:
+                if ord(character) != self._raw.FPDFText_GetUnicode(self._layer, index):
+                    return []
+                index += 1
+            self._raw.FPDFText_GetLooseCharBox(self._layer, index - 1, loose)
+            words.append(run._replace(text=word, left=left, right=loose.right, start=None))
+        return words
 
     def _style(self, index: int, count: int) -> _Style:
         size, turn = self._size(index)
@@ -200,6 +222,7 @@ class LayerReader:
         loose, indexes = self._loose, self._indexes(first, len(words))
         letters: list[str] = []
         left = right = bottom = top = 0.0
+        start = first
         size, baseline = own_size, own_baseline = style.size, style.baseline
         for index, character in zip(indexes, words, strict=True):
             if character.isspace():
@@ -219,14 +242,16 @@ class LayerReader:
                 or abs(own_baseline - baseline) > 0.05 * style.size
                 or self._are_apart(right, letters[-1], box, character, style)
             ):
-                yield Run(_join_surrogates("".join(letters)), left, right, baseline, size, style.bold)
+                text = _join_surrogates("".join(letters))
+                yield Run(text, left, right, baseline, size, style.bold, start=None if style.turn else start)
                 letters = []
             if not letters:
-                left, size, baseline = box.left, own_size, own_baseline
+                left, size, baseline, start = box.left, own_size, own_baseline, index
             letters.append(character)
             right = box.right
         if "".join(letters).strip():
-            yield Run(_join_surrogates("".join(letters)).rstrip(), left, right, baseline, size, style.bold)
+            text = _join_surrogates("".join(letters)).rstrip()
+            yield Run(text, left, right, baseline, size, style.bold, start=None if style.turn else start)
 
     def _indexes(self, first: int, count: int) -> Sequence[int]:
         """Return the indexes of consecutive characters of the text, which the layer may have more of."""

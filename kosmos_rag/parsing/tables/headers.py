@@ -110,7 +110,7 @@ class _Grid:
         kinds = {column: _kind(row[column]) for column in _find_filled_columns(row)}
         if all(kind is _Kind.TEXT or self._differs(index, column, kind) for column, kind in kinds.items()):
             return True
-        return _is_progression(row) and not _is_progression(self._rows[index + 1])
+        return is_progression(row) and not is_progression(self._rows[index + 1])
 
     def _differs(self, index: int, column: int, kind: _Kind) -> bool:
         sample = self._rows[index + 1 : index + 1 + _SAMPLED_ROWS]
@@ -168,7 +168,7 @@ def _kind(cell: str) -> _Kind:
     return _Kind.PERCENT if number["percent"] else _Kind.QUANTITY if number["unit"] else _Kind.NUMBER
 
 
-def _is_progression(row: Sequence[str]) -> bool:
+def is_progression(row: Sequence[str]) -> bool:
     """Return whether a row has numbers at equal steps, or years.
 
     `Hour | 1 | 2 | 3`, or `Region | 2023 | 2024 | Sum`.

@@ -108,7 +108,21 @@ def render(table: Table, limits: OutputLimits) -> TableText:
 def _header(table: Table) -> HeaderRows:
     if table.header_rows is None:
         return find_header(table.rows, table.spans)
-    return HeaderRows(first=0, count=table.header_rows, columns=table.header_columns)
+    titles = _count_titles(table)
+    if 0 < titles == table.header_rows:
+        spans = {(row - titles, column): columns for (row, column), columns in table.spans.items() if row >= titles}
+        header = find_header(table.rows[titles:], spans)
+        return HeaderRows(first=titles + header.first, count=header.count, columns=header.columns)
+    return HeaderRows(first=titles, count=table.header_rows - titles, columns=table.header_columns)
+
+
+def _count_titles(table: Table) -> int:
+    """Count the leading header rows of one cell over the whole table."""
+    width = max(map(len, table.rows), default=0)
+    count = 0
+    while count < (table.header_rows or 0) and table.spans.get((count, 0), 1) >= width > 1:
+        count += 1
+    return count
 
 
 def _name_levels(table: Table, header: HeaderRows) -> list[list[str]]:

@@ -179,3 +179,70 @@ def test_parse_pdf__running_lines_around_tables() -> None:
     parsed = sheet.parse()
     assert len(parsed.tables) == 3
     assert parsed.text.count("ACME Annual Report") == 1
+
+
+def test_parse_pdf__a_row_drawn_as_one_text_is_divided_at_its_columns() -> None:
+    sheet = Sheet()
+    sums = "1,753,438 2,799,250 3,815,544"
+    pitch = sheet.pdf.get_string_width("1,753,438 ")
+    for number, row in enumerate(
+        [["2010", "2011", "2012"], ["503,528", "521,015", "536,697"], ["5,515", "6,222", "7,541"]]
+    ):
+        sheet.pdf.text(50, 100 + 16 * number, ("Region", "North", "South")[number])
+        sheet.rows([row], 100 + 16 * number, left=115, width=pitch)
+    sheet.across(104, right=280)
+    sheet.pdf.text(50, 148, "All")
+    sheet.pdf.text(115, 148, sums)
+    assert "Region: All; 2010: 1,753,438; 2011: 2,799,250; 2012: 3,815,544" in sheet.parse().text
+
+
+RESULTS = [["All", "5", "8", "7", "8"], ["North", "1", "2", "3", "4"], ["South", "4", "4", "4", "4"]]
+
+
+def test_parse_pdf__names_of_several_columns_have_a_line_below_them() -> None:
+    sheet = Sheet()
+    sheet.rows([["", "Costs per year"], ["", "Own", "", "", "Other"]], 100, width=70)
+    sheet.rows([["Area", "2019", "2020", "per", "per"], ["", "", "", "head", "house"]], 130, width=70)
+    sheet.across(88, right=380)
+    sheet.across(103, left=115, right=300)
+    sheet.across(119, left=115, right=225)
+    sheet.across(146, right=380)
+    sheet.rows(RESULTS, 160, width=70)
+    text = sheet.parse().text
+    assert "Costs per year / Own / 2019: 5; Costs per year / Own / 2020: 8; Costs per year / per head: 7" in text
+    assert "Other per house: 8" in text
+
+
+def test_parse_pdf__columns_without_names_of_their_own_have_no_names() -> None:
+    sheet = Sheet()
+    sheet.rows([["", "Costs"], ["Area", "", "Own"]], 100, width=70)
+    sheet.across(103, left=115, right=330)
+    sheet.across(120, right=380)
+    sheet.rows(RESULTS, 136, width=70)
+    assert "All | 5 | 8 | 7 | 8\nNorth | 1 | 2 | 3 | 4" in sheet.parse().text
+
+
+def test_parse_pdf__a_second_table_below_the_first_has_names_of_its_own() -> None:
+    sheet = Sheet()
+    for top, unit in ((100, "kg"), (190, "litres")):
+        sheet.rows([["Area", f"min {unit}", f"mean {unit}", f"max {unit}"]], top, width=80)
+        sheet.across(top + 4, right=380)
+        sheet.rows([[row[0], *row[2:]] for row in RESULTS], top + 16, width=80)
+        sheet.across(top + 54, right=380)
+    text = sheet.parse().text
+    assert "Area: North; min kg: 2; mean kg: 3; max kg: 4" in text
+    assert "Area: North; min litres: 2; mean litres: 3; max litres: 4" in text
+
+
+def test_parse_pdf__a_title_over_all_columns_is_no_name() -> None:
+    sheet = Sheet()
+    sheet.pdf.set_font("helvetica", style="B", size=10)
+    sheet.rows([["", "Shares of the plans"], ["Plan", "2019", "2020"]], 100)
+    sheet.pdf.set_font("helvetica", size=10)
+    sheet.rows([["Basic", "34%", "3%"], ["Large", "11%", "33%"]], 132)
+    sheet.across(88, 104, 120, 136, 152)
+    sheet.down(45, 315, top=88, bottom=152)
+    sheet.down(135, 225, top=104, bottom=152)
+    text = sheet.parse().text
+    assert text.startswith("Shares of the plans\nPlan | 2019 | 2020")
+    assert "Plan: Basic; 2019: 34%; 2020: 3%" in text
