@@ -18,6 +18,7 @@ from kosmos_rag.core.telemetry.metrics import INGESTION, Metric
 from kosmos_rag.core.types import Job, Outcome
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.worker.periodic import run_periodically
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,20 +156,14 @@ class SupervisorChannel:
     @contextmanager
     def heartbeat(self, limit_s: float) -> Iterator[None]:
         """Report progress every `HEARTBEAT_S` within the block, for at most `limit_s` seconds."""
-        stopped = threading.Event()
+        deadline = time.monotonic() + limit_s
 
         def report() -> None:
-            deadline = time.monotonic() + limit_s
-            while not stopped.wait(HEARTBEAT_S) and time.monotonic() < deadline:
+            if time.monotonic() < deadline:
                 self.report_progress()
 
-        thread = threading.Thread(target=report, name="kosmos-rag-heartbeat", daemon=True)
-        thread.start()
-        try:
+        with run_periodically(report, interval_s=HEARTBEAT_S, delay_s=HEARTBEAT_S, thread_name="kosmos-rag-heartbeat"):
             yield
-        finally:
-            stopped.set()
-            thread.join()
 
     def finish(self, job: Job) -> None:
         """Mark a job as done in the queue."""

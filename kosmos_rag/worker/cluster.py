@@ -4,13 +4,12 @@ For the log, the metrics and /readyz of a worker.
 """
 
 import logging
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from kosmos_rag.core.errors import DatabaseError
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.placement import ClusterNode, cluster_nodes
+from kosmos_rag.worker.periodic import run_periodically
 
 log = logging.getLogger("kosmos_rag.worker")
 
@@ -54,20 +53,6 @@ class ClusterWatch:
                     extra=context,
                 )  # fmt: skip
 
-    @contextmanager
-    def run_in_background(self) -> Iterator[None]:
-        """Look in the background."""
-        ended = threading.Event()
-
-        def look_periodically() -> None:
-            self.look()
-            while not ended.wait(_INTERVAL_S):
-                self.look()
-
-        thread = threading.Thread(target=look_periodically, name="kosmos-rag-cluster", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+    def run_in_background(self) -> AbstractContextManager[None]:
+        """Look in the background, at once and every ten seconds."""
+        return run_periodically(self.look, interval_s=_INTERVAL_S, delay_s=0, thread_name="kosmos-rag-cluster")

@@ -8,10 +8,9 @@ import logging
 import os
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from multiprocessing.connection import wait
@@ -35,6 +34,7 @@ from kosmos_rag.worker.channel import Progress, ToSupervisor
 from kosmos_rag.worker.cluster import ClusterWatch
 from kosmos_rag.worker.collectors import WorkerMetrics
 from kosmos_rag.worker.handlers import create_runner
+from kosmos_rag.worker.periodic import run_periodically
 from kosmos_rag.worker.process import JobRunnerFactory, WorkerProcess
 
 log = logging.getLogger("kosmos_rag.worker")
@@ -321,22 +321,10 @@ class Supervisor:
             self._wakeup_receiver.recv(1024)
         listener.drain()
 
-    @contextmanager
-    def _leases(self) -> Iterator[None]:
+    def _leases(self) -> AbstractContextManager[None]:
         """Renew the leases from a thread that does nothing else."""
-        ended = threading.Event()
-
-        def renew_periodically() -> None:
-            while not ended.wait(self._limits.lease_s / 4):
-                self._renew()
-
-        thread = threading.Thread(target=renew_periodically, name="kosmos-rag-leases", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+        interval_s = self._limits.lease_s / 4
+        return run_periodically(self._renew, interval_s=interval_s, delay_s=interval_s, thread_name="kosmos-rag-leases")
 
     def _renew(self) -> None:
         tokens = {token for process in list(self._processes) for token in process.tokens}
