@@ -6,7 +6,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -15,36 +15,17 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE
-from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
+from tests.integration.indexing.row_counts import count_rows
+from tests.integration.variants import changed
 
 ACME = tenant("acme").id
-TABLES = ("indexes", "segments", "postings", "unsegmented_terms")
 
 
 @pytest.fixture
-def keyword_settings(settings: Settings) -> Settings:
-    """The lexical retriever alone, as deep as the answer is long; every chunk is packed, and equal texts stay apart."""
-    retrieval = settings.rag.retrieval.model_copy(
-        update={"semantic_weight": 0.0, "candidates": 1, "top_k": 1, "fold_copies": False}
-    )
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1, "vector": "none"})
-    rag = settings.rag.model_copy(update={"retrieval": retrieval})
-    return settings.model_copy(update={"rag": rag, "indexes": indexes})
-
-
-@pytest.fixture
-def keywords(keyword_settings: Settings) -> Iterator[Engine]:
-    """An engine over these settings."""
-    with Engine(keyword_settings, embedder=HashingEmbedder()) as opened:
-        yield opened
-
-
-@pytest.fixture
-def admin(database: DatabaseSettings) -> Iterator[psycopg.Connection]:
-    """The administrator, who sees every row."""
-    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
-        yield connection
+def keyword_settings(keyword_settings: Settings) -> Settings:
+    """Equal texts stay apart."""
+    return changed(keyword_settings, {"rag.retrieval.fold_copies": False})
 
 
 def _document(source: str, text: str, *readers: str) -> SourceDocument:
@@ -53,14 +34,6 @@ def _document(source: str, text: str, *readers: str) -> SourceDocument:
 
 def _sources(engine: Engine, question: str, k: int, *principals: str) -> list[str]:
     return [hit.source for hit in engine.tenant("acme", principals=principals or (EVERYONE,)).search(question, k).hits]
-
-
-def _rows(admin: psycopg.Connection) -> dict[str, int]:
-    return {
-        table: row[0]
-        for table in TABLES
-        if (row := admin.execute(f"SELECT count(*) FROM kosmos.{table}".encode()).fetchone())
-    }
 
 
 # --- readers -----------------------------------------------------------------------------------------------------
@@ -84,9 +57,9 @@ def test_deleted_chunk__is_gone_though_postings_hold_it(keywords: Engine, admin:
     scope = keywords.tenant("acme")
     scope.ingest(_document(f"{n}.txt", f"secret {'word ' * n}") for n in range(20))
     scope.indexes.build()
-    before = _rows(admin)
+    before = count_rows(admin)
     scope.delete([f"{n}.txt" for n in range(0, 20, 2)])
-    assert _rows(admin) == before
+    assert count_rows(admin) == before
     for k in (1, 5, 10, 20):
         assert _sources(keywords, "secret", k) == [f"{n}.txt" for n in range(1, 20, 2)][:k]
     assert scope.search("secret").retrievers["lexical"].read["postings"] == 20
@@ -249,7 +222,7 @@ def test_packing__waits_for_a_publication_before_it_locks_a_chunk(
         publication.commit()
         packing.result()
     assert _deadlocks(admin) == 0
-    assert _rows(admin)["unsegmented_terms"] == 0
+    assert count_rows(admin)["unsegmented_terms"] == 0
 
 
 def _wait_for_a_waiting_one(admin: psycopg.Connection) -> None:

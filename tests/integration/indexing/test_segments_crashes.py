@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -25,44 +25,13 @@ from kosmos_rag.indexing.status import filter_segments, segments_end
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import tenant
+from tests.integration.indexing.row_counts import count_rows
 
 ACME = tenant("acme").id
-TABLES = ("indexes", "segments", "postings", "unsegmented_terms")
-
-
-@pytest.fixture
-def keyword_settings(settings: Settings) -> Settings:
-    """The lexical retriever alone, as deep as the answer is long; every chunk is packed."""
-    retrieval = settings.rag.retrieval.model_copy(update={"semantic_weight": 0.0, "candidates": 1, "top_k": 1})
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1, "vector": "none"})
-    rag = settings.rag.model_copy(update={"retrieval": retrieval})
-    return settings.model_copy(update={"rag": rag, "indexes": indexes})
-
-
-@pytest.fixture
-def keywords(keyword_settings: Settings) -> Iterator[Engine]:
-    """An engine over these settings."""
-    with Engine(keyword_settings, embedder=HashingEmbedder()) as opened:
-        yield opened
-
-
-@pytest.fixture
-def admin(database: DatabaseSettings) -> Iterator[psycopg.Connection]:
-    """The administrator, who sees every row."""
-    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
-        yield connection
 
 
 def _document(source: str, text: str) -> SourceDocument:
     return SourceDocument(source=source, data=text.encode())
-
-
-def _rows(admin: psycopg.Connection) -> dict[str, int]:
-    return {
-        table: row[0]
-        for table in TABLES
-        if (row := admin.execute(f"SELECT count(*) FROM kosmos.{table}".encode()).fetchone())
-    }
 
 
 def _wait_for_a_waiting_one(admin: psycopg.Connection) -> None:
@@ -169,7 +138,7 @@ def test_change_of_segments__whose_connection_is_lost_before_the_commit_has_not_
     step: Callable[[psycopg.Connection], None], keywords: Engine, database: DatabaseSettings, admin: psycopg.Connection
 ) -> None:
     _segmented(keywords)
-    answers, rows = _answers(keywords), _rows(admin)
+    answers, rows = _answers(keywords), count_rows(admin)
     other = Database(database)
 
     def cut_off() -> None:
@@ -181,10 +150,10 @@ def test_change_of_segments__whose_connection_is_lost_before_the_commit_has_not_
     with pytest.raises(DatabaseError):
         cut_off()
     other.close()
-    assert (_answers(keywords), _rows(admin)) == (answers, rows)
+    assert (_answers(keywords), count_rows(admin)) == (answers, rows)
     keywords.tenant("acme").indexes.build()
     assert _answers(keywords) == answers
-    assert _rows(admin)["unsegmented_terms"] == 0
+    assert count_rows(admin)["unsegmented_terms"] == 0
 
 
 @STEPS
@@ -211,7 +180,7 @@ def test_change_of_segments__that_another_transaction_has_made_is_refused(
     assert _answers(keywords) == answers
     keywords.tenant("acme").indexes.rebuild()
     assert _answers(keywords) == answers
-    assert (_rows(admin)["indexes"], _rows(admin)["segments"]) == (1, 1)
+    assert (count_rows(admin)["indexes"], count_rows(admin)["segments"]) == (1, 1)
 
 
 MAINTENANCE = """
@@ -264,5 +233,5 @@ def test_process__killed_at_any_moment_leaves_nothing_that_the_next_does_not_cle
             stored = admin.execute(ready).fetchall()
             assert len(stored) == 1
             assert admin.execute(vectors).fetchall() == stored
-            assert _rows(admin)["indexes"] == _rows(admin)["segments"] + 1
-            assert _rows(admin)["unsegmented_terms"] == 0
+            assert count_rows(admin)["indexes"] == count_rows(admin)["segments"] + 1
+            assert count_rows(admin)["unsegmented_terms"] == 0

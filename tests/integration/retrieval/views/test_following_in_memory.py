@@ -13,14 +13,13 @@ import pytest
 from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE
-from kosmos_rag.retrieval.blocks import cache as block_cache
 from kosmos_rag.retrieval.blocks import following
 from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
-from tests.integration.retrieval.views.blocks import find_block_cache
-from tests.integration.variants import opened
+from tests.integration.retrieval.views.blocks import find_block_cache, opened_views
 
+pytestmark = pytest.mark.usefixtures("early_blocks")
 QUESTIONS = ("churn of revenue", "margin of customers and suppliers", "holiday", "the budget of invoices")
 WORDS = ("revenue", "customer", "invoice", "contract", "supplier", "budget", "forecast", "salary", "holiday")
 READER = (EVERYONE, "ann")
@@ -32,21 +31,11 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first search of a state loads its block."""
-    monkeypatch.setattr(block_cache, "MISSES", 1)
-    monkeypatch.setattr(block_cache, "MISSES_OF_FILTER", 1)
-
-
 @pytest.fixture
 def engines(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
     """One with the view of the memory, and one without, which writes."""
-    with (
-        opened(settings, SETTINGS) as memory,
-        opened(settings, {**SETTINGS, "indexes.vector_cache_mb": 0}) as database,
-    ):
-        yield memory, database
+    with opened_views(settings, SETTINGS) as engines:
+        yield engines
 
 
 def _document(number: int, acl: str = EVERYONE, words: int = 4) -> SourceDocument:

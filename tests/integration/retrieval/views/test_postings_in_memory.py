@@ -10,11 +10,11 @@ import pytest
 from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval.blocks import cache as block_cache
 from kosmos_rag.retrieval.blocks import loading
-from tests.integration.retrieval.views.blocks import find_block_cache
+from tests.integration.retrieval.views.blocks import find_block_cache, opened_views
 from tests.integration.variants import changed
 
+pytestmark = pytest.mark.usefixtures("early_blocks")
 IN_MEMORY = "exact, in memory"
 LANGUAGES = {"prose": "english", "code": "simple"}
 WORDS = ("running", "runs", "cars", "the", "rate", "getUserById", "XJ-4471-B", "XJ4471", "o'neil", "margin", "churn")
@@ -31,21 +31,11 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second search of a state loads its block."""
-    monkeypatch.setattr(block_cache, "MISSES", 1)
-    monkeypatch.setattr(block_cache, "MISSES_OF_FILTER", 1)
-
-
 @pytest.fixture
 def engines(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
-    """One with the cache, and one without."""
-    with (
-        Engine(changed(settings, SETTINGS), embedder=HashingEmbedder()) as cached,
-        Engine(changed(settings, {**SETTINGS, "indexes.vector_cache_mb": 0}), embedder=HashingEmbedder()) as plain,
-    ):
-        yield cached, plain
+    """One with the view of the memory, and one without."""
+    with opened_views(settings, SETTINGS) as engines:
+        yield engines
 
 
 def _result(result: SearchResult) -> list[tuple[Any, ...]]:

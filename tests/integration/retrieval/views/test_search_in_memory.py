@@ -11,13 +11,12 @@ import pytest
 
 from kosmos_rag import Engine, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.types import EVERYONE
-from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.retrieval import pipeline
-from kosmos_rag.retrieval.blocks import cache as block_cache
 from kosmos_rag.retrieval.hydrate import hydrate
 from kosmos_rag.storage.sql import statement
-from tests.integration.variants import changed
+from tests.integration.retrieval.views.blocks import opened_views
 
+pytestmark = pytest.mark.usefixtures("early_blocks")
 WORDS = ("revenue", "customer", "invoice", "contract", "supplier", "budget", "forecast", "salary", "holiday")
 QUESTIONS = ("churn of revenue", "margin of customers and suppliers", "holiday", "the budget of invoices")
 STATE, PASSAGES = statement("search_state_of_reader"), statement("passages_of_reader")
@@ -29,20 +28,11 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second search of a state loads its block."""
-    monkeypatch.setattr(block_cache, "MISSES", 1)
-
-
 @pytest.fixture
 def engines(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
-    """One with the cache, and one without."""
-    with (
-        Engine(changed(settings, SETTINGS), embedder=HashingEmbedder()) as cached,
-        Engine(changed(settings, {**SETTINGS, "indexes.vector_cache_mb": 0}), embedder=HashingEmbedder()) as plain,
-    ):
-        yield cached, plain
+    """One with the view of the memory, and one without."""
+    with opened_views(settings, SETTINGS) as engines:
+        yield engines
 
 
 def _document(number: int, acl: tuple[str, ...] = (EVERYONE,)) -> SourceDocument:

@@ -16,11 +16,10 @@ from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, T
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.retrieval.blocks import cache as block_cache
 from kosmos_rag.retrieval.blocks.block import inner_products
-from tests.integration.retrieval.views.blocks import find_block_cache
-from tests.integration.variants import changed
+from tests.integration.retrieval.views.blocks import find_block_cache, opened_views
 
+pytestmark = pytest.mark.usefixtures("early_blocks")
 IN_MEMORY = "exact, in memory"
 QUESTIONS = ("usual churn of topic2", "number7", "margin and topic5", "what says chunk 11")
 SETTINGS: dict[str, Any] = {
@@ -33,22 +32,11 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second search of a state loads its vectors."""
-    monkeypatch.setattr(block_cache, "MISSES", 1)
-    monkeypatch.setattr(block_cache, "MISSES_OF_FILTER", 1)
-
-
 @pytest.fixture
 def engines(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
-    """One with the cache, and one without."""
-    scanning = {**SETTINGS, "indexes.vector_cache_mb": 0}
-    with (
-        Engine(changed(settings, SETTINGS), embedder=HashingEmbedder()) as cached,
-        Engine(changed(settings, scanning), embedder=HashingEmbedder()) as plain,
-    ):
-        yield cached, plain
+    """One with the view of the memory, and one without."""
+    with opened_views(settings, SETTINGS) as engines:
+        yield engines
 
 
 def _document(number: int, acl: Sequence[str] = (EVERYONE,)) -> SourceDocument:

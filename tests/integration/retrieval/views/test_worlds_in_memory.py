@@ -12,13 +12,12 @@ import pytest
 from kosmos_rag import Engine, Filter, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE
-from kosmos_rag.retrieval.blocks import cache as block_cache
 from tests.integration.retrieval.restoring import NEEDS_PROGRAMS, dump, restore
 from tests.integration.retrieval.views.blocks import find_block_cache
 from tests.integration.two_models import NEW, OLD
 from tests.integration.variants import opened
 
-pytestmark = NEEDS_PROGRAMS
+pytestmark = [NEEDS_PROGRAMS, pytest.mark.usefixtures("early_blocks")]
 TENANT = "acme"
 LANGUAGES = {"prose": "english", "code": "simple", "law": "german"}
 WORDS = (
@@ -51,13 +50,6 @@ SETTINGS: dict[str, Any] = {
     "indexes.vector": "none",
     "indexes.unsegmented_chunks": 5,
 }
-
-
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first search of a state loads its block."""
-    monkeypatch.setattr(block_cache, "MISSES", 1)
-    monkeypatch.setattr(block_cache, "MISSES_OF_FILTER", 1)
 
 
 @pytest.fixture(params=[{}, {"rag.retrieval.result_cache": 100}], ids=["plain", "with a cache of results"])
