@@ -118,7 +118,7 @@ def rank_vectors(
     reason = None
     if len(similar) < query.candidates:
         dropped = len(rows) - len(similar)
-        reason = f"chunks in reach: {len(rows)}" + (
+        reason = f"chunks found: {len(rows)}" + (
             f", {dropped} of them below similarity_threshold {threshold}" if dropped else ""
         )
     return rank_candidates(similar, limit=query.candidates, plan=plan, read=read, reason=reason)

@@ -518,8 +518,7 @@ def _incomplete_reason(fetched: FetchedPassages, reranked: RerankResult, applied
         return f"{count(loaded, 'passage')} found, {selected} of them left by signals: {'; '.join(applied.warnings)}"
     if relevant < loaded:
         return f"{count(loaded, 'passage')} found, {relevant} of them relevant enough for the reranking threshold"
-    reasons = "; ".join(f"{name}: {stats.reason}" for name, stats in fetched.retrievers.items() if stats.reason)
-    return f"{count(relevant, 'passage')} in reach of this question, its reader and its filter ({reasons})"
+    return f"no {'other ' if relevant else ''}passage that the reader may read matches the question and the filter"
 
 
 def _indexed_search(wording: RetrieverQuery, snapshot: Snapshot) -> IndexedSearch | None:

@@ -100,7 +100,7 @@ def test_search__for_people_shows_places_and_shortfall(ingested: dict[str, Any],
     result = kosmos("search", "who is paged when the load is late?")
     assert result.exit_code == 0
     assert " 1. documents/runbook.txt | L1" in result.stdout
-    assert "3 of 20 requested: 3 passages in reach of this question" in result.stdout
+    assert "3 of 20 passages: no other passage that the reader may read matches the question" in result.stdout
 
 
 def test_search__within_a_source(ingested: dict[str, Any], kosmos: Run) -> None:

@@ -179,7 +179,7 @@ def _print(result: "SearchResult") -> None:
     for warning in result.warnings:
         out.print(f"note: {warning}")
     if result.incomplete_reason:
-        out.print(f"{result.returned} of {result.requested} requested: {result.incomplete_reason}")
+        out.print(f"{result.returned} of {result.requested} passages: {result.incomplete_reason}")
     if result.next_cursor:
         out.print(f"next page: --cursor {result.next_cursor}", soft_wrap=True)
     out.print(f"{count(result.returned, 'hit')} in {result.timings_ms['total']:.0f} ms", style="dim")

@@ -28,7 +28,7 @@ def explanation(result: "SearchResult") -> str:
     lines += ["", *_table([_HEADER, *(_row(hit) for hit in result.hits)]), *_signals(result.hits), ""]
     lines += [f"note      {warning}" for warning in result.warnings]
     if result.incomplete_reason:
-        lines.append(f"short     {result.returned} of {result.requested} requested: {result.incomplete_reason}")
+        lines.append(f"short     {result.returned} of {result.requested} passages: {result.incomplete_reason}")
     cached = "from the cache; " if result.cached else ""
     lines.append(f"ms        {cached}{_timings(result.timings_ms)}")
     return "".join(f"{_strip_control(line).rstrip()}\n" for line in lines)

@@ -238,10 +238,11 @@ def test_filter__sees_no_principal_that_the_reader_does_not_hold(where: dict[str
 def test_filter__that_leaves_nothing_says_so(library: Library) -> None:
     result = library.search(Filter(where={"title": "Nobody's"}))
     assert result.returned == 0
-    assert result.incomplete_reason == (
-        "0 passages in reach of this question, its reader and its filter "
-        "(dense: chunks in reach: 0; lexical: visible chunks with a term of the question: 0)"
-    )
+    assert result.incomplete_reason == "no passage that the reader may read matches the question and the filter"
+    assert {name: stats.reason for name, stats in result.retrievers.items()} == {
+        "dense": "chunks found: 0",
+        "lexical": "visible chunks with a term of the question: 0",
+    }
     assert all(retriever.returned == 0 for retriever in result.retrievers.values())
 
 

@@ -44,7 +44,7 @@ FOUND = SearchResult(
         "dense": RetrieverStats(
             requested=100, returned=100, plan="ivfflat", read={"lists": 3, "rows_about": 1234}, reason=None
         ),
-        "lexical": RetrieverStats(requested=100, returned=1, plan="segments", read={}, reason="chunks in reach: 1"),
+        "lexical": RetrieverStats(requested=100, returned=1, plan="segments", read={}, reason="chunks found: 1"),
     },
     warnings=("6 of 8 reranked below the threshold 0.3",),
     degraded_stages=(),
@@ -60,7 +60,7 @@ def test_explain__gives_the_weights() -> None:
     }
     lines = replace(FOUND, retrievers=weighted).explain().splitlines()
     assert lines[1].endswith("rows about 1,234); weight 0.10")
-    assert lines[2].endswith("chunks in reach: 1; weight 0.90 for a coverage of 1.51 of 2 terms")
+    assert lines[2].endswith("chunks found: 1; weight 0.90 for a coverage of 1.51 of 2 terms")
     by_words = {**weighted, "lexical": replace(weighted["lexical"], by_words=True)}
     lines = replace(FOUND, retrievers=by_words).explain().splitlines()
     assert lines[2].endswith("for a coverage of 1.51 of 2 terms: words decide")
@@ -70,7 +70,7 @@ def test_explain__writes_out_every_rank_score_share_and_plan() -> None:
     assert FOUND.explain() == (
         "question  churn rate\n"
         "dense     100 of 100 candidates by ivfflat (lists 3, rows about 1,234)\n"
-        "lexical   1 of 100 candidates by segments; chunks in reach: 1\n"
+        "lexical   1 of 100 candidates by segments; chunks found: 1\n"
         "\n"
         "rank  dense      lexical  fused       shares                         reranked  passage\n"
         "1     #4 0.712   #1 7.12  #2 0.0576   0.0263 dense + 0.0313 lexical  0.988     /kb/1.md | Churn | L3 to L7\n"
@@ -112,7 +112,7 @@ def test_explain__without_hits_says_why() -> None:
         "\n"
         "rank  dense  lexical  fused  shares  reranked  passage\n"
         "\n"
-        "short     0 of 2 requested: the tenant has no documents\n"
+        "short     0 of 2 passages: the tenant has no documents\n"
         "ms        embed 12.3, dense 0.0, rerank 100.0, total 123.4\n"
     )
 
