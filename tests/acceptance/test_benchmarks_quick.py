@@ -96,6 +96,7 @@ def _use(database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"KOSMOS_DATABASE__{key.upper()}", getattr(database, key))
 
 
+@pytest.mark.slow  # all of them: a tenth of the suite's time, and what they test is not the product
 @pytest.mark.parametrize("name", TABLES)
 def test_quick_run__prints_the_table(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
