@@ -12,7 +12,7 @@ from sqlalchemy import ForeignKeyConstraint, MetaData, PrimaryKeyConstraint, Tab
 from kosmos_rag.storage.expected_catalog import ACROSS_TENANTS
 
 _TENANT = "tenant_id"
-_OF_ADMINISTRATOR = frozenset({"count_tenants"})
+_OF_ADMINISTRATOR = frozenset({"count_tenants", "sample_tenants"})
 """Statements over all tenants. They run with `row_security = off`: a role that policies bind gets an error."""
 _BOUND = r"tenant_id = %\(tenant_id\)s"
 _TABLE = re.compile(

@@ -169,7 +169,8 @@ class SearchPipeline:
                     snapshot = session.snapshot(wordings[0])
                     if routing is not None and snapshot.routing != routing:
                         raise RoutingChanged(snapshot.routing)
-                    if snapshot.space_id not in (None, space_id):
+                    # A search by words alone needs no model, so none is compared with the space.
+                    if wordings[0].vector is not None and snapshot.space_id not in (None, space_id):
                         live = self._live_embedder(session, query.tenant, snapshot.space_id)
                         if live is not embedder:
                             embedder, wordings = live, self._embed(query, requested, expanded.expansion, live, timer)

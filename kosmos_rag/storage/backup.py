@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from kosmos_rag.core.extras import is_installed
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.citus import distribute, has_workers
 from kosmos_rag.storage.database import Database, resolve_addresses
+from kosmos_rag.storage.dump_digest import TableDigest, describe_differences, digest_tables
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.migrate import SCHEMA, describe_older_line, knows, migrate
 from kosmos_rag.storage.provision import BACKUP
@@ -32,6 +34,7 @@ DUMP_OPTIONS = ("--format=custom", f"--schema={SCHEMA}")
 READER_OPTIONS = (f"--role={BACKUP}", "--enable-row-security")
 """For a role that policies bind: those of kosmos_backup show all rows."""
 RESTORE_OPTIONS = ("--exit-on-error", "--single-transaction")
+_ROW_OPTIONS = ("--data-only", f"--schema={SCHEMA}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +56,8 @@ class Restoration:
     before: str
     """The revision of the backup."""
     after: str
+    compared_rows: int | None = None
+    """How many rows were compared with the file; None without `verify`."""
 
 
 def back_up(settings: DatabaseSettings, file: Path) -> Backup:
@@ -84,17 +89,20 @@ def back_up(settings: DatabaseSettings, file: Path) -> Backup:
     return Backup(file=file, size=file.stat().st_size, revision=revision)
 
 
-def restore(settings: DatabaseSettings, file: Path) -> Restoration:
+def restore(settings: DatabaseSettings, file: Path, *, verify: bool = False) -> Restoration:
     """Restore a backup into an empty database and migrate it.
 
     It is migrated to the newest revision; its roles and policies are checked. On a cluster its tables are distributed:
     a backup does not depend on the nodes that it came from.
 
+    Args:
+        verify: read the rows back and compare them with the file, before the migration.
+
     Raises:
         RequestError: the file is no backup, or the database has tenants.
         ConfigError: `database.admin_url` is not set, or pg_restore is not installed.
         DatabaseNotReady: the backup is of a newer version, or the restored database does not pass the preflight.
-        DatabaseError: the server refused; the database is empty then.
+        DatabaseError: the server refused; the database is empty then. Or rows differ from the file.
     """
     revision = _revision(file, settings)
     if not knows(revision):
@@ -109,6 +117,7 @@ def restore(settings: DatabaseSettings, file: Path) -> Restoration:
         # The backup has the schema. pg_restore --clean would drop policies of missing tables, which Citus refuses.
         connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(SCHEMA)))
     _run(program, *RESTORE_OPTIONS, str(file), conninfo=admin)
+    compared_rows = _compare(file, settings, admin) if verify else None
     migration = migrate(admin)
     if has_workers(admin):
         distribute(admin)
@@ -116,7 +125,39 @@ def restore(settings: DatabaseSettings, file: Path) -> Restoration:
         connection.execute(statement("analyze"))
     _require_ready(settings)
     assert migration.after is not None
-    return Restoration(tenants=_count_tenants(admin), before=revision, after=migration.after)
+    return Restoration(
+        tenants=_count_tenants(admin), before=revision, after=migration.after, compared_rows=compared_rows
+    )
+
+
+def _compare(file: Path, settings: DatabaseSettings, admin: str) -> int:
+    """Compare the rows of a restored database with its file, and return their number.
+
+    Raises DatabaseError with the tables that differ.
+    """
+    reader, dumper = (_program(name, settings, f"{name} {file}") for name in ("pg_restore", "pg_dump"))
+    expected = _digest(reader, *_ROW_OPTIONS, "--file=-", str(file))
+    restored = _digest(dumper, *_ROW_OPTIONS, *_reader_options(admin), conninfo=admin)
+    if differences := describe_differences(expected, restored):
+        raise DatabaseError(f"the restored rows differ from {file}: {'; '.join(differences)}; restore an older backup")
+    return sum(digest.rows for digest in expected.values())
+
+
+def _digest(program: Path, *arguments: str, conninfo: str | None = None) -> Mapping[str, TableDigest]:
+    """Digest the output of a program of PostgreSQL while it is written."""
+    command, environment = _command(program, *arguments, conninfo=conninfo)
+    with subprocess.Popen(  # noqa: S603 — a program of PostgreSQL, without a shell
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        digests = digest_tables(process.stdout)
+    if process.returncode:
+        raise DatabaseError(f"{program.name} ended with exit code {process.returncode} while rows were compared")
+    return digests
 
 
 def _administrator(settings: DatabaseSettings) -> str:
@@ -187,7 +228,20 @@ def _major(program: Path) -> int:
 
 
 def _run(program: Path, *arguments: str, conninfo: str | None = None) -> str:
-    """Run a program of PostgreSQL and return its output.
+    """Run a program of PostgreSQL and return its output."""
+    command, environment = _command(program, *arguments, conninfo=conninfo)
+    process = subprocess.run(  # noqa: S603 — a program of PostgreSQL, without a shell
+        command, capture_output=True, text=True, check=False, env=environment, stdin=subprocess.DEVNULL
+    )
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or [f"{program.name} ended with exit code {process.returncode}"]
+        reason = next((line for line in lines if "error:" in line), lines[0])
+        raise DatabaseError(f"{reason}; {_remedy(process.stderr)}")
+    return process.stdout
+
+
+def _command(program: Path, *arguments: str, conninfo: str | None) -> tuple[list[str], dict[str, str]]:
+    """Return the command of a program of PostgreSQL, and its environment.
 
     A password is passed in the environment, not in the arguments.
     """
@@ -197,14 +251,7 @@ def _run(program: Path, *arguments: str, conninfo: str | None = None) -> str:
         fields: dict[str, Any] = dict(conninfo_to_dict(conninfo))
         environment["PGPASSWORD"] = str(fields.pop("password", ""))
         command.append(f"--dbname={make_conninfo(**fields)}")
-    process = subprocess.run(  # noqa: S603 — a program of PostgreSQL, without a shell
-        command, capture_output=True, text=True, check=False, env=environment, stdin=subprocess.DEVNULL
-    )
-    if process.returncode:
-        lines = process.stderr.strip().splitlines() or [f"{program.name} ended with exit code {process.returncode}"]
-        reason = next((line for line in lines if "error:" in line), lines[0])
-        raise DatabaseError(f"{reason}; {_remedy(process.stderr)}")
-    return process.stdout
+    return command, environment
 
 
 def _remedy(output: str) -> str:

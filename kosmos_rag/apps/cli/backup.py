@@ -1,5 +1,6 @@
 """kosmos-rag backup and restore: all tenants' data in one file, and back."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from kosmos_rag.apps.cli.common import print_json
 from kosmos_rag.apps.cli.options import CommonOptions, command
+from kosmos_rag.core.text.counts import count
 
 _MB = 1024 * 1024
 
@@ -35,6 +37,10 @@ def backup(
 def restore(
     file: Annotated[Path, typer.Argument(help="A file that `backup` wrote.")],
     *,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Compare all rows with the file, and search for some passages as their readers."),
+    ] = False,
     common: CommonOptions,
 ) -> None:
     """Restore a backup into an empty database.
@@ -43,12 +49,21 @@ def restore(
     """
     settings = common.load_settings()
     from kosmos_rag.engine.administration import restore
+    from kosmos_rag.engine.restored_passages import check_passages
 
-    result = restore(settings.database, file)
+    result = restore(settings.database, file, verify=verify)
+    check = check_passages(settings) if verify else None
     if common.as_json:
-        print_json({"tenants": result.tenants, "before": result.before, "after": result.after})
+        proof = {} if check is None else {"compared_rows": result.compared_rows, **asdict(check)}
+        print_json({"tenants": result.tenants, "before": result.before, "after": result.after, **proof})
         return
     migrated = "" if result.before == result.after else f", migrated from {result.before}"
     typer.echo(
         f"{result.tenants} tenants restored at revision {result.after}{migrated}; row-level security is in force"
     )
+    if check is not None:
+        rows = count(result.compared_rows or 0, "row")
+        typer.echo(
+            f"{rows} as in the file; {check.documents} of {check.questions} passages found by their words, each by its "
+            "readers alone"
+        )

@@ -55,6 +55,10 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n 
 -- For an administrator: to see whether a database is empty.
 SELECT count(*) FROM kosmos.tenants
 
+-- name: sample_tenants
+-- For an administrator, after a restore. Ids are hashes of names, so the first ones are any.
+SELECT t.name FROM kosmos.tenants t ORDER BY t.tenant_id LIMIT %(count)s
+
 -- name: analyze
 -- After a restore: a dump holds no statistics of the planner.
 ANALYZE

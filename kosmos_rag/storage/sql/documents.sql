@@ -266,3 +266,11 @@ SELECT v.id, v.document_id, v.number
 -- Foreign keys delete versions, chunks and vectors too.
 DELETE FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY (%(document_ids)s)
 RETURNING d.id
+
+-- name: sample_chunks
+-- Of each document at most one, and of the documents any: their ids are hashes.
+SELECT DISTINCT ON (c.document_id) c.document_id, c.collection, c.acl, c.text
+  FROM kosmos.chunks c
+ WHERE c.tenant_id = %(tenant_id)s
+ ORDER BY c.document_id, c.chunk_index
+ LIMIT %(count)s

@@ -3,7 +3,7 @@
 import pytest
 
 from kosmos_rag import Engine, Filter, SourceDocument
-from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.errors import ModelUnavailable, RequestError
 from tests.integration.variants import opened
 
 LEAVE = "Employees receive 20 days of paid annual leave per year."
@@ -43,6 +43,15 @@ def test_search__by_weights_of_the_question(engine: Engine, stored: str) -> None
     assert set(notes.search("annual leave", semantic_weight=0).retrievers) == {"lexical"}
     assert set(notes.search("annual leave", keyword_weight=0).retrievers) == {"dense"}
     assert set(notes.search("annual leave").retrievers) == {"dense", "lexical"}
+
+
+def test_search__by_words_alone_needs_no_model(engine: Engine, stored: str) -> None:
+    # That of the settings is not on this machine.
+    with Engine(engine.settings) as without_model:
+        notes = without_model.tenant(stored, collection="notes")
+        assert notes.search("annual leave", semantic_weight=0).hits[0].source == "leave"
+        with pytest.raises(ModelUnavailable):
+            notes.search("annual leave")
 
 
 def test_search__caches_no_result_of_another_vector(engine: Engine, stored: str) -> None:

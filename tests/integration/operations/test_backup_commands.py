@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,12 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, DatabaseNotReady, RequestError
-from kosmos_rag.core.types import JobState
+from kosmos_rag.core.types import Filter, JobState
+from kosmos_rag.engine.restored_passages import _require_hidden, _Sample
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
-from kosmos_rag.storage.backup import DUMP_OPTIONS, RESTORE_OPTIONS, back_up, restore
+from kosmos_rag.storage.backup import DUMP_OPTIONS, RESTORE_OPTIONS, _compare, back_up, restore
+from kosmos_rag.storage.database import resolve_addresses
 from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.worker.handlers.maintenance import count_orphans
 from tests.revisions import add_revision
@@ -170,6 +174,49 @@ def test_backup__of_a_destroyed_server_brings_everything_back(
     assert kosmos("restore", str(file)).output.startswith(
         "error: the database has 3 tenants; restore into an empty database"
     )
+
+
+def test_restore__verifies_rows_passages_and_readers(
+    own_server: Settings, kosmos: Callable[..., Result], tmp_path: Path
+) -> None:
+    file = tmp_path / "kosmos.dump"
+    with Engine(own_server, embedder=HashingEmbedder()) as engine:
+        _fill(engine)
+    assert kosmos("backup", str(file)).exit_code == 0
+    assert own_server.database.data_dir is not None
+    _destroy(own_server.database.data_dir)
+    result = kosmos("restore", str(file), "--verify")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"\d{3} rows as in the file; 10 of 10 passages found by their words", result.stdout)
+
+
+def test_check_of_passages__tells_of_one_that_a_stranger_gets(own_server: Settings) -> None:
+    with Engine(own_server, embedder=HashingEmbedder()) as engine:
+        _fill(engine)
+        (document,) = engine.tenant("acme").documents(filter=Filter(where={"source": "acme-1"}))
+        public = _Sample(document.id, "default", ["everyone"], "secret of acme number 1")
+        _require_hidden(engine, "acme", "other", public)
+        with pytest.raises(DatabaseError, match=r"shows document .* to readers that it is not for"):
+            _require_hidden(engine, "acme", "other", replace(public, acl=["department:board"]))
+        with pytest.raises(DatabaseError, match=r"the tenant acme gets document .* of the tenant other"):
+            _require_hidden(engine, "other", "acme", public)
+
+
+def test_compare__names_tables_that_differ(own_server: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "kosmos.dump"
+    with Engine(own_server, embedder=HashingEmbedder()) as engine:
+        _fill(engine)
+        back_up(own_server.database, file)
+    admin = str(resolve_addresses(own_server.database).admin)
+    assert _compare(file, own_server.database, admin) > 100
+    with psycopg.connect(admin) as connection:
+        connection.execute("UPDATE kosmos.documents SET title = 'another' WHERE source = 'acme-1'")
+        connection.execute("DELETE FROM kosmos.feedback; DELETE FROM kosmos.jobs WHERE kind = 'document'")
+    with pytest.raises(
+        DatabaseError,
+        match=r"documents has rows that are not those of the file; jobs has \d rows in the file and \d in",
+    ):
+        _compare(file, own_server.database, admin)
 
 
 def test_restore__of_an_older_revision_is_migrated(
