@@ -207,5 +207,5 @@ EXAMPLES |= {
     "CollectionList": {"collections": [EXAMPLES["CollectionInfo"]]},
     "Rectangle": (rectangle := {"page": 2, "left": 0.12, "top": 0.31, "right": 0.88, "bottom": 0.33}),
     "RectangleList": {"rectangles": [rectangle]},
-    "Reload": {"status": "reloading", "jobs": [str(_JOB_ID)], "stats": EXAMPLES["Stats"]},
+    "Reload": {"status": "reloading", "message": None, "jobs": [str(_JOB_ID)], "stats": EXAMPLES["Stats"]},
 }

@@ -173,6 +173,7 @@ class CollectionList(BaseModel):
 class Reload(BaseModel):
     """Jobs that read their sources again, and the current totals."""
 
-    status: str
+    status: Literal["reloading", "nothing to reload"]
+    message: str | None = Field(default=None, description="What to do where no source is read again.")
     jobs: list[uuid.UUID]
     stats: Stats

@@ -17,6 +17,11 @@ from kosmos_rag.core.types import Stats
 
 router = APIRouter(prefix="/api")
 
+_NO_SOURCES = (
+    "no source of this tenant is read at an interval, and uploads have nothing to reload: "
+    "`kosmos-rag enqueue FOLDER --every 3600` makes one"
+)
+
 
 class ChatRequest(RequestBody):
     """A question to the assistant."""
@@ -60,5 +65,7 @@ async def stats(caller: Reader) -> Stats:
 @router.post("/rag/reload", status_code=202, tags=["operations"])
 async def reload(caller: Administrator) -> Reload:
     """Queue the recurring sources for workers now, as `/v1/reload`."""
-    changed = await resources.reload(caller)
-    return Reload(status="reloading", jobs=changed.jobs, stats=await resources.stats(caller))
+    changed, totals = await resources.reload(caller), await resources.stats(caller)
+    if changed.jobs:
+        return Reload(status="reloading", jobs=changed.jobs, stats=totals)
+    return Reload(status="nothing to reload", message=_NO_SOURCES, jobs=[], stats=totals)

@@ -344,6 +344,13 @@ def test_reload__has_mirrors_looked_at_now(running: Running, tmp_path: Path) -> 
     assert (job.state, job.every_s, job.payload["prune"]) == ("queued", 3600.0, False)
 
 
+def test_reload__without_sources_says_what_makes_one(running: Running) -> None:
+    with running.client(scope="admin", tenant=f"{running.tenant_name}-without") as client:
+        output = _ok(client.post("/api/rag/reload"), 202)
+    assert (output["status"], output["jobs"]) == ("nothing to reload", [])
+    assert "kosmos-rag enqueue FOLDER --every" in output["message"]
+
+
 def test_health__needs_no_credentials(running: Running) -> None:
     with running.client("") as client:
         assert client.get("/livez").text == "ok\n"
