@@ -15,9 +15,9 @@ from kosmos_rag.answering.disagreement import find_disagreements
 from kosmos_rag.answering.evidence import Evidence, score_evidence
 from kosmos_rag.answering.sanitize import sanitize
 from kosmos_rag.answering.stream import AnswerStream, DeferredStream
-from kosmos_rag.answering.templates import load
+from kosmos_rag.answering.templates import Prompt, load
 from kosmos_rag.core.config import AnswerSettings, RagSettings
-from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.protocols import Embedder, LanguageModel, Message, TextStream
 from kosmos_rag.core.types import (
     Answer,
@@ -66,6 +66,7 @@ class Answerer:
         self._prefer_current = settings.retrieval.prefer_current
         self._citation_format = settings.context.citation_format
         self._model = self._conversation_model = None
+        self._prompt: Prompt | None = None
         if answer.mode == "generative":
             self._model = _require_model(model, "rag.answer.mode=generative")
             self._prompt = load(answer.template, _SAMPLE)
@@ -202,9 +203,16 @@ class Answerer:
 
     def _generate(self, context: Context) -> TextStream:
         assert self._model is not None, "asked for only where it writes"
-        return self._model.stream(self._messages(context), max_tokens=self._settings.max_output_tokens)
+        return self._model.stream(self.build_prompt(context), max_tokens=self._settings.max_output_tokens)
 
-    def _messages(self, context: Context) -> list[Message]:
+    def build_prompt(self, context: Context) -> list[Message]:
+        """Return the messages of the answer template for a context; none is sent.
+
+        Raises RequestError for a context without passages, ConfigError for a broken template.
+        """
+        if not context.passages:
+            raise RequestError("the context has no passage to answer from; do not ask a model then")
+        prompt = self._prompt or load(self._settings.template, _SAMPLE)
         values = {
             "question": context.question,
             "context": context.text,
@@ -212,7 +220,7 @@ class Answerer:
             "marker": context.passages[0].citation.marker,
             "refusal": REFUSAL,
         }
-        return self._prompt.messages(values, fenced=[context.text, context.question])
+        return prompt.messages(values, fenced=[context.text, context.question])
 
 
 def _require_model(model: LanguageModel | None, key: str) -> LanguageModel:

@@ -214,6 +214,7 @@ class AsyncTenant:
     embed = _coroutine(Tenant.embed)
     embed_query = _coroutine(Tenant.embed_query)
     count_tokens = _coroutine(Tenant.count_tokens)
+    build_prompt = _coroutine(Tenant.build_prompt)
     check_citations = _coroutine(Tenant.check_citations)
     check_quotes = _coroutine(Tenant.check_quotes)
     feedback = _coroutine(Tenant.feedback)

@@ -12,7 +12,7 @@ from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.config.presets import changes as parse_changes
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.names import validate_name
-from kosmos_rag.core.protocols import Vectors, complete
+from kosmos_rag.core.protocols import Message, Vectors, complete
 from kosmos_rag.core.types import (
     DEFAULT_COLLECTION,
     Answer,
@@ -758,6 +758,14 @@ class Tenant:
         All token budgets use this count.
         """
         return self._parts.embedder.tokenizer.count([text])[0]
+
+    def build_prompt(self, context: Context) -> list[Message]:
+        """Return the messages that answer a context's question, for a language model of your own.
+
+        They are those of `rag.answer.template`, with passages fenced as data. `check_citations` checks what the model
+        writes. Raises RequestError for a context without passages, ConfigError for a broken template.
+        """
+        return self._pipelines().answerer.build_prompt(context)
 
     def check_citations(self, text: str, context: Context) -> CitationReport:
         """Check, sentence by sentence, a text that cites a context's passages.

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.core.config import DatabaseSettings, LanguageModelSettings
-from kosmos_rag.core.errors import ConfigError, ModelError, StatementFailed
+from kosmos_rag.core.errors import ConfigError, ModelError, RequestError, StatementFailed
 from kosmos_rag.core.types import AnswerDone, AnswerPiece, AnswerSources, AuditKind, AuditOutcome, Turn
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -92,6 +92,21 @@ def obedient(messages: Messages) -> Iterator[str]:
             if (words := len(matches & set(re.findall(r"\w{4,}", sentence.lower())))) > message:
                 best, marker, message = sentence, re.findall(r"\[\d+\]", block)[0], words
     yield from re.findall(r"\S+\s*", f"{best} {marker}")
+
+
+def test_prompt__is_what_the_model_of_an_answer_gets(by_model: Opened, chat: ChatServer, tenant_name: str) -> None:
+    chat.replies = [plays(obedient)]
+    with by_model() as engine, by_model(**{"rag.answer.mode": "extractive"}) as other:
+        context = _ingest(engine, tenant_name).context(QUESTION)
+        prompt = other.tenant(tenant_name).build_prompt(context)  # without a model
+        engine.tenant(tenant_name).answer(QUESTION)
+    sent = [(message["role"], message["content"]) for message in chat.requests[0][2]["messages"]]
+    fence = re.compile(r"\d{6,}|[0-9a-f]{8,}")
+    assert [(message.role, fence.sub("", message.text)) for message in prompt] == [
+        (role, fence.sub("", text)) for role, text in sent
+    ]
+    with pytest.raises(RequestError, match="the context has no passage to answer from"):
+        other.tenant(f"{tenant_name}-empty").build_prompt(other.tenant(f"{tenant_name}-empty").context(QUESTION))
 
 
 def hallucinating(messages: Messages) -> Iterator[str]:
