@@ -1,5 +1,6 @@
 # Every target sets up what it needs; nothing but Python 3.11 (or newer) and make is expected.
-PYTHON ?= python3.11
+# The oldest supported Python on the path; PYTHON=… names another one.
+PYTHON ?= $(firstword $(foreach minor,11 12 13 14,$(shell command -v python3.$(minor))) python3.11)
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed

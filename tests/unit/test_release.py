@@ -79,6 +79,22 @@ def test_workflows__call_targets_of_the_makefile() -> None:
     assert mentioned <= targets
 
 
+@pytest.mark.parametrize(
+    ("installed", "chosen"), [(("python3.13",), "python3.13"), (("python3.12", "python3.11"), "python3.11")]
+)
+def test_makefile__takes_the_oldest_supported_python_on_the_path(
+    tmp_path: Path, installed: tuple[str, ...], chosen: str
+) -> None:
+    for name in installed:
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    if (make := shutil.which("make")) is None:
+        pytest.skip("make is not installed")
+    command = [make, "--silent", "--eval", "chosen: ; $(info $(PYTHON))", "chosen"]
+    result = subprocess.run(command, cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == str(tmp_path / chosen)
+
+
 def test_ci__tests_the_oldest_and_the_newest_of_python_and_postgresql() -> None:
     matrix: dict[str, Any] = WORKFLOWS["ci"]["jobs"]["test"]["strategy"]["matrix"]
     assert matrix == {"python": ["3.11", "3.13"], "postgres": ["16", "18"]}
