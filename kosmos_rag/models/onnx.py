@@ -146,6 +146,11 @@ def _export(kind: Kind, location: str, models: ModelsSettings, folder: Path, pre
     with FileLock(folder.parent.with_suffix(".lock")), _silence_export():
         if folder.is_dir():
             return
+        logger.warning(
+            "exporting %s for ONNX Runtime, once on this machine; it takes seconds to minutes",
+            location,
+            extra={"action": "model_exporting"},
+        )
         model = _import(kind)(location, **_OPTIONS, model_kwargs={**_PROVIDER, "export": True}, **hub_options(models))
         # Written to a scratch folder and renamed: a killed process leaves no half model.
         scratch = Path(tempfile.mkdtemp(dir=folder.parent))

