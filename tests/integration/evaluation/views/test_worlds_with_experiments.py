@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kosmos_rag import Engine
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.evaluation.experiments.experiments import Experiments
 from tests.integration.retrieval.views.test_worlds_in_memory import LANGUAGES, TENANT, World, run_world
 
+pytestmark = pytest.mark.usefixtures("early_blocks")
 EXPERIMENTS: tuple[dict[str, Any], ...] = (
     {"rag.retrieval.fusion": "score"},
     {"rag.retrieval.prf_weight": 0.3},
