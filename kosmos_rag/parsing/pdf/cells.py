@@ -15,6 +15,10 @@ from kosmos_rag.parsing.tables.table import Table
 
 _COLUMN_GAP = 0.4
 """Sizes of the letters between two columns at least."""
+LEAST_ROWS = 3
+"""Of a table whose rows show its columns."""
+_VALUES = 0.7
+"""Share of the cells of a column of numbers that are numbers."""
 _APART = 1.3
 """Times the widest space between the words of a cell that words of two cells are apart."""
 _SAME_ROW = 0.85
@@ -275,6 +279,12 @@ def is_value(text: str) -> bool:
 def is_blank_value(text: str) -> bool:
     """Return whether a text means that a number is missing."""
     return _BLANK_NUMBER.fullmatch(text.strip()) is not None
+
+
+def are_values(texts: Sequence[str]) -> bool:
+    """Return whether most cells of a column are numbers, or mean that one is missing."""
+    values = sum(is_value(text) or is_blank_value(text) for text in texts)
+    return len(texts) > 0 and values >= _VALUES * len(texts)
 
 
 def merge_rows(rows: Sequence[Row]) -> Row:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from kosmos_rag.parsing.pdf.cells import LEADING, Columns, Row, is_blank_value, is_value
+from kosmos_rag.parsing.pdf.common_columns import is_numeric
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box
 from kosmos_rag.parsing.pdf.lines import join_text
 from kosmos_rag.parsing.pdf.text_layer import Run
@@ -115,13 +116,8 @@ def _is_title(row: Row, columns: int) -> bool:
 
 
 def _find_valued_columns(rows: Sequence[Row], columns: Columns) -> set[int]:
-    """Return the columns, without the first one, most of whose cells are numbers."""
-    return {column for column in range(1, len(columns)) if _has_values(rows, column)}
-
-
-def _has_values(rows: Sequence[Row], column: int) -> bool:
-    texts = [join_text(row.cells[column]) for row in rows if row.cells.get(column)]
-    return 2 * sum(is_value(text) or is_blank_value(text) for text in texts) > len(texts)
+    """Return the columns, without the first one, that have numbers."""
+    return {column for column in range(1, len(columns)) if is_numeric(rows, column)}
 
 
 def _count_rows_of_names(rows: Sequence[Row], columns: Columns, rules: Sequence[Box]) -> int:
