@@ -75,10 +75,11 @@ def _columns(database: dict[str, Any], columns: list[tuple[int, str]]) -> list[C
     ]
     descriptions = database.get("column_descriptions") or [""] * len(columns)
     labels = _value_labels(database.get("value_enums") or {})
+    types = _column_types(database, len(columns))
     return [
         ColumnSchema(
             name=name,
-            type=str(database["column_types"][at]),
+            type=types[at],
             nullable=at not in primary,
             comment=_comment(str(descriptions[at]), name, str(database["table_names_original"][table])),
             labels=tuple(labels.get(name, {}).items()),
@@ -86,6 +87,12 @@ def _columns(database: dict[str, Any], columns: list[tuple[int, str]]) -> list[C
         )
         for at, (table, name) in enumerate(columns)
     ]
+
+
+def _column_types(database: dict[str, Any], size: int) -> list[str]:
+    """Return the type of each column; some files have no type for the first column, `*`."""
+    types = [str(name) for name in database["column_types"]]
+    return types if len(types) == size else ["", *types]
 
 
 def _comment(description: str, *names: str) -> str | None:

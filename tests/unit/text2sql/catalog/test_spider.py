@@ -53,6 +53,11 @@ def test_tables__without_natural_names_and_keys_have_neither(tmp_path: Path) -> 
     assert (team.aliases, team.columns[1].aliases, team.primary_key, match.foreign_keys) == ((), (), (), ())
 
 
+def test_tables__whose_types_leave_out_the_first_column(tmp_path: Path) -> None:
+    shifted = {**DATABASE, "column_types": DATABASE["column_types"][1:]}
+    assert from_spider(_file(tmp_path, [shifted])) == from_spider(_file(tmp_path, [DATABASE]))
+
+
 def test_tables__take_the_first_of_two_columns_with_one_name(tmp_path: Path) -> None:
     twice = {
         **DATABASE,
