@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from kosmos_rag.engine.time_ranges import TimeRange
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.catalog.roles import is_measure, label_column
 from kosmos_rag.text2sql.linking.known_values import known_texts, normalize_value
 from kosmos_rag.text2sql.linking.words import question_words, stem, stem_name
-from kosmos_rag.text2sql.records import ColumnRef, Entities, NumberBound, TimeRange, ValueFilter
+from kosmos_rag.text2sql.records import ColumnRef, Entities, NumberBound, ValueFilter
 from kosmos_rag.text2sql.sql.quoting import quote_identifier, quote_literal, quote_table
 
 _DATE_TYPE = re.compile(r"date|timestamp", re.IGNORECASE)

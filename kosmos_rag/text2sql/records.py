@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, computed_field
 from pydantic_core import from_json, to_json
 
 from kosmos_rag.core.types.serialize import Serializable
+from kosmos_rag.engine.time_ranges import TimeRange
 
 ColumnRef = tuple[str, str]
 """Full name of a table, name of a column."""
@@ -142,18 +143,6 @@ class ValueFilter(Serializable):
     `number` for a comparison with a number; `unchecked` for a name that was not looked up, as no values are known."""
     condition: str
     """In SQL: `programs.name = 'forest fire'`."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TimeRange(Serializable):
-    """A range of days; a side that is None is open."""
-
-    text: str
-    """As the question has it."""
-    start: date | None
-    """The first day."""
-    end: date | None
-    """The day after the last."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,8 +6,8 @@ from datetime import date, datetime, time
 from typing import Literal
 
 from kosmos_rag.core.extras import require_extra
+from kosmos_rag.engine.time_ranges import find_time_ranges, resolve_days
 from kosmos_rag.text2sql.linking.known_values import ValueMatch
-from kosmos_rag.text2sql.linking.time_ranges import find_time_ranges, resolve_days
 from kosmos_rag.text2sql.linking.words import QUOTED
 from kosmos_rag.text2sql.records import Entities, NumberBound
 

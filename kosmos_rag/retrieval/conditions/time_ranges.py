@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
-from kosmos_rag.text2sql.records import TimeRange
+from kosmos_rag.core.types.serialize import Serializable
 
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -23,6 +23,18 @@ _MAX_UNITS = 10_000
 
 Days = tuple[date, date]
 """The first day, and the day after the last."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimeRange(Serializable):
+    """A range of days; a side that is None is open."""
+
+    text: str
+    """As the question has it."""
+    start: date | None
+    """The first day."""
+    end: date | None
+    """The day after the last."""
 
 
 def find_time_ranges(question: str, times: Sequence[tuple[str, date | None]], today: date) -> tuple[TimeRange, ...]:

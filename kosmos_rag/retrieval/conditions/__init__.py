@@ -1,0 +1,1 @@
+"""Conditions on documents that a question states in words."""
