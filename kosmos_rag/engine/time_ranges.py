@@ -1,5 +1,5 @@
 """Times of questions."""
 
-from kosmos_rag.retrieval.conditions.time_ranges import TimeRange, find_time_ranges, resolve_days
+from kosmos_rag.retrieval.conditions.time_ranges import TimeRange, find_time_ranges, find_times
 
-__all__ = ["TimeRange", "find_time_ranges", "resolve_days"]
+__all__ = ["TimeRange", "find_time_ranges", "find_times"]

@@ -167,7 +167,7 @@ class Entities(Serializable):
     names: tuple[str, ...]
     """Capitalised words within a sentence, and unknown words next to the name of a table."""
     dates: tuple[tuple[str, date | None], ...]
-    """Text and date; None if it is not one day, or dateparser cannot parse it."""
+    """Text and date; None if it is not one day."""
     time_ranges: tuple[TimeRange, ...]
     """The days that the dates mean, in UTC."""
     numbers: tuple[str, ...]

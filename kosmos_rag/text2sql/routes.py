@@ -26,7 +26,7 @@ async def ground(query: GroundingRequest, caller: Reader) -> Grounding:
     """Find the tables, columns and joins that a question needs."""
     if query.explain:
         caller.identity.require(ADMIN)
-    require_extra("schema", "schema linking", "dateparser", "rapidfuzz")
+    require_extra("schema", "schema linking", "rapidfuzz")
     tenant = caller.tenant(query.collection)
     cost = question_cost(SEARCH, query.question)
     result = await caller.run_at_cost(cost, _groundings(caller).search, tenant, caller.identity, query)
@@ -65,7 +65,7 @@ async def ask(body: DatabaseQuestion, caller: Reader) -> SqlAnswer:
 
     The language model writes the query. A refused query is repaired once.
     """
-    require_extra("schema", "schema linking", "dateparser", "rapidfuzz", "sqlglot")
+    require_extra("schema", "schema linking", "rapidfuzz", "sqlglot")
     tenant = caller.tenant(body.collection)
     cost = question_cost(ANSWER, body.question)
     return await caller.run_at_cost(cost, _groundings(caller).answer, tenant, caller.identity, body)
