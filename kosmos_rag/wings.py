@@ -6,7 +6,7 @@ A wing is one folder that can be removed. Each face has a list of its own: `apps
 
 from typing import TYPE_CHECKING
 
-from kosmos_rag.core.mounting import METRICS, PRESETS, QUERY_HOOKS, SECTIONS, SIGNALS, import_present
+from kosmos_rag.core.mounting import import_present, register_extensions
 
 if TYPE_CHECKING:
     from kosmos_rag.engine.job_kinds import WingJobs
@@ -32,11 +32,9 @@ _JOBS = ("kosmos_rag.evaluation.jobs", "kosmos_rag.text2sql.jobs")
 
 def register_wings() -> None:
     """Register what the wings add to settings, ranking, metrics and queries; nothing is imported yet."""
-    SECTIONS.update(_SECTIONS)
-    SIGNALS.update(_SIGNALS)
-    METRICS.update(_METRICS)
-    PRESETS.extend(_PRESETS)
-    QUERY_HOOKS.update(_QUERY_HOOKS)
+    register_extensions(
+        sections=_SECTIONS, signals=_SIGNALS, metrics=_METRICS, presets=_PRESETS, query_hooks=_QUERY_HOOKS
+    )
 
 
 def load_wing_jobs() -> "WingJobs":

@@ -14,18 +14,19 @@ def content_date(metadata: Mapping[str, Any]) -> date | None:
 
     The result is None where neither is a date as in ISO 8601.
     """
-    return next((day for key in _DATE_KEYS if (day := _parse_date(metadata.get(key))) is not None), None)
+    return next((day for key in _DATE_KEYS if (day := parse_date(metadata.get(key))) is not None), None)
 
 
 def outdated_reason(metadata: Mapping[str, Any], today: date) -> str | None:
     """Return why a document is out of date, or None."""
     if metadata.get(SUPERSEDED_BY) is not None:
         return f"superseded by {metadata[SUPERSEDED_BY]}"
-    last = _parse_date(metadata.get(VALID_UNTIL))
+    last = parse_date(metadata.get(VALID_UNTIL))
     return f"valid until {last}" if last is not None and last < today else None
 
 
-def _parse_date(value: object) -> date | None:
+def parse_date(value: object) -> date | None:
+    """Return the day that a text in ISO 8601 begins with, or None."""
     try:
         return date.fromisoformat(value[:10]) if isinstance(value, str) else None
     except ValueError:

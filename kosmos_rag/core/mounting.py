@@ -22,6 +22,30 @@ PRESETS: list[str] = []
 """Packages of wings with presets."""
 
 
+def register_extensions(
+    *,
+    sections: Mapping[str, str],
+    signals: Mapping[str, str],
+    metrics: Mapping[str, str],
+    presets: Iterable[str],
+    query_hooks: Mapping[str, str],
+) -> None:
+    """Register what wings add; nothing is imported yet.
+
+    Args:
+        sections: Sections of the settings, for `SECTIONS`.
+        signals: Signals of the ranking, for `SIGNALS`.
+        metrics: Metrics, for `METRICS`.
+        presets: Packages with presets, for `PRESETS`.
+        query_hooks: Additions to queries, for `QUERY_HOOKS`.
+    """
+    SECTIONS.update(sections)
+    SIGNALS.update(signals)
+    METRICS.update(metrics)
+    PRESETS.extend(presets)
+    QUERY_HOOKS.update(query_hooks)
+
+
 def is_present(module: str) -> bool:
     """Return whether the wing of a module is part of this installation."""
     spec = find_spec(".".join(module.split(".")[:2]))

@@ -7,7 +7,7 @@ import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
 
@@ -62,6 +62,8 @@ class QueryRequest:
     options: ResultOptions | None = None
     """Pages, groups, facets and diversity; None for the first hits alone."""
     retrievers: RetrieverOptions = DEFAULT_RETRIEVERS
+    today: date | None = None
+    """Reference date of relative times; None for the day of the request in UTC."""
     read_your_writes: bool = False
 
 
@@ -218,6 +220,7 @@ class QueryHandler:
                         syntax=request.syntax,
                         options=request.options,
                         retrievers=request.retrievers,
+                        today=request.today,
                         read_your_writes=request.read_your_writes,
                         max_chars=route.pipelines.settings.rag.retrieval.max_question_chars,
                     )

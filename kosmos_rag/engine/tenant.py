@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -622,6 +623,7 @@ class Tenant:
         semantic_weight: float | None = None,
         keyword_weight: float | None = None,
         vector: Sequence[float] | None = None,
+        today: date | None = None,
     ) -> SearchResult:
         """Return the best passages for a question, or for several.
 
@@ -645,13 +647,20 @@ class Tenant:
             keyword_weight: Weight of the lexical retriever, 0 for none; None for `rag.retrieval.keyword_weight`.
             vector: Embedding of the question by the model of the documents; the question may then be empty, and only
                 the dense retriever searches. None to embed the question.
+            today: Reference date of `last week` in a question, and of validity; None for the day in UTC.
         """
         if not isinstance(question, str):
             if facets or any(option is not None for option in (cursor, group_by, group_size, mmr, vector)):
                 raise RequestError("pages, groups, facets, mmr and vector are of one question; ask one question")
             weights = parse_retriever_options(semantic_weight, keyword_weight, None)
             several = QueryRequest(
-                text="", k=k, filter=filter, syntax=syntax, retrievers=weights, read_your_writes=self._read_your_writes
+                text="",
+                k=k,
+                filter=filter,
+                syntax=syntax,
+                retrievers=weights,
+                today=today,
+                read_your_writes=self._read_your_writes,
             )
             return self._parts.queries.search_several(self._reader, question, several)
         options = None
@@ -669,6 +678,7 @@ class Tenant:
             syntax=syntax,
             options=options,
             retrievers=retrievers,
+            today=today,
             read_your_writes=self._read_your_writes,
         )
         return self._parts.queries.search(self._reader, request)

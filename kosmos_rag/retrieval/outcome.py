@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kosmos_rag.core.types import Passage, RetrieverStats, SearchResult
 from kosmos_rag.retrieval.arrange import Vectors
+from kosmos_rag.retrieval.conditions.stated import NO_CONDITIONS, Conditions
 from kosmos_rag.retrieval.query import Query, RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot
 from kosmos_rag.retrieval.views.base import BackgroundTask
@@ -54,6 +55,8 @@ class FetchedPassages:
     vectors: Vectors
     """Of all these passages, for diversity; else empty."""
     warnings: tuple[str, ...]
+    conditions: Conditions = NO_CONDITIONS
+    """What the question states of documents, of these passages."""
 
 
 @dataclass(kw_only=True, slots=True)

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, date, datetime
 from functools import partial
 from uuid import UUID
 
@@ -29,6 +28,12 @@ from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.types import Expansion, Passage, SearchResult
 from kosmos_rag.retrieval.arrange import Vectors, arrange
 from kosmos_rag.retrieval.cache import result_key
+from kosmos_rag.retrieval.conditions.stated import (
+    NO_CONDITIONS,
+    find_conditions,
+    may_state_fields,
+    may_state_title,
+)
 from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.expansion.expander import NOT_EXPANDED, ExpandedQuery
 from kosmos_rag.retrieval.filters import require_approved
@@ -216,7 +221,7 @@ class SearchPipeline:
                 snapshot,
                 settings_hash=self._settings_hash,
                 # Signals may depend on the age of documents.
-                today=_today(),
+                today=query.today,
                 explain=may_explain,
             )
             reading.cached = self._resources.results.get(reading.key)
@@ -299,8 +304,12 @@ class SearchPipeline:
         query, wordings, snapshot = reading.query, reading.wordings, reading.snapshot
         limit = max(requested, self._min_loaded)
         reach = max(limit, self._settings.rag.retrieval.top_k)
+        text, prefers_stated = query.parsed.text, self._settings.rag.retrieval.prefer_stated
+        # A date or a department is in no text, so that its documents may be far below.
+        loads_all = query.options is not None or (prefers_stated and may_state_fields(text, query.today))
         # Where later steps reorder, what is below the first hits may come up.
-        limit = reach if query.options is not None or ASKS_CURRENT.search(query.parsed.text) else limit
+        if loads_all or ASKS_CURRENT.search(text) or (prefers_stated and may_state_title(text)):
+            limit = reach
         departments = {
             stats.collection: self._department_rule
             if stats.overlay is None
@@ -311,7 +320,7 @@ class SearchPipeline:
         if len(wordings) > 1:
             lists |= _search_others(session, wordings[1:])
         # A text with copies takes more candidates than one.
-        fused = None if query.options is not None else 2 * reach
+        fused = None if loads_all else 2 * reach
         ranking = self._fuse(session, query, snapshot, lists, fused, timer)
         warnings = [*snapshot.warnings]
         if query.parsed.operators.phrases and len(ranking.fused) < requested:
@@ -324,15 +333,16 @@ class SearchPipeline:
                 relaxed_ranking = self._fuse(session, query, without_phrases, lists, fused, timer)
                 ranking, warning = backfill_phrase_results(ranking, relaxed_ranking, query.parsed.operators.phrases)
                 warnings += [warning] if warning else []
-        loaded = len(ranking.fused) if query.options is not None else limit
         passages = hydrate(
             partial(session.passages, snapshot),
             ranking.fused,
-            loaded,
+            len(ranking.fused) if loads_all else limit,
             reach,
             {name: rule for name, rule in departments.items() if rule.in_use},
             fold=self._settings.rag.retrieval.fold_copies,
         )
+        conditions = find_conditions(text, passages, query.today) if prefers_stated else NO_CONDITIONS
+        passages = conditions.order(passages)
         vectors: Vectors = {}
         if query.options is not None and query.options.options.mmr is not None:
             vectors = session.vectors(snapshot, [passage.chunk_id for passage in passages])
@@ -343,10 +353,11 @@ class SearchPipeline:
             scope_name="the tenant" if query.collection is None else f"the collection {query.collection}",
             readable_chunks=snapshot.chunks,
             retrievers={name: candidates.explain for name, candidates in ranking.retrievers.items()},
-            passages=passages if query.options is None else passages[:limit],
+            passages=passages[:limit] if loads_all else passages,
             rest=[] if query.options is None else passages[limit:],
             vectors=vectors,
             warnings=tuple(warnings),
+            conditions=conditions,
         )
 
     def _fuse(
@@ -456,7 +467,8 @@ class SearchPipeline:
         passages = applied.passages
         has_validity = any(not VALIDITY_KEYS.isdisjoint(passage.metadata) for passage in passages)
         if self._settings.rag.retrieval.prefer_current and (has_validity or ASKS_CURRENT.search(query.parsed.text)):
-            applied = replace(applied, passages=prefer_current(passages, query.parsed.text, _today()))
+            applied = replace(applied, passages=prefer_current(passages, query.parsed.text, query.today))
+        applied = replace(applied, passages=fetched.conditions.order(applied.passages))
         hits = tuple(
             hit if hit.rank == rank else replace(hit, rank=rank)
             for rank, hit in enumerate(applied.passages[:requested], start=1)
@@ -477,6 +489,7 @@ class SearchPipeline:
             incomplete_reason=_incomplete_reason(fetched, reranked, applied) if len(hits) < requested else None,
             intent=applied.intent,
             operators=query.parsed.operators,
+            conditions=fetched.conditions.stated,
         )
         if query.options is None:
             return result
@@ -488,7 +501,7 @@ class SearchPipeline:
         self, signals: Signals, query: Query, passages: Sequence[Passage], timer: StageTimer
     ) -> SignalResult:
         applied = signals.apply(
-            QueryContext(text=query.parsed.text, principals=query.principals, today=_today()),
+            QueryContext(text=query.parsed.text, principals=query.principals, today=query.today),
             passages,
             # Passages with the quoted phrases stay first, as in the rerank stage.
             ahead=lambda passage: PHRASE in passage.score_contributions,
@@ -528,7 +541,3 @@ def _indexed_search(wording: RetrieverQuery, snapshot: Snapshot) -> IndexedSearc
     if wording.scope["filtered"] or snapshot.required:
         return None
     return IndexedSearch(space_id=snapshot.space_id, vector=wording.vector)
-
-
-def _today() -> date:
-    return datetime.now(UTC).date()

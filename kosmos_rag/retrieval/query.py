@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any, get_args
 
 import numpy as np
@@ -212,6 +213,8 @@ class Query:
     retrievers: RetrieverOptions = DEFAULT_RETRIEVERS
     read_your_writes: bool = False
     """Whether the primary answers, and no replica."""
+    today: date
+    """Reference date of relative times, of validity and of age."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -248,6 +251,7 @@ def parse_query(
     syntax: QuerySyntax = "auto",
     options: ResultOptions | None = None,
     retrievers: RetrieverOptions = DEFAULT_RETRIEVERS,
+    today: date | None = None,
     read_your_writes: bool = False,
     max_chars: int,
 ) -> Query:
@@ -309,6 +313,7 @@ def parse_query(
         options=parsed_options,
         retrievers=retrievers,
         read_your_writes=read_your_writes,
+        today=datetime.now(UTC).date() if today is None else today,
     )
 
 

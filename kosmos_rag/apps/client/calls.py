@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import date
 from functools import partial
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
@@ -48,6 +49,7 @@ def search(
     group_size: int | None = None,
     facets: Sequence[str] = (),
     mmr: float | None = None,
+    today: date | None = None,
     collection: str | None = None,
     syntax: QuerySyntax = "auto",
     read_your_writes: bool = False,
@@ -64,6 +66,7 @@ def search(
         group_size: Passages of a group, the hit included; None for 3.
         facets: Fields whose values are counted, docs/search.md.
         mmr: Weight of relevance, 0 to 1, in maximal marginal relevance; None for no reordering.
+        today: Reference date of `last week` in a question, and of validity; None for the day in UTC.
         collection: Search only this collection; None for all.
         syntax: Whether signs are operators: `auto`, `operators` or `plain`.
         read_your_writes: See what was written before; else a replica may answer, some seconds behind.
@@ -78,6 +81,7 @@ def search(
         syntax=syntax,
         read_your_writes=read_your_writes,
         explain=explain,
+        today=None if today is None else today.isoformat(),
         **options,
     )
     return Call(method="POST", path="/v1/search", body=body, read=partial(from_dict, SearchResult))

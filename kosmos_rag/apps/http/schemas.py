@@ -1,6 +1,7 @@
 """Request bodies and pages of lists. Results are the records themselves (`core/types/serialize.py`)."""
 
 import uuid
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -72,11 +73,14 @@ class SearchRequest(FilteredRequest):
     mmr: Annotated[float, Field(ge=0, le=1, strict=True)] | None = Field(
         default=None, description="Weight of relevance in maximal marginal relevance; else no reordering."
     )
+    today: date | None = Field(
+        default=None, description="Reference date of `last week` in a question, and of validity; else the day in UTC."
+    )
 
     @property
     def options(self) -> dict[str, Any]:
         """The options of `Tenant.search`."""
-        return self.model_dump(include={"cursor", "group_by", "group_size", "facets", "mmr"})
+        return self.model_dump(include={"cursor", "group_by", "group_size", "facets", "mmr", "today"})
 
 
 class ContextRequest(FilteredRequest):

@@ -266,6 +266,10 @@ class RetrievalSettings(Section):
         default=True,
         description="Rank superseded or invalid documents lower, and new ones higher if the question asks for them.",
     )
+    prefer_stated: Switch = Field(
+        default=True,
+        description="Rank passages last that conflict with times, titles, departments and metadata in the question.",
+    )
     rrf_k: Count = Field(
         default=5,
         description="Constant of reciprocal rank fusion; larger flattens the lead of the first ranks.",

@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         ResultOptions,
         RetrieverStats,
         SearchResult,
+        StatedCondition,
     )
     from kosmos_rag.core.types.stored import (
         CollectionInfo,
@@ -188,6 +189,7 @@ __all__ = [
     "Space",
     "SpaceInfo",
     "SpaceQuality",
+    "StatedCondition",
     "Stats",
     "TableSpan",
     "Turn",

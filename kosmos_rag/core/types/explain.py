@@ -20,7 +20,7 @@ def explanation(result: "SearchResult") -> str:
     Without control characters.
     """
     questions = list(activity_lines(result)) or [f"question  {result.question}"]
-    lines = [*questions, *operator_lines(result), *_expansion(result)]
+    lines = [*questions, *operator_lines(result), *_conditions(result), *_expansion(result)]
     if result.intent is not None:
         lines.append(f"intent    {result.intent}")
     width = max([9, *map(len, result.retrievers)])
@@ -76,6 +76,12 @@ def activity_lines(result: "SearchResult") -> Iterator[str]:
     for activity in result.activity:
         ranks = ", ".join(map(str, activity.ranks)) or "none"
         yield f"question  {_strip_control(activity.question)} ({count(activity.returned, 'hit')}; ranks {ranks})"
+
+
+def _conditions(result: "SearchResult") -> Iterator[str]:
+    for item in result.conditions:
+        effect = f"{count(item.matching, 'passage')} in reach" if item.matching else "no passage in reach: no effect"
+        yield f"condition {item.field} {item.value} by {item.text!r} ({effect})"
 
 
 def _expansion(result: "SearchResult") -> Iterator[str]:

@@ -265,6 +265,20 @@ class Expansion(Serializable):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class StatedCondition(Serializable):
+    """A condition on documents that the question states in words: `since March`, `by the finance team`."""
+
+    text: str
+    """As the question has it."""
+    field: str
+    """`date`, `title`, `department`, or `metadata.KEY`."""
+    value: str
+    """The value; of a date the days as an ISO 8601 interval, the end excluded."""
+    matching: int = 0
+    """Number of passages in reach that satisfy it; with 0 it changed nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class QuestionActivity(Serializable):
     """What one of several questions gave to the result of a search."""
 
@@ -318,6 +332,8 @@ class SearchResult(Serializable):
     """The kind of question by the rules of `rag.intents`; None where no rule matches."""
     operators: Operators = Operators()
     """What of the question was taken as an operator."""
+    conditions: tuple[StatedCondition, ...] = ()
+    """What of the question was taken as a condition on documents; passages that conflict with it come last."""
     id: Annotated[uuid.UUID | None, Field(alias="retrieval_id")] = field(default=None, compare=False)
     """Its record in the audit log, for feedback; None where no log is kept."""
     experiment: ExperimentAssignment | None = field(default=None, compare=False)

@@ -1,6 +1,6 @@
-"""Ranges of days in a question, in English and German: `last week`, `Q3 2025`, `since March`, `vor drei Tagen`.
+"""Ranges of days in a question, in English and German.
 
-The words are in time_words.yaml.
+`last week`, `Q3 2025`, `since March`, `vor drei Tagen`. The words are in time_words.yaml.
 """
 
 import re
@@ -48,8 +48,9 @@ class Time:
     @property
     def day(self) -> date | None:
         """The day, if it is a single one."""
-        one = self.days is not None and self.days[1] - self.days[0] == timedelta(days=1)
-        return self.days[0] if one and self.days is not None else None
+        if self.days is None or self.days[1] - self.days[0] != timedelta(days=1):
+            return None
+        return self.days[0]
 
 
 def _by_word(name: str) -> dict[str, Any]:
@@ -81,14 +82,14 @@ def find_times(text: str, today: date) -> list[Time]:
         text: A question.
         today: Reference date of relative times.
     """
-    found = [
+    candidates = [
         Time(text=match[0], span=match.span(), days=resolve(match, today))
         for pattern, resolve in _PATTERNS
         for match in pattern.finditer(text)
         if not _is_other_word(match, text)
     ]
     times: list[Time] = []
-    for time in sorted(found, key=lambda item: (item.span[0], -item.span[1])):
+    for time in sorted(candidates, key=lambda item: (item.span[0], -item.span[1])):
         if not times or time.span[0] >= times[-1].span[1]:
             times.append(time)
     return times

@@ -248,6 +248,7 @@ def test_queries__are_one_for_each_option() -> None:
     assert options == QUERIES.keys()
     of_query = {"text", "parsed", "k", "filter", "tenant", "principals", "collection", "subject", "scope"}
     of_query |= {"read_your_writes"}  # decides which pool the views get
+    of_query |= {"today"}  # of conditions on the passages, which both views return
     assert {field.name for field in fields(Query)} == of_query | {"options", "retrievers"}
     of_wording = {"scope", "principals", "parsed", "texts", "vector", "lexical", "fuzzy", "candidates"}
     assert {field.name for field in fields(RetrieverQuery)} == of_wording | {

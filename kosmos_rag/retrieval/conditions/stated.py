@@ -1,0 +1,257 @@
+"""Conditions that a question states in words: times, titles, and values of metadata.
+
+`since March`, `in the travel policy` and `by the finance team` are conditions where documents in reach have such dates,
+titles or values. A passage conflicts with a condition if its document has another value. It follows the passages
+without a conflict then; a document without any such value conflicts with none. A condition that no passage satisfies
+changes nothing. The words are in field_words.yaml.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
+from importlib.resources import files
+from pathlib import PurePosixPath
+from typing import Any, TypeAlias
+
+import yaml
+
+from kosmos_rag.core.freshness import VALIDITY_KEYS, parse_date
+from kosmos_rag.core.types import Passage, StatedCondition
+from kosmos_rag.retrieval.conditions.time_ranges import TimeRange, find_time_ranges
+from kosmos_rag.retrieval.fusion import PHRASE
+
+Verdict: TypeAlias = bool | None
+"""Whether a passage satisfies a condition; None where its document has no such value."""
+
+_WORDS: Mapping[str, Any] = yaml.safe_load(files(__package__).joinpath("field_words.yaml").read_text(encoding="utf-8"))
+_FIELDS: Mapping[str, Mapping[str, Sequence[str]]] = _WORDS["fields"]
+_BEFORE_TITLES, _ARTICLES = frozenset(_WORDS["before_titles"]), frozenset(_WORDS["articles"])
+_FIELD_WORDS = frozenset(
+    word for field in _FIELDS.values() for words in (field["words"], field.get("before", ())) for word in words
+)
+_WORD = re.compile(r"\w+")
+_SIGNAL = "condition"
+_MAX_VALUE_WORDS = 8
+"""Words of a value of metadata that a question may name; a longer one is a text."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Token:
+    """A word of a question, for comparison, and its position."""
+
+    word: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conditions:
+    """The conditions of a question on the passages in reach of it."""
+
+    stated: tuple[StatedCondition, ...] = ()
+    tests: tuple[Callable[[Passage], Verdict], ...] = ()
+    """One for each kind of field, of those that a passage satisfies."""
+
+    def order(self, passages: Sequence[Passage]) -> list[Passage]:
+        """Return the passages, those with fewer conflicts first.
+
+        Passages with the quoted phrases of the question stay before the others. A score that would contradict the
+        order is lowered; `signals` has by how much.
+        """
+        if not self.tests:
+            return list(passages)
+        conflicts = {passage.chunk_id: sum(test(passage) is False for test in self.tests) for passage in passages}
+        ranking = sorted(
+            passages, key=lambda passage: (PHRASE not in passage.score_contributions, conflicts[passage.chunk_id])
+        )
+        return list(_lower_scores(ranking, conflicts))
+
+
+NO_CONDITIONS = Conditions()
+
+
+def _lower_scores(ranking: Sequence[Passage], conflicts: Mapping[Any, int]) -> Iterator[Passage]:
+    """Yield the passages; scores of those with conflicts are at most those of the passages before."""
+    least, loss, level = float("inf"), 0.0, 0
+    for passage in ranking:
+        if (count := conflicts[passage.chunk_id]) > level:
+            level, loss = count, max(0.0, passage.score - least)
+        lowered = passage
+        if level and loss:
+            lowered = replace(passage, score=passage.score - loss, signals={**passage.signals, _SIGNAL: -loss})
+        least = min(least, lowered.score)
+        yield lowered
+
+
+def tokenize(question: str) -> list[Token]:
+    """Return the words of a question, without case."""
+    return [Token(word=match[0].casefold(), start=match.start(), end=match.end()) for match in _WORD.finditer(question)]
+
+
+def may_state_fields(question: str, today: date) -> bool:
+    """Return whether a question may name a time or a value of metadata."""
+    return bool(find_time_ranges(question, today)) or any(token.word in _FIELD_WORDS for token in tokenize(question))
+
+
+def may_state_title(question: str) -> bool:
+    """Return whether a question has a word that comes before titles."""
+    return any(token.word in _BEFORE_TITLES for token in tokenize(question))
+
+
+def find_conditions(question: str, passages: Sequence[Passage], today: date) -> Conditions:
+    """Return the conditions of a question that passages in reach have values for.
+
+    Args:
+        question: The question without operators.
+        passages: The passages in reach.
+        today: Reference date of relative times.
+    """
+    tokens = tokenize(question)
+    stated: list[StatedCondition] = []
+    tests: list[Callable[[Passage], Verdict]] = []
+    for conditions, test in (
+        _state_times(question, today),
+        _state_titles(question, tokens, passages),
+        *(_state_values(question, tokens, name, passages) for name in _FIELDS),
+    ):
+        earlier = {(condition.field, condition.value) for condition in stated}
+        new = [condition for condition in conditions if (condition.field, condition.value) not in earlier]
+        matching = sum(test(passage) is True for passage in passages) if new else 0
+        stated += [replace(condition, matching=matching) for condition in new]
+        if matching:
+            tests.append(test)
+    return Conditions(stated=tuple(stated), tests=tuple(tests))
+
+
+_Stated: TypeAlias = tuple[list[StatedCondition], Callable[[Passage], Verdict]]
+
+
+def _state_times(question: str, today: date) -> _Stated:
+    ranges = find_time_ranges(question, today)
+    conditions = [
+        StatedCondition(text=item.text, field="date", value=f"{item.start or '..'}/{item.end or '..'}")
+        for item in ranges
+    ]
+    return conditions, partial(_is_dated, ranges)
+
+
+def _is_dated(ranges: Sequence[TimeRange], passage: Passage) -> Verdict:
+    """Return whether a document has a date in one of the ranges.
+
+    A passage that has the time in its words satisfies it too: what is written about 2024 may be dated later.
+    """
+    text = f"{passage.title} {' '.join(passage.section)} {passage.text}".casefold()
+    if any(item.text.casefold() in text for item in ranges):
+        return True
+    days = [
+        day
+        for key, value in passage.metadata.items()
+        if key not in VALIDITY_KEYS and (day := parse_date(value)) is not None
+    ]
+    if not days:
+        return None
+    return any(
+        (item.start is None or day >= item.start) and (item.end is None or day < item.end)
+        for item in ranges
+        for day in days
+    )
+
+
+def _state_titles(question: str, tokens: Sequence[Token], passages: Iterable[Passage]) -> _Stated:
+    starts = [at for at in range(1, len(tokens)) if tokens[_cue_position(tokens, at)].word in _BEFORE_TITLES]
+    documents: dict[Any, str] = {}
+    conditions: dict[str, StatedCondition] = {}
+    for passage in passages:
+        for words in _titles(passage):
+            for start in starts:
+                if end := _match_title(tokens, start, words):
+                    text = question[tokens[start].start : tokens[end - 1].end]
+                    conditions.setdefault(passage.title, StatedCondition(text=text, field="title", value=passage.title))
+                    documents[passage.document_id] = passage.title
+    return list(conditions.values()), lambda passage: passage.document_id in documents
+
+
+def _cue_position(tokens: Sequence[Token], at: int) -> int:
+    """Return the position before a word and its articles."""
+    at -= 1
+    while at > 0 and tokens[at].word in _ARTICLES and tokens[at].word not in _BEFORE_TITLES:
+        at -= 1
+    return at
+
+
+def _titles(passage: Passage) -> Iterator[list[str]]:
+    """Yield the words of the title and of the file name, without numbers at the end."""
+    for name in dict.fromkeys((passage.title, PurePosixPath(passage.source).stem)):
+        words = _split(name)
+        while words and words[-1].isdecimal():
+            words.pop()
+        if words:
+            yield words
+
+
+def _split(text: str) -> list[str]:
+    return _WORD.findall(text.casefold().replace("_", " "))
+
+
+def _match_title(tokens: Sequence[Token], start: int, title: Sequence[str]) -> int:
+    """Return the end of a title that begins at a word, or 0.
+
+    Two words or more of its end are enough.
+    """
+    for first in range(max(1, len(title) - 1)):
+        words = title[first:]
+        end = start + len(words)
+        if [token.word for token in tokens[start:end]] == list(words):
+            return end
+    return 0
+
+
+def _state_values(question: str, tokens: Sequence[Token], name: str, passages: Iterable[Passage]) -> _Stated:
+    field = _FIELDS[name]
+    words, before = frozenset(field["words"]), frozenset(field.get("before", ()))
+    conditions: dict[tuple[str, str], StatedCondition] = {}
+    if any(token.word in words | before for token in tokens):
+        for passage in passages:
+            for key, value in _values(passage, name):
+                if (key, value) not in conditions and (text := _find_value(question, tokens, value, words, before)):
+                    conditions[key, value] = StatedCondition(text=text, field=key, value=value)
+    return list(conditions.values()), partial(_has_value, name, frozenset(conditions))
+
+
+def _values(passage: Passage, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the values of a field of a document, by their names in filters."""
+    if name == "department" and passage.department is not None:
+        yield "department", passage.department
+    for key in _FIELDS[name]["keys"]:
+        value = passage.metadata.get(key)
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(item, str | int | float) and not isinstance(item, bool):
+                yield f"metadata.{key}", str(item)
+
+
+def _has_value(name: str, stated: frozenset[tuple[str, str]], passage: Passage) -> Verdict:
+    values = set(_values(passage, name))
+    return not values.isdisjoint(stated) if values else None
+
+
+def _find_value(
+    question: str, tokens: Sequence[Token], value: str, words: frozenset[str], before: frozenset[str]
+) -> str | None:
+    """Return the part of a question that names a value of a field."""
+    value_words = [word for word in _split(value) if word not in words]
+    if not 0 < len(value_words) <= _MAX_VALUE_WORDS:
+        return None
+    for start in range(len(tokens) - len(value_words) + 1):
+        end = start + len(value_words)
+        if [token.word for token in tokens[start:end]] != value_words:
+            continue
+        if end < len(tokens) and tokens[end].word in words:
+            return question[tokens[start].start : tokens[end].end]
+        first = start - 1
+        while first >= 0 and tokens[first].word in _ARTICLES:
+            first -= 1
+        if first >= 0 and tokens[first].word in words | before:
+            return question[tokens[first].start : tokens[end - 1].end]
+    return None
