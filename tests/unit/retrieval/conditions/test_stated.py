@@ -97,12 +97,12 @@ def test_values__are_named_next_to_their_field(question: str, first: str) -> Non
 
 def test_a_department__is_that_of_the_collection() -> None:
     hr = passage("a", 1.0, title="first", department="hr", document_id=uuid.uuid4())
-    it = passage("b", 2.0, title="second", department="it", document_id=uuid.uuid4())
-    conditions = find_conditions("rules of the HR department", [it, hr], TODAY)
+    other = passage("b", 2.0, title="second", department="it", document_id=uuid.uuid4())
+    conditions = find_conditions("rules of the HR department", [other, hr], TODAY)
     assert [(item.field, item.value, item.text, item.matching) for item in conditions.stated] == [
         ("department", "hr", "HR department", 1)
     ]
-    assert [entry.title for entry in conditions.order([it, hr])] == ["first", "second"]
+    assert [entry.title for entry in conditions.order([other, hr])] == ["first", "second"]
 
 
 def test_conditions__say_what_they_are_and_that_nothing_met_them() -> None:
@@ -116,10 +116,10 @@ def test_conditions__say_what_they_are_and_that_nothing_met_them() -> None:
 
 def test_scores__never_contradict_the_order() -> None:
     conditions = find_conditions("What has changed since March?", [OLD, NEW, UNDATED], TODAY)
-    ordered = conditions.order([OLD, NEW, UNDATED])
-    assert [entry.score for entry in ordered] == [2.0, 1.0, 1.0]
-    assert [entry.signals for entry in ordered] == [{}, {}, {"condition": -2.0}]
-    assert conditions.order(ordered) == ordered
+    ranking = conditions.order([OLD, NEW, UNDATED])
+    assert [entry.score for entry in ranking] == [2.0, 1.0, 1.0]
+    assert [entry.signals for entry in ranking] == [{}, {}, {"condition": -2.0}]
+    assert conditions.order(ranking) == ranking
 
 
 def test_passages__with_a_phrase_of_the_question_stay_first() -> None:
