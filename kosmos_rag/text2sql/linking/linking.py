@@ -122,7 +122,7 @@ class Linker:
         parts = self._table_parts(
             words=word_shares @ in_tables,
             name_coverage=name_coverage,
-            database=index.match_databases(in_tables),
+            database=index.match_databases(np.maximum(in_names, in_best_columns)),
             meaning=table_cosines + index.best_of_tables(column_cosines),
         )
         order = best_first(add_parts(parts))

@@ -352,19 +352,16 @@ class NameIndex:
         return best
 
     def match_databases(self, strengths: Floats) -> Floats:
-        """Return for each table the share of the question that its database matches.
+        """Return for each table the share of the question's words that its database matches.
 
-        Each word counts by its inverse document frequency over databases: a word that all of them have decides nothing.
+        Every word counts the same: a rare word is rare because few databases look like this one, or by chance.
 
         Args:
             strengths: Strength of each word in each table. Shape (words, tables).
         """
         if not strengths.size:
             return np.zeros(len(self.tables))
-        best = np.maximum.reduceat(strengths, self.first_tables, axis=1)
-        size = best.shape[1]
-        idf = np.array([inverse_document_frequency(size, int(count)) for count in (best >= MATCH_STRENGTH).sum(axis=1)])
-        shares: Floats = (idf @ best / idf.sum())[self.database_of_table]
+        shares: Floats = np.maximum.reduceat(strengths, self.first_tables, axis=1).mean(axis=0)[self.database_of_table]
         return shares
 
 

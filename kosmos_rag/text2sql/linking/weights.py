@@ -14,7 +14,7 @@ class Weights:
     named: float = 0.25
     """Share of the table's name in the question."""
     database: float = 1.0
-    """Share of the question's words, weighted by idf over databases, that any name of the database matches."""
+    """Share of the question's words that any name of the database matches."""
     size: float = 0.1
     """Logarithm of the number of the database's tables, subtracted: of many names some match by chance."""
     meaning: float = 0.5
