@@ -14,7 +14,7 @@ from kosmos_rag.apps.http.console import routes as console
 from kosmos_rag.apps.http.console import routes_admin as console_admin
 from kosmos_rag.apps.http.console.pages import missing_page, wants_page
 from kosmos_rag.apps.http.openapi import JsonObject, install_openapi, openapi
-from kosmos_rag.apps.http.routes import resources, search, seed_api
+from kosmos_rag.apps.http.routes import resources, search, unversioned
 from kosmos_rag.apps.http.toolkit import health
 from kosmos_rag.apps.http.toolkit.body_limits import BodyLimits
 from kosmos_rag.apps.http.toolkit.csrf import SameOriginOnly
@@ -34,7 +34,7 @@ has one."""
 _ROUTES = (
     search,
     resources,
-    seed_api,
+    unversioned,
     health,
     console,
     console_admin,

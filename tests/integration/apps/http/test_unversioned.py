@@ -1,4 +1,4 @@
-"""The endpoints of the first requirements with the corporate settings, over the documents of departments."""
+"""The routes under /api with the corporate settings, over the documents of departments."""
 
 import json
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Endpoints that the first requirements named.
+"""Routes outside of /v1: chat, totals, reload and grounding under /api.
 
-They are thin versions of those under /v1, with the same rules.
+They have the functions and rules of the routes under /v1.
 """
 
 from fastapi import APIRouter, Response
