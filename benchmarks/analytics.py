@@ -111,12 +111,18 @@ def measure(tenant: Tenant, question_set: Sequence[Question], *, misses: bool) -
     return table
 
 
+def find_sql_sections(text: str) -> list[tuple[str, str]]:
+    """Return the title and the SQL of each section of a file with SQL."""
+    return [(match["title"], match["sql"].strip()) for match in _SQL_SECTION.finditer(text)]
+
+
 def count_sql_answers(tenant: Tenant, text: str) -> dict[str, int]:
-    """Return of how many sections the SQL is in the context, in the answer, and how many questions are refused."""
-    sections = [(match["title"], match["sql"].strip()) for match in _SQL_SECTION.finditer(text)]
+    """Return of how many sections the SQL is in the first hit, context and answer, and the number of refusals."""
+    sections = find_sql_sections(text)
     answers = [(tenant.answer(f"How is {title} calculated?"), sql) for title, sql in sections]
     return {
         "sections": len(answers),
+        "in first hit": sum(sql in answer.context.retrieval.hits[0].text for answer, sql in answers),
         "in context": sum(sql in answer.context.text for answer, sql in answers),
         "in answer": sum(sql in answer.text for answer, sql in answers),
         "refused": sum(answer.refused for answer, _ in answers),

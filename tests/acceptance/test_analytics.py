@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.analytics import find_rank, questions, share
+from benchmarks.analytics import find_rank, find_sql_sections, questions, share
 from kosmos_rag import Engine, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
@@ -56,6 +56,23 @@ def test_knowledge_base__is_answered_as_documented(analyst: Engine) -> None:
     assert len({hit.source for hit in result.hits}) == result.returned
     assert all(re.search(r"\bchurn", " ".join((*hit.section, hit.text)), re.IGNORECASE) for hit in result.hits)
     assert not any(hit.section[-1].startswith("Purpose") for hit in result.hits)
+
+
+@pytest.mark.model
+def test_sql_sections__are_found_and_cited_by_their_sql(analyst: Engine) -> None:
+    scope = _scope(analyst)
+    text = (ROOT / "examples" / "knowledge_base" / "example_sql.md").read_text(encoding="utf-8")
+    sections = find_sql_sections(text)
+    hits = {title: scope.search(f"How is {title} calculated?").hits[0].text for title, _ in sections}
+    assert len(sections) == 18
+    assert [title for title, sql in sections if sql not in hits[title]] == []
+
+    answer = scope.answer("How is Win-Backs and Their Gap calculated?")
+    (cited,) = [sentence.citation for sentence in answer.sentences if sentence.kind == "code"]
+    quoted = "\n".join(text.splitlines()[cited.line_start - 1 : cited.line_end])
+    assert dict(sections)["Win-Backs and Their Gap"] in quoted
+    passage = answer.context.passages[cited.index - 1].citation
+    assert (passage.line_start, passage.line_end) == (cited.line_start, cited.line_end)
 
 
 @pytest.mark.model
