@@ -20,6 +20,9 @@ _REFERS_BACK = re.compile(
     re.IGNORECASE,
 )
 """A first word that refers to the sentence before, in English or German."""
+# A title names what is asked if the words of both are more similar than this. "Dormant Accounts" and "Paying Accounts"
+# share half, and two words of three are shared by metrics that differ.
+_SAME_TITLE = 2 / 3
 # Share of the score that a unit of a document that is out of date keeps: a current one of equal score excludes it.
 _OUTDATED_SHARE = 0.5
 
@@ -39,9 +42,9 @@ def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = T
         is_outdated = prefer_current and item.passage.citation.outdated is not None
         return item.score * (_OUTDATED_SHARE if is_outdated else 1.0)
 
-    evidence = _drop_other_code(evidence)
-    lowest = MIN_RELATIVE_SCORE * max((item.score for item in evidence), default=0.0)
-    ranking = sorted((item for item in evidence if item.score >= lowest), key=lambda item: -score_today(item))
+    candidates = _drop_other_code(evidence)
+    lowest = MIN_RELATIVE_SCORE * max((item.score for item in candidates), default=0.0)
+    ranking = sorted((item for item in candidates if item.score >= lowest), key=lambda item: -score_today(item))
     selected: list[Evidence] = []
     for item in ranking:
         if len(selected) == limit or score_today(item) < MIN_RELATIVE_SCORE * score_today(ranking[0]):
@@ -56,14 +59,15 @@ def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = T
             selected[within[0]] = whole
         else:
             selected.append(whole)
-    return _with_code(selected, evidence, limit)
+    return _with_code(selected, candidates, limit)
 
 
 def _drop_other_code(evidence: Sequence[Evidence]) -> list[Evidence]:
     """Drop code that answers another question.
 
     It names less of the question, in its text or heading, than another unit. Or it is the SQL that is asked for, but in
-    a section that is neither that of the best sentence nor named by the question: statements share the names of tables.
+    a section that is not that of the best sentence, and whose title has other words than the question: statements share
+    the names of tables, and titles such as "Revenue Churn" and "Churn" a word.
     """
     prose = [item for item in evidence if item.unit.kind != "code"]
     best_section = _section(max(prose, key=lambda item: item.score)) if prose else None
@@ -74,7 +78,7 @@ def _drop_other_code(evidence: Sequence[Evidence]) -> list[Evidence]:
             return True
         if item.words < least:
             return False
-        is_of_section = not heading(item.passage) or item.title_words > 0 or _section(item) == best_section
+        is_of_section = not heading(item.passage) or item.title_similarity > _SAME_TITLE or _section(item) == best_section
         return is_of_section or not item.is_requested_sql
 
     return list(filter(answers, evidence))

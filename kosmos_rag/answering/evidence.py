@@ -1,7 +1,7 @@
 """Score text units of passages by how well each answers the question."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +13,6 @@ from kosmos_rag.answering.words import coverage, find_language, inverse_document
 from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.types import ContextPassage
 
-# A heading names the subject of its units, but only once for the whole section: its words count less.
-HEADING_WEIGHT = 0.5
 # Loss for each passage before its own: retrieval has seen more of a passage than one unit.
 RANK_LOSS = 0.05
 
@@ -34,9 +32,9 @@ class Evidence:
     meaning: float
     """Cosine similarity of section title and unit to the question, -1 to 1."""
     words: float
-    """Share of the question's words in the unit, weighted by IDF; those of the section's title count half. 0 to 1."""
-    title_words: float = 0.0
-    """Share of the question's words in the title of the section, weighted by IDF, 0 to 1."""
+    """Share of the question's words in the unit and the title of its section, weighted by IDF, 0 to 1."""
+    title_similarity: float = 0.0
+    """Dice coefficient of the words of question and section title, 0 to 1; 0 without a title."""
     is_requested_sql: bool = False
     """Whether the unit is SQL, and the question asks for a formula or SQL."""
     previous: Unit | None = None
@@ -88,8 +86,8 @@ def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: 
             passage=passage,
             unit=unit,
             meaning=float(meaning),
-            words=_question_coverage(weights, stems(text, language), stems(heading(passage), language)),
-            title_words=coverage(weights, stems(heading(passage), language)),
+            words=coverage(weights, stems(_text_with_section(passage, text), language)),
+            title_similarity=_dice(frozenset(weights), frozenset(stems(subject(heading(passage)), language))),
             is_requested_sql=is_requested_sql(question, unit),
             previous=previous,
         )
@@ -154,6 +152,6 @@ def _text_with_section(passage: ContextPassage, text: str) -> str:
     return f"{title}: {text}" if title else text
 
 
-def _question_coverage(weights: Mapping[str, float], unit_stems: Sequence[str], heading_stems: Sequence[str]) -> float:
-    only_in_heading = set(heading_stems).difference(unit_stems)
-    return coverage(weights, unit_stems) + HEADING_WEIGHT * coverage(weights, only_in_heading)
+def _dice(first: frozenset[str], second: frozenset[str]) -> float:
+    """Source: Dice, "Measures of the Amount of Ecologic Association Between Species" (1945)."""
+    return 2 * len(first & second) / (len(first) + len(second)) if second else 0.0

@@ -397,6 +397,11 @@ def test_score_evidence__loses_by_the_rank_of_the_passage() -> None:
     assert first - third == pytest.approx(2 * RANK_LOSS)
 
 
+def test_score_evidence__counts_words_of_the_title_as_those_of_the_unit() -> None:
+    text = "select sum(amount) from refunds;"
+    assert _best("refunds by reason", passage(text, section="By Reason")).words == 1.0
+
+
 def test_score_evidence__finds_the_row_that_the_question_names() -> None:
     table = passage("| Size | Monthly |\n|---|---|\n| Quarter rack | 300 |\n| Half rack | 500 |\n| Full rack | 900 |")
     best = _best("What does a half rack cost monthly?", table)
@@ -450,6 +455,14 @@ def test_answer__does_not_quote_the_sql_of_another_metric() -> None:
     other = passage("```sql\nselect count(*) from trials where converted;\n```", section="Trial Conversion", index=2)
     answer = _answer_from("How is ARPU calculated?", definition, other)
     assert {sentence.citation.index for sentence in answer.sentences} == {1}
+
+
+def test_answer__does_not_quote_sql_whose_title_is_mostly_of_other_words() -> None:
+    definition = passage("Churn is the accounts lost in a month.", section="Churn", index=1)
+    statement = "```sql\nselect sum(lost_mrr) from churn;\n```"
+    for title, kinds in (("Revenue Churn, Gross and Net", {"sentence"}), ("Churn Calculation", {"sentence", "code"})):
+        answer = _answer_from("How is churn calculated?", definition, passage(statement, section=title, index=2))
+        assert {sentence.kind for sentence in answer.sentences} == kinds, title
 
 
 def test_confidence__rises_with_the_score_of_the_best_unit() -> None:
