@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from kosmos_rag.answering.evidence import Evidence, heading, table_columns
 from kosmos_rag.answering.units import Unit, cells, units
+from kosmos_rag.answering.whole_lists import complete
 from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, ScoredUnit, hash_text
 
 # A unit that scores less than this share of the best one adds nothing to it.
@@ -28,9 +29,10 @@ _OUTDATED_SHARE = 0.5
 
 
 def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = True) -> list[Evidence]:
-    """Select up to `limit` best units, best first.
+    """Select up to `limit` best units, best first, and what belongs to them.
 
-    A unit that begins with a word for what the sentence before it names, such as "This", comes with that sentence.
+    A unit that begins with a word for what the sentence before it names, such as "This", comes with that sentence. A
+    list comes whole, and an item or code with the sentence that introduces it.
 
     Args:
         evidence: The scored units.
@@ -59,7 +61,7 @@ def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = T
             selected[within[0]] = whole
         else:
             selected.append(whole)
-    return _with_code(selected, candidates, limit)
+    return complete(_with_code(selected, candidates, limit), evidence, candidates, lowest)
 
 
 def _drop_other_code(evidence: Sequence[Evidence]) -> list[Evidence]:
@@ -78,8 +80,8 @@ def _drop_other_code(evidence: Sequence[Evidence]) -> list[Evidence]:
             return True
         if item.words < least:
             return False
-        is_of_section = not heading(item.passage) or item.title_similarity > _SAME_TITLE or _section(item) == best_section
-        return is_of_section or not item.is_requested_sql
+        is_named = not heading(item.passage) or item.title_similarity > _SAME_TITLE
+        return is_named or not item.is_requested_sql or _section(item) == best_section
 
     return list(filter(answers, evidence))
 

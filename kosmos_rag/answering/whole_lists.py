@@ -1,0 +1,94 @@
+"""Complete selected units: lists and steps are quoted whole, items and code with the sentence that introduces them."""
+
+from collections.abc import Sequence
+
+from kosmos_rag.answering.evidence import Evidence
+
+_COLONS = (":", "\uff1a")
+
+
+def complete(
+    selected: Sequence[Evidence], evidence: Sequence[Evidence], candidates: Sequence[Evidence], lowest: float
+) -> list[Evidence]:
+    """Return the selected units with what belongs to them, each once.
+
+    An item or code comes after the sentence before it that ends with a colon. A list comes whole, in its order, where
+    that sentence is selected, or where at least half of its items could be.
+
+    Args:
+        selected: The units of an answer.
+        evidence: All units, in the order of their passages.
+        candidates: Those that may be quoted.
+        lowest: Score from which a unit could be selected.
+    """
+    neighbours = _Neighbours(evidence)
+    allowed = {_key(item) for item in candidates}
+    completed: dict[tuple[int, int], Evidence] = {}
+    for item in selected:
+        for unit in neighbours.group(item, lowest):
+            if _key(unit) in allowed:
+                completed.setdefault(_key(unit), unit)
+    return list(completed.values())
+
+
+def _key(item: Evidence) -> tuple[int, int]:
+    """Return what identifies a unit, alone or together with the sentence before it."""
+    return item.passage.citation.index, item.unit.end
+
+
+class _Neighbours:
+    """Finds the units around one."""
+
+    def __init__(self, evidence: Sequence[Evidence]) -> None:
+        self._evidence = evidence
+        self._at = {_key(item): at for at, item in enumerate(evidence)}
+
+    def group(self, item: Evidence, lowest: float) -> list[Evidence]:
+        """Return the unit with those that belong to it, in their order."""
+        at = self._at[_key(item)]
+        if item.unit.kind == "sentence":
+            introduced = self._introduced(at)
+            return [item, *introduced]
+        if item.unit.kind == "item":
+            first, last = self._list_bounds(at)
+            items = self._evidence[first:last]
+            is_whole = last - first > 1 and 2 * sum(other.score >= lowest for other in items) >= last - first
+            return [*self._introduction(first), *(items if is_whole else [item])]
+        return [*self._introduction(at), item] if item.unit.kind == "code" else [item]
+
+    def _introduced(self, at: int) -> Sequence[Evidence]:
+        """Return the list or the code that the sentence introduces."""
+        if not self._introduces(at):
+            return ()
+        following = self._evidence[at + 1]
+        return self._evidence[slice(*self._list_bounds(at + 1))] if following.unit.kind == "item" else [following]
+
+    def _introduction(self, at: int) -> Sequence[Evidence]:
+        return [self._evidence[at - 1]] if at and self._introduces(at - 1) else ()
+
+    def _introduces(self, at: int) -> bool:
+        item, following = self._evidence[at], self._evidence[at + 1 : at + 2]
+        return (
+            item.unit.kind == "sentence"
+            and item.unit.text.endswith(_COLONS)
+            and bool(following)
+            and following[0].passage is item.passage
+            and following[0].unit.kind in ("item", "code")
+        )
+
+    def _list_bounds(self, at: int) -> tuple[int, int]:
+        """Return the first index of the list around an item, and the one after it."""
+        first, last = at, at + 1
+        while first and self._are_neighbours(first - 1, first):
+            first -= 1
+        while last < len(self._evidence) and self._are_neighbours(last - 1, last):
+            last += 1
+        return first, last
+
+    def _are_neighbours(self, first: int, second: int) -> bool:
+        before, after = self._evidence[first], self._evidence[second]
+        return (
+            before.passage is after.passage
+            and before.unit.kind == after.unit.kind == "item"
+            and not before.passage.text[before.unit.end : after.unit.start].strip()
+        )

@@ -1,0 +1,73 @@
+"""Lists and steps are quoted whole, and items and code with the sentence that introduces them."""
+
+import pytest
+
+from kosmos_rag.answering.compose import render, select, sentence
+from kosmos_rag.answering.evidence import Evidence
+from kosmos_rag.answering.units import units
+from tests.unit.answering.passages import passage
+
+RESTART = (
+    "The worker is restarted so:\n\n1. Stop the timer.\n2. Wait for the queue.\n3. Start the worker.\n\n"
+    "Logs are in the journal."
+)
+CODE = "The queue is shown by this command:\n\n```sh\nkosmos-rag jobs\n```\n\nIt needs a tenant."
+
+
+def _answer(text: str, scores: list[float], limit: int = 2) -> list[str]:
+    of = passage(text)
+    evidence = [
+        Evidence(passage=of, unit=unit, meaning=score, words=0.0)
+        for unit, score in zip(units(text), scores, strict=True)
+    ]
+    return [item.unit.text for item in select(evidence, limit)]
+
+
+@pytest.mark.parametrize(
+    "scores", [(0.9, 0.1, 0.1, 0.1, 0.1), (0.1, 0.8, 0.9, 0.1, 0.1)], ids=["its introduction", "two of its steps"]
+)
+def test_select__quotes_steps_whole_and_in_order(scores: tuple[float, ...]) -> None:
+    assert _answer(RESTART, list(scores)) == [
+        "The worker is restarted so:", "1. Stop the timer.", "2. Wait for the queue.", "3. Start the worker.",
+    ]  # fmt: skip
+
+
+def test_select__quotes_one_item_after_the_sentence_that_introduces_the_list() -> None:
+    assert _answer(RESTART, [0.1, 0.1, 0.9, 0.1, 0.1]) == ["The worker is restarted so:", "2. Wait for the queue."]
+
+
+def test_select__quotes_few_items_of_a_long_list_alone() -> None:
+    items = [f"- Format {number}" for number in range(9)]
+    assert _answer("\n".join(items), [0.9, 0.9, *[0.1] * 7]) == ["- Format 0", "- Format 1"]
+
+
+@pytest.mark.parametrize("scores", [(0.9, 0.1, 0.1), (0.1, 0.9, 0.1)], ids=["its sentence", "the code"])
+def test_select__quotes_code_with_its_sentence(scores: tuple[float, ...]) -> None:
+    assert _answer(CODE, list(scores)) == ["The queue is shown by this command:", "```sh\nkosmos-rag jobs\n```"]
+
+
+def test_select__quotes_no_code_that_answers_another_question_with_its_sentence() -> None:
+    of = passage(CODE)
+    words = (1.0, 0.1, 0.1)
+    evidence = [
+        Evidence(passage=of, unit=unit, meaning=0.0, words=share)
+        for unit, share in zip(units(CODE), words, strict=True)
+    ]
+    assert [item.unit.kind for item in select(evidence, 4)] == ["sentence"]
+
+
+def test_select__does_not_join_lists_with_text_between_them() -> None:
+    text = "- One\n- Two\n\nOther things:\n\n- Three\n- Four"
+    assert _answer(text, [0.9, 0.9, 0.1, 0.1, 0.1], limit=4) == ["- One", "- Two"]
+
+
+def test_render__keeps_a_whole_list_as_a_list() -> None:
+    of = passage(RESTART)
+    evidence = [
+        Evidence(passage=of, unit=unit, meaning=score, words=0.0)
+        for unit, score in zip(units(RESTART), [0.9, 0.1, 0.1, 0.1, 0.1], strict=True)
+    ]
+    assert render([sentence(item) for item in select(evidence, 1)]) == (
+        "The worker is restarted so: [1]\n\n"
+        "1. Stop the timer. [1]\n2. Wait for the queue. [1]\n3. Start the worker. [1]"
+    )
