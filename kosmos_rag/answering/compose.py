@@ -91,12 +91,12 @@ def _section(item: Evidence) -> tuple[uuid.UUID, tuple[str, ...]]:
 
 
 def _with_code(selected: list[Evidence], evidence: Sequence[Evidence], limit: int) -> list[Evidence]:
-    """Add the SQL that a question asks for, after the sentence that answers."""
-    if not selected or len(selected) == limit or any(item.unit.kind == "code" for item in selected):
+    """Add the SQL that a question asks for, after the sentence that answers; within the limit, it replaces the last."""
+    if not selected or limit == 1 or any(item.unit.kind == "code" for item in selected):
         return selected
     least = MIN_RELATIVE_SCORE * selected[0].words
     code = [item for item in evidence if item.is_requested_sql and item.words >= least > 0]
-    return [*selected, max(code, key=lambda item: item.score)] if code else selected
+    return [*selected[: limit - 1], max(code, key=lambda item: item.score)] if code else selected
 
 
 def _words(unit: Unit) -> str:

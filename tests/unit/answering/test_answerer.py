@@ -450,6 +450,14 @@ def test_answer__does_not_quote_sql_that_shares_the_tables_of_another_section() 
     assert "code" in [sentence.kind for sentence in same.sentences]
 
 
+def test_answer__quotes_sql_instead_of_the_last_sentence_where_it_is_asked_for() -> None:
+    text = "Churn is loss. Churn is monthly. Churn is a share.\n\n```sql\nselect lost from accounts;\n```"
+    question = "How is churn calculated?"
+    answerer = _answerer(threshold=0.0, max_sentences=2)
+    answer = answerer.stream(question, context(question, passage(text, section="Churn"))).answer()
+    assert [sentence.kind for sentence in answer.sentences] == ["sentence", "code"]
+
+
 def test_answer__does_not_quote_the_sql_of_another_metric() -> None:
     definition = passage("ARPU is revenue divided by accounts.", section="ARPU", index=1)
     other = passage("```sql\nselect count(*) from trials where converted;\n```", section="Trial Conversion", index=2)
