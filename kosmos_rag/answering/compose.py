@@ -91,7 +91,10 @@ def _section(item: Evidence) -> tuple[uuid.UUID, tuple[str, ...]]:
 
 
 def _with_code(selected: list[Evidence], evidence: Sequence[Evidence], limit: int) -> list[Evidence]:
-    """Add the SQL that a question asks for, after the sentence that answers; within the limit, it replaces the last."""
+    """Add the SQL that a question asks for, after the sentence that answers.
+
+    Where there are as many units as the limit allows, it replaces the last.
+    """
     if not selected or limit == 1 or any(item.unit.kind == "code" for item in selected):
         return selected
     least = MIN_RELATIVE_SCORE * selected[0].words

@@ -65,6 +65,22 @@ def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: 
         question: the question, rewritten if it is a follow-up.
         embedder: the model of the embedding similarity.
     """
+    (evidence,) = score_questions([question], passages, embedder)
+    return evidence
+
+
+def score_questions(
+    questions: Sequence[str], passages: Sequence[ContextPassage], embedder: Embedder
+) -> list[list[Evidence]]:
+    """Score every text unit of the passages for each question.
+
+    The units are embedded once. Raises ModelUnavailable.
+
+    Args:
+        questions: the questions, or the parts of one.
+        passages: the best passages of a context.
+        embedder: the model of the embedding similarity.
+    """
     candidates = [
         (passage, unit, previous)
         for passage in passages
@@ -72,27 +88,31 @@ def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: 
         if not _is_header(passage, unit)
     ]
     if not candidates:
-        return []
-    texts = [_read_aloud(unit) for _, unit, _ in candidates]
-    vectors = embedder.embed(
-        [_text_with_section(passage, text) for (passage, _, _), text in zip(candidates, texts, strict=True)]
-    )
-    meanings = cosines(vectors, embedder.embed_query(question))
+        return [[] for _ in questions]
+    texts = [_text_with_section(passage, _read_aloud(unit)) for passage, unit, _ in candidates]
+    vectors = embedder.embed(texts)
     language = find_language(passage.text for passage in passages)
-    stemmed = [frozenset(stems(f"{heading(passage)} {passage.text}", language)) for passage in passages]
-    weights = inverse_document_frequencies(stems(subject(question), language), stemmed)
-    return [
-        Evidence(
-            passage=passage,
-            unit=unit,
-            meaning=float(meaning),
-            words=coverage(weights, stems(_text_with_section(passage, text), language)),
-            title_similarity=_dice(frozenset(weights), frozenset(stems(subject(heading(passage)), language))),
-            is_requested_sql=is_requested_sql(question, unit),
-            previous=previous,
-        )
-        for (passage, unit, previous), text, meaning in zip(candidates, texts, meanings, strict=True)
-    ]
+    text_stems = [stems(text, language) for text in texts]
+    title_stems = {heading(passage): frozenset(stems(subject(heading(passage)), language)) for passage in passages}
+    passage_stems = [frozenset(stems(f"{heading(passage)} {passage.text}", language)) for passage in passages]
+
+    def score(question: str) -> list[Evidence]:
+        meanings = cosines(vectors, embedder.embed_query(question))
+        weights = inverse_document_frequencies(stems(subject(question), language), passage_stems)
+        return [
+            Evidence(
+                passage=passage,
+                unit=unit,
+                meaning=float(meaning),
+                words=coverage(weights, unit_stems),
+                title_similarity=_dice(frozenset(weights), title_stems[heading(passage)]),
+                is_requested_sql=is_requested_sql(question, unit),
+                previous=previous,
+            )
+            for (passage, unit, previous), unit_stems, meaning in zip(candidates, text_stems, meanings, strict=True)
+        ]
+
+    return [score(question) for question in questions]
 
 
 def passage_units(passage: ContextPassage) -> Iterator[Unit]:

@@ -12,7 +12,8 @@ from kosmos_rag.answering.compose import rank, render, scored_unit, select, sent
 from kosmos_rag.answering.conversation import SAMPLE as CONVERSATION_SAMPLE
 from kosmos_rag.answering.conversation import RewrittenQuery, contextualize
 from kosmos_rag.answering.disagreement import find_disagreements
-from kosmos_rag.answering.evidence import Evidence, score_evidence
+from kosmos_rag.answering.evidence import Evidence, score_questions
+from kosmos_rag.answering.question_parts import split_question
 from kosmos_rag.answering.sanitize import sanitize
 from kosmos_rag.answering.stream import AnswerStream, DeferredStream
 from kosmos_rag.answering.templates import Prompt, load
@@ -35,11 +36,44 @@ _SAMPLE = {"question": "", "context": "", "passages": (), "marker": "[1]", "refu
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _ScoredEvidence:
-    """Scored evidence, with the confidence that it answers the question."""
+class _ScoredPart:
+    """Evidence scored for a question or a part of it."""
 
+    question: str
     evidence: Sequence[Evidence]
     confidence: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _ScoredEvidence:
+    """Evidence scored for the parts of a question.
+
+    The question itself is the only part where it joins no others, or where no part is answered.
+    """
+
+    parts: Sequence[_ScoredPart]
+
+    @property
+    def confidence(self) -> float:
+        """The confidence of the part that is answered best."""
+        return max(part.confidence for part in self.parts)
+
+    @property
+    def evidence(self) -> Sequence[Evidence]:
+        """Each unit with its best score."""
+        return [max(scores, key=lambda item: item.score) for scores in zip(*self._evidence_by_part, strict=True)]
+
+    @property
+    def _evidence_by_part(self) -> list[Sequence[Evidence]]:
+        return [part.evidence for part in self.parts]
+
+    def answered(self, threshold: float) -> list[_ScoredPart]:
+        """Return the parts that are answered; the question itself, where it has no parts."""
+        return [part for part in self.parts if part.confidence >= threshold or len(self.parts) == 1]
+
+    def unanswered(self, threshold: float) -> list[_ScoredPart]:
+        """Return the parts of an answered question that are not answered."""
+        return [part for part in self.parts if part.confidence < threshold and len(self.parts) > 1]
 
 
 class Answerer:
@@ -153,6 +187,7 @@ class Answerer:
                 + self._warnings(truncated=truncated)
                 + _warn_outdated(sentences)
                 + find_disagreements(sentences)
+                + self._warn_unanswered(scored)
                 + (self._warn_language(context) if refused else ())
             ),
             units=tuple(scored_unit(item) for item in rank(scored.evidence)),
@@ -162,6 +197,11 @@ class Answerer:
     def _warnings(self, *, truncated: bool) -> tuple[str, ...]:
         limit = self._settings.max_output_tokens
         return (f"the answer was cut at rag.answer.max_output_tokens, which is {limit}",) if truncated else ()
+
+    def _warn_unanswered(self, scored: _ScoredEvidence) -> tuple[str, ...]:
+        """Warn of each part of the question that the passages do not answer."""
+        parts = scored.unanswered(self._settings.threshold)
+        return tuple(f"no passage answers a part of the question: {part.question}" for part in parts)
 
     def _warn_language(self, context: Context) -> tuple[str, ...]:
         """Warn of a language that the embedding model does not know."""
@@ -180,8 +220,15 @@ class Answerer:
         return explain_low_score(sources.context.question, best, self._settings.threshold)
 
     def _select_sentences(self, scored: _ScoredEvidence) -> tuple[AnswerSentence, ...]:
-        selected = select(scored.evidence, self._settings.max_sentences, prefer_current=self._prefer_current)
-        return tuple(sentence(item) for item in selected)
+        """Select the units of each part that is answered, each unit once."""
+        limit = max(1, self._settings.max_sentences // len(scored.parts))
+        selected = [
+            sentence(item)
+            for part in scored.answered(self._settings.threshold)
+            for item in select(part.evidence, limit, prefer_current=self._prefer_current)
+        ]
+        by_span = {(quoted.citation.index, quoted.citation.start, quoted.citation.end): quoted for quoted in selected}
+        return tuple(by_span.values())
 
     def _select_closest(self, scored: _ScoredEvidence, context: Context) -> tuple[AnswerSentence, ...]:
         """Select the best units of a refusal.
@@ -194,12 +241,16 @@ class Answerer:
         return closest if _cites_no_suspicious_document(closest, context) else ()
 
     def _score(self, context: Context) -> _ScoredEvidence:
-        evidence = score_evidence(context.question, context.passages[: self._settings.max_passages], self._embedder)
-        best = best_evidence(evidence)
-        return _ScoredEvidence(
-            evidence=evidence,
-            confidence=confidence(best.score) if best else 0.0,
-        )
+        questions = split_question(context.question)
+        if len(questions) > 1:
+            questions = (context.question, *questions)
+        passages = context.passages[: self._settings.max_passages]
+        whole, *parts = [
+            _ScoredPart(question=question, evidence=evidence, confidence=_confidence(evidence))
+            for question, evidence in zip(questions, score_questions(questions, passages, self._embedder), strict=True)
+        ]
+        is_answered_in_parts = any(part.confidence >= self._settings.threshold for part in parts)
+        return _ScoredEvidence(parts=parts if is_answered_in_parts else [whole])
 
     def _generate(self, context: Context) -> TextStream:
         assert self._model is not None, "asked for only where it writes"
@@ -221,6 +272,11 @@ class Answerer:
             "refusal": REFUSAL,
         }
         return prompt.messages(values, fenced=[context.text, context.question])
+
+
+def _confidence(evidence: Sequence[Evidence]) -> float:
+    best = best_evidence(evidence)
+    return confidence(best.score) if best else 0.0
 
 
 def _require_model(model: LanguageModel | None, key: str) -> LanguageModel:

@@ -14,6 +14,7 @@ from typing import Any
 from cachetools import LRUCache
 
 from kosmos_rag.answering.context import assemble
+from kosmos_rag.answering.question_parts import split_question
 from kosmos_rag.answering.stream import AnswerStream
 from kosmos_rag.core.config import AuditSettings, Settings
 from kosmos_rag.core.config.presets import Preset
@@ -184,9 +185,9 @@ class QueryHandler:
         self, reader: AuditContext, request: QueryRequest, max_tokens: int | None, history: Sequence[Turn]
     ) -> Answer:
         """Return a complete answer. Args: see `Tenant.answer`."""
-        handled, stream = self._answer(reader, request, max_tokens, history)
+        searches, stream = self._answer(reader, request, max_tokens, history)
         answer = stream.answer()
-        self._deliver(handled, answer)
+        self._deliver(searches[-1], answer, *searches[:-1])
         return answer
 
     def stream(
@@ -196,10 +197,10 @@ class QueryHandler:
 
         Args: see `Tenant.answer`.
         """
-        handled, stream = self._answer(reader, request, max_tokens, history)
-        event_id = self._deliver(handled, stream.sources)
+        searches, stream = self._answer(reader, request, max_tokens, history)
+        event_id = self._deliver(searches[-1], stream.sources, *searches[:-1])
         if event_id is not None:
-            stream.on_complete(partial(self._record_refusal, handled, event_id, stream.sources))
+            stream.on_complete(partial(self._record_refusal, searches[-1], event_id, stream.sources))
         return stream
 
     def _search(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
@@ -285,7 +286,8 @@ class QueryHandler:
 
     def _answer(
         self, reader: AuditContext, request: QueryRequest, max_tokens: int | None, history: Sequence[Turn]
-    ) -> tuple[HandledSearch, AnswerStream]:
+    ) -> tuple[Sequence[HandledSearch], AnswerStream]:
+        """Return the search of each part of the question, and the answer from all of them."""
         rewritten, warnings = request, tuple[str, ...]()
         if history:
             # The history is condensed before the snapshot: its settings are read again.
@@ -293,10 +295,15 @@ class QueryHandler:
                 route = self._cache_route(reader, self._read_routing(reader, request))
             condensed = route.pipelines.answerer.search_query(request.text, history)
             rewritten, warnings = replace(request, text=condensed.question), condensed.warnings
-        handled = self._search(reader, rewritten)
+        searches = [self._search(reader, replace(rewritten, text=part)) for part in split_question(rewritten.text)]
+        handled = searches[-1]
+        if len(searches) > 1:
+            rrf_k = handled.route.pipelines.settings.rag.retrieval.rrf_k
+            fused = fuse_results([search.result for search in searches], rrf_k=rrf_k)
+            handled = replace(handled, result=replace(fused, question=rewritten.text))
         context = self._assemble(handled, max_tokens)
         stream = handled.route.pipelines.answerer.stream(request.text, context, warnings)
-        return handled, stream.on_timing(self._telemetry.record_answer)
+        return searches, stream.on_timing(self._telemetry.record_answer)
 
     def _assemble(self, handled: HandledSearch, max_tokens: int | None) -> Context:
         reader = handled.reader

@@ -97,6 +97,21 @@ def test_answer__has_code_and_rows_and_no_headings_of_any_format(
     assert sentences == ([] if source == "a.sql" else ["Churn is loss."])
 
 
+def test_answer__searches_the_parts_of_a_question_apart(scope: Tenant) -> None:
+    office = "# Offices\n\nThe garage of the Bergen office belongs to the facility team.\n"
+    scope.ingest(SourceDocument(source="offices.md", data=office.encode()))
+    question = "On which day is a refund booked and which team does the garage of the Bergen office belong to?"
+    answer = scope.answer(question, k=2)
+    assert answer.question == answer.search_query == question
+    assert {citation.source for citation in answer.citations} == {"metrics.md", "offices.md"}
+    assert [activity.question for activity in answer.context.retrieval.activity] == [
+        "On which day is a refund booked?",
+        "which team does the garage of the Bergen office belong to?",
+    ]
+    with scope.stream_answer(question, k=2) as stream:
+        assert stream.answer().text == answer.text
+
+
 def test_answer__passes_its_own_check(scope: Tenant) -> None:
     answer = scope.answer("How is churn calculated?")
     report = scope.check_citations(answer.text, answer.context)

@@ -458,6 +458,45 @@ def test_answer__quotes_sql_instead_of_the_last_sentence_where_it_is_asked_for()
     assert [sentence.kind for sentence in answer.sentences] == ["sentence", "code"]
 
 
+LEAVE = passage("Annual leave is 30 days.", section="Leave", index=1)
+PARKING = passage("The garage belongs to the facility team.", section="Parking", index=2)
+
+
+def _answer_joined(question: str, **settings: object) -> Answer:
+    return _answerer(**settings).stream(question, context(question, LEAVE, PARKING)).answer()
+
+
+def test_answer__has_a_unit_for_each_part_of_a_question() -> None:
+    answer = _answer_joined("What is annual leave, and which team does the garage belong to?")
+    assert [sentence.text for sentence in answer.sentences] == [LEAVE.text, PARKING.text]
+    assert answer.warnings == ()
+
+
+def test_answer__says_which_part_of_a_question_is_not_answered() -> None:
+    answer = _answer_joined("What is annual leave, and which penguins swim to Norway?")
+    assert [sentence.text for sentence in answer.sentences] == [LEAVE.text]
+    assert answer.warnings == ("no passage answers a part of the question: which penguins swim to Norway?",)
+
+
+def test_answer__refuses_a_question_without_an_answered_part() -> None:
+    answer = _answer_joined("Which whales sing and which penguins swim to Norway?")
+    assert (answer.refused, answer.warnings) == (True, ())
+
+
+def test_answer__divides_the_sentences_among_the_parts() -> None:
+    text = "Leave is long. Leave is paid. Leave is booked. Leave is free. A garage is cold."
+    question = "How long is leave and is a garage cold?"
+    answer = _answerer(threshold=0.0, max_sentences=4).stream(question, context(question, passage(text))).answer()
+    assert [sentence.text.split()[0] for sentence in answer.sentences].count("Leave") <= 2
+    assert answer.sentences[-1].text == "A garage is cold."
+
+
+def test_answer__scores_each_unit_once_by_its_best_part() -> None:
+    answer = _answer_joined("What is annual leave, and which team does the garage belong to?")
+    assert sorted(unit.text for unit in answer.units) == sorted([LEAVE.text, PARKING.text])
+    assert all(unit.score > EVEN_SCORE for unit in answer.units)
+
+
 def test_answer__does_not_quote_the_sql_of_another_metric() -> None:
     definition = passage("ARPU is revenue divided by accounts.", section="ARPU", index=1)
     other = passage("```sql\nselect count(*) from trials where converted;\n```", section="Trial Conversion", index=2)

@@ -6,6 +6,7 @@ from typing import Any
 from kosmos_rag.apps.http.toolkit.concurrency import ANSWER, question_cost
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.apps.http.toolkit.streaming import AnswerEventStream
+from kosmos_rag.engine.answers import split_question
 from kosmos_rag.engine.tenant import Tenant
 
 
@@ -32,7 +33,7 @@ async def stream_answer(caller: Caller, scope: Tenant, question: str, options: M
         options: further arguments of `Tenant.stream_answer`.
     """
     streams, tenant = caller.service.streams, caller.identity.tenant
-    cost = question_cost(ANSWER, question, k=options.get("k"), max_tokens=options.get("max_tokens"))
+    cost = question_cost(ANSWER, split_question(question), k=options.get("k"), max_tokens=options.get("max_tokens"))
     streams.reserve(tenant)
     try:
         stream = await caller.run_at_cost(cost, scope.stream_answer, question, **options)
