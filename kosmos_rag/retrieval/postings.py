@@ -98,7 +98,7 @@ class PostingsRequest:
 class SegmentScores:
     """BM25 scores of the chunks of a segment.
 
-    Approximate in single precision, exact on demand.
+    Approximate, exact on demand.
     """
 
     collection: str
@@ -107,8 +107,10 @@ class SegmentScores:
     average: float
     """Mean length of the chunks of the collection, in lexemes."""
     terms: tuple[tuple[float, Posting], ...]
-    """Inverse document frequency and posting of each term, by lexeme id ascending; none is empty."""
-    scores: NDArray[np.float32]
+    """Inverse document frequency and posting of each term; none is empty."""
+    postings: Posting
+    """The postings of all terms, one after the other."""
+    scores: NDArray[np.float64]
     """By offset."""
 
     @classmethod
@@ -122,14 +124,26 @@ class SegmentScores:
             average: Mean length of the collection's chunks, in lexemes.
             terms: Inverse document frequency and posting of each term.
         """
-        scores = np.zeros(len(chunks.offsets), dtype=np.float32)
-        nonempty = tuple((idf, posting) for idf, posting in terms if len(posting.offsets))
-        for idf, posting in nonempty:
-            at = posting.offsets.astype(np.intp)
-            norms = bm25.norms(chunks.frequencies[at].astype(np.float32), np.float32(average))
-            # A chunk occurs once in a posting, so adding in place is correct.
-            scores[at] += bm25.contributions(posting.frequencies.astype(np.float32), norms, np.float32(idf))
-        return cls(collection=collection, chunks=chunks, average=average, terms=nonempty, scores=scores)
+        nonempty = tuple([(idf, posting) for idf, posting in terms if len(posting.offsets)])
+        # All terms at once: a question has a dozen, and each call of NumPy costs as much as hundreds of postings.
+        postings = Posting(
+            offsets=np.concatenate([_NONE.offsets, *(posting.offsets for _, posting in nonempty)]),
+            frequencies=np.concatenate([_NONE.frequencies, *(posting.frequencies for _, posting in nonempty)]),
+        )
+        idfs = np.repeat(
+            np.array([idf for idf, _ in nonempty], dtype=np.float32), [len(posting.offsets) for _, posting in nonempty]
+        )
+        norms = bm25.norms(chunks.frequencies.astype(np.float32), np.float32(average))[postings.offsets]
+        weights = bm25.contributions(postings.frequencies.astype(np.float32), norms, idfs)
+        scores = np.bincount(postings.offsets, weights=weights, minlength=len(chunks.offsets))
+        return cls(
+            collection=collection,
+            chunks=chunks,
+            average=average,
+            terms=nonempty,
+            postings=postings,
+            scores=scores.astype(np.float64, copy=False),
+        )
 
     def restrict(self, sequences: Sequence[int]) -> None:
         """Set the scores of all chunks but these to 0.
@@ -148,7 +162,7 @@ class SegmentScores:
     @property
     def read(self) -> int:
         """Number of postings read."""
-        return sum(len(posting.offsets) for _, posting in self.terms)
+        return len(self.postings.offsets)
 
     def best(self, count: int) -> NDArray[np.intp]:
         """Return offsets of at least the `count` best chunks, unordered.
@@ -185,12 +199,16 @@ class SegmentScores:
         not see.
         """
         norms = bm25.norms(self.chunks.frequencies[offsets].astype(np.float64), self.average)
-        added = np.zeros((len(self.terms), len(offsets)))
-        for row, (idf, posting) in enumerate(self.terms):
-            at = np.searchsorted(posting.offsets, offsets)
-            at[at == len(posting.offsets)] = 0
-            frequencies = np.where(posting.offsets[at] == offsets, posting.frequencies[at], 0).astype(np.float64)
-            added[row] = bm25.contributions(frequencies, norms, idf)
+        columns = np.full(len(self.scores), -1, dtype=np.int32)
+        columns[offsets] = np.arange(len(offsets))
+        column = columns[self.postings.offsets]
+        wanted = np.flatnonzero(column >= 0)
+        column, counts = column[wanted], [len(posting.offsets) for _, posting in self.terms]
+        term = np.repeat(np.arange(len(counts)), counts)[wanted]
+        idfs = np.array([idf for idf, _ in self.terms], dtype=np.float64)
+        frequencies = self.postings.frequencies[wanted].astype(np.float64)
+        added = np.zeros((len(counts), len(offsets)))
+        added[term, column] = bm25.contributions(frequencies, norms[column], idfs[term])
         added.sort(axis=0)
         total = np.zeros(len(offsets))
         for contributions in added:

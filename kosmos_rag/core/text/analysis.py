@@ -66,8 +66,7 @@ def unspaced_runs(text: str) -> list[str]:
 
 def is_unspaced(text: str) -> bool:
     """Return whether most letters of a text are of scripts without spaces."""
-    letters = sum(map(str.isalpha, text))
-    return not text.isascii() and 2 * sum(map(len, unspaced_runs(text))) > letters
+    return not text.isascii() and 2 * sum(map(len, unspaced_runs(text))) > sum(map(str.isalpha, text))
 
 
 def separate_words(text: str) -> str:

@@ -17,11 +17,13 @@ from kosmos_rag.retrieval.postings import Posting, SegmentScores, best_offsets
 from kosmos_rag.retrieval.snapshot import CollectionStats
 
 _MARGIN = 1e-5
-"""Score below that of the last candidate up to which products are computed again, in the order of the server."""
+"""Bound of what the roundings of an inner product of two normalised vectors add up to, in any order."""
 _LANES = 8
 """Single-precision numbers of a register of 256 bits."""
-_ROWS = 512
-"""Vectors that are converted at once: they stay in the cache of the processor."""
+_ROWS = 128
+"""Codes that are converted at once: they leave most of the processor's cache to all else that a search uses."""
+_LEVELS = 127
+"""Largest code of a number."""
 _EXPONENT = np.float32(2.0**112)
 """Ratio of a number in half precision to the single-precision number with the same exponent bits."""
 _SIGN_AND_NUMBER = np.int32(-0x70000001)
@@ -56,12 +58,22 @@ class CollectionRows:
         arrays = (self.lexeme_ids, self.starts, self.offsets, self.frequencies)
         return self.chunks.bytes + sum(array.nbytes for array in arrays)
 
-    def find(self, lexeme_id: int) -> Posting:
-        """Return the posting of a lexeme, which may be empty."""
-        at = int(np.searchsorted(self.lexeme_ids, lexeme_id))
-        exists = at < len(self.lexeme_ids) and self.lexeme_ids[at] == lexeme_id
-        start, end = (self.starts[at], self.starts[at + 1]) if exists else (0, 0)
-        return Posting(offsets=self.offsets[start:end], frequencies=self.frequencies[start:end])
+    def find(self, weights: Mapping[int, float]) -> list[tuple[float, Posting]]:
+        """Return weight and posting of those lexemes that the rows have.
+
+        Args:
+            weights: By id, ascending.
+        """
+        wanted = np.fromiter(weights, dtype=np.int64, count=len(weights))
+        positions = np.searchsorted(self.lexeme_ids, wanted)
+        found = []
+        for lexeme_id, weight, at in zip(weights, weights.values(), positions.tolist(), strict=True):
+            if at < len(self.lexeme_ids) and self.lexeme_ids[at] == lexeme_id:
+                start, end = self.starts[at], self.starts[at + 1]
+                found.append(
+                    (weight, Posting(offsets=self.offsets[start:end], frequencies=self.frequencies[start:end]))
+                )
+        return found
 
     def find_sequences(self, sequences: NDArray[np.int32]) -> NDArray[np.intp]:
         """Return the rows of the part that have these sequence numbers."""
@@ -73,13 +85,58 @@ class CollectionRows:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Vectors:
+    """Vectors, with codes of eight bits a number to find the nearest by."""
+
+    exact: NDArray[np.float16]
+    """Normalised, as the server stores them."""
+    codes: NDArray[np.int8]
+    steps: NDArray[np.float32]
+    """What a code of one stands for in each vector."""
+    errors: NDArray[np.float32]
+    """Distance of each vector from that of its codes."""
+
+    @classmethod
+    def encode(cls, exact: NDArray[np.float16]) -> "Vectors":
+        """Return vectors with their codes."""
+        codes = np.empty(exact.shape, dtype=np.int8)
+        steps, errors = np.empty(len(exact), dtype=np.float32), np.empty(len(exact), dtype=np.float32)
+        for start in range(0, len(exact), _BATCH):
+            batch = slice(start, start + _BATCH)
+            numbers = exact[batch].astype(np.float32)
+            largest = np.abs(numbers).max(axis=1, initial=0)
+            steps[batch] = of_batch = np.where(largest > 0, largest, 1) / np.float32(_LEVELS)
+            rounded = np.rint(numbers / of_batch[:, None])
+            codes[batch] = rounded
+            errors[batch] = np.linalg.norm(numbers - rounded * of_batch[:, None], axis=1)
+        return cls(exact=exact, codes=codes, steps=steps, errors=errors)
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the arrays."""
+        return self.exact.nbytes + self.codes.nbytes + self.steps.nbytes + self.errors.nbytes
+
+    def inner_products(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the inner products of the vectors of the codes."""
+        products = np.empty(len(self.codes), dtype=np.float32)
+        buffer = np.empty((_ROWS, self.codes.shape[1]), dtype=np.float32)
+        for start in range(0, len(self.codes), _ROWS):
+            numbers = buffer[: min(_ROWS, len(self.codes) - start)]
+            np.copyto(numbers, self.codes[start : start + _ROWS])
+            # In this thread: a product by BLAS wakes threads that wait for the next one at full load.
+            np.einsum("ij,j->i", numbers, query, out=products[start : start + _ROWS])
+        products *= self.steps
+        return products
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Part:
     """Chunks with their vectors and postings."""
 
     ids: NDArray[np.uint8]
     """The 16 bytes of each chunk id."""
-    vectors: NDArray[np.float16] | None
-    """Normalised, as the server stores them; None for searches without an embedding."""
+    vectors: Vectors | None
+    """None for searches without an embedding."""
     without_vector: NDArray[np.intp]
     """Rows of chunks that have no vector in the space."""
     collections: Mapping[str, CollectionRows]
@@ -90,7 +147,7 @@ class Part:
     @property
     def bytes(self) -> int:
         """Approximate memory of the part."""
-        vectors = 0 if self.vectors is None else self.vectors.nbytes
+        vectors = 0 if self.vectors is None else self.vectors.bytes
         rows = sum(rows.bytes for rows in self.collections.values())
         return vectors + rows + self.ids.nbytes + _UUID_BYTES * len(self._uuids)
 
@@ -126,47 +183,45 @@ class Layer:
         deleted[np.concatenate(deleted_rows)] = True
         return Layer(part=self.part, deleted=deleted)
 
-    def inner_products(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the inner products of all rows.
+    def bound_products(self, query: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return bounds of the inner products of all rows, lower and upper ones.
 
-        Minus infinity for deleted rows. The additions are in any order.
+        Minus infinity for rows that are deleted or have no vector.
 
         Args:
             query: Numbers in half precision.
         """
         vectors = self.part.vectors
         assert vectors is not None, "the block is of searches by an embedding"
-        scores = np.empty(len(vectors), dtype=np.float32)
-        # NumPy converts half precision by a function call for each number. The bits of a number, shifted to the places
-        # of single precision, are those of the number divided by 2^112, which the query makes up for.
-        scaled = query * _EXPONENT
-        words, buffer = vectors.view(np.int16), np.empty((_ROWS, vectors.shape[1]), dtype=np.int32)
-        for start in range(0, len(vectors), _ROWS):
-            converted = buffer[: min(_ROWS, len(vectors) - start)]
-            np.copyto(converted, words[start : start + _ROWS])
-            np.left_shift(converted, 13, out=converted)
-            np.bitwise_and(converted, _SIGN_AND_NUMBER, out=converted)
-            # In this thread: a product by BLAS wakes threads that wait for the next one at full load.
-            np.einsum("ij,j->i", converted.view(np.float32), scaled, out=scores[start : start + _ROWS])
-        scores[self.part.without_vector] = -np.inf
+        products = vectors.inner_products(query)
+        products[self.part.without_vector] = -np.inf
         if self.deleted is not None:
-            scores[self.deleted] = -np.inf
-        return scores
+            products[self.deleted] = -np.inf
+        # Of the inequality of Cauchy and Schwarz.
+        errors = np.float32(np.linalg.norm(query)) * vectors.errors + np.float32(_MARGIN)
+        return products - errors, products + errors
 
 
-def inner_products(vectors: NDArray[np.floating], query: NDArray[np.float32]) -> NDArray[np.float32]:
+def inner_products(vectors: NDArray[np.float16], query: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return inner products, added in the order of pgvector on x86-64.
 
     It adds the products of eight dimensions at a time, and halves the eight sums. The product of two half-precision
     numbers is exact in single precision, so the results are those of the server to the last bit.
 
     Args:
-        vectors: Rows of numbers in half precision.
+        vectors: Rows.
         query: Numbers in half precision.
     """
-    products = vectors.astype(np.float32) * query
+    # NumPy converts half precision by a function call for each number. The bits of a number, shifted to the places of
+    # single precision, are those of the number divided by 2^112, which the query makes up for.
+    words = vectors.view(np.int16).astype(np.int32)
+    np.left_shift(words, 13, out=words)
+    np.bitwise_and(words, _SIGN_AND_NUMBER, out=words)
+    products = words.view(np.float32) * (query * _EXPONENT)
     lane_end = len(query) // _LANES * _LANES
-    sums = np.add.reduce(products[:, :lane_end].reshape(len(products), -1, _LANES), axis=1)
+    # The first axis is added in order, whole planes at a time.
+    planes = np.ascontiguousarray(products[:, :lane_end].reshape(len(products), -1, _LANES).transpose(1, 0, 2))
+    sums = np.add.reduce(planes, axis=0)
     while sums.shape[1] > 1:
         half = sums.shape[1] // 2
         sums = sums[:, :half] + sums[:, half:]
@@ -219,16 +274,16 @@ class Block:
             count: Chunks to return.
         """
         query = vector.astype(np.float16).astype(np.float32)
-        approximate = [layer.inner_products(query) for layer in self.layers]
-        at_least = _reached([scores for scores in approximate if len(scores)], count) - _MARGIN
+        bounds = [layer.bound_products(query) for layer in self.layers]
+        at_least = _reached([lower for lower, _ in bounds if len(lower)], count)
         nearest: list[tuple[Part, NDArray[np.intp], NDArray[np.float32]]] = []
-        for layer, scores in zip(self.layers, approximate, strict=True):
-            rows = np.flatnonzero((scores >= at_least) & (scores > -np.inf))
+        for layer, (_, upper) in zip(self.layers, bounds, strict=True):
+            rows = np.flatnonzero((upper >= at_least) & (upper > -np.inf))
             assert layer.part.vectors is not None
             # Many chunks may be equal to the last.
             for start in range(0, len(rows), _BATCH):
                 batch = rows[start : start + _BATCH]
-                nearest.append((layer.part, batch, inner_products(layer.part.vectors[batch], query)))
+                nearest.append((layer.part, batch, inner_products(layer.part.vectors.exact[batch], query)))
         least = _reached([exact for *_, exact in nearest], count)
         return [
             (part, row, score)
@@ -260,7 +315,7 @@ def score_postings(block: Block, collections: Sequence[CollectionStats], count: 
             rows = layer.part.collections.get(stats.collection)
             if rows is None or not stats.weights:
                 continue
-            terms = ((weight, rows.find(lexeme_id)) for lexeme_id, weight in stats.weights.items())
+            terms = rows.find(stats.weights)
             segment = SegmentScores.from_postings(stats.collection, rows.chunks, stats.average, terms)
             if segment.terms:
                 if layer.deleted is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kosmos_rag.retrieval.blocks.block import CollectionRows, Layer, Part
+from kosmos_rag.retrieval.blocks.block import CollectionRows, Layer, Part, Vectors
 from kosmos_rag.retrieval.postings import Posting
 
 _GROWTH = 4
@@ -54,7 +54,7 @@ def build_part(collections: Mapping[str, Chunks]) -> Part:
     has_vector = np.concatenate([np.empty(0, dtype=np.bool_), *(chunks.has_vector for chunks in parts)])
     return Part(
         ids=np.concatenate([np.empty((0, 16), dtype=np.uint8), *(chunks.ids for chunks in parts)]),
-        vectors=np.concatenate(vectors) if vectors else None,
+        vectors=Vectors.encode(np.concatenate(vectors)) if vectors else None,
         without_vector=np.flatnonzero(~has_vector),
         collections=rows,
     )
@@ -116,7 +116,7 @@ def _merge_collection(name: str, layers: Sequence[Layer]) -> Chunks:
         start += len(live)
         lexeme_ids = np.repeat(rows.lexeme_ids, np.diff(rows.starts))
         entries.append(Entries(lexeme_ids=lexeme_ids, offsets=moved[rows.offsets], frequencies=rows.frequencies))
-    vectors = [part.vectors[rows.first + live] for part, rows, live in pieces if part.vectors is not None]
+    vectors = [part.vectors.exact[rows.first + live] for part, rows, live in pieces if part.vectors is not None]
     has_vector = []
     for part, rows, live in pieces:
         of_part = np.ones(len(part.ids), dtype=np.bool_)

@@ -27,6 +27,8 @@ _SHARE = 2
 """A block may take the limit of the cache divided by this."""
 _ROW_BYTES = 50
 """Memory of a chunk without its vector and its postings, about."""
+_NUMBER_BYTES = 3
+"""Memory of a dimension of a vector, with its code."""
 _POSTINGS_BYTES = 600
 """Memory of the postings of a chunk, about: five bytes a term."""
 _PASSAGE_BYTES = 2_500
@@ -205,7 +207,7 @@ class BlockCache:
 
     def most_rows(self, query: RetrieverQuery) -> int:
         """Return the chunks of a block for a search at most."""
-        vector = 0 if query.vector is None else 2 * len(query.vector)
+        vector = 0 if query.vector is None else _NUMBER_BYTES * len(query.vector)
         return self._max_bytes // _SHARE // (vector + _ROW_BYTES + (_POSTINGS_BYTES if query.lexical else 0))
 
 

@@ -117,7 +117,7 @@ class MemorySession:
         scored: list[tuple[UUID, float]] = []
         if best:
             mean = np.mean(np.array(best, dtype=np.float64), axis=0).astype(np.float32).astype(np.float16)
-            scores = inner_products(np.array(list(vectors.values())), mean.astype(np.float32))
+            scores = inner_products(np.array(list(vectors.values())).astype(np.float16), mean.astype(np.float32))
             scored = list(zip(vectors, scores.tolist(), strict=True))
         return rank_similar(scored, len(chunk_ids))
 
@@ -162,7 +162,7 @@ class MemorySession:
             part, row = self._rows[chunk_id.int]
             assert part.vectors is not None, "can_answer refuses other searches"
             if row not in part.without_vector:
-                vectors[chunk_id] = part.vectors[row].astype(np.float32)
+                vectors[chunk_id] = part.vectors.exact[row].astype(np.float32)
         return vectors
 
     def _follow(self, wording: RetrieverQuery, state: StateKey) -> Block:

@@ -45,8 +45,8 @@ def read_part(part: Part) -> dict[str, dict[int, dict[int, int]]]:
     for name, rows in part.collections.items():
         chunks: dict[int, dict[int, int]] = {sequence: {} for sequence in rows.chunks.offsets.tolist()}
         places = list(chunks)
-        for lexeme in rows.lexeme_ids.tolist():
-            posting = rows.find(lexeme)
+        lexeme_ids = rows.lexeme_ids.tolist()
+        for lexeme, (_, posting) in zip(lexeme_ids, rows.find(dict.fromkeys(lexeme_ids, 1.0)), strict=True):
             for offset, frequency in zip(posting.offsets.tolist(), posting.frequencies.tolist(), strict=True):
                 chunks[places[offset]][lexeme] = frequency
         read[name] = chunks

@@ -7,7 +7,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from kosmos_rag.retrieval.blocks.block import Block, Layer
+from kosmos_rag.retrieval.blocks.block import Block, Layer, inner_products
 from kosmos_rag.retrieval.blocks.building import build_part, merge_small
 from kosmos_rag.retrieval.blocks.cache import BlockCache, StateKey
 from tests.unit.retrieval.blocks.parts import make_chunks, make_part, read_part
@@ -48,8 +48,18 @@ def test_products__are_those_of_single_precision(scale: float) -> None:
     """Also of numbers that half precision has as subnormal ones."""
     vectors = (np.random.default_rng(7).normal(size=(1100, 24)) * scale).astype(np.float16)
     query = vectors[5].astype(np.float32)
-    products = Layer(part=make_part(vectors)).inner_products(query)
-    assert np.allclose(products, vectors.astype(np.float32) @ query, rtol=1e-4, atol=1e-6 * scale * scale)
+    expected = vectors.astype(np.float32) @ query
+    assert np.allclose(inner_products(vectors, query), expected, rtol=1e-4, atol=1e-6 * scale * scale)
+    lower, upper = Layer(part=make_part(vectors)).bound_products(query)
+    assert ((lower <= expected) & (expected <= upper)).all()
+
+
+def test_bounds__are_close_to_the_products_of_normalised_vectors() -> None:
+    vectors = np.random.default_rng(8).normal(size=(300, 384))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+    vectors[7] = 0
+    lower, upper = Layer(part=make_part(vectors)).bound_products(vectors[5].astype(np.float32))
+    assert (upper - lower).max() < 0.03
 
 
 def test_layer__without_chunks_has_none_of_their_scores() -> None:
