@@ -16,11 +16,12 @@ quarter, the odds grow by the ratio; where they miss more than vectors do, the o
 import math
 import statistics
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.text.analysis import IDENTIFIER_FORMS
 from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.text.languages import guess_language
 from kosmos_rag.core.types import Candidate, KnownItems, RetrieverStats
@@ -90,7 +91,7 @@ def rank_candidates(
     if weights is not None:
         coverage, terms = -ranking[0][0] / weights.total if ranking and weights.total else 0.0, weights.terms
     return CandidateList(
-        candidates=tuple([Candidate(entry[2], -entry[0], rank) for rank, entry in enumerate(ranking, start=1)]),
+        candidates=tuple([Candidate(chunk_id, -score, rank) for rank, (score, _, chunk_id) in enumerate(ranking, 1)]),
         explain=RetrieverStats(
             requested=limit,
             returned=len(ranking),
@@ -154,15 +155,17 @@ def rank_scores(
     )
 
 
-def words_decide(lists: Mapping[str, CandidateList], *, has_identifier: bool) -> bool:
+def words_decide(lists: Mapping[str, CandidateList], question: str) -> bool:
     """Return whether words decide: the best lexical candidate covers an identifier or a single term.
 
     Args:
         lists: Candidates of each retriever.
-        has_identifier: Whether the question names an identifier, by its form.
+        question: An identifier shows by its form.
     """
     stats = lists[LEXICAL].explain if LEXICAL in lists else None
-    return stats is not None and (stats.coverage or 0.0) >= COVERED and (has_identifier or stats.terms == 1)
+    if stats is None or (stats.coverage or 0.0) < COVERED:
+        return False
+    return stats.terms == 1 or IDENTIFIER_FORMS.search(question) is not None
 
 
 def adapt_weights(
@@ -265,17 +268,16 @@ def reciprocal_rank_fusion(
     """
     if k < 0:
         raise ConfigError(f"k of the fusion is {k}; give a number, 0 or more")
-    return _fuse(
-        lists, weights, lambda candidates, weight: [weight / (k + rank) for rank in _shared_ranks(candidates)], limit
-    )
 
+    def contribute(candidates: Sequence[Candidate], weight: float) -> list[float]:
+        contributions, last_score, contribution = [], math.nan, 0.0
+        for _, score, rank in candidates:
+            if score != last_score:
+                last_score, contribution = score, weight / (k + rank)
+            contributions.append(contribution)
+        return contributions
 
-def _shared_ranks(candidates: Sequence[Candidate]) -> Iterator[int]:
-    first: Candidate | None = None
-    for candidate in candidates:
-        if first is None or candidate.score != first.score:
-            first = candidate
-        yield first.rank
+    return _fuse(lists, weights, contribute, limit)
 
 
 def score_fusion(lists: Lists, *, weights: Mapping[str, float], limit: int | None = None) -> list[FusedCandidate]:

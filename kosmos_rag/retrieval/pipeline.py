@@ -23,7 +23,6 @@ from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.telemetry import genai, tracing
 from kosmos_rag.core.telemetry.metrics import RETRIEVAL_FALLBACKS
 from kosmos_rag.core.telemetry.tracing import StageTimer
-from kosmos_rag.core.text.analysis import IDENTIFIER_FORMS
 from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.types import Expansion, Passage, SearchResult
 from kosmos_rag.retrieval.arrange import Vectors, arrange
@@ -380,22 +379,17 @@ class SearchPipeline:
             LEXICAL: retrieval.keyword_weight if options.keyword_weight is None else options.keyword_weight,
         }
         weights = {name: by_retriever[name.partition(" ")[0]] for name in lists}
-        has_identifier = IDENTIFIER_FORMS.search(query.parsed.text) is not None
         decided, known_items = False, None
         if retrieval.weighting == "collection":
             known_items = find_known_items([stats.known_items for stats in snapshot.collections], query.parsed.text)
         if retrieval.weighting != "fixed":
-            decided = words_decide(lists, has_identifier=has_identifier)
+            decided = words_decide(lists, query.parsed.text)
             weights = adapt_weights(lists, weights, by_words=decided, known_items=known_items)
+        items = None if decided else known_items
         lists = {
-            name: replace(
-                entry,
-                explain=replace(
-                    entry.explain,
-                    weight=round(weights[name], 4),
-                    by_words=decided,
-                    known_items=None if decided else known_items,
-                ),
+            name: CandidateList(
+                candidates=entry.candidates,
+                explain=replace(entry.explain, weight=round(weights[name], 4), by_words=decided, known_items=items),
             )
             for name, entry in lists.items()
         }

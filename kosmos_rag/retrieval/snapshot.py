@@ -14,6 +14,7 @@ from kosmos_rag.core.text.analysis import query_text, separate_words
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, KnownItems, RunningExperiment
 from kosmos_rag.retrieval.close_terms import CloseTermCache, TermRow, WordMatches, replace_absent_words
 from kosmos_rag.retrieval.query import RetrieverQuery
+from kosmos_rag.storage.binary import array_literal
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -191,11 +192,12 @@ def bind_texts(query: RetrieverQuery) -> BoundTexts:
     required, excluded = (*operators.phrases, *operators.required), operators.excluded
     texts = [query_text(text) for text in query.texts]
     folded = [(accented_words(text), weight / 2) for text, weight in query.texts.items() if not text.isascii()]
+    weights = [*query.texts.values(), *(weight for _, weight in folded)]
     values = {
         **query.scope,
-        "principals": list(query.principals),
-        "texts": [*(text.text for text in texts), *(words for words, _ in folded)],
-        "weights": [*query.texts.values(), *(weight for _, weight in folded)],
+        "principals": array_literal(query.principals),
+        "texts": array_literal([*(text.text for text in texts), *(words for words, _ in folded)]),
+        "weights": array_literal(map(str, weights)),
         "phrases": [separate_words(words) for words in (*required, *excluded)],
         "excluded": [False] * len(required) + [True] * len(excluded),
     }

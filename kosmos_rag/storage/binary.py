@@ -5,7 +5,7 @@ is done for it here.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -149,10 +149,10 @@ ENCODERS: dict[str, Callable[[Any], bytes]] = {
 """Encoders of array elements by type."""
 
 
-def array_literal(values: Sequence[str]) -> str:
+def array_literal(values: Iterable[str]) -> str:
     """Render an array as text.
 
-    Rows of an unnested array cannot be arrays of different lengths.
+    Rows of an unnested array cannot be arrays of different lengths. A short array is encoded faster as text too.
     """
     quoted = (value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
     return "{" + ",".join(f'"{value}"' for value in quoted) + "}"

@@ -21,7 +21,7 @@ from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.telemetry.metrics import POOL_CONNECTIONS, POOL_WAIT_SECONDS, POOL_WAITING
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.storage import embedded, preflight
-from kosmos_rag.storage.binary import register_arrays
+from kosmos_rag.storage.binary import array_literal, register_arrays
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.placement import cluster_nodes, is_distributed
 from kosmos_rag.storage.provision import APP, WORKER
@@ -222,7 +222,7 @@ class ConnectionPool:
             if append_only:
                 connection.execute(statement("set_synchronous_commit"))
             connection.execute(
-                statement("set_tenant_context"), {"tenant_id": tenant_id, "principals": list(principals)}
+                statement("set_tenant_context"), {"tenant_id": tenant_id, "principals": array_literal(principals)}
             )
             yield connection
             if pipelined:
@@ -256,7 +256,7 @@ class ConnectionPool:
         Args:
             connection: What `connection` returned.
         """
-        values = {"tenant_id": tenant_id, "principals": list(principals)}
+        values = {"tenant_id": tenant_id, "principals": array_literal(principals)}
         with connection.pipeline():
             connection.execute(statement("begin_read"))
             connection.execute(statement("set_tenant_context"), values)

@@ -156,11 +156,13 @@ class StageTimer:
 
     durations_ms: dict[str, float] = field(default_factory=dict, init=False)
     """Milliseconds of each stage that ran, in order."""
+    _is_recording: bool = field(default_factory=lambda: trace.get_current_span().is_recording(), init=False)
+    """Whether the span that the search is in is recorded."""
     _started: float = field(default_factory=time.perf_counter, init=False)
     _measured_s: float = field(default=0.0, init=False)
     """Seconds of the stages so far."""
 
-    def record(self, stage: str, duration_s: float | None = None) -> None:
+    def record(self, stage: str, duration_s: float | None = None, *, next_s: float = 0.0) -> None:
         """End a stage that started where the previous one ended.
 
         A stage that runs again adds to its duration.
@@ -168,12 +170,13 @@ class StageTimer:
         Args:
             duration_s: Seconds of the stage, as the server measured them; the time since belongs to the next stage.
                 None: the stage ends now.
+            next_s: Seconds within the stage that the next one took.
         """
         if duration_s is None:
-            duration_s = time.perf_counter() - self._started - self._measured_s
+            duration_s = time.perf_counter() - self._started - self._measured_s - next_s
         self._measured_s += duration_s
         self.durations_ms[stage] = self.durations_ms.get(stage, 0.0) + duration_s * 1000
-        if trace.get_current_span().is_recording():
+        if self._is_recording:
             record_span(f"kosmos.{stage}", duration_s)
 
     def timings_ms(self) -> dict[str, float]:

@@ -20,7 +20,7 @@ _MARGIN = 1e-5
 """Bound of what the roundings of an inner product of two normalised vectors add up to, in any order."""
 _LANES = 8
 """Single-precision numbers of a register of 256 bits."""
-_ROWS = 128
+_ROWS = 256
 """Codes that are converted at once: they leave most of the processor's cache to all else that a search uses."""
 _LEVELS = 127
 """Largest code of a number."""
@@ -202,19 +202,19 @@ class Layer:
         return products - errors, products + errors
 
 
-def inner_products(vectors: NDArray[np.float16], query: NDArray[np.float32]) -> NDArray[np.float32]:
+def inner_products(vectors: NDArray[np.floating], query: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return inner products, added in the order of pgvector on x86-64.
 
     It adds the products of eight dimensions at a time, and halves the eight sums. The product of two half-precision
     numbers is exact in single precision, so the results are those of the server to the last bit.
 
     Args:
-        vectors: Rows.
+        vectors: Rows of numbers in half precision.
         query: Numbers in half precision.
     """
     # NumPy converts half precision by a function call for each number. The bits of a number, shifted to the places of
     # single precision, are those of the number divided by 2^112, which the query makes up for.
-    words = vectors.view(np.int16).astype(np.int32)
+    words = vectors.astype(np.float16, copy=False).view(np.int16).astype(np.int32)
     np.left_shift(words, 13, out=words)
     np.bitwise_and(words, _SIGN_AND_NUMBER, out=words)
     products = words.view(np.float32) * (query * _EXPONENT)
@@ -265,7 +265,7 @@ class Block:
         return sum(layer.part.bytes for layer in self.layers)
 
     def nearest(self, vector: NDArray[np.floating], count: int) -> list[Row]:
-        """Return the chunks with the largest inner products.
+        """Return the chunks with the largest inner products; none for a vector of another length.
 
         They are in any order, and those equal to the last are included.
 
@@ -273,6 +273,9 @@ class Block:
             vector: Embedding of the query; it is rounded as the server rounds it.
             count: Chunks to return.
         """
+        stored = [layer.part.vectors for layer in self.layers if layer.part.vectors is not None]
+        if any(vectors.exact.shape[1] != len(vector) for vectors in stored):
+            return []
         query = vector.astype(np.float16).astype(np.float32)
         bounds = [layer.bound_products(query) for layer in self.layers]
         at_least = _reached([lower for lower, _ in bounds if len(lower)], count)

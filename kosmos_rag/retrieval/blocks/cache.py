@@ -141,14 +141,15 @@ class BlockCache:
         with self._lock:
             self._readers.pop(reader, None)
 
-    def is_warm(self, reader: Hashable) -> bool:
-        """Return whether there is the block of the reader's last search, or one that follows it.
+    def find_latest(self, reader: Hashable) -> Block | None:
+        """Return the block of the reader's last search, or the one that follows it, if it is cached.
 
         The state may have changed since.
         """
         with self._lock:
             _, lineage = self._readers.get(reader, (None, -1))
-            return lineage in self._lineages
+            state = self._lineages.get(lineage)
+            return None if state is None else self._blocks[state]
 
     def miss(self, reader: Hashable, state: StateKey, *, filtered: bool) -> bool:
         """Count a search that no block answered; return whether to load its block now.

@@ -129,11 +129,11 @@ def test_cache__replaces_a_block_by_one_that_follows_it() -> None:
     cache.put("ann", after, last, instead_of=before)
     assert list(cache._blocks) == [after]
     # Ben may still see what Ann sees, which his next search finds out. His own block is gone.
-    assert cache.is_warm("ben")
+    assert cache.find_latest("ben") is last
     assert cache.find_last("ben", after) is None
     assert cache.find("ben", after) is last
     cache.drop(after)
-    assert not cache.is_warm("ben")
+    assert cache.find_latest("ben") is None
     assert cache.bytes == 0
 
 

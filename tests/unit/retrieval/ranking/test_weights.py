@@ -15,6 +15,7 @@ from kosmos_rag.retrieval.fusion import (
     words_decide,
 )
 
+IDENTIFIER = "what is error XJ-4471-B about"
 EVEN = {"dense": 0.5, "dense 2": 0.5, "lexical": 0.5, "lexical 2": 0.5}
 
 
@@ -43,18 +44,18 @@ def test_adapt_weights__follows_coverage_and_terms(coverage: float, terms: int, 
 
 
 @pytest.mark.parametrize(
-    ("coverage", "terms", "has_identifier", "decided"),
+    ("coverage", "terms", "question", "decided"),
     [
-        (0.8, 4, True, True),
-        (0.8, 1, False, True),
-        (0.7, 4, True, False),
-        (0.7, 1, False, False),
-        (0.8, 4, False, False),
+        (0.8, 4, IDENTIFIER, True),
+        (0.8, 1, "churn", True),
+        (0.7, 4, IDENTIFIER, False),
+        (0.7, 1, "churn", False),
+        (0.8, 4, "monthly churn of accounts", False),
     ],
 )
-def test_words_decide__for_a_covered_name(coverage: float, terms: int, has_identifier: bool, decided: bool) -> None:
+def test_words_decide__for_a_covered_name(coverage: float, terms: int, question: str, decided: bool) -> None:
     lists = _lists(coverage, terms=terms)
-    assert words_decide(lists, has_identifier=has_identifier) is decided
+    assert words_decide(lists, question) is decided
     adapted = adapt_weights(lists, EVEN, by_words=decided)
     assert (adapted["lexical"] == pytest.approx(0.9)) is decided
 
@@ -76,7 +77,7 @@ def test_adapt_weights__keeps_a_larger_share_of_the_settings() -> None:
 def test_adapt_weights__of_one_retriever_changes_nothing() -> None:
     lists = {name: entry for name, entry in _lists(1.0).items() if name.startswith("dense")}
     assert adapt_weights(lists, {"dense": 0.5, "dense 2": 0.5}, by_words=True) == {"dense": 0.5, "dense 2": 0.5}
-    assert not words_decide(lists, has_identifier=True)
+    assert not words_decide(lists, IDENTIFIER)
 
 
 @pytest.mark.parametrize(
