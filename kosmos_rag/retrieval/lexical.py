@@ -100,7 +100,7 @@ class LexicalSearch:
             "postings": sum(segment.read for segment in segments),
             "candidates": candidates,
         }
-        return rank_scores(scores, self._limit, self._snapshot, plan, read)
+        return rank_scores(scores.items(), self._limit, self._snapshot, plan, read)
 
     def _best_visible(self, segments: list[SegmentScores]) -> tuple[dict[uuid.UUID, float], int]:
         """Return the best chunks of the segments that the reader may read.

@@ -151,12 +151,13 @@ class Part:
         rows = sum(rows.bytes for rows in self.collections.values())
         return vectors + rows + self.ids.nbytes + _UUID_BYTES * len(self._uuids)
 
-    def chunk_id(self, row: int) -> UUID:
-        """Return the chunk id of a row. Those that were asked for are kept."""
-        chunk_id = self._uuids.get(row)
-        if chunk_id is None:
-            chunk_id = self._uuids[row] = UUID(bytes=self.ids[row].tobytes())
-        return chunk_id
+    def chunk_ids(self, rows: Sequence[int]) -> list[UUID]:
+        """Return the chunk ids of rows. Those that were asked for are kept."""
+        uuids = self._uuids
+        for row in rows:
+            if row not in uuids:
+                uuids[row] = UUID(bytes=self.ids[row].tobytes())
+        return [uuids[row] for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -241,8 +242,8 @@ class Change:
     """Its identity."""
 
 
-Row = tuple[Part, int, float]
-"""Part, row and score of a chunk."""
+ScoredRows = tuple[Part, list[int], list[float]]
+"""Rows of a part, and their scores."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -264,7 +265,7 @@ class Block:
         """Approximate memory of the block."""
         return sum(layer.part.bytes for layer in self.layers)
 
-    def nearest(self, vector: NDArray[np.floating], count: int) -> list[Row]:
+    def nearest(self, vector: NDArray[np.floating], count: int) -> list[ScoredRows]:
         """Return the chunks with the largest inner products; none for a vector of another length.
 
         They are in any order, and those equal to the last are included.
@@ -288,11 +289,8 @@ class Block:
                 batch = rows[start : start + _BATCH]
                 nearest.append((layer.part, batch, inner_products(layer.part.vectors.exact[batch], query)))
         least = _reached([exact for *_, exact in nearest], count)
-        return [
-            (part, row, score)
-            for part, rows, exact in nearest
-            for row, score in zip(rows[exact >= least].tolist(), exact[exact >= least].tolist(), strict=True)
-        ]
+        reaching = [(part, exact >= least, rows, exact) for part, rows, exact in nearest]
+        return [(part, rows[mask].tolist(), exact[mask].tolist()) for part, mask, rows, exact in reaching]
 
 
 def _reached(scores: Sequence[NDArray[np.float32]], count: int) -> float:
@@ -303,7 +301,7 @@ def _reached(scores: Sequence[NDArray[np.float32]], count: int) -> float:
     return float(np.partition(flat, -count)[-count]) if count < len(flat) else -np.inf
 
 
-def score_postings(block: Block, collections: Sequence[CollectionStats], count: int) -> tuple[list[Row], int]:
+def score_postings(block: Block, collections: Sequence[CollectionStats], count: int) -> tuple[list[ScoredRows], int]:
     """Return the chunks with the largest scores by BM25, and how many postings were read.
 
     Possible ties with the last are included, in any order.
@@ -325,11 +323,10 @@ def score_postings(block: Block, collections: Sequence[CollectionStats], count: 
                     segment.scores[layer.deleted[rows.first : rows.first + len(segment.scores)]] = 0
                 segments.append(segment)
                 owners.append((layer.part, rows.first))
-    best: list[Row] = []
+    best: list[ScoredRows] = []
     if segments:
         numbers, offsets = best_offsets(segments, count)
         for number, (part, first) in enumerate(owners):
             of_this = offsets[numbers == number]
-            exact = segments[number].exact(of_this).tolist()
-            best += [(part, first + offset, score) for offset, score in zip(of_this.tolist(), exact, strict=True)]
+            best.append((part, (first + of_this).tolist(), segments[number].exact(of_this).tolist()))
     return best, sum(segment.read for segment in segments)

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from uuid import UUID
 
 import numpy as np
@@ -24,7 +25,7 @@ from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.core.types import Space
 from kosmos_rag.retrieval.arrange import Vectors
-from kosmos_rag.retrieval.blocks.block import Block, Part, Row, inner_products, score_postings
+from kosmos_rag.retrieval.blocks.block import Block, Part, ScoredRows, inner_products, score_postings
 from kosmos_rag.retrieval.blocks.cache import BlockCache, StateKey, reader_key, state_key
 from kosmos_rag.retrieval.blocks.following import follow
 from kosmos_rag.retrieval.blocks.loading import load_block
@@ -61,7 +62,7 @@ class MemorySession:
     blocks: BlockCache
     close_terms: CloseTermCache
     timer: StageTimer
-    _nearest: tuple[Block, NDArray[np.float32], list[Row]] | None = field(default=None, init=False)
+    _nearest: tuple[Block, NDArray[np.float32], list[ScoredRows]] | None = field(default=None, init=False)
     """Block, vector and chunks nearest to it, which were found while the server read the state."""
     _nearest_s: float = field(default=0.0, init=False)
     _wording: RetrieverQuery = field(init=False)
@@ -119,8 +120,7 @@ class MemorySession:
         if wording.lexical:
             located, postings = score_postings(self._block, snapshot.collections, wording.candidates)
             read = {"rows": rows, "postings": postings}
-            scores = dict(self._identify(located))
-            lists[LEXICAL] = rank_scores(scores, wording.candidates, snapshot, PLAN, read)
+            lists[LEXICAL] = rank_scores(self._identify(located), wording.candidates, snapshot, PLAN, read)
             self.timer.record(LEXICAL)
         return lists
 
@@ -211,13 +211,13 @@ class MemorySession:
         else:
             self.blocks.put(self.reader, *followed, instead_of=last_state)
 
-    def _identify(self, rows: Sequence[Row]) -> list[tuple[UUID, float]]:
+    def _identify(self, found: Sequence[ScoredRows]) -> list[tuple[UUID, float]]:
         """Return chunk ids with scores, and remember where they are."""
-        identified = []
-        for part, row, score in rows:
-            chunk_id = part.chunk_id(row)
-            self._rows[chunk_id.int] = part, row
-            identified.append((chunk_id, score))
+        identified: list[tuple[UUID, float]] = []
+        for part, rows, scores in found:
+            chunk_ids = part.chunk_ids(rows)
+            self._rows.update(zip([chunk_id.int for chunk_id in chunk_ids], zip(repeat(part), rows), strict=True))
+            identified.extend(zip(chunk_ids, scores, strict=True))
         return identified
 
 
