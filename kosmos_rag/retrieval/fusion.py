@@ -91,10 +91,10 @@ def rank_candidates(
     coverage = terms = None
     if weights is not None:
         coverage, terms = -ranking[0][0] / weights.total if ranking and weights.total else 0.0, weights.terms
-    ranked = [(chunk_id, -score, rank) for rank, (score, _, chunk_id) in enumerate(ranking, start=1)]
+    fields = [(chunk_id, -score, rank) for rank, (score, _, chunk_id) in enumerate(ranking, start=1)]
     return CandidateList(
         # As `Candidate` does it, but in C: there are hundreds.
-        candidates=tuple(map(partial(tuple.__new__, Candidate), ranked)),
+        candidates=tuple(map(partial(tuple.__new__, Candidate), fields)),
         explain=RetrieverStats(
             requested=limit,
             returned=len(ranking),

@@ -202,11 +202,11 @@ class SegmentScores:
         columns = np.full(len(self.scores), -1, dtype=np.int32)
         columns[offsets] = np.arange(len(offsets))
         column = columns[self.postings.offsets]
-        wanted = np.flatnonzero(column >= 0)
-        column, counts = column[wanted], [len(posting.offsets) for _, posting in self.terms]
-        term = np.repeat(np.arange(len(counts)), counts)[wanted]
+        positions = np.flatnonzero(column >= 0)
+        column, counts = column[positions], [len(posting.offsets) for _, posting in self.terms]
+        term = np.repeat(np.arange(len(counts)), counts)[positions]
         idfs = np.array([idf for idf, _ in self.terms], dtype=np.float64)
-        frequencies = self.postings.frequencies[wanted].astype(np.float64)
+        frequencies = self.postings.frequencies[positions].astype(np.float64)
         added = np.zeros((len(counts), len(offsets)))
         added[term, column] = bm25.contributions(frequencies, norms[column], idfs[term])
         added.sort(axis=0)

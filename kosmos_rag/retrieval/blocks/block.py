@@ -64,16 +64,16 @@ class CollectionRows:
         Args:
             weights: By id, ascending.
         """
-        wanted = np.fromiter(weights, dtype=np.int64, count=len(weights))
-        positions = np.searchsorted(self.lexeme_ids, wanted)
-        found = []
+        ids = np.fromiter(weights, dtype=np.int64, count=len(weights))
+        positions = np.searchsorted(self.lexeme_ids, ids)
+        terms = []
         for lexeme_id, weight, at in zip(weights, weights.values(), positions.tolist(), strict=True):
             if at < len(self.lexeme_ids) and self.lexeme_ids[at] == lexeme_id:
                 start, end = self.starts[at], self.starts[at + 1]
-                found.append(
+                terms.append(
                     (weight, Posting(offsets=self.offsets[start:end], frequencies=self.frequencies[start:end]))
                 )
-        return found
+        return terms
 
     def find_sequences(self, sequences: NDArray[np.int32]) -> NDArray[np.intp]:
         """Return the rows of the part that have these sequence numbers."""
@@ -92,7 +92,7 @@ class Vectors:
     """Normalised, as the server stores them."""
     codes: NDArray[np.int8]
     steps: NDArray[np.float32]
-    """What a code of one stands for in each vector."""
+    """What a code of one means in each vector."""
     errors: NDArray[np.float32]
     """Distance of each vector from that of its codes."""
 

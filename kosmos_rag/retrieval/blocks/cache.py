@@ -142,9 +142,9 @@ class BlockCache:
             self._readers.pop(reader, None)
 
     def find_latest(self, reader: Hashable) -> Block | None:
-        """Return the block of the reader's last search, or the one that follows it, if it is cached.
+        """Return the block of the reader's last search, or the one that follows it.
 
-        The state may have changed since.
+        The result is None if it is not cached. The state may have changed since.
         """
         with self._lock:
             _, lineage = self._readers.get(reader, (None, -1))

@@ -8,10 +8,11 @@ next view is asked. The coordinator of Citus sends the reader to a node with a t
 import logging
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -29,7 +30,7 @@ from kosmos_rag.retrieval.blocks.block import Block, Part, ScoredRows, inner_pro
 from kosmos_rag.retrieval.blocks.cache import BlockCache, StateKey, reader_key, state_key
 from kosmos_rag.retrieval.blocks.following import follow
 from kosmos_rag.retrieval.blocks.loading import load_block
-from kosmos_rag.retrieval.close_terms import CloseTermCache, WordMatches
+from kosmos_rag.retrieval.close_terms import CloseTermCache, WordMatches, match_words
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, CandidateList, rank_scores, rank_vectors
 from kosmos_rag.retrieval.hydrate import PassageRow, parse_passage_rows
 from kosmos_rag.retrieval.pseudo_relevance import BEST, rank_similar
@@ -74,7 +75,8 @@ class MemorySession:
     def snapshot(self, wording: RetrieverQuery) -> Snapshot:
         """Read the state of the tenant by one statement.
 
-        Raises ViewUnavailable where close terms are to be looked up, or the tenant was not found.
+        Words that no chunk contains are looked up by others, once for each state. Raises ViewUnavailable where these
+        are of another state, or the tenant was not found.
         """
         bound = bind_texts(wording)
         text = statement("search_state") if self.in_transaction else statement("search_state_of_reader")
@@ -90,7 +92,7 @@ class MemorySession:
         if state["overview"] is None:
             # There is no such tenant, or Citus sent the statement to its node without the reader.
             raise ViewUnavailable
-        return build_snapshot(wording, bound, state, self.close_terms, _refuse_words)
+        return build_snapshot(wording, bound, state, self.close_terms, partial(self._match, wording, state))
 
     def find_space(self) -> Space | None:
         """Raise ViewUnavailable: the live space has a model that is not loaded yet."""
@@ -182,6 +184,24 @@ class MemorySession:
                 vectors[chunk_id] = part.vectors.exact[row].astype(np.float32)
         return vectors
 
+    def _match(
+        self, wording: RetrieverQuery, state: Mapping[str, Any], words: Sequence[str]
+    ) -> Mapping[str, WordMatches]:
+        """Look up words and close terms. Raises ViewUnavailable for another state than the one given."""
+        collections = state["overview"]["collections"] or ()
+        states = {row["collection"]: row["state"] for row in collections if row["state"] is not None}
+        matches = None
+        with nullcontext() if self.in_transaction else self._begin(wording):
+            if dict(self.connection.execute(statement("last_changes"), wording.scope).fetchall()) == states:
+                matches = match_words(self.connection, wording, words)
+        if matches is None:
+            raise ViewUnavailable
+        return matches
+
+    def _begin(self, wording: RetrieverQuery) -> AbstractContextManager[None]:
+        """Open a transaction of the reader."""
+        return ConnectionPool.begin_read(self.connection, wording.scope["tenant_id"], wording.principals)
+
     def _follow(self, wording: RetrieverQuery, state: StateKey) -> Block:
         """Return the block of a state, made of that of the reader's last search.
 
@@ -203,26 +223,21 @@ class MemorySession:
 
     def _make_block(self, wording: RetrieverQuery, last_state: StateKey, last: Block) -> None:
         """Replace a block by one that follows it, or drop it."""
-        begin = partial(ConnectionPool.begin_read, self.connection, wording.scope["tenant_id"], wording.principals)
-        with nullcontext() if self.in_transaction else begin():
+        with nullcontext() if self.in_transaction else self._begin(wording):
             followed = follow(self.connection, wording, last)
         if followed is None:
             self.blocks.drop(last_state)
         else:
             self.blocks.put(self.reader, *followed, instead_of=last_state)
 
-    def _identify(self, found: Sequence[ScoredRows]) -> list[tuple[UUID, float]]:
+    def _identify(self, best: Sequence[ScoredRows]) -> list[tuple[UUID, float]]:
         """Return chunk ids with scores, and remember where they are."""
         identified: list[tuple[UUID, float]] = []
-        for part, rows, scores in found:
+        for part, rows, scores in best:
             chunk_ids = part.chunk_ids(rows)
             self._rows.update(zip([chunk_id.int for chunk_id in chunk_ids], zip(repeat(part), rows), strict=True))
             identified.extend(zip(chunk_ids, scores, strict=True))
         return identified
-
-
-def _refuse_words(_words: Sequence[str]) -> Mapping[str, WordMatches]:
-    raise ViewUnavailable
 
 
 class MemoryView:

@@ -135,11 +135,13 @@ def test_close_terms__are_scored_in_memory(engines: tuple[Engine, Engine], tenan
     engines[0].tenant(tenant_name).ingest([_document(dice, "prose", f"p{number}") for number in range(40)])
     cached, plain = (engine.tenant(tenant_name, principals=READERS[3]) for engine in engines)
     _load(cached, None)
-    cached.search("marginn of the churn")
-    result, expected = cached.search("marginn of the churn"), plain.search("marginn of the churn")
-    assert result.warnings == expected.warnings != ()
-    assert _result(result) == _result(expected)
-    assert _plans(result) == {IN_MEMORY}
+    expected = plain.search("marginn of the churn")
+    # They are looked up by the first search, and known to the second one.
+    for _ in range(2):
+        result = cached.search("marginn of the churn")
+        assert result.warnings == expected.warnings != ()
+        assert _result(result) == _result(expected)
+        assert _plans(result) == {IN_MEMORY}
 
 
 @pytest.mark.parametrize("weight", ["rag.retrieval.semantic_weight", "rag.retrieval.keyword_weight"])

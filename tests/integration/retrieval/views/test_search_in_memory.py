@@ -12,6 +12,7 @@ import pytest
 from kosmos_rag import Engine, SearchResult, Settings, SourceDocument, Tenant
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.retrieval import pipeline
+from kosmos_rag.retrieval.close_terms import CloseTermCache
 from kosmos_rag.retrieval.hydrate import hydrate
 from kosmos_rag.storage.sql import statement
 from tests.integration.retrieval.views.blocks import opened_views
@@ -155,6 +156,30 @@ def test_close_terms__are_looked_up_once_for_each_state(
     plain.ingest([SourceDocument(source="new", data=b"marginn")], prune=False)
     assert cached.search("marginn").warnings == ()
     assert [hit.source for hit in cached.search("marginn").hits][:1] == ["new"]
+
+
+def test_close_terms__of_a_later_state_are_not_mixed_in(
+    engines: tuple[Engine, Engine], tenant_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The word is published after the state was read, and before it is looked up."""
+    cached, plain = (engine.tenant(tenant_name) for engine in engines)
+    cached.ingest([_document(number) for number in range(40)])
+    _warm(cached)
+    find, calls = CloseTermCache.find, list[int]()
+
+    def publish_first(*args: Any) -> Any:
+        calls.append(len(calls))
+        if len(calls) == 1:
+            plain.ingest([SourceDocument(source="new", data=b"marginn")], prune=False)
+        return find(*args)
+
+    with monkeypatch.context() as context:
+        context.setattr(CloseTermCache, "find", publish_first)
+        result = cached.search("marginn")
+    assert len(calls) == 1
+    assert result.warnings == ()
+    assert [hit.source for hit in result.hits][:1] == ["new"]
+    assert _hits(result) == _hits(plain.search("marginn"))
 
 
 def test_operators__are_searched_in_a_transaction(
