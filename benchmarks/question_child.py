@@ -1,14 +1,17 @@
 """One side of `benchmarks.question`: answer questions with a checkout, and report the cost.
 
-It runs with the checkout on PYTHONPATH, which may be an older one, so it uses nothing but the library.
+It runs with the checkout on PYTHONPATH, which may be an older one, so it uses nothing but the library. With
+`--publications` a second process publishes a document as often, in time that questions take.
 """
 
 import argparse
 import hashlib
+import itertools
 import json
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ from unittest.mock import patch
 import psycopg
 from psycopg.waiting import Wait
 
-from kosmos_rag import Engine, Settings
+from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.offline import load_beir
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -71,9 +74,45 @@ def _count_statements(walk: dict[str, int]) -> Iterator[None]:
         yield
 
 
-def _answer(tenant: Tenant, questions: list[str], engine: Engine) -> dict[str, Any]:
+class Publisher:
+    """A process that publishes documents of the set again, under other names."""
+
+    def __init__(self, options: list[str], rate: float) -> None:
+        """Start it. Args: rate: Publications in a second that questions take; 0 for none."""
+        self._seconds = 1 / rate if rate else float("inf")
+        self._due = 0.0
+        command = [sys.executable, "-P", __file__, *options, "--publish"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True) if rate else None
+
+    def publish(self, seconds: float) -> None:
+        """Have it publish what is due after seconds of questions."""
+        self._due += seconds
+        while self._process is not None and self._process.stdin is not None and self._due >= self._seconds:
+            self._due -= self._seconds
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+
+    def close(self) -> None:
+        """End the process, and wait for it."""
+        if self._process is not None:
+            self._process.communicate(timeout=60)
+
+
+def _publish_lines(engine: Engine, documents: Iterable[SourceDocument]) -> None:
+    """Publish a document for each line of the standard input."""
+    for number, (_, document) in enumerate(zip(sys.stdin, itertools.cycle(list(documents)), strict=False)):
+        copy = SourceDocument(source=f"copy-{number}.md", data=document.data)
+        engine.tenant("acme").ingest([copy], prune=False)
+
+
+def _answer(tenant: Tenant, questions: list[str], engine: Engine, publish: Callable[[float], None]) -> dict[str, Any]:
     server, client, began = _backend_s(engine), time.process_time(), time.perf_counter()
-    results = [tenant.search(question) for question in questions]
+    results, last = [], began
+    for question in questions:
+        results.append(tenant.search(question))
+        now = time.perf_counter()
+        publish(now - last)
+        last = now
     wall, spent = time.perf_counter() - began, time.process_time() - client
     server = _backend_s(engine) - server
     hits = [
@@ -93,9 +132,14 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--principals", type=int, required=True)
     parser.add_argument("--segments", action="store_true")
+    parser.add_argument("--publications", type=float, default=0)
+    parser.add_argument("--publish", action="store_true", help="be the process that publishes")
     arguments = parser.parse_args()
     beir = load_beir(arguments.data)
     with Engine(_settings(arguments.folder), embedder=HashingEmbedder(dimensions=384)) as engine:
+        if arguments.publish:
+            _publish_lines(engine, beir.documents())
+            return
         engine.tenant("acme").ingest(beir.documents(), prune=False)
         if arguments.segments:
             engine.tenant("acme").indexes.build()
@@ -104,14 +148,16 @@ def main() -> None:
         with psycopg.connect(engine.database.admin_conninfo, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
             chunks = connection.execute("SELECT count(*) FROM kosmos.chunks").fetchone()
-        _answer(tenant, questions, engine)
+        _answer(tenant, questions, engine, lambda _: None)
         walk: dict[str, int] = {}
         with _count_statements(walk):
             tenant.search(questions[0])
         print(json.dumps({"questions": len(questions), "chunks": chunks and chunks[0], "walk": walk}), flush=True)
+        publisher = Publisher(sys.argv[1:], arguments.publications)
         for line in sys.stdin:
             start, stop = map(int, line.split())
-            print(json.dumps(_answer(tenant, questions[start:stop], engine)), flush=True)
+            print(json.dumps(_answer(tenant, questions[start:stop], engine, publisher.publish)), flush=True)
+        publisher.close()
 
 
 if __name__ == "__main__":
