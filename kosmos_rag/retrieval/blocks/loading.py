@@ -17,7 +17,7 @@ from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import CollectionStats, Snapshot
 from kosmos_rag.retrieval.views.database import DatabaseSession
-from kosmos_rag.storage.binary import MAX_FREQUENCY, array, sparse_entries, unpack_frequencies, unpack_numbers
+from kosmos_rag.storage.binary import array, pack_frequencies, sparse_entries, unpack_frequencies, unpack_numbers
 from kosmos_rag.storage.lexical_statistics import parse_tsvectors
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
@@ -207,7 +207,7 @@ def count_lexemes(
     return analysis.lengths, Entries(
         lexeme_ids=lexeme_ids[analysis.lexemes],
         offsets=offsets[analysis.rows].astype(np.int64),
-        frequencies=np.minimum(analysis.frequencies, MAX_FREQUENCY).astype(np.uint8),
+        frequencies=unpack_frequencies(pack_frequencies(analysis.frequencies)),
     )
 
 
@@ -266,5 +266,5 @@ def _recover(rows: Sequence[tuple[Any, ...]], offsets: NDArray[np.int64]) -> Ent
     lengths = np.array([row[1] for row in rows], dtype=np.float64)
     pivots = np.array([row[2] for row in rows], dtype=np.float64)
     norms = bm25.norms(lengths, pivots, bm25.STORED_B)[stored.rows]
-    frequencies = np.minimum(bm25.frequencies(stored.values, norms), MAX_FREQUENCY)
-    return Entries(lexeme_ids=stored.lexeme_ids, offsets=offsets[stored.rows], frequencies=frequencies.astype(np.uint8))
+    frequencies = unpack_frequencies(pack_frequencies(bm25.frequencies(stored.values, norms)))
+    return Entries(lexeme_ids=stored.lexeme_ids, offsets=offsets[stored.rows], frequencies=frequencies)
