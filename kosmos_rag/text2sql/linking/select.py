@@ -18,8 +18,6 @@ from kosmos_rag.text2sql.records import ColumnRef, Entities, Recipe, SchemaRef
 
 _MAX_RECIPES = 3
 _MAX_EXAMPLES = 3
-_STRONG = 0.8
-"""Share of the best column's own evidence from which a column comes before the keys of joins."""
 _MIN_COLUMNS = 5
 """Columns that come before the keys of the next table."""
 
@@ -104,8 +102,8 @@ def select_parts(
 def rank_columns(linked: Linked, plans: Iterable[JoinPlan], further: Iterable[Join]) -> list[ColumnRef]:
     """Rank the columns that the SQL probably needs, keys of joins included.
 
-    Columns with strong evidence come first. The keys between the needed tables come before weaker columns, those to the
-    next table after them. Returns as many as the linked columns, at least one.
+    The columns with the most evidence of their own come first. The keys between the needed tables come before weaker
+    columns, those to the next table after them. Returns as many as the linked columns, at least one.
 
     Args:
         linked: The ranked tables and columns.
@@ -114,11 +112,11 @@ def rank_columns(linked: Linked, plans: Iterable[JoinPlan], further: Iterable[Jo
     """
     ranking = [(column.table, column.column) for column in linked.columns]
     supported = linked.columns[: linked.supported]
-    limit = _STRONG * max((column.evidence for column in supported), default=0.0)
-    strong = [(column.table, column.column) for column in supported if column.evidence >= limit]
+    most = max((column.evidence for column in supported), default=0.0)
+    strongest = [(column.table, column.column) for column in supported if column.evidence == most]
     keys = _key_columns(join for plan in plans for join in plan.paths[0].joins)
     weaker = ranking[: max(linked.supported, _MIN_COLUMNS)]
-    merged = dict.fromkeys((*strong, *keys, *weaker, *_key_columns(further), *ranking))
+    merged = dict.fromkeys((*strongest, *keys, *weaker, *_key_columns(further), *ranking))
     return list(merged)[: len(ranking)]
 
 
