@@ -143,6 +143,7 @@ class Engine:
                 background=background,
                 telemetry=telemetry,
                 embedder=models.embedder,
+                language_model=models.language_model,
             ),
             background=background,
             page_images=PageImages(settings.ingestion.parsing),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from cachetools import LRUCache
 
@@ -19,7 +19,7 @@ from kosmos_rag.answering.stream import AnswerStream
 from kosmos_rag.core.config import AuditSettings, Settings
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import ConfigError, ModelError, NodeUnavailable, RequestError
-from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.core.protocols import Embedder, LanguageModel
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import (
     Answer,
@@ -35,6 +35,7 @@ from kosmos_rag.core.types import (
 )
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import CollectionPipelines, PipelineCache
+from kosmos_rag.engine.planning import PlannedSearches
 from kosmos_rag.engine.query_hooks import Assignment, ExperimentRouter, IndexedQuery, QueryHooks, RoutedQuery
 from kosmos_rag.retrieval.outcome import SearchOutcome
 from kosmos_rag.retrieval.pipeline import RoutingChanged
@@ -45,6 +46,8 @@ from kosmos_rag.storage.audit.log import AuditContext, create_event_id, record_e
 from kosmos_rag.storage.documents import read_spans
 from kosmos_rag.storage.pool import ConnectionPool
 
+Effort: TypeAlias = Literal["low", "high"]
+EFFORTS: tuple[str, ...] = get_args(Effort)
 MAX_QUESTIONS = 10
 """Questions of one search: they are searched one after another."""
 _ROUTES = 10_000
@@ -120,6 +123,7 @@ class QueryHandler:
         background: BackgroundQueue,
         telemetry: Telemetry,
         embedder: Embedder,
+        language_model: LanguageModel | None,
     ) -> None:
         """Create the handler of an engine.
 
@@ -132,6 +136,7 @@ class QueryHandler:
             background: Runs what nobody waits for.
             telemetry: Where metrics go.
             embedder: Its tokenizer counts the tokens of a context; the model is loaded by the first context.
+            language_model: Plans the searches of questions with high effort.
         """
         self._pool = pool
         self._background_pool = background_pool
@@ -142,6 +147,7 @@ class QueryHandler:
         self._background = background
         self._telemetry = telemetry
         self._embedder = embedder
+        self._language_model = language_model
         self._lock = threading.Lock()
         self._routes: LRUCache[tuple[uuid.UUID, str | None], Route] = LRUCache(_ROUTES)
 
@@ -168,9 +174,18 @@ class QueryHandler:
         distinct = list(dict.fromkeys(texts))
         if not 1 <= len(distinct) <= MAX_QUESTIONS:
             raise RequestError(f"{len(distinct)} questions are asked; ask 1 to {MAX_QUESTIONS} at once")
-        searches = [self._search(reader, replace(request, text=text)) for text in distinct]
+        return self._deliver_fused([self._search(reader, replace(request, text=text)) for text in distinct])
+
+    def search_planned(self, reader: AuditContext, request: QueryRequest) -> SearchResult:
+        """Return the best passages of a question and of planned searches for it."""
+        planned = PlannedSearches[HandledSearch](self._language_model, self._settings)
+        searches = list(planned.run(request.text, lambda text: self._search(reader, replace(request, text=text))))
+        return self._deliver_fused(searches, planned.warnings)
+
+    def _deliver_fused(self, searches: Sequence[HandledSearch], warnings: Sequence[str] = ()) -> SearchResult:
         rrf_k = searches[-1].route.pipelines.settings.rag.retrieval.rrf_k
-        result = fuse_results([handled.result for handled in searches], rrf_k=rrf_k)
+        fused = fuse_results([handled.result for handled in searches], rrf_k=rrf_k)
+        result = replace(fused, warnings=(*fused.warnings, *warnings))
         self._deliver(searches[-1], result, *searches[:-1])
         return result
 

@@ -49,7 +49,7 @@ from kosmos_rag.engine.components import EngineComponents
 from kosmos_rag.engine.departments import count_departments
 from kosmos_rag.engine.indexes import TenantIndexes
 from kosmos_rag.engine.jobs import TenantJobs
-from kosmos_rag.engine.query import QueryRequest, audit_policy
+from kosmos_rag.engine.query import EFFORTS, Effort, QueryRequest, audit_policy
 from kosmos_rag.engine.sessions import TenantSessions
 from kosmos_rag.engine.spaces import TenantSpaces
 from kosmos_rag.engine.uploads import TenantUploads
@@ -624,6 +624,7 @@ class Tenant:
         keyword_weight: float | None = None,
         vector: Sequence[float] | None = None,
         today: date | None = None,
+        effort: Effort = "low",
     ) -> SearchResult:
         """Return the best passages for a question, or for several.
 
@@ -648,13 +649,19 @@ class Tenant:
             vector: Embedding of the question by the model of the documents; the question may then be empty, and only
                 the dense retriever searches. None to embed the question.
             today: Reference date of `last week` in a question, and of validity; None for the day in UTC.
+            effort: `high` fuses the hits of up to six searches that the language model plans, for one question without
+                pages, groups, facets, mmr and vector; `low` is one search.
         """
-        if not isinstance(question, str):
+        if effort not in EFFORTS:
+            raise RequestError(f"effort is {effort!r}; give one of {', '.join(EFFORTS)}")
+        if not isinstance(question, str) or effort == "high":
             if facets or any(option is not None for option in (cursor, group_by, group_size, mmr, vector)):
-                raise RequestError("pages, groups, facets, mmr and vector are of one question; ask one question")
+                raise RequestError("pages, groups, facets, mmr and vector are of one search; ask one, with effort low")
+            if effort == "high" and not isinstance(question, str):
+                raise RequestError("effort high plans the searches of one question; ask one question")
             weights = parse_retriever_options(semantic_weight, keyword_weight, None)
             several = QueryRequest(
-                text="",
+                text=question if isinstance(question, str) else "",
                 k=k,
                 filter=filter,
                 syntax=syntax,
@@ -662,6 +669,8 @@ class Tenant:
                 today=today,
                 read_your_writes=self._read_your_writes,
             )
+            if isinstance(question, str):
+                return self._parts.queries.search_planned(self._reader, several)
             return self._parts.queries.search_several(self._reader, question, several)
         options = None
         if facets or any(option is not None for option in (cursor, group_by, group_size, mmr)):

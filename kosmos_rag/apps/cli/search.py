@@ -116,6 +116,10 @@ class DisplayOptions:
         typer.Option("--facet", metavar="FIELD", help="Count the values of metadata.KEY; may be repeated."),
     ] = None
     mmr: Annotated[float | None, typer.Option("--mmr", help="Prefer diverse hits: weight of relevance, 0 to 1.")] = None
+    effort: Annotated[
+        Literal["low", "high"],
+        typer.Option("--effort", help="high fuses up to six searches that the language model plans."),
+    ] = "low"
 
 
 AlsoOption = Annotated[
@@ -147,6 +151,7 @@ def search(
             group_size=result_options.group_size,
             facets=result_options.facet or (),
             mmr=result_options.mmr,
+            effort=result_options.effort,
         )
     if options.as_json:
         print_json(result.to_dict())

@@ -50,6 +50,7 @@ def search(
     facets: Sequence[str] = (),
     mmr: float | None = None,
     today: date | None = None,
+    effort: Literal["low", "high"] = "low",
     collection: str | None = None,
     syntax: QuerySyntax = "auto",
     read_your_writes: bool = False,
@@ -67,6 +68,7 @@ def search(
         facets: Fields whose values are counted, docs/search.md.
         mmr: Weight of relevance, 0 to 1, in maximal marginal relevance; None for no reordering.
         today: Reference date of `last week` in a question, and of validity; None for the day in UTC.
+        effort: `high` for the fused hits of up to six searches that the language model plans.
         collection: Search only this collection; None for all.
         syntax: Whether signs are operators: `auto`, `operators` or `plain`.
         read_your_writes: See what was written before; else a replica may answer, some seconds behind.
@@ -82,6 +84,7 @@ def search(
         read_your_writes=read_your_writes,
         explain=explain,
         today=None if today is None else today.isoformat(),
+        effort=effort,
         **options,
     )
     return Call(method="POST", path="/v1/search", body=body, read=partial(from_dict, SearchResult))

@@ -18,7 +18,7 @@ from kosmos_rag.core.types import (
     Rectangle,
     Stats,
 )
-from kosmos_rag.engine.query import MAX_QUESTIONS
+from kosmos_rag.engine.query import MAX_QUESTIONS, Effort
 
 
 class FilteredRequest(RequestBody):
@@ -73,6 +73,10 @@ class SearchRequest(FilteredRequest):
     mmr: Annotated[float, Field(ge=0, le=1, strict=True)] | None = Field(
         default=None, description="Weight of relevance in maximal marginal relevance; else no reordering."
     )
+    effort: Effort = Field(
+        default="low",
+        description="`high`: the hits of up to six searches that the language model plans, fused; `low`: one search.",
+    )
     today: date | None = Field(
         default=None, description="Reference date of `last week` in a question, and of validity; else the day in UTC."
     )
@@ -80,7 +84,7 @@ class SearchRequest(FilteredRequest):
     @property
     def options(self) -> dict[str, Any]:
         """The options of `Tenant.search`."""
-        return self.model_dump(include={"cursor", "group_by", "group_size", "facets", "mmr", "today"})
+        return self.model_dump(include={"cursor", "group_by", "group_size", "facets", "mmr", "today", "effort"})
 
 
 class ContextRequest(FilteredRequest):

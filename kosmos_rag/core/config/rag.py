@@ -384,6 +384,12 @@ class ExpansionSettings(Section):
         default=False,
         description="Let the language model write an answer, and search for similar passages (HyDE).",
     )
+    planned_searches: Annotated[int, Strict(), Ge(2), Le(6)] = Field(
+        default=6, description="Searches of a question with effort high, at most, the question itself included."
+    )
+    planning_deadline_ms: Count = Field(
+        default=10_000, description="Milliseconds of a question with effort high after which no other search begins."
+    )
 
 
 class ContextSettings(Section):

@@ -1,4 +1,4 @@
-"""Query expansion by a language model: other wordings, and a hypothetical passage."""
+"""What a language model writes for a question: other wordings, searches, and a hypothetical passage."""
 
 import re
 
@@ -35,14 +35,34 @@ def other_wordings(model: LanguageModel, question: str, count: int) -> tuple[str
         ModelError: The model fails or generates none.
     """
     answer = complete(model, prompt("other_wordings", question, count=count), max_tokens=count * _WORDING_TOKENS)
-    wordings: dict[tuple[str, ...], str] = {}
-    for line in _lines(answer):
-        wording = _BULLET.sub("", line).translate(_MARKS)[:_MAX_WORDING_CHARS].strip(_QUOTES)
-        wordings.setdefault(tuple(normalize_words(wording)), wording)
-    distinct = [wording for key, wording in wordings.items() if key not in ((), tuple(normalize_words(question)))]
+    distinct = _questions(answer, question)
     if not distinct:
         raise _unusable_output(model, "other wording of the question", answer, "rag.expansion.queries=0")
     return tuple(distinct[:count])
+
+
+def plan_searches(model: LanguageModel, question: str, count: int) -> tuple[str, ...]:
+    """Plan the searches that an answer to a question needs in addition to it.
+
+    None repeats the question or another one, or has more than 400 characters; empty where one search is enough.
+
+    Args:
+        count: Number of searches, at most; at least 1.
+
+    Raises:
+        ModelError: The model fails.
+    """
+    answer = complete(model, prompt("searches", question, count=count), max_tokens=count * _WORDING_TOKENS)
+    return tuple(_questions(answer, question)[:count])
+
+
+def _questions(answer: str, question: str) -> list[str]:
+    """Return the lines of an answer that differ from the question and from each other."""
+    lines: dict[tuple[str, ...], str] = {}
+    for line in _lines(answer):
+        cleaned = _BULLET.sub("", line).translate(_MARKS)[:_MAX_WORDING_CHARS].strip(_QUOTES)
+        lines.setdefault(tuple(normalize_words(cleaned)), cleaned)
+    return [line for key, line in lines.items() if key not in ((), tuple(normalize_words(question)))]
 
 
 def hypothetical_passage(model: LanguageModel, question: str) -> str:

@@ -11,7 +11,7 @@ from kosmos_rag.apps.http.schemas import (
 )
 from kosmos_rag.apps.http.toolkit.answers import stream_answer
 from kosmos_rag.apps.http.toolkit.bodies import to_turns
-from kosmos_rag.apps.http.toolkit.concurrency import SEARCH, question_cost
+from kosmos_rag.apps.http.toolkit.concurrency import SEARCH, SEARCHES, question_cost
 from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader
 from kosmos_rag.apps.http.toolkit.streaming import MEDIA_TYPE, EventStreamResponse
 from kosmos_rag.core.types import Answer, Context, Feedback, SearchResult
@@ -48,7 +48,7 @@ async def search(query: SearchRequest, caller: Reader) -> Response:
     """Find the best passages for a question, or for several."""
     _check_scope(query, caller)
     tenant = caller.scope(query.collection, read_your_writes=query.read_your_writes)
-    cost = question_cost(SEARCH, query.question, k=query.k)
+    cost = question_cost(SEARCH, query.question, k=query.k) * SEARCHES[query.effort]
     result = await caller.run_at_cost(
         cost, tenant.search, query.question, query.k, query.filter, syntax=query.syntax, **query.options
     )

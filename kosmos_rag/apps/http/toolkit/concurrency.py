@@ -15,6 +15,8 @@ R = TypeVar("R")
 
 SEARCH, ANSWER = 1, 2
 """Slots of a short question: an answer also scores the sentences of its evidence."""
+SEARCHES = {"low": 1, "high": 6}
+"""Searches of a question by its effort, at most."""
 _CHARS_OF_ONE_SLOT, _PASSAGES_OF_ONE_SLOT, _TOKENS_OF_ONE_SLOT = 1000, 100, 4000
 
 
