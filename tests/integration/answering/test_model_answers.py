@@ -100,10 +100,10 @@ def test_prompt__is_what_the_model_of_an_answer_gets(by_model: Opened, chat: Cha
         context = _ingest(engine, tenant_name).context(QUESTION)
         prompt = other.tenant(tenant_name).build_prompt(context)  # without a model
         engine.tenant(tenant_name).answer(QUESTION)
-    sent = [(message["role"], message["content"]) for message in chat.requests[0][2]["messages"]]
+    message_texts = [(message["role"], message["content"]) for message in chat.requests[0][2]["messages"]]
     fence = re.compile(r"\d{6,}|[0-9a-f]{8,}")
     assert [(message.role, fence.sub("", message.text)) for message in prompt] == [
-        (role, fence.sub("", text)) for role, text in sent
+        (role, fence.sub("", text)) for role, text in message_texts
     ]
     with pytest.raises(RequestError, match="the context has no passage to answer from"):
         other.tenant(f"{tenant_name}-empty").build_prompt(other.tenant(f"{tenant_name}-empty").context(QUESTION))
