@@ -335,6 +335,21 @@ def read_sections(
     return [DocumentSection(section=tuple(section), line_start=first, line_end=last) for section, first, last in rows]
 
 
+def read_chunks(
+    pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], document_id: uuid.UUID
+) -> list[dict[str, Any]]:
+    """Return the spans of a document's chunks in its text, with lines, page, headings and chunker.
+
+    The result is empty if the principals may not read it.
+
+    Args:
+        pool: pool of the app role.
+    """
+    values = {"tenant_id": tenant_id, "document_id": document_id}
+    with pool.transaction(tenant_id, principals) as connection, connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(statement("chunks_of_document"), values).fetchall()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentOutline:
     """The acl of a document, its versions, and its chunks."""

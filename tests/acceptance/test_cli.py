@@ -96,6 +96,22 @@ def test_search__as_json_has_the_documented_keys(ingested: dict[str, Any], kosmo
     assert (folder / "documents" / "churn.md").read_text()[start:end] == hit["text"]
 
 
+def test_export__has_texts_and_the_spans_of_chunks(ingested: dict[str, Any], kosmos: Run, folder: Path) -> None:
+    result = kosmos("documents", "--export", "all.jsonl")
+    assert result.exit_code == 0, result.output
+    records = {record["source"]: record for record in map(json.loads, (folder / "all.jsonl").read_text().splitlines())}
+    assert result.stdout == f"{len(records)} documents in all.jsonl\n"
+    churn = records["documents/churn.md"]
+    assert churn["text"] == (folder / "documents" / "churn.md").read_text()
+    assert len(churn["chunk_spans"]) == churn["chunks"]
+    assert all(churn["text"][chunk["start"] : chunk["end"]].strip() for chunk in churn["chunk_spans"])
+    assert ["Metrics", "Churn Calculation"] in [chunk["section"] for chunk in churn["chunk_spans"]]
+    again = kosmos("documents", "--export", "all.jsonl")
+    assert again.exit_code == 1
+    assert "all.jsonl exists, and an export overwrites nothing; name another file" in again.output
+    assert kosmos("documents", "--export", "-").stdout == (folder / "all.jsonl").read_text()
+
+
 def test_search__for_people_shows_places_and_shortfall(ingested: dict[str, Any], kosmos: Run) -> None:
     result = kosmos("search", "who is paged when the load is late?")
     assert result.exit_code == 0

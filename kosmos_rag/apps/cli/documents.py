@@ -1,4 +1,12 @@
-"""kosmos-rag documents: list documents."""
+"""kosmos-rag documents: list and export documents."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from kosmos_rag.apps.cli.common import (
     PrincipalOption,
@@ -9,14 +17,29 @@ from kosmos_rag.apps.cli.common import (
 )
 from kosmos_rag.apps.cli.options import ReadOptions, command
 from kosmos_rag.core.config.display import one_line
+from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.text.counts import count
+from kosmos_rag.engine.tenant import Tenant
+
+ExportOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--export",
+        metavar="FILE",
+        help="Write documents with texts and chunks as JSON Lines into a new file; - is stdout.",
+    ),
+]
 
 
 @command
-def documents(principal: PrincipalOption = None, *, common: ReadOptions) -> None:
+def documents(principal: PrincipalOption = None, export: ExportOption = None, *, common: ReadOptions) -> None:
     """List the documents of a tenant, or of one of its collections."""
     with common.open_engine() as engine:
-        infos = open_reader(engine, common.tenant, common.collection, principal).documents()
+        reader = open_reader(engine, common.tenant, common.collection, principal)
+        if export is not None:
+            _export(_records(reader), export)
+            return
+        infos = reader.documents()
     if common.as_json:
         print_json({"tenant": common.tenant, "documents": [document.to_dict() for document in infos]})
         return
@@ -40,3 +63,34 @@ def documents(principal: PrincipalOption = None, *, common: ReadOptions) -> None
         out.print(rows)
     chunks = sum(document.chunks for document in infos)
     out.print(f"{count(len(infos), 'document')}, {count(chunks, 'chunk')} in tenant {common.tenant}")
+
+
+def _records(reader: Tenant) -> Iterator[dict[str, Any]]:
+    """Yield each document with its text and the spans of its chunks."""
+    for document in reader.documents():
+        text = reader.document_texts([document.id]).get(document.id)
+        if text is not None:  # removed meanwhile
+            yield {**document.to_dict(), "text": text, "chunk_spans": reader.chunks(document.id)}
+
+
+def _export(documents: Iterator[dict[str, Any]], file: Path) -> None:
+    """Write a line for each document. A file is complete or absent."""
+    if str(file) == "-":
+        for document in documents:
+            sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        return
+    if file.exists():
+        raise RequestError(f"{file} exists, and an export overwrites nothing; name another file")
+    partial = file.with_name(f"{file.name}.partial")
+    total = 0
+    try:
+        with partial.open("w", encoding="utf-8") as out:
+            for document in documents:
+                out.write(json.dumps(document, ensure_ascii=False) + "\n")
+                total += 1
+        partial.rename(file)
+    except OSError as error:
+        raise RequestError(f"{file} cannot be written: {error.strerror}; name a folder with room for it") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    typer.echo(f"{count(total, 'document')} in {file}")
