@@ -207,7 +207,6 @@ class AsyncTenant:
     rectangles = _coroutine(Tenant.rectangles)
     render_page = _coroutine(Tenant.render_page)
     sections = _coroutine(Tenant.sections)
-    chunks = _coroutine(Tenant.chunks)
     search = _coroutine(Tenant.search)
     context = _coroutine(Tenant.context)
     answer = _coroutine(Tenant.answer)

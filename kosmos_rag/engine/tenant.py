@@ -70,7 +70,6 @@ from kosmos_rag.storage.documents import (
     DocumentOutline,
     count_documents,
     list_documents,
-    read_chunks,
     read_documents,
     read_folder_totals,
     read_last_changes,
@@ -545,14 +544,6 @@ class Tenant:
         DatabaseError.
         """
         return read_sections(self._parts.database.app, self._tenant.id, self._principals, self._collection, document_id)
-
-    def chunks(self, document_id: uuid.UUID) -> list[dict[str, Any]]:
-        """List the chunks of a document, in its order.
-
-        Each has the span of its text in that of the document (`start`, `end`), `line_start`, `line_end`, `page`,
-        `section` and `chunker`. The result is empty where the reader may read none. Raises DatabaseError.
-        """
-        return read_chunks(self._parts.database.app, self._tenant.id, self._principals, document_id)
 
     def outline(self, document_id: uuid.UUID) -> DocumentOutline | None:
         """Return who may read a document, its versions, and its chunks.

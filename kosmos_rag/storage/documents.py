@@ -335,21 +335,6 @@ def read_sections(
     return [DocumentSection(section=tuple(section), line_start=first, line_end=last) for section, first, last in rows]
 
 
-def read_chunks(
-    pool: ConnectionPool, tenant_id: uuid.UUID, principals: Sequence[str], document_id: uuid.UUID
-) -> list[dict[str, Any]]:
-    """Return the spans of a document's chunks in its text, with lines, page, headings and chunker.
-
-    The result is empty if the principals may not read it.
-
-    Args:
-        pool: pool of the app role.
-    """
-    values = {"tenant_id": tenant_id, "document_id": document_id}
-    with pool.transaction(tenant_id, principals) as connection, connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(statement("chunks_of_document"), values).fetchall()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentOutline:
     """The acl of a document, its versions, and its chunks."""
@@ -358,8 +343,9 @@ class DocumentOutline:
     """Principals that may read it."""
     versions: tuple[int, ...]
     """Numbers of the stored versions."""
-    chunk_starts: tuple[int, ...]
-    """Where each chunk of the current version starts, in characters."""
+    chunks: tuple[Mapping[str, Any], ...]
+    """The chunks of the current version, each with the span of its text in characters (`start`, `end`), `line_start`,
+    `line_end`, `page`, `section` and `chunker`."""
 
 
 def read_outline(
@@ -382,8 +368,8 @@ def read_outline(
         row = connection.execute(statement("outline_of_document"), values).fetchone()
     if row is None:
         return None
-    acl, versions, starts = map(tuple, row)
-    return DocumentOutline(acl=acl, versions=versions, chunk_starts=starts)
+    acl, versions, chunks = map(tuple, row)
+    return DocumentOutline(acl=acl, versions=versions, chunks=chunks)
 
 
 def read_spans(

@@ -68,9 +68,9 @@ def documents(principal: PrincipalOption = None, export: ExportOption = None, *,
 def _records(reader: Tenant) -> Iterator[dict[str, Any]]:
     """Yield each document with its text and the spans of its chunks."""
     for document in reader.documents():
-        text = reader.document_texts([document.id]).get(document.id)
-        if text is not None:  # removed meanwhile
-            yield {**document.to_dict(), "text": text, "chunk_spans": reader.chunks(document.id)}
+        text, outline = reader.document_texts([document.id]).get(document.id), reader.outline(document.id)
+        if text is not None and outline is not None:  # else it was removed meanwhile
+            yield {**document.to_dict(), "acl": outline.acl, "text": text, "chunk_spans": outline.chunks}
 
 
 def _export(documents: Iterator[dict[str, Any]], file: Path) -> None:

@@ -188,23 +188,16 @@ SELECT r.section, min(r.line_start), max(r.line_end)
  GROUP BY r.section, r.run
  ORDER BY min(r.chunk_index)
 
--- name: chunks_of_document
-SELECT c.start_offset AS start, c.end_offset AS "end", c.line_start, c.line_end, c.page_start AS page, c.section, c.chunker
-  FROM kosmos.documents d
-  JOIN kosmos.document_versions v
-    ON v.tenant_id = %(tenant_id)s AND v.document_id = d.id AND v.number = d.version
-  JOIN kosmos.chunks c ON c.tenant_id = %(tenant_id)s AND c.version_id = v.id
- WHERE d.tenant_id = %(tenant_id)s AND d.id = %(document_id)s
- ORDER BY c.chunk_index
-
 -- name: outline_of_document
--- Offsets of the chunks are those of the current version.
+-- The chunks are those of the current version.
 SELECT d.acl,
        ARRAY(SELECT n.number
                FROM kosmos.document_versions n
               WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id
               ORDER BY n.number),
-       ARRAY(SELECT c.start_offset
+       ARRAY(SELECT jsonb_build_object('start', c.start_offset, 'end', c.end_offset, 'line_start', c.line_start,
+                                       'line_end', c.line_end, 'page', c.page_start, 'section', c.section,
+                                       'chunker', c.chunker)
                FROM kosmos.document_versions v
                JOIN kosmos.chunks c ON c.tenant_id = %(tenant_id)s AND c.version_id = v.id
               WHERE v.tenant_id = %(tenant_id)s AND v.document_id = d.id AND v.number = d.version

@@ -253,7 +253,7 @@ async def source(
     cited = [*marks.exact, *marks.near] or [passage or (0, 0)]
     page_view = await caller.run(_page_view, tenant, document_lines, cited, page)
     if chunks:
-        starts = ((start, number) for number, start in enumerate(outline.chunk_starts, 1))
+        starts = ((chunk["start"], number) for number, chunk in enumerate(outline.chunks, 1))
         marks = replace(
             marks, chunks=[chunk for chunk in starts if document_lines.start <= chunk[0] < document_lines.end]
         )
