@@ -79,10 +79,6 @@ RETRY_WITH_BACKOFF = frozenset(
 )
 """Codes of failures that may pass: the source or the worker failed, not the document itself."""
 
-RETRY_ON_NEXT_SYNC = frozenset({"not_found", "no_permission", "not_a_file", "duplicate", "refused", "preset_missing"})
-"""Codes not worth an immediate retry but worth one at the next sync: the document may be present, readable and unique
-then, with an unchanged etag."""
-
 
 class IngestionError(KosmosError):
     """One document could not be ingested.
@@ -109,24 +105,12 @@ GONE = "gone"
 """Code of a document that was removed from its source after it was listed: the next pass no longer has it."""
 
 
-EMPTY = "empty"
-"""Code of a document without text: no failure of a file that a source lists."""
-
-
 class IngestInterrupted(KeyboardInterrupt):
     """The user has interrupted an `ingest` call. What was published stays."""
 
     def __init__(self, report: "IngestReport", *, total: int) -> None:
         super().__init__(f"interrupted: {report.seen} of {total} documents are done; ingest them again to continue")
         self.report = report
-
-
-def costs_no_attempt(error: BaseException) -> bool:
-    """Return whether the error uses up no attempt of a job.
-
-    A disk or a node has to be repaired, and no attempt helps before.
-    """
-    return is_disk_full(error) or isinstance(error, NodeUnavailable)
 
 
 def is_disk_full(error: BaseException) -> bool:

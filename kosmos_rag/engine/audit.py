@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,8 +19,8 @@ from kosmos_rag.core.types import (
     AuditRecord,
     AuditReport,
     DocumentAccess,
-    FailedQuestion,
 )
+from kosmos_rag.core.types.serialize import Serializable
 from kosmos_rag.storage.audit import seals
 from kosmos_rag.storage.audit.log import build_min_event_id, load_records
 from kosmos_rag.storage.audit.partitions import PartitionRotation
@@ -34,6 +34,26 @@ _MIN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 _MAX_LIMIT = 10_000
 """Rows of an answer at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailedQuestion(Serializable):
+    """A question that the documents did not answer."""
+
+    question: str | None
+    """The search query, after the rewriting of a conversation."""
+    question_sha256: str
+    times: int
+    """Number of results without hits or refused."""
+    refused: int
+    """Number of refusals; the others had no hits."""
+    disliked: int
+    """Number of down ratings of answers and passages."""
+    subjects: int
+    """Number of named readers."""
+    last_at: datetime
+    comments: tuple[str, ...]
+    """Comments of ratings, the newest first; five at most."""
 
 
 class TenantAudit:

@@ -4,12 +4,14 @@ import statistics
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kosmos_rag.core.types import IndexEvent, IndexInfo, WarmUpReport
+from kosmos_rag.core.types import IndexEvent, IndexInfo
+from kosmos_rag.core.types.serialize import Serializable
 from kosmos_rag.indexing.live_recall import IndexComparison, compare_with_exact, summarise_comparisons
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.recall import Recall
@@ -17,6 +19,18 @@ from kosmos_rag.storage.audit.log import AuditContext
 from kosmos_rag.storage.database import Database
 
 __all__ = ["IndexComparison", "Recall", "TenantIndexes", "summarise_comparisons"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WarmUpReport(Serializable):
+    """Times of the searches that read a tenant's indexes into memory."""
+
+    searches: int
+    """Zero if the tenant has no chunks."""
+    first_ms: float
+    """Of the first search; it reads most from the disk."""
+    last_ms: float
+    """Median of the last quarter of the searches."""
 
 
 class TenantIndexes:

@@ -18,7 +18,7 @@ from cachetools import LRUCache
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset
-from kosmos_rag.core.errors import EMPTY, GONE, IngestInterrupted, IngestionError, RequestError
+from kosmos_rag.core.errors import GONE, IngestInterrupted, IngestionError, RequestError
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, IngestReport, Outcome, SourceDocument, is_text
 from kosmos_rag.ingestion.acl import remove_unauthorised
@@ -40,6 +40,8 @@ from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.queue import cancel_document_jobs
 from kosmos_rag.storage.tenants import TenantRef
 
+_EMPTY = "empty"
+"""Code of a document without text: no failure of a file that a source lists."""
 Progress = Callable[[int, int, str], None]
 """Called after each document with how many are done, how many there are, and its source."""
 
@@ -471,7 +473,7 @@ class _Run:
         except IngestionError as error:
             if error.code == GONE:
                 collected.missing.append(document)
-            elif error.code == EMPTY and pending.is_listed:
+            elif error.code == _EMPTY and pending.is_listed:
                 collected.empty.append(document)
             else:
                 collected.rejected.append((key, pending, error))

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
         AuditRecord,
         AuditReport,
         DocumentAccess,
-        FailedQuestion,
         Feedback,
         Rating,
         RatingReason,
@@ -70,7 +69,6 @@ if TYPE_CHECKING:
         Space,
         SpaceInfo,
         SpaceQuality,
-        WarmUpReport,
     )
     from kosmos_rag.core.types.jobs import Job, JobCount, JobInfo, JobState, Outcome, RunInfo
     from kosmos_rag.core.types.search import (
@@ -147,7 +145,6 @@ __all__ = [
     "ExperimentAssignment",
     "ExperimentMode",
     "FacetValue",
-    "FailedQuestion",
     "Feedback",
     "Filter",
     "Heading",
@@ -195,7 +192,6 @@ __all__ = [
     "Turn",
     "UnitKind",
     "Verdict",
-    "WarmUpReport",
     "are_names",
     "find_department",
     "hash_text",

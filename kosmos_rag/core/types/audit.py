@@ -94,26 +94,6 @@ class DocumentAccess(Serializable):
     shown: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FailedQuestion(Serializable):
-    """A question that the documents did not answer."""
-
-    question: str | None
-    """The search query, after the rewriting of a conversation."""
-    question_sha256: str
-    times: int
-    """Number of results without hits or refused."""
-    refused: int
-    """Number of refusals; the others had no hits."""
-    disliked: int
-    """Number of down ratings of answers and passages."""
-    subjects: int
-    """Number of named readers."""
-    last_at: datetime
-    comments: tuple[str, ...]
-    """Comments of ratings, the newest first; five at most."""
-
-
 class Rating(StrEnum):
     """The rating of a result."""
 

@@ -71,18 +71,6 @@ class KnownItems(Serializable):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WarmUpReport(Serializable):
-    """Times of the searches that read a tenant's indexes into memory."""
-
-    searches: int
-    """Zero if the tenant has no chunks."""
-    first_ms: float
-    """Of the first search; it reads most from the disk."""
-    last_ms: float
-    """Median of the last quarter of the searches."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SpaceInfo(Serializable):
     """Status of an embedding space of a tenant."""
 

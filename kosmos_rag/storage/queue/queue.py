@@ -19,12 +19,12 @@ from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.config import WorkerSettings
 from kosmos_rag.core.errors import (
-    RETRY_ON_NEXT_SYNC,
     RETRY_WITH_BACKOFF,
     IngestionError,
     KosmosError,
     LeaseLost,
-    costs_no_attempt,
+    NodeUnavailable,
+    is_disk_full,
 )
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import Job, JobCount, JobInfo, JobState, Outcome, storable
@@ -43,6 +43,9 @@ OUTAGE_DAYS = 7
 """Age of a job from which on these use up attempts too."""
 UNCLAIMED_S = 30.0
 """Seconds that a due job waits, and that no job ends, before no worker is taken to run."""
+_RETRY_ON_NEXT_SYNC = frozenset({"not_found", "no_permission", "not_a_file", "duplicate", "refused", "preset_missing"})
+"""Codes not worth an immediate retry but worth one at the next sync: the document may be present, readable and unique
+then, with an unchanged etag."""
 _PASSES: tuple[list[str] | None, ...] = ([kinds.SYNC], None)
 """Kinds of the jobs of a collection in the order of their locks: those that enqueue others, then all."""
 
@@ -59,6 +62,14 @@ def retry_delay(attempt: int) -> float:
 
 def _jitter(delay_s: float) -> float:
     return delay_s * random.uniform(0.5, 1.5)  # noqa: S311 — jitter, not a secret
+
+
+def _costs_no_attempt(error: BaseException) -> bool:
+    """Return whether the error uses up no attempt of a job.
+
+    A disk or a node has to be repaired, and no attempt helps before.
+    """
+    return is_disk_full(error) or isinstance(error, NodeUnavailable)
 
 
 def enqueue(
@@ -193,7 +204,7 @@ def permanently_failed(
         "tenant_id": owner.id,
         "keys": list(source_etags),
         "source_etags": Jsonb(dict(source_etags)),
-        "retryable": sorted(RETRY_WITH_BACKOFF | RETRY_ON_NEXT_SYNC),
+        "retryable": sorted(RETRY_WITH_BACKOFF | _RETRY_ON_NEXT_SYNC),
     }
     return {key: (code, error) for key, code, error in connection.execute(statement("permanently_failed_jobs"), values)}
 
@@ -310,7 +321,7 @@ class Queue:
         values = {
             "token": job.token,
             "delay_s": retry_delay(job.attempt) if requeue else None,
-            "wait_s": _jitter(OUTAGE_DELAY_S) if costs_no_attempt(error) else None,
+            "wait_s": _jitter(OUTAGE_DELAY_S) if _costs_no_attempt(error) else None,
             "wait_days": OUTAGE_DAYS,
             "source": storable(source),
             "code": error.code if isinstance(error, IngestionError) else type(error).__name__,
