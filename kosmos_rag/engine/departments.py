@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from kosmos_rag.core.config import RagSettings
 from kosmos_rag.retrieval.departments import DepartmentRule
-from kosmos_rag.storage.documents import FolderTotal
+from kosmos_rag.storage.readable_documents import FolderTotal
 
 
 def count_departments(totals: Iterable[FolderTotal], settings_of: Callable[[str], RagSettings]) -> dict[str, int]:

@@ -22,7 +22,7 @@ from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
-from kosmos_rag.storage.queue.uploads import store_upload
+from kosmos_rag.storage.queue.uploads import UploadStore
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant
 
@@ -236,7 +236,7 @@ class TenantJobs:
         self._ensure_tenant(connection)
         if isinstance(item, SourceDocument):
             kind, key = kinds.DOCUMENT, str(self.document_id(item.source))
-            stored = stored or {"upload": str(store_upload(connection, self._owner.id, item.data))}
+            stored = stored or {"upload": str(UploadStore(connection, self._owner.id).store(item.data))}
             payload: dict[str, Any] = {**stored, "document": self._fields(item)}
         else:
             kind, key = kinds.SYNC, f"sync {self._collection} {_digest(_identity(item))}"

@@ -43,8 +43,8 @@ from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, Query, RetrieverOptio
 from kosmos_rag.retrieval.several import fuse_results
 from kosmos_rag.retrieval.snapshot import Routing, read_routing
 from kosmos_rag.storage.audit.log import AuditContext, create_event_id, record_event, strictest_policy
-from kosmos_rag.storage.documents import read_spans
 from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.readable_documents import ReadableDocuments
 
 Effort: TypeAlias = Literal["low", "high"]
 EFFORTS: tuple[str, ...] = get_args(Effort)
@@ -327,7 +327,7 @@ class QueryHandler:
                 handled.result,
                 tokenizer=self._embedder.tokenizer,
                 settings=handled.route.pipelines.settings.rag.context,
-                read_spans=partial(read_spans, self._pool, reader.tenant.id, reader.principals),
+                read_spans=ReadableDocuments(self._pool, reader.tenant.id, reader.principals).read_spans,
                 max_tokens=max_tokens,
             )
 

@@ -66,22 +66,9 @@ from kosmos_rag.retrieval.snapshot import read_routing
 from kosmos_rag.storage.audit.feedback import FeedbackEntry, store_feedback
 from kosmos_rag.storage.audit.log import AccessWithoutPassages, AuditContext, record_event
 from kosmos_rag.storage.audit.partitions import PartitionRotation
-from kosmos_rag.storage.documents import (
-    DocumentOutline,
-    count_documents,
-    list_documents,
-    read_documents,
-    read_folder_totals,
-    read_last_changes,
-    read_lines,
-    read_original,
-    read_outline,
-    read_rectangles,
-    read_sections,
-    read_texts,
-)
-from kosmos_rag.storage.erasure import ErasureStore, select_metadata, select_source, select_subject
+from kosmos_rag.storage.erasure import ErasureStore, Selector
 from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.readable_documents import DocumentOutline, ReadableDocuments
 from kosmos_rag.storage.tenants import TenantRef
 
 _MAX_LINES = 10_000
@@ -364,9 +351,9 @@ class Tenant:
         DatabaseError.
         """
         selectors = [
-            *([select_subject(subject)] if subject is not None else []),
-            *([select_source(source)] if source is not None else []),
-            *([select_metadata(*metadata)] if metadata is not None else []),
+            *([Selector.of_reader(subject)] if subject is not None else []),
+            *([Selector.of_sources(source)] if source is not None else []),
+            *([Selector.of_metadata(*metadata)] if metadata is not None else []),
         ]
         if len(selectors) != 1:
             raise RequestError(f"{len(selectors)} selectors are given; erase by one of subject, source and metadata")
@@ -416,11 +403,7 @@ class Tenant:
                 (microseconds since 1970 of `updated_at`).
             limit: Documents of a page; None for all.
         """
-        return list_documents(
-            self._parts.database.app,
-            self._tenant.id,
-            self._principals,
-            self._collection,
+        return self._documents.list_documents(
             ids=None if ids is None else list(ids),
             condition=None if filter is None else compile_filter(filter),
             sort=sort,
@@ -434,15 +417,14 @@ class Tenant:
         Args: filter: Only documents that match. Raises RequestError for a malformed one, DatabaseError.
         """
         condition = None if filter is None else compile_filter(filter)
-        app = self._parts.database.app
-        return count_documents(app, self._tenant.id, self._principals, self._collection, condition)
+        return self._documents.count_documents(condition)
 
     def last_changes(self) -> dict[str, str]:
         """Return what identifies the state of each collection, for this reader.
 
         If it is the same as before, `documents` lists the same. Raises DatabaseError.
         """
-        return read_last_changes(self._parts.database.app, self._tenant.id, self._principals, self._collection)
+        return self._documents.read_last_changes()
 
     def department_totals(self) -> tuple[int, dict[str, int]]:
         """Count the documents that this reader may read, and chunks by department.
@@ -452,7 +434,7 @@ class Tenant:
         """
         parts = self._parts
         key = parts.settings.rag.access.key
-        documents, totals = read_folder_totals(parts.database.app, self._tenant.id, self._principals, key=key)
+        documents, totals = self._documents.read_folder_totals(key=key)
         settings = {
             name: parts.pipelines.get(parts.database.app, self._tenant, name).settings.rag
             for name in {total.collection for total in totals}
@@ -473,7 +455,7 @@ class Tenant:
         """
         document_ids = list(ids)
         if not self.audited:
-            return read_documents(self._parts.database.app, self._tenant.id, self._principals, document_ids)
+            return self._documents.read_texts_by_id(document_ids)
         texts: dict[uuid.UUID, str] = {}
         for identity in document_ids:
             parts = []
@@ -508,7 +490,7 @@ class Tenant:
                 "texts() returns whole documents, which the audit log cannot record; use search() or context(), "
                 "or disable rag.audit.enabled for the collections"
             )
-        return read_texts(self._parts.database.app, self._tenant.id, self._principals, self._collection)
+        return self._documents.read_texts()
 
     def read_lines(self, document_id: uuid.UUID, *, first: int = 1, count: int = 200) -> DocumentLines | None:
         """Return lines of a document, or None if this reader finds none.
@@ -524,17 +506,14 @@ class Tenant:
             raise RequestError(
                 f"{count} lines from line {first} requested; start at 1 or later and request 1 to {_MAX_LINES}"
             )
-        app = self._parts.database.app
-        lines = read_lines(
-            app, self._tenant.id, self._principals, self._collection, document_id, first=first, count=count
-        )
+        lines = self._documents.read_lines(document_id, first=first, count=count)
         if lines is None:
             return None
         if first > lines.total_lines:
             raise RequestError(f"the document has {lines.total_lines} lines and no line {first}; request earlier ones")
         policy = self._audit_policy(lines.document.collection)
         if policy.enabled:
-            record_event(app, self._reader, lines, policy, self._pipelines().settings_hash)
+            record_event(self._parts.database.app, self._reader, lines, policy, self._pipelines().settings_hash)
         return lines
 
     def sections(self, document_id: uuid.UUID) -> list[DocumentSection]:
@@ -543,14 +522,14 @@ class Tenant:
         The result is empty where the reader may read none, or the document has no text. `read_lines` reads one. Raises
         DatabaseError.
         """
-        return read_sections(self._parts.database.app, self._tenant.id, self._principals, self._collection, document_id)
+        return self._documents.read_sections(document_id)
 
     def outline(self, document_id: uuid.UUID) -> DocumentOutline | None:
         """Return who may read a document, its versions, and its chunks.
 
         The result is None if this reader finds none. Raises DatabaseError.
         """
-        return read_outline(self._parts.database.app, self._tenant.id, self._principals, self._collection, document_id)
+        return self._documents.read_outline(document_id)
 
     def rectangles(
         self, document_id: uuid.UUID, start: int, end: int, *, version: int | None = None
@@ -565,8 +544,7 @@ class Tenant:
             end: The character after its last one.
             version: The version that the span is of; None for the current one. Empty where the document has another.
         """
-        app, owner = self._parts.database.app, self._tenant.id
-        return read_rectangles(app, owner, self._principals, self._collection, document_id, (start, end), version)
+        return self._documents.read_rectangles(document_id, (start, end), version)
 
     def read_original(self, document_id: uuid.UUID) -> bytes | None:
         """Return the file of a document.
@@ -606,7 +584,7 @@ class Tenant:
         return picture
 
     def _find_original(self, document_id: uuid.UUID) -> tuple[str, bytes] | None:
-        return read_original(self._parts.database.app, self._tenant.id, self._principals, self._collection, document_id)
+        return self._documents.read_original(document_id)
 
     def search(
         self,
@@ -806,7 +784,7 @@ class Tenant:
         """
         sentences = list(quotes)
         ids = {quote.citation.document_id for quote in sentences}
-        texts = read_documents(self._parts.database.app, self._tenant.id, self._principals, ids)
+        texts = self._documents.read_texts_by_id(ids)
         return [
             quote_status(quote.citation, quote.text, texts.get(quote.citation.document_id, "")) for quote in sentences
         ]
@@ -867,6 +845,10 @@ class Tenant:
         if policy.enabled:
             access = AccessWithoutPassages(kind=kind, question=text, outcome=outcome, milliseconds=milliseconds)
             record_event(self._parts.database.app, self._reader, access, policy, self._pipelines().settings_hash)
+
+    @property
+    def _documents(self) -> ReadableDocuments:
+        return ReadableDocuments(self._parts.database.app, self._tenant.id, self._principals, self._collection)
 
     def _pipelines(self) -> CollectionPipelines:
         """Return the pipelines of the collection by its preset.

@@ -13,7 +13,7 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, SourceDocument
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.queue.uploads import CHUNK_BYTES, delete_uploads, require_complete, store_chunk
+from kosmos_rag.storage.queue.uploads import CHUNK_BYTES, UploadStore
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant
 
@@ -51,7 +51,7 @@ class UploadWriter:
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             if not self.chunks:
                 create_tenant(connection, self._owner, now=datetime.now(UTC))
-            store_chunk(connection, self._owner.id, self.id, self.chunks, data)
+            UploadStore(connection, self._owner.id).store_chunk(self.id, self.chunks, data)
         self.chunks += 1
         self.size += len(data)
 
@@ -97,7 +97,7 @@ class TenantUploads:
         Raises:
             RequestError: An erasure removed bytes of the upload.
         """
-        require_complete(connection, self._owner.id, upload_id, size)
+        UploadStore(connection, self._owner.id).require_complete(upload_id, size)
 
     def delete(self, upload_id: uuid.UUID, connection: psycopg.Connection | None = None) -> None:
         """Delete an upload without a job. Raises ConfigError, DatabaseError.
@@ -106,10 +106,10 @@ class TenantUploads:
             connection: A transaction of `Tenant.sessions.write`; None for one of its own.
         """
         if connection is not None:
-            delete_uploads(connection, self._owner.id, [upload_id])
+            UploadStore(connection, self._owner.id).delete([upload_id])
             return
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as own_connection:
-            delete_uploads(own_connection, self._owner.id, [upload_id])
+            UploadStore(own_connection, self._owner.id).delete([upload_id])
 
     def enqueue(self, document: SourceDocument, upload: StoredUpload, *, named_by_file: bool = False) -> uuid.UUID:
         """Enqueue a document whose bytes are stored. Returns the job's id.
@@ -128,7 +128,7 @@ class TenantUploads:
     def _enqueue(
         self, connection: psycopg.Connection, document: SourceDocument, upload: StoredUpload, *, named_by_file: bool
     ) -> uuid.UUID:
-        require_complete(connection, self._owner.id, upload.id, upload.size)
+        UploadStore(connection, self._owner.id).require_complete(upload.id, upload.size)
         jobs, warning = self._open_jobs(), None
         if named_by_file and jobs.replaces_another_upload(document.source, upload.sha256, connection):
             warning = (
@@ -184,7 +184,7 @@ class TenantUploads:
                 assert claimed is not None, "a claim fails only where the key exists"
                 if claimed[0] != values["request_sha256"]:
                     raise RequestError("this Idempotency-Key was used with another document; use a new one")
-                delete_uploads(connection, self._owner.id, [upload.id])
+                UploadStore(connection, self._owner.id).delete([upload.id])
                 existing_job: uuid.UUID = claimed[1]
                 return existing_job
             job_id = self._enqueue(connection, document, upload, named_by_file=named_by_file)

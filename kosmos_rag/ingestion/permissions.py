@@ -21,10 +21,6 @@ from kosmos_rag.storage.permissions import (
     NOBODY,
     FeedPass,
     StoredPermissions,
-    finish_pass,
-    load_permissions,
-    start_pass,
-    update_permissions,
 )
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -64,22 +60,22 @@ class PermissionSync:
             ConfigError, DatabaseError: the feed, or the database, cannot be reached.
         """
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            current = start_pass(connection, tenant, collection, spec.name, now=datetime.now(UTC))
+            current = FeedPass.start(connection, tenant, collection, spec.name, now=datetime.now(UTC))
         permissions = read_feed(spec)
         acls = {
             document_id(tenant.id, collection, source): (source, acl) for source, acl in permissions.resolve().items()
         }
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            stored = load_permissions(connection, current)
+            stored = current.load_permissions(connection)
         plan = _plan(current, stored, acls)
         changed = 0
         for batch in plan.batches():
             before_batch()
             with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
                 unnamed = plan.unnamed.intersection(batch)
-                changed += update_permissions(connection, current, batch, unnamed=unnamed)
+                changed += current.update_permissions(connection, batch, unnamed=unnamed)
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            finish_pass(connection, current, now=datetime.now(UTC))
+            current.finish(connection, now=datetime.now(UTC))
         return PermissionReport(
             documents=len(acls),
             changed=changed,

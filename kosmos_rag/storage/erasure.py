@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import psycopg
 from psycopg import sql
@@ -28,7 +28,7 @@ from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.publish import remove_documents
-from kosmos_rag.storage.queue.uploads import delete_uploads, find_abandoned_uploads
+from kosmos_rag.storage.queue.uploads import UploadStore
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -61,7 +61,7 @@ _ESCAPED = str.maketrans({"%": r"\%", "_": r"\_", "\\": r"\\", "*": "%", "?": "_
 class Selector:
     """What to erase of a tenant.
 
-    Create it with `select_subject`, `select_source` or `select_metadata`.
+    Create it with `of_reader`, `of_sources` or `of_metadata`.
     """
 
     kind: ErasureKind
@@ -73,30 +73,29 @@ class Selector:
     key: str | None = None
     value: str | None = None
 
+    @classmethod
+    def of_reader(cls, subject: str) -> Self:
+        """Select what is stored about a reader. Raises RequestError."""
+        return cls(kind=ErasureKind.SUBJECT, text=_require_text("subject", subject), subject=subject)
 
-def select_subject(subject: str) -> Selector:
-    """Select what is stored about a reader. Raises RequestError."""
-    return Selector(kind=ErasureKind.SUBJECT, text=_require_text("subject", subject), subject=subject)
+    @classmethod
+    def of_sources(cls, glob: str) -> Self:
+        """Select documents by source.
 
+        `*` is any text, `?` one character. Raises RequestError.
+        """
+        text = _require_text("source", glob)
+        return cls(kind=ErasureKind.SOURCE, text=text, pattern=text.translate(_ESCAPED))
 
-def select_source(glob: str) -> Selector:
-    """Select documents by source.
+    @classmethod
+    def of_metadata(cls, key: str, value: str) -> Self:
+        """Select documents with this metadata value.
 
-    `*` is any text, `?` one character. Raises RequestError.
-    """
-    text = _require_text("source", glob)
-    return Selector(kind=ErasureKind.SOURCE, text=text, pattern=text.translate(_ESCAPED))
-
-
-def select_metadata(key: str, value: str) -> Selector:
-    """Select documents with this metadata value.
-
-    A list that contains the value matches too. Raises RequestError.
-    """
-    _require_text("metadata key", key)
-    return Selector(
-        kind=ErasureKind.METADATA, text=f"{key}={_require_text('metadata value', value)}", key=key, value=value
-    )
+        A list that contains the value matches too. Raises RequestError.
+        """
+        _require_text("metadata key", key)
+        text = f"{key}={_require_text('metadata value', value)}"
+        return cls(kind=ErasureKind.METADATA, text=text, key=key, value=value)
 
 
 def _require_text(kind: str, text: str) -> str:
@@ -213,9 +212,10 @@ class ErasureStore:
             statement("erase_idempotency_keys_of_jobs"), values | {"job_ids": job_ids}
         ).rowcount
         counts["files"] += connection.execute(statement("erase_files"), values).rowcount
-        uploads = find_abandoned_uploads(connection, self._owner.id, age=timedelta())
-        delete_uploads(connection, self._owner.id, uploads)
-        counts["uploads"] += len(uploads)
+        uploads = UploadStore(connection, self._owner.id)
+        abandoned = uploads.find_abandoned(age=timedelta())
+        uploads.delete(abandoned)
+        counts["uploads"] += len(abandoned)
         stored = connection.execute(statement("rows_of_documents"), values).fetchone()
         assert stored is not None, "a selection of counts has one row"
         counts.update(dict(zip(("document_versions", "chunks", "embeddings"), stored, strict=True)))

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 import psycopg
 
@@ -28,17 +29,6 @@ NOBODY: Acl = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FeedPass:
-    """One pass of a permission feed over a collection."""
-
-    tenant_id: uuid.UUID
-    collection: str
-    feed: str
-    """Name of the feed."""
-    generation: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class StoredPermissions:
     """The stored permissions of a collection before a pass."""
 
@@ -46,118 +36,6 @@ class StoredPermissions:
     """Feed and acl by document, also of documents that are not ingested yet."""
     documents: Mapping[uuid.UUID, tuple[Acl, int]]
     """Acl and number of chunks of the ingested documents."""
-
-
-def start_pass(
-    connection: psycopg.Connection, owner: TenantRef, collection: str, feed: str, *, now: datetime
-) -> FeedPass:
-    """Start a pass of a feed.
-
-    An earlier one that is still running changes nothing any more.
-
-    Args:
-        connection: connection of the worker role, with the tenant set.
-        collection: collection of the documents; it is created where missing.
-        now: time of the start.
-    """
-    ensure_tenant(connection, owner, collection, None, now=now)
-    values = {"tenant_id": owner.id, "collection": collection, "feed": feed, "now": now}
-    row = connection.execute(statement("start_permission_feed"), values).fetchone()
-    assert row is not None, "an upsert returns its row"
-    return FeedPass(tenant_id=owner.id, collection=collection, feed=feed, generation=row[0])
-
-
-def finish_pass(connection: psycopg.Connection, current: FeedPass, *, now: datetime) -> None:
-    """Record when a pass ended."""
-    connection.execute(statement("finish_permission_feed"), {**_scope(current), "now": now})
-
-
-def delete_feeds(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str) -> None:
-    """Delete all feeds of a collection; its documents keep their acl."""
-    connection.execute(statement("delete_permission_feeds"), {"tenant_id": tenant_id, "collection": collection})
-
-
-def load_permissions(connection: psycopg.Connection, current: FeedPass) -> StoredPermissions:
-    """Read the permissions and the documents of a collection."""
-    cursor, scope = connection.cursor(binary=True), _scope(current)
-    return StoredPermissions(
-        feeds={
-            key: (feed, tuple(acl))
-            for key, feed, acl in cursor.execute(statement("permissions_of_collection"), scope).fetchall()
-        },
-        documents={
-            key: (tuple(acl), chunks)
-            for key, acl, chunks in cursor.execute(statement("acls_of_collection"), scope).fetchall()
-        },
-    )
-
-
-def update_permissions(
-    connection: psycopg.Connection,
-    current: FeedPass,
-    acls: Mapping[uuid.UUID, Acl],
-    *,
-    unnamed: Collection[uuid.UUID],
-) -> int:
-    """Write the permissions of a batch in the caller's transaction.
-
-    Returns how many documents have another acl now.
-
-    Readers see the previous permissions of the whole batch until the caller's transaction commits.
-
-    Args:
-        connection: connection of the worker role, with the tenant set.
-        acls: acl by document, also of documents that are not ingested yet.
-        unnamed: those of them that the feed does not name any more; without a document their rows are deleted.
-
-    Raises:
-        IngestionError: code `superseded`; a later pass of the feed has started.
-    """
-    scope = _scope(current)
-    statistics = lexical_statistics.lock_collection(connection, scope)
-    assert statistics is not None, "the pass creates the collection"
-    _require_latest(connection, current)
-    literals = {acl: array_literal(acl) for acl in set(acls.values())}
-    values = {
-        **scope,
-        "document_ids": array(connection, "uuid", list(acls)),
-        "acls": array(connection, "text", [literals[acl] for acl in acls.values()]),
-    }
-    connection.execute(statement("upsert_permissions"), values)
-    if unnamed:
-        connection.execute(statement("delete_unnamed_permissions"), {**scope, "document_ids": list(unnamed)})
-    rows = connection.execute(statement("documents_with_other_acl"), values).fetchall()
-    if rows:
-        batch = list(acls.items())
-        changes = [
-            _AclChange(
-                id=batch[number - 1][0],
-                version_id=version_id,
-                move=Move(before=tuple(before), after=batch[number - 1][1]),
-            )
-            for number, version_id, before in rows
-        ]
-        _move(connection, current, statistics, changes)
-    return len(rows)
-
-
-def _scope(current: FeedPass) -> dict[str, object]:
-    return {
-        "tenant_id": current.tenant_id,
-        "collection": current.collection,
-        "feed": current.feed,
-        "generation": current.generation,
-    }
-
-
-def _require_latest(connection: psycopg.Connection, current: FeedPass) -> None:
-    row = connection.execute(statement("permission_feed_generation"), _scope(current)).fetchone()
-    if row != (current.generation,):
-        raise IngestionError(
-            "superseded",
-            f"the permission feed {current.feed} of the collection {current.collection} was started again, or deleted, "
-            "while this pass was running; the later pass decides",
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,34 +47,152 @@ class _AclChange:
     move: Move
 
 
-def _move(
-    connection: psycopg.Connection, current: FeedPass, statistics: CollectionStatistics, changes: Sequence[_AclChange]
-) -> None:
-    scope = _scope(current)
-    moves = {change.version_id: change.move for change in changes}
-    counts = lexical_statistics.count_moves(connection, current.tenant_id, moves)
-    acls = array(connection, "text", [array_literal(change.move.after) for change in changes])
-    version_ids = array(connection, "uuid", list(moves))
-    document_ids = array(connection, "uuid", [change.id for change in changes])
-    connection.execute(statement("update_document_acls"), {**scope, "document_ids": document_ids, "acls": acls})
-    replace_filter_terms(connection, current.tenant_id, [change.id for change in changes])
-    connection.execute(statement("update_version_acls"), {**scope, "version_ids": version_ids, "acls": acls})
-    cursor = connection.cursor(binary=True)
-    chunks = cursor.execute(
-        statement("update_chunk_acls"), {**scope, "version_ids": version_ids, "acls": acls}
-    ).fetchall()
-    columns = {
-        "chunk_ids": [row[0] for row in chunks],
-        "sequences": [row[1] for row in chunks],
-        "acls": [row[2] for row in chunks],
-    }
-    for part in batches(columns, rows=VECTOR_ROWS):
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FeedPass:
+    """One pass of a permission feed over a collection."""
+
+    tenant_id: uuid.UUID
+    collection: str
+    feed: str
+    """Name of the feed."""
+    generation: int
+
+    @classmethod
+    def start(
+        cls, connection: psycopg.Connection, owner: TenantRef, collection: str, feed: str, *, now: datetime
+    ) -> Self:
+        """Start a pass of a feed.
+
+        An earlier one that is still running changes nothing any more.
+
+        Args:
+            connection: connection of the worker role, with the tenant set.
+            collection: collection of the documents; it is created where missing.
+            now: time of the start.
+        """
+        ensure_tenant(connection, owner, collection, None, now=now)
+        values = {"tenant_id": owner.id, "collection": collection, "feed": feed, "now": now}
+        row = connection.execute(statement("start_permission_feed"), values).fetchone()
+        assert row is not None, "an upsert returns its row"
+        return cls(tenant_id=owner.id, collection=collection, feed=feed, generation=row[0])
+
+    def finish(self, connection: psycopg.Connection, *, now: datetime) -> None:
+        """Record when the pass ended."""
+        connection.execute(statement("finish_permission_feed"), {**self._scope, "now": now})
+
+    def load_permissions(self, connection: psycopg.Connection) -> StoredPermissions:
+        """Read the permissions and the documents of the collection."""
+        cursor = connection.cursor(binary=True)
+        return StoredPermissions(
+            feeds={
+                key: (feed, tuple(acl))
+                for key, feed, acl in cursor.execute(statement("permissions_of_collection"), self._scope).fetchall()
+            },
+            documents={
+                key: (tuple(acl), chunks)
+                for key, acl, chunks in cursor.execute(statement("acls_of_collection"), self._scope).fetchall()
+            },
+        )
+
+    def update_permissions(
+        self,
+        connection: psycopg.Connection,
+        acls: Mapping[uuid.UUID, Acl],
+        *,
+        unnamed: Collection[uuid.UUID],
+    ) -> int:
+        """Write the permissions of a batch in the caller's transaction.
+
+        Returns how many documents have another acl now.
+
+        Readers see the previous permissions of the whole batch until the caller's transaction commits.
+
+        Args:
+            connection: connection of the worker role, with the tenant set.
+            acls: acl by document, also of documents that are not ingested yet.
+            unnamed: those of them that the feed does not name any more; without a document their rows are deleted.
+
+        Raises:
+            IngestionError: code `superseded`; a later pass of the feed has started.
+        """
+        scope = self._scope
+        statistics = lexical_statistics.lock_collection(connection, scope)
+        assert statistics is not None, "the pass creates the collection"
+        self._require_latest(connection)
+        literals = {acl: array_literal(acl) for acl in set(acls.values())}
         values = {
             **scope,
-            "chunk_ids": array(connection, "uuid", part["chunk_ids"]),
-            "sequences": array(connection, "int4", part["sequences"]),
-            "acls": array(connection, "text", part["acls"]),
+            "document_ids": array(connection, "uuid", list(acls)),
+            "acls": array(connection, "text", [literals[acl] for acl in acls.values()]),
         }
-        connection.execute(statement("update_unsegmented_acls"), values)
-        connection.execute(statement("update_embedding_acls"), values)
-    lexical_statistics.move_counts(connection, scope, statistics, counts, moves)
+        connection.execute(statement("upsert_permissions"), values)
+        if unnamed:
+            connection.execute(statement("delete_unnamed_permissions"), {**scope, "document_ids": list(unnamed)})
+        rows = connection.execute(statement("documents_with_other_acl"), values).fetchall()
+        if rows:
+            batch = list(acls.items())
+            changes = [
+                _AclChange(
+                    id=batch[number - 1][0],
+                    version_id=version_id,
+                    move=Move(before=tuple(before), after=batch[number - 1][1]),
+                )
+                for number, version_id, before in rows
+            ]
+            self._move(connection, statistics, changes)
+        return len(rows)
+
+    @property
+    def _scope(self) -> dict[str, object]:
+        return {
+            "tenant_id": self.tenant_id,
+            "collection": self.collection,
+            "feed": self.feed,
+            "generation": self.generation,
+        }
+
+    def _require_latest(self, connection: psycopg.Connection) -> None:
+        row = connection.execute(statement("permission_feed_generation"), self._scope).fetchone()
+        if row != (self.generation,):
+            raise IngestionError(
+                "superseded",
+                f"the permission feed {self.feed} of the collection {self.collection} was started again, or deleted, "
+                "while this pass was running; the later pass decides",
+            )
+
+    def _move(
+        self, connection: psycopg.Connection, statistics: CollectionStatistics, changes: Sequence[_AclChange]
+    ) -> None:
+        scope = self._scope
+        moves = {change.version_id: change.move for change in changes}
+        counts = lexical_statistics.count_moves(connection, self.tenant_id, moves)
+        acls = array(connection, "text", [array_literal(change.move.after) for change in changes])
+        version_ids = array(connection, "uuid", list(moves))
+        document_ids = array(connection, "uuid", [change.id for change in changes])
+        connection.execute(statement("update_document_acls"), {**scope, "document_ids": document_ids, "acls": acls})
+        replace_filter_terms(connection, self.tenant_id, [change.id for change in changes])
+        connection.execute(statement("update_version_acls"), {**scope, "version_ids": version_ids, "acls": acls})
+        cursor = connection.cursor(binary=True)
+        chunks = cursor.execute(
+            statement("update_chunk_acls"), {**scope, "version_ids": version_ids, "acls": acls}
+        ).fetchall()
+        columns = {
+            "chunk_ids": [row[0] for row in chunks],
+            "sequences": [row[1] for row in chunks],
+            "acls": [row[2] for row in chunks],
+        }
+        for part in batches(columns, rows=VECTOR_ROWS):
+            values = {
+                **scope,
+                "chunk_ids": array(connection, "uuid", part["chunk_ids"]),
+                "sequences": array(connection, "int4", part["sequences"]),
+                "acls": array(connection, "text", part["acls"]),
+            }
+            connection.execute(statement("update_unsegmented_acls"), values)
+            connection.execute(statement("update_embedding_acls"), values)
+        lexical_statistics.move_counts(connection, scope, statistics, counts, moves)
+
+
+def delete_feeds(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str) -> None:
+    """Delete all feeds of a collection; its documents keep their acl."""
+    connection.execute(statement("delete_permission_feeds"), {"tenant_id": tenant_id, "collection": collection})

@@ -42,7 +42,7 @@ from kosmos_rag.ingestion.sources.listing import Entry, Source
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue.queue import finish, lock_leases
-from kosmos_rag.storage.queue.uploads import delete_uploads, read_upload
+from kosmos_rag.storage.queue.uploads import UploadStore
 from kosmos_rag.storage.tenants import TenantRef
 from kosmos_rag.worker.channel import CounterBuffer, SupervisorChannel
 
@@ -138,7 +138,7 @@ class _JobLeases:
         outcomes = {jobs[key].token: completion.outcome for key, completion in completions.items()}
         chunks = {jobs[key].token: completion.chunks for key, completion in completions.items()}
         finish(queue, outcomes, chunks)
-        delete_uploads(data, self._tenant_id, upload_ids(jobs.values()))
+        UploadStore(data, self._tenant_id).delete(upload_ids(jobs.values()))
 
 
 class _JobOutcomes:
@@ -348,7 +348,7 @@ class DocumentHandler:
             fields = job.payload["document"]
             try:
                 with self._database.worker.transaction(job.tenant_id, [EVERYONE]) as connection:
-                    data = read_upload(connection, job.tenant_id, uuid.UUID(stored))
+                    data = UploadStore(connection, job.tenant_id).read(uuid.UUID(stored))
             except SourceError as error:
                 if "upload" not in job.payload:
                     raise

@@ -15,7 +15,7 @@ from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
-from kosmos_rag.storage.queue.uploads import delete_uploads, find_abandoned_uploads
+from kosmos_rag.storage.queue.uploads import UploadStore
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 from kosmos_rag.worker.channel import CounterBuffer, SupervisorChannel
@@ -68,7 +68,8 @@ class MaintenanceHandler:
     def _maintain(self, owner: TenantRef, channel: SupervisorChannel) -> CounterBuffer:
         self._build(owner, channel)
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            delete_uploads(connection, owner.id, find_abandoned_uploads(connection, owner.id, age=ABANDONED_UPLOAD_AGE))
+            uploads = UploadStore(connection, owner.id)
+            uploads.delete(uploads.find_abandoned(age=ABANDONED_UPLOAD_AGE))
         channel.queue.prune(keep_days=self._limits.keep_days, keep_dead_days=self._limits.keep_dead_days)
         self._sync_runs.fail_abandoned(owner)
         self._sync_runs.prune(keep_days=self._limits.keep_days)

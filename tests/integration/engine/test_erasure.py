@@ -23,7 +23,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.storage.queue.uploads import store_chunk, store_upload
+from kosmos_rag.storage.queue.uploads import UploadStore
 from kosmos_rag.storage.tables import metadata
 from tests.conftest import shares_database
 from tests.integration.variants import opened
@@ -329,10 +329,10 @@ def _files_with(folder: Path, text: bytes) -> list[str]:
 def test_upload__that_arrives_during_an_erasure_is_refused_and_not_cut(acme: Tenant, logged: Engine) -> None:
     worker = logged.database.worker
     with worker.transaction(acme.id, [EVERYONE]) as connection:
-        upload_id = store_upload(connection, acme.id, b"first")
+        upload_id = UploadStore(connection, acme.id).store(b"first")
     acme.erase(source="nothing")
     with worker.transaction(acme.id, [EVERYONE]) as connection:
-        store_chunk(connection, acme.id, upload_id, 1, b"second")
+        UploadStore(connection, acme.id).store_chunk(upload_id, 1, b"second")
     upload = StoredUpload(id=upload_id, sha256="", size=len(b"firstsecond"))
     with pytest.raises(RequestError, match="send it again"):
         acme.uploads.enqueue(SourceDocument(source="new.md", data=b""), upload)

@@ -11,7 +11,7 @@ from kosmos_rag import Engine, Filter, Settings, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE, Context, ContextPassage
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.documents import read_spans
+from kosmos_rag.storage.readable_documents import ReadableDocuments
 from tests.integration.variants import opened
 
 PRESET = """
@@ -166,7 +166,7 @@ def test_excerpts__have_the_pages_of_their_place(scope: Tenant, database: Databa
     beyond = (hits[0].version_id, 2**15 - 100, 2**15 + 100)
     spans = [(hit.version_id, hit.start, hit.end) for hit in hits]
     with closing(Database(database)) as opened_database:
-        *excerpts, last = read_spans(opened_database.app, scope.id, [EVERYONE], [*spans, beyond])
+        *excerpts, last = ReadableDocuments(opened_database.app, scope.id, [EVERYONE]).read_spans([*spans, beyond])
     for excerpt, hit in zip(excerpts, hits, strict=True):
         assert excerpt is not None
         assert (excerpt.text, excerpt.page_start, excerpt.page_end) == (hit.text, hit.page_start, hit.page_end)

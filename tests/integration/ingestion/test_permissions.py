@@ -18,7 +18,7 @@ from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED
 from kosmos_rag.ingestion import permissions as sync
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage import lexical_statistics, permissions
+from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.permissions import FeedPass
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import changed
@@ -276,7 +276,7 @@ def test_earlier_pass__that_is_still_running_writes_nothing(engine: Engine, writ
         pytest.raises(IngestionError, match="was started again") as raised,
         engine.database.worker.transaction(owner.id, [EVERYONE]) as connection,
     ):
-        permissions.update_permissions(connection, earlier, {document.id: ("ann",)}, unnamed=())
+        earlier.update_permissions(connection, {document.id: ("ann",)}, unnamed=())
     assert raised.value.code == "superseded"
     assert _sources(engine, tenant_name, "ann") == set()
 

@@ -18,7 +18,7 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.queue.uploads import CHUNK_BYTES, read_upload
+from kosmos_rag.storage.queue.uploads import CHUNK_BYTES, UploadStore
 from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
 from tests.integration.variants import changed
 
@@ -80,7 +80,7 @@ def test_uploads__at_once_take_little_memory_and_no_slots(settings: Settings, si
         tenant = engine.tenant("acme")
         job = tenant.jobs.find(limit=1)[0]
         with engine.database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            data = read_upload(connection, tenant.id, job.payload["upload"])
+            data = UploadStore(connection, tenant.id).read(job.payload["upload"])
         assert hashlib.sha256(data).digest() == hashlib.sha256(b"".join(_body(UPLOAD_MB))).digest()
 
 
@@ -170,7 +170,7 @@ def test_upload__as_a_form_is_that_of_its_file(narrow: Running) -> None:
         "acl": ["department:hr", "role:auditor"],
     }  # fmt: skip
     with narrow.service.engine.sync_engine.database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-        assert read_upload(connection, tenant.id, payload["upload"]) == file["file"][1]
+        assert UploadStore(connection, tenant.id).read(payload["upload"]) == file["file"][1]
 
 
 def test_upload__as_a_wrong_form_is_refused_and_leaves_nothing(narrow: Running) -> None:

@@ -11,7 +11,7 @@ from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.openai.files import TenantFiles
 from kosmos_rag.openai.records import FileInfo
 from kosmos_rag.openai.vector_stores import TenantVectorStores
-from kosmos_rag.storage.queue.uploads import find_abandoned_uploads, store_upload
+from kosmos_rag.storage.queue.uploads import UploadStore
 from tests.integration.engine.test_erasure import DOCUMENT, SECRET, count_rows
 
 pytestmark = pytest.mark.usefixtures("tenant_name")
@@ -21,7 +21,7 @@ def attach(tenant: Tenant, filename: str, attributes: dict[str, Any]) -> FileInf
     """Store a file about the person, and put it into a vector store; its job waits."""
     data = f"# Salary\n\n{SECRET} is paid 4,711 a month.".encode()
     with tenant.sessions.write() as connection:
-        upload_id = store_upload(connection, tenant.id, data)
+        upload_id = UploadStore(connection, tenant.id).store(data)
     stored = TenantFiles(tenant).create(upload_id, filename, size=len(data), purpose="assistants")
     stores = TenantVectorStores(tenant)
     stores.attach(stores.create("pay", description=None, metadata={}).collection, {stored.id: attributes})
@@ -50,7 +50,7 @@ def test_stored_files__are_erased_with_their_bytes_jobs_and_documents(
     logged.tenant(tenant_name, collection="copy").ingest(SourceDocument(source=stored.source, data=DOCUMENT.data))
     TenantVectorStores(acme).attach("copy", {stored.id: {}})
     with acme.sessions.write() as connection:
-        assert not {attached.id, stored.id} & set(find_abandoned_uploads(connection, acme.id, age=timedelta()))
+        assert not {attached.id, stored.id} & set(UploadStore(connection, acme.id).find_abandoned(age=timedelta()))
     report = acme.erase(**selector)
     assert report.erased["files"] == 1
     assert report.erased["documents"] == 3
