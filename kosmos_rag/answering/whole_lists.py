@@ -1,4 +1,7 @@
-"""Complete selected units: lists and steps are quoted whole, items and code with the sentence that introduces them."""
+"""Complete selected units.
+
+Lists and steps are quoted whole, items and code with the sentence that introduces them.
+"""
 
 from collections.abc import Sequence
 

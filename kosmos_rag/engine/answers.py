@@ -1,4 +1,7 @@
-"""Streams of answers, as `Tenant.stream_answer` returns them, and the parts of a question, which are searched apart."""
+"""Streams of answers, and the parts of a question.
+
+`Tenant.stream_answer` returns the streams. The parts are searched apart.
+"""
 
 from kosmos_rag.answering.question_parts import split_question
 from kosmos_rag.answering.stream import AnswerStream
