@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
+from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any, TypeAlias
@@ -161,12 +161,15 @@ def _is_dated(ranges: Sequence[TimeRange], passage: Passage) -> Verdict:
 
 def _state_titles(question: str, tokens: Sequence[Token], passages: Iterable[Passage]) -> _Stated:
     starts = [at for at in range(1, len(tokens)) if tokens[_cue_position(tokens, at)].word in _BEFORE_TITLES]
+    token_words = [token.word for token in tokens]
+    first_words = {token_words[start] for start in starts}
     documents: dict[Any, str] = {}
     conditions: dict[str, StatedCondition] = {}
-    for passage in passages:
-        for words in _titles(passage):
-            for start in starts:
-                if end := _match_title(tokens, start, words):
+    for passage in passages if starts else ():
+        for words in _titles(passage.title, PurePosixPath(passage.source).stem):
+            # Most titles have none of them.
+            for start in () if first_words.isdisjoint(words) else starts:
+                if end := _match_title(token_words, start, words):
                     text = question[tokens[start].start : tokens[end - 1].end]
                     conditions.setdefault(passage.title, StatedCondition(text=text, field="title", value=passage.title))
                     documents[passage.document_id] = passage.title
@@ -181,29 +184,31 @@ def _cue_position(tokens: Sequence[Token], at: int) -> int:
     return at
 
 
-def _titles(passage: Passage) -> Iterator[list[str]]:
-    """Yield the words of the title and of the file name, without numbers at the end."""
-    for name in dict.fromkeys((passage.title, PurePosixPath(passage.source).stem)):
+@lru_cache(maxsize=10_000)
+def _titles(title: str, file_name: str) -> tuple[list[str], ...]:
+    """Return the words of the title and of the file name, without numbers at the end."""
+    titles = []
+    for name in dict.fromkeys((title, file_name)):
         words = _split(name)
         while words and words[-1].isdecimal():
             words.pop()
         if words:
-            yield words
+            titles.append(words)
+    return tuple(titles)
 
 
 def _split(text: str) -> list[str]:
     return _WORD.findall(text.casefold().replace("_", " "))
 
 
-def _match_title(tokens: Sequence[Token], start: int, title: Sequence[str]) -> int:
+def _match_title(token_words: Sequence[str], start: int, title: list[str]) -> int:
     """Return the end of a title that begins at a word, or 0.
 
     Two words or more of its end are enough.
     """
     for first in range(max(1, len(title) - 1)):
-        words = title[first:]
-        end = start + len(words)
-        if [token.word for token in tokens[start:end]] == list(words):
+        end = start + len(title) - first
+        if title[first] == token_words[start] and token_words[start:end] == title[first:]:
             return end
     return 0
 
@@ -212,7 +217,8 @@ def _state_values(question: str, tokens: Sequence[Token], name: str, passages: I
     field = _FIELDS[name]
     words, before = frozenset(field["words"]), frozenset(field.get("before", ()))
     conditions: dict[tuple[str, str], StatedCondition] = {}
-    if any(token.word in words | before for token in tokens):
+    either = words | before
+    if any(token.word in either for token in tokens):
         for passage in passages:
             for key, value in _values(passage, name):
                 if (key, value) not in conditions and (text := _find_value(question, tokens, value, words, before)):
