@@ -20,7 +20,6 @@ from kosmos_rag.apps.cli.app import app
 from kosmos_rag.apps.http.app import create_app
 from kosmos_rag.apps.http.toolkit.service import create_service
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -34,16 +33,14 @@ pytestmark = [pytest.mark.model, pytest.mark.slow]
 def services(
     tmp_path: Path,
     database: DatabaseSettings,
-    minilm: SentenceTransformerEmbedder,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[ExitStack]:
-    """An empty folder, a database, one loaded model for all commands; and what `serve` starts, until the end."""
+    """An empty folder, a database; and what `serve` starts, until the end."""
     monkeypatch.chdir(tmp_path)
     for name, url in (("URL", database.url), ("WORKER_URL", database.worker_url), ("ADMIN_URL", database.admin_url)):
         monkeypatch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
     monkeypatch.setenv("KOSMOS_WORKER__PROCESSES", "1")
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr("kosmos_rag.models.embedding.registry.SentenceTransformerEmbedder", lambda *_, **__: minilm)
     with ExitStack() as stack:
         yield stack
 
