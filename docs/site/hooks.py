@@ -143,12 +143,7 @@ def _describe_operation(title: str, operation: dict[str, Any], schemas: dict[str
         for name, place, schema, meaning in rows:
             yield f"| `{name}` | {place} | {_cell(_type_of(schema))} | {_cell(meaning)} |"
         yield ""
-    yield from ("| Status | Meaning |", "| --- | --- |")
-    yield from (
-        f"| {status} | {_cell(response['description'])} |"
-        for status, response in sorted(operation["responses"].items())
-    )
-    yield ""
+    yield from (f"Statuses: {', '.join(sorted(operation['responses']))}.", "")
 
 
 def _resolve(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
