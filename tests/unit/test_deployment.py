@@ -311,3 +311,26 @@ def test_citus__has_the_versions_that_were_tried_and_knows_its_nodes() -> None:
     (image,) = re.findall(r"^FROM citusdata/citus:(\d+\.\d+)\.\d+$", dockerfile, re.MULTILINE)
     (postgres,) = re.findall(r"postgresql-(\d+)-pgvector", dockerfile)
     assert (image, postgres) == tried
+
+
+INSTALLATION = {
+    *("init", "doctor", "keyword-context", "serve", "worker", "migrate", "backup", "restore", "config show"),
+    *("models pull", "models list", "models recommend", "schema export"),
+}
+"""Commands that work on no tenant; `tenant delete` has it as its argument."""
+
+
+def _options(command: Any, *names: str) -> dict[str, set[str]]:
+    """Return the options of each command by its name."""
+    context = typer.Context(command)
+    if not hasattr(command, "list_commands"):
+        return {" ".join(names): {option for parameter in command.params for option in parameter.opts}}
+    children = {name: command.get_command(context, name) for name in command.list_commands(context)}
+    return {key: value for name, child in children.items() for key, value in _options(child, *names, name).items()}
+
+
+def test_commands__take_a_tenant_unless_they_work_on_the_installation() -> None:
+    """As the README says."""
+    options = _options(typer.main.get_command(app))
+    without = {name for name, values in options.items() if "--tenant" not in values}
+    assert without == {*INSTALLATION, "tenant delete"} & options.keys()
