@@ -21,13 +21,18 @@ _MOST_IN_A_ROW = 3
 _TEXT_CHARS = 120
 """Characters of a paragraph that is no heading, and no label."""
 _NUMBER = re.compile(r"((?:\d{1,2}(?:\.\d{1,2}){0,4}|[A-Z](?:\.\d{1,2})+))\.?\s+(?=[^\W\d_])")
-_ITEM = re.compile(r"(?:[•▪◦‣○●■□☐☒*–—-]|\(?[a-z][.)])\s|\d{3,}\s")  # noqa: RUF001
+_ITEM = re.compile(r"(?:[•▪◦‣○●■□☐☒*–—-]|\(?[a-z][.)]|\d+[.)](?=\s+[a-z]))\s|\d{3,}\s")  # noqa: RUF001
 _MONTH = r"(?:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)\w*\.?"
 _DATE = re.compile(
     rf"\W*(?:\w+day,?\s+)?(?:\d{{1,4}}[-./]\d{{1,2}}[-./]\d{{1,4}}|(?:\d{{1,2}}\.?\s+(?:of\s+)?)?{_MONTH}"
     rf"(?:\s+\d{{1,2}}(?:st|nd|rd|th)?,?)?\s+\d{{2,4}}|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?)\W*",
     re.IGNORECASE,
 )
+_REMARK = re.compile(r"\([^()]*\)|(?:page|p\.|seite)\s+\d+(?:\s+\w+\s+\d+)?", re.IGNORECASE)
+"""A text in brackets; the number of a page."""
+_POINT = re.compile(r"\d{1,2}\.\s")
+_LETTERS = re.compile(r"(?:\W*\b[a-z\d]{1,2}\b){1,3}\W*", re.IGNORECASE | re.ASCII)
+"""Labels of a drawing; a title of more letters may be spaced."""
 _SENTENCE_END = (".", ",", "。", "、")
 
 
@@ -48,10 +53,17 @@ def find_headings(pages: Sequence[Sequence[Paragraph]], letters: Mapping[Style, 
     Args:
         letters: how many letters of the file have each style, those of tables too.
     """
-    flow = [paragraph for page in pages for paragraph in page if not paragraph.is_running]
+    flows = [[paragraph for paragraph in page if not paragraph.is_running] for page in pages]
+    flow = [paragraph for page in flows for paragraph in page]
     if not letters or not any(paragraph.lines for paragraph in flow):
         return []
-    candidates = list(_candidates(flow, _TextStyles(flow, letters)))
+    # What ends a page is above nothing, but for the last item of an agenda.
+    last = {id(page[-1]) for page in flows if len(page) > 1}
+    candidates = [
+        (paragraph, title)
+        for paragraph, title in _candidates(flow, _TextStyles(flow, letters))
+        if id(paragraph) not in last or _POINT.match(title)
+    ]
     styles = sorted({paragraph.lines[0].style for paragraph, _ in candidates}, reverse=True)
     depths = {style: min(_depth(title) for p, title in candidates if p.lines[0].style == style) for style in styles}
     return [
@@ -125,6 +137,8 @@ def _title(paragraph: Paragraph) -> str | None:
         or title.endswith(_SENTENCE_END)
         or any(line.is_label for line in paragraph.lines)
         or _ITEM.match(title)
+        or _REMARK.fullmatch(title)
+        or _LETTERS.fullmatch(title)
         or _DATE.fullmatch(title)
     ):
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from kosmos_rag.parsing.pdf import cells
-from kosmos_rag.parsing.pdf.cells import Columns, FoundTable, find_columns
+from kosmos_rag.parsing.pdf.cells import Columns, FoundTable, find_columns, is_value
 from kosmos_rag.parsing.pdf.common_columns import are_aligned, find_common_columns, has_values, widen
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
 from kosmos_rag.parsing.pdf.lines import Line, join_line
@@ -187,7 +187,9 @@ class TableFinder:
                 lines += section.lines
                 between = 0
                 # Words after the numbers may be above the next table.
-                if any(map(has_values, section.lines)) or not any(map(has_values, lines)):
+                if any(map(has_values, section.lines)) or not any(
+                    is_value(run.text) for line in lines for run in line[1:]
+                ):
                     end = at + 1
             else:
                 break

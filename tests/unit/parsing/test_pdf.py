@@ -350,12 +350,26 @@ def headed(*titles: tuple[str, float, str]) -> list[tuple[int, str]]:
             ["1 Results", "1.1 Of the North"],
         ),
         ([("Results", 10, "B"), ("A bold sentence that ends.", 10, "B")], ["Results"]),
+        ([("Results", 14, ""), ("(as at the end of March)", 14, "")], ["Results"]),
+        ([("Results", 14, ""), ("Page 2 of 5", 14, ""), ("A B", 14, "")], ["Results"]),
+        ([("Results", 14, ""), ("2. bring the papers", 14, "")], ["Results"]),
+        ([("R E S U L T S", 14, "")], ["R E S U L T S"]),
     ],
 )
 def test_parse_pdf__headings_are_not_dates_or_sentences(
     titles: list[tuple[str, float, str]], expected: list[str]
 ) -> None:
     assert [title for _, title in headed(*titles)] == expected
+
+
+def test_parse_pdf__the_last_line_of_a_page_is_no_heading() -> None:
+    drawing = Drawing()
+    for footer in ("Reference tables", "6. Adjournment"):
+        drawing.page()
+        drawing.lines(50, 60, "Results", size=14)
+        drawing.lines(50, 100, *["The use of water in the north has been"] * 5)
+        drawing.lines(50, 500, footer, size=14)
+    assert [heading.title for heading in drawing.parse().headings] == ["Results", "Results", "6. Adjournment"]
 
 
 def test_parse_pdf__levels_follow_the_numbers() -> None:

@@ -246,3 +246,14 @@ def test_parse_pdf__a_title_over_all_columns_is_no_name() -> None:
     text = sheet.parse().text
     assert text.startswith("Shares of the plans\nPlan | 2019 | 2020")
     assert "Plan: Basic; 2019: 34%; 2020: 3%" in text
+
+
+def test_parse_pdf__rows_with_unknown_values_are_no_end_of_a_table() -> None:
+    sheet = Sheet()
+    sheet.rows(
+        [["Date", "Place", "Harm", "Hurt"], ["May 3", "Linz", "NA", "NA"], ["May 4", "Graz", "none", "all"]], 100
+    )
+    sheet.across(88, 104, 120, right=400)
+    sheet.rows([["May 6", "Wels", "some", "none"]], 160)
+    sheet.across(140, right=400)
+    assert "Date: May 6; Place: Wels; Harm: some; Hurt: none" in sheet.parse().text
