@@ -85,6 +85,14 @@ def test_search__gives_what_the_library_gives(served: Running, connect: Callable
     assert plain.hits[0].location == scope.search(QUESTION, filter=Filter(sources=("travel.md",))).hits[0].location
 
 
+def test_answer__is_explained_as_by_the_library(served: Running, connect: Callable[..., Client]) -> None:
+    answer = served.tenant().answer(QUESTION)
+    explained = connect(scope="admin").answer(QUESTION, explain=True)
+    assert [(unit.text, unit.marker) for unit in explained.units] == [(unit.text, unit.marker) for unit in answer.units]
+    assert explained.explain().splitlines() == answer.explain().splitlines()
+    assert connect().answer(QUESTION).units == ()
+
+
 def test_context_and_answer__cite_as_the_library_does(served: Running, connect: Callable[..., Client]) -> None:
     scope, client = served.tenant(), connect()
     context, response = scope.context(QUESTION, max_tokens=300), client.context(QUESTION, max_tokens=300)

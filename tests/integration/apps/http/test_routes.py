@@ -57,6 +57,19 @@ def test_search__explains_to_administrators_only(served: Running) -> None:
     assert result["retrievers"]["dense"]["returned"] == 2
 
 
+def test_answer__explains_its_units_to_administrators_only(served: Running) -> None:
+    arguments = {"question": "Which penguins swim to Norway?", "explain": True}
+    with served.client() as client:
+        assert client.post("/v1/answer", json=arguments).status_code == 403
+        plain = _ok(client.post("/v1/answer", json=arguments | {"explain": False}))
+    with served.client(scope="admin") as client:
+        result = _ok(client.post("/v1/answer", json=arguments))
+    assert not {"units", "refusal_reason"} & plain.keys()
+    assert result["refused"]
+    assert "below rag.answer.threshold" in result["refusal_reason"]
+    assert {frozenset(unit["parts"]) for unit in result["units"]} == {frozenset(("meaning", "words", "rank"))}
+
+
 def test_search__filters(served: Running) -> None:
     with served.client() as client:
         arguments = {"question": QUESTION, "sources": ["expenses.md"], "where": {"title": "Expenses"}}
