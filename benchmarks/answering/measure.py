@@ -8,20 +8,25 @@ from statistics import mean
 import numpy as np
 
 from benchmarks.answering.record import AskedPair
+from benchmarks.answering.sets import AnswerQuestion
 from kosmos_rag.answering.abstention import best_evidence, confidence
 from kosmos_rag.answering.compose import select
-from kosmos_rag.answering.evidence import Evidence, score_evidence
+from kosmos_rag.answering.evidence import Evidence, heading, score_evidence
 from kosmos_rag.core.config import AnswerSettings
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import Context
+
+_NUMBER = re.compile(r"^\d+\. ")
+"""Of a numbered heading."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredPair:
     """A question with the evidence of both contexts."""
 
-    contexts: AskedPair
+    question: AnswerQuestion
     evidence: Sequence[Evidence]
+    """Of the context with the answering documents; empty for a question without them."""
     confidence: float
     confidence_without: float
 
@@ -29,42 +34,48 @@ class ScoredPair:
 def score_pair(contexts: AskedPair, embedder: Embedder, settings: AnswerSettings) -> ScoredPair:
     """Score the evidence of a question as the answerer does."""
 
-    def score(context: Context) -> tuple[list[Evidence], float]:
-        evidence = score_evidence(contexts.question.text, context.passages[: settings.max_passages], embedder)
+    def score(context: Context | None) -> tuple[list[Evidence], float]:
+        passages = () if context is None else context.passages[: settings.max_passages]
+        evidence = score_evidence(contexts.question.text, passages, embedder)
         best = best_evidence(evidence)
         return evidence, confidence(best.score) if best else 0.0
 
-    evidence, with_document = score(contexts.context)
+    evidence, with_documents = score(contexts.context)
     return ScoredPair(
-        contexts=contexts, evidence=evidence, confidence=with_document, confidence_without=score(contexts.without)[1]
+        question=contexts.question,
+        evidence=evidence,
+        confidence=with_documents,
+        confidence_without=score(contexts.without)[1],
     )
 
 
 def measure(pairs: Sequence[ScoredPair], settings: AnswerSettings) -> dict[str, float]:
     """Return the figures of one set.
 
-    `holds` and `first` are the shares of answered questions whose units, or whose first unit, have the words of the
-    answer.
-    `auc` is the probability that a question has more confidence with the answering document than another one without.
+    `holds` and `first` are the shares of answered questions whose units, or whose first unit, are the answer.
+    `refused` and `auc` are of questions with answering documents, `refused_without` is of all. `auc` is the probability
+    that a question has more confidence with the answering documents than another one without.
     """
-    answered = [pair for pair in pairs if pair.confidence >= settings.threshold]
+    answerable = [pair for pair in pairs if pair.question.sources]
+    answered = [pair for pair in answerable if pair.confidence >= settings.threshold]
     quoted = [(pair, select(pair.evidence, settings.max_sentences)) for pair in answered]
-    yes = np.array([pair.confidence for pair in pairs])
     no = np.array([pair.confidence_without for pair in pairs])
-    return {
-        "questions": len(pairs),
-        "refused": round(1 - len(answered) / len(pairs), 3),
-        "refused_without": round(float((no < settings.threshold).mean()), 3),
-        "auc": round(float((yes[:, None] > no).mean() + (yes[:, None] == no).mean() / 2), 3),
+    figures = {"questions": len(pairs), "refused_without": round(float((no < settings.threshold).mean()), 3)}
+    if not answerable:
+        return figures
+    yes = np.array([pair.confidence for pair in answerable])
+    without = np.array([pair.confidence_without for pair in answerable])
+    scored = [pair for pair in answerable if pair.evidence]
+    return figures | {
+        "refused": round(1 - len(answered) / len(answerable), 3),
+        "auc": round(float((yes[:, None] > without).mean() + (yes[:, None] == without).mean() / 2), 3),
         "holds": _share([any(_holds(pair, item) for item in units) for pair, units in quoted]),
         "first": _share([_holds(pair, units[0]) for pair, units in quoted]),
         "units": round(mean([len(units) for _, units in quoted] or [0]), 2),
         "words": round(mean([sum(len(item.unit.text.split()) for item in units) for _, units in quoted] or [0]), 1),
-        "first_by_cosine": _share([_holds(pair, max(pair.evidence, key=_meaning)) for pair in pairs if pair.evidence]),
-        "first_of_passage": _share([_holds(pair, pair.evidence[0]) for pair in pairs if pair.evidence]),
-        "random": round(
-            mean([mean(_holds(pair, item) for item in pair.evidence) for pair in pairs if pair.evidence] or [0]), 3
-        ),
+        "first_by_cosine": _share([_holds(pair, max(pair.evidence, key=_meaning)) for pair in scored]),
+        "first_of_passage": _share([_holds(pair, pair.evidence[0]) for pair in scored]),
+        "random": round(mean([mean(_holds(pair, item) for item in pair.evidence) for pair in scored] or [0]), 3),
     }
 
 
@@ -73,20 +84,22 @@ def _meaning(item: Evidence) -> float:
 
 
 def _holds(pair: ScoredPair, item: Evidence) -> bool:
-    if pair.contexts.question.is_line:
-        return _holds_line(pair, item)
-    text = _fold(item.unit.text)
-    return any(_fold(answer) in text for answer in pair.contexts.question.answers)
-
-
-def _holds_line(pair: ScoredPair, item: Evidence) -> bool:
-    """Return whether a unit has half of the line that answers."""
-    question, passage, unit = pair.contexts.question, item.passage, item.unit
-    (line,) = question.answers
-    at = passage.text.find(line)
-    if at < 0 or passage.citation.source != question.source:
+    """Return whether a unit is the answer, as far as its place is known."""
+    question = pair.question
+    if question.place == "words":
+        text = _fold(item.unit.text)
+        return any(_fold(answer) in text for answer in question.answers)
+    if item.passage.citation.source not in question.sources:
         return False
-    return 2 * (min(unit.end, at + len(line)) - max(unit.start, at)) >= len(line)
+    if question.place == "section":
+        return _fold(_NUMBER.sub("", heading(item.passage))) in map(_fold, question.answers)
+    return question.place == "document" or _holds_line(question.answers[0], item)
+
+
+def _holds_line(line: str, item: Evidence) -> bool:
+    """Return whether a unit has half of the line that answers."""
+    unit, at = item.unit, item.passage.text.find(line)
+    return at >= 0 and 2 * (min(unit.end, at + len(line)) - max(unit.start, at)) >= len(line)
 
 
 def _fold(text: str) -> str:

@@ -12,13 +12,9 @@ class AskedPair:
     """A question with its two contexts: the second one cannot answer it, in the same words."""
 
     question: AnswerQuestion
-    context: Context
+    context: Context | None
+    """None for a question that no document answers."""
     without: Context
-
-    @property
-    def found(self) -> bool:
-        """Whether the context has a passage of the document that answers."""
-        return any(passage.citation.source == self.question.source for passage in self.context.passages)
 
 
 def record_contexts(engine: Engine, answer_set: AnswerSet) -> Iterator[AskedPair]:
@@ -28,10 +24,10 @@ def record_contexts(engine: Engine, answer_set: AnswerSet) -> Iterator[AskedPair
     if report.failed:
         raise SystemExit(f"{answer_set.name}: {report.failed[0].message}")
     for question in answer_set.questions:
-        document = Filter(where={"source": question.source})
-        others = Filter(where={"source": {"$ne": question.source}})
+        sources = list(question.sources)
+        document, others = Filter(where={"source": {"$in": sources}}), Filter(where={"source": {"$nin": sources}})
         yield AskedPair(
             question=question,
-            context=tenant.context(question.text, filter=document if question.within else None),
-            without=tenant.context(question.text, filter=others),
+            context=tenant.context(question.text, filter=document if question.within else None) if sources else None,
+            without=tenant.context(question.text, filter=others if sources else None),
         )

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 TABLES = {
     "analytics": r"signals +all +\d+ questions  rank 1 [\d.]+  top 3 [\d.]+",
-    "answers": r"examples: \{'questions': 2, 'refused': 0\.0, .*'auc': \d",
+    "answers": r"examples: \{'questions': 3, 'refused_without': \d.*'refused': 0\.0, 'auc': \d",
     "audit": r'"who_saw_p50_ms": [\d.]+',
     "citus": r"publishing, use_nodes \| [\d.]+ \||skipped: it needs --programs",
     "console": r"\| `/health` \|( [\d.]+ \|){4}",
