@@ -11,9 +11,9 @@ from kosmos_rag.core.types import ContextPassage
 
 REFUSAL = "I don't have information about that in the approved knowledge base."
 
-# Score of a unit that answers as often as not, and the steepness around it (docs/benchmarks/answers.md).
-EVEN_SCORE = 0.8
-STEEPNESS = 8.0
+# Score of a unit that answers as often as not, and the steepness around it (docs/benchmarks/tuning-log.md).
+EVEN_SCORE = 0.85
+STEEPNESS = 3.0
 
 
 def best_evidence(evidence: Sequence[Evidence]) -> Evidence | None:

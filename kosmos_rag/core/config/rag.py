@@ -427,7 +427,7 @@ class AnswerSettings(Section):
         description="Confidence below which the answer is a refusal; 0 refuses only without evidence.",
     )
     closest_threshold: Share = Field(
-        default=0.2,
+        default=0.3,
         description="Confidence from which a refusal names the closest sentences, without a claim; 1 never does.",
     )
     template: str = Field(
