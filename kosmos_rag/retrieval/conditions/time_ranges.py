@@ -83,7 +83,7 @@ def find_times(text: str, today: date) -> list[Time]:
         today: Reference date of relative times.
     """
     candidates = [
-        Time(text=match[0], span=match.span(), days=resolve(match, today))
+        Time(text=match[0], span=match.span(), days=_resolve(resolve, match, today))
         for pattern, resolve in _PATTERNS
         for match in pattern.finditer(text)
         if not _is_other_word(match, text)
@@ -93,6 +93,13 @@ def find_times(text: str, today: date) -> list[Time]:
         if not times or time.span[0] >= times[-1].span[1]:
             times.append(time)
     return times
+
+
+def _resolve(resolve: Callable[[re.Match[str], date], Days | None], match: re.Match[str], today: date) -> Days | None:
+    try:
+        return resolve(match, today)
+    except (OverflowError, ValueError):  # beyond the calendar
+        return None
 
 
 def _is_other_word(match: re.Match[str], text: str) -> bool:
@@ -164,12 +171,9 @@ def _resolve_date(match: re.Match[str], _today: date) -> Days | None:
     return _day(int(match["year"]), int(match["number"]), int(match["day"]))
 
 
-def _day(year: int, month: int, day: int) -> Days | None:
-    try:
-        start = date(year, month, day)
-        return start, start + timedelta(days=1)
-    except (ValueError, OverflowError):
-        return None
+def _day(year: int, month: int, day: int) -> Days:
+    start = date(year, month, day)
+    return start, start + timedelta(days=1)
 
 
 def _resolve_relative(match: re.Match[str], today: date) -> Days | None:
@@ -180,21 +184,17 @@ def _resolve_relative(match: re.Match[str], today: date) -> Days | None:
     if not 0 < units < _MAX_UNITS:
         return None
     tomorrow = today + timedelta(days=1)
-    try:
-        if direction == "next":
-            return tomorrow, _shift(tomorrow, units, unit)
-        return _shift(tomorrow, -units, unit), tomorrow
-    except (OverflowError, ValueError):  # beyond the calendar
-        return None
+    if direction == "next":
+        return tomorrow, _shift(tomorrow, units, unit)
+    return _shift(tomorrow, -units, unit), tomorrow
 
 
 def _resolve_ago(match: re.Match[str], today: date) -> Days | None:
     units = _number(match["count"])
-    try:
-        start = _shift(today, -units, _UNITS[match["unit"].lower()]) if 0 <= units < _MAX_UNITS else None
-    except (OverflowError, ValueError):
+    if not 0 <= units < _MAX_UNITS:
         return None
-    return None if start is None else (start, start + timedelta(days=1))
+    start = _shift(today, -units, _UNITS[match["unit"].lower()])
+    return start, start + timedelta(days=1)
 
 
 def _number(text: str) -> int:
@@ -228,7 +228,7 @@ def _resolve_month(match: re.Match[str], today: date) -> Days | None:
         return _months(match["year"], month, 1, today)
     year = int(match["year"]) if match["year"] else today.year
     days = _day(year, month, int(day))
-    if days is not None and match["year"] is None and days[0] > today:
+    if match["year"] is None and days[0] > today:
         return _day(year - 1, month, int(day))
     return days
 

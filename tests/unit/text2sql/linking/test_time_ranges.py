@@ -54,6 +54,14 @@ def test_times__are_ranges_of_days(question: str, ranges: list[tuple[str | None,
     assert [(item.start and str(item.start), item.end and str(item.end)) for item in time_ranges] == ranges
 
 
+@pytest.mark.parametrize("today", [date.min, date.max])
+@pytest.mark.parametrize(
+    "question", ["runs of yesterday", "runs of tomorrow", "runs of last year", "runs of next week", "runs on Monday"]
+)
+def test_times__beyond_the_calendar_are_none(question: str, today: date) -> None:
+    assert len(find_entities(question, today=today).time_ranges) <= 1
+
+
 def test_a_time__is_a_condition_on_the_best_column_of_dates() -> None:
     columns = [ColumnSchema(name="year", type="integer"), ColumnSchema(name="begun", type="timestamptz")]
     schema = DatabaseSchema(name="d", tables=(TableSchema(name="runs", columns=tuple(columns)),))
