@@ -29,9 +29,9 @@ from kosmos_rag.retrieval.arrange import Vectors, arrange
 from kosmos_rag.retrieval.cache import result_key
 from kosmos_rag.retrieval.conditions.stated import (
     NO_CONDITIONS,
+    Cues,
     find_conditions,
-    may_state_fields,
-    may_state_title,
+    find_cues,
 )
 from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.expansion.expander import NOT_EXPANDED, ExpandedQuery
@@ -303,11 +303,12 @@ class SearchPipeline:
         query, wordings, snapshot = reading.query, reading.wordings, reading.snapshot
         limit = max(requested, self._min_loaded)
         reach = max(limit, self._settings.rag.retrieval.top_k)
-        text, prefers_stated = query.parsed.text, self._settings.rag.retrieval.prefer_stated
+        text = query.parsed.text
+        cues = find_cues(text, query.today) if self._settings.rag.retrieval.prefer_stated else Cues(question=text)
         # A date or a department is in no text, so that its documents may be far below.
-        loads_all = query.options is not None or (prefers_stated and may_state_fields(text, query.today))
+        loads_all = query.options is not None or cues.states_fields
         # Where later steps reorder, what is below the first hits may come up.
-        if loads_all or ASKS_CURRENT.search(text) or (prefers_stated and may_state_title(text)):
+        if loads_all or ASKS_CURRENT.search(text) or cues.title_starts:
             limit = reach
         departments = {
             stats.collection: self._department_rule
@@ -340,8 +341,9 @@ class SearchPipeline:
             {name: rule for name, rule in departments.items() if rule.in_use},
             fold=self._settings.rag.retrieval.fold_copies,
         )
-        conditions = find_conditions(text, passages, query.today) if prefers_stated else NO_CONDITIONS
-        passages = conditions.order(passages)
+        conditions = find_conditions(cues, passages) if cues.states_fields or cues.title_starts else NO_CONDITIONS
+        if conditions.tests:
+            passages = conditions.order(passages)
         vectors: Vectors = {}
         if query.options is not None and query.options.options.mmr is not None:
             vectors = session.vectors(snapshot, [passage.chunk_id for passage in passages])
@@ -462,7 +464,8 @@ class SearchPipeline:
         has_validity = any(not VALIDITY_KEYS.isdisjoint(passage.metadata) for passage in passages)
         if self._settings.rag.retrieval.prefer_current and (has_validity or ASKS_CURRENT.search(query.parsed.text)):
             applied = replace(applied, passages=prefer_current(passages, query.parsed.text, query.today))
-        applied = replace(applied, passages=fetched.conditions.order(applied.passages))
+        if fetched.conditions.tests:
+            applied = replace(applied, passages=fetched.conditions.order(applied.passages))
         hits = tuple(
             hit if hit.rank == rank else replace(hit, rank=rank)
             for rank, hit in enumerate(applied.passages[:requested], start=1)

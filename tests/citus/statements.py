@@ -45,7 +45,7 @@ _VALUES = {
 }
 
 
-_OF_ADMINISTRATOR = {"count_tenants"}
+_OF_ADMINISTRATOR = {"count_tenants", "sample_tenants"}
 """Statements over all tenants, which ask every node."""
 
 

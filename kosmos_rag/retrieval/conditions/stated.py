@@ -19,7 +19,7 @@ import yaml
 
 from kosmos_rag.core.freshness import VALIDITY_KEYS, parse_date
 from kosmos_rag.core.types import Passage, StatedCondition
-from kosmos_rag.retrieval.conditions.time_ranges import TimeRange, find_time_ranges
+from kosmos_rag.retrieval.conditions.time_ranges import TIME_CUE, TimeRange, find_time_ranges
 from kosmos_rag.retrieval.fusion import PHRASE
 
 Verdict: TypeAlias = bool | None
@@ -85,51 +85,67 @@ def _lower_scores(ranking: Sequence[Passage], conflicts: Mapping[Any, int]) -> I
         yield lowered
 
 
-def tokenize(question: str) -> list[Token]:
-    """Return the words of a question, without case."""
-    return [Token(word=match[0].casefold(), start=match.start(), end=match.end()) for match in _WORD.finditer(question)]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cues:
+    """The words of a question that may state a condition."""
+
+    question: str
+    tokens: Sequence[Token] = ()
+    times: tuple[TimeRange, ...] = ()
+    title_starts: Sequence[int] = ()
+    """Words that follow one that comes before titles, with or without an article between them."""
+    names_field: bool = False
+
+    @property
+    def states_fields(self) -> bool:
+        """Whether the question may name a time or a value of metadata."""
+        return self.names_field or bool(self.times)
 
 
-def may_state_fields(question: str, today: date) -> bool:
-    """Return whether a question may name a time or a value of metadata."""
-    return bool(find_time_ranges(question, today)) or any(token.word in _FIELD_WORDS for token in tokenize(question))
-
-
-def may_state_title(question: str) -> bool:
-    """Return whether a question has a word that comes before titles."""
-    return any(token.word in _BEFORE_TITLES for token in tokenize(question))
-
-
-def find_conditions(question: str, passages: Sequence[Passage], today: date) -> Conditions:
-    """Return the conditions of a question that passages in reach have values for.
+def find_cues(question: str, today: date) -> Cues:
+    """Find the words of a question that may state a condition.
 
     Args:
         question: The question without operators.
-        passages: The passages in reach.
         today: Reference date of relative times.
     """
-    tokens = tokenize(question)
+    times = find_time_ranges(question, today) if TIME_CUE.search(question) else ()
+    tokens, title_starts, names_field, follows = list[Token](), list[int](), False, False
+    for position, match in enumerate(_WORD.finditer(question)):
+        word = match[0].casefold()
+        tokens.append(Token(word=word, start=match.start(), end=match.end()))
+        if follows:
+            title_starts.append(position)
+        names_field = names_field or word in _FIELD_WORDS
+        follows = word in _BEFORE_TITLES or (follows and word in _ARTICLES)
+    return Cues(question=question, tokens=tokens, times=times, title_starts=title_starts, names_field=names_field)
+
+
+def find_conditions(cues: Cues, passages: Sequence[Passage]) -> Conditions:
+    """Return the conditions of a question that passages in reach have values for."""
+    kinds: list[_Stated] = []
+    if cues.times:
+        kinds.append(_state_times(cues.times))
+    if cues.title_starts:
+        kinds.append(_state_titles(cues, passages))
+    if cues.names_field:
+        kinds += [_state_values(cues, name, passages) for name in _FIELDS]
     stated: list[StatedCondition] = []
     tests: list[Callable[[Passage], Verdict]] = []
-    for conditions, test in (
-        _state_times(question, today),
-        _state_titles(question, tokens, passages),
-        *(_state_values(question, tokens, name, passages) for name in _FIELDS),
-    ):
+    for conditions, test in kinds:
         earlier = {(condition.field, condition.value) for condition in stated}
         new = [condition for condition in conditions if (condition.field, condition.value) not in earlier]
         matching = sum(test(passage) is True for passage in passages) if new else 0
         stated += [replace(condition, matching=matching) for condition in new]
         if matching:
             tests.append(test)
-    return Conditions(stated=tuple(stated), tests=tuple(tests))
+    return Conditions(stated=tuple(stated), tests=tuple(tests)) if stated else NO_CONDITIONS
 
 
 _Stated: TypeAlias = tuple[list[StatedCondition], Callable[[Passage], Verdict]]
 
 
-def _state_times(question: str, today: date) -> _Stated:
-    ranges = find_time_ranges(question, today)
+def _state_times(ranges: Sequence[TimeRange]) -> _Stated:
     conditions = [
         StatedCondition(text=item.text, field="date", value=f"{item.start or '..'}/{item.end or '..'}")
         for item in ranges
@@ -159,29 +175,20 @@ def _is_dated(ranges: Sequence[TimeRange], passage: Passage) -> Verdict:
     )
 
 
-def _state_titles(question: str, tokens: Sequence[Token], passages: Iterable[Passage]) -> _Stated:
-    starts = [at for at in range(1, len(tokens)) if tokens[_cue_position(tokens, at)].word in _BEFORE_TITLES]
-    token_words = [token.word for token in tokens]
-    first_words = {token_words[start] for start in starts}
+def _state_titles(cues: Cues, passages: Iterable[Passage]) -> _Stated:
+    tokens, token_words = cues.tokens, [token.word for token in cues.tokens]
+    first_words = {token_words[start] for start in cues.title_starts}
     documents: dict[Any, str] = {}
     conditions: dict[str, StatedCondition] = {}
-    for passage in passages if starts else ():
+    for passage in passages:
         for words in _titles(passage.title, PurePosixPath(passage.source).stem):
             # Most titles have none of them.
-            for start in () if first_words.isdisjoint(words) else starts:
+            for start in () if first_words.isdisjoint(words) else cues.title_starts:
                 if end := _match_title(token_words, start, words):
-                    text = question[tokens[start].start : tokens[end - 1].end]
+                    text = cues.question[tokens[start].start : tokens[end - 1].end]
                     conditions.setdefault(passage.title, StatedCondition(text=text, field="title", value=passage.title))
                     documents[passage.document_id] = passage.title
     return list(conditions.values()), lambda passage: passage.document_id in documents
-
-
-def _cue_position(tokens: Sequence[Token], at: int) -> int:
-    """Return the position before a word and its articles."""
-    at -= 1
-    while at > 0 and tokens[at].word in _ARTICLES and tokens[at].word not in _BEFORE_TITLES:
-        at -= 1
-    return at
 
 
 @lru_cache(maxsize=10_000)
@@ -213,7 +220,8 @@ def _match_title(token_words: Sequence[str], start: int, title: list[str]) -> in
     return 0
 
 
-def _state_values(question: str, tokens: Sequence[Token], name: str, passages: Iterable[Passage]) -> _Stated:
+def _state_values(cues: Cues, name: str, passages: Iterable[Passage]) -> _Stated:
+    question, tokens = cues.question, cues.tokens
     field = _FIELDS[name]
     words, before = frozenset(field["words"]), frozenset(field.get("before", ()))
     conditions: dict[tuple[str, str], StatedCondition] = {}

@@ -67,6 +67,8 @@ _DAYS, _DIRECTIONS = _by_word("days"), _by_word("directions")
 _NUMBERS, _ORDINALS, _BOUNDS = _by_word("numbers"), _by_word("ordinals"), _by_word("bounds")
 _AMBIGUOUS, _JOINS, _CONJUNCTIONS = (frozenset(_WORDS[key]) for key in ("ambiguous_months", "joins", "conjunctions"))
 _YEAR = r"(?:1[5-9]|20)\d\d"
+TIME_CUE = re.compile(rf"\d|\b{_any({*_MONTHS, *_WEEKDAYS, *_UNITS, *_DAYS})}\b", re.IGNORECASE)
+"""What every time has at least one of: one look at a question instead of one by each pattern."""
 _COUNT = rf"(?P<count>\d+|{_any(_NUMBERS)})"
 _UNIT, _DIRECTION = rf"(?P<unit>{_any(_UNITS)})", rf"(?P<direction>{_any(_DIRECTIONS)})"
 _FILLER = rf"(?:\s+{_any(_WORDS['fillers'])})*"

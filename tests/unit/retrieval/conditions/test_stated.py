@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kosmos_rag.core.types import Passage
-from kosmos_rag.retrieval.conditions.stated import find_conditions, may_state_fields, may_state_title
+from kosmos_rag.retrieval.conditions.stated import find_conditions, find_cues
 from kosmos_rag.retrieval.fusion import PHRASE
 from tests.unit.retrieval.signals.passages import passage
 
@@ -21,7 +21,7 @@ def _passage(name: str, score: float, text: str = "some text", **metadata: Any) 
 
 
 def _titles(question: str, *passages: Passage) -> list[str]:
-    return [entry.title for entry in find_conditions(question, passages, TODAY).order(passages)]
+    return [entry.title for entry in find_conditions(find_cues(question, TODAY), passages).order(passages)]
 
 
 OLD, NEW, UNDATED = (
@@ -98,7 +98,7 @@ def test_values__are_named_next_to_their_field(question: str, first: str) -> Non
 def test_a_department__is_that_of_the_collection() -> None:
     hr = passage("a", 1.0, title="first", department="hr", document_id=uuid.uuid4())
     other = passage("b", 2.0, title="second", department="it", document_id=uuid.uuid4())
-    conditions = find_conditions("rules of the HR department", [other, hr], TODAY)
+    conditions = find_conditions(find_cues("rules of the HR department", TODAY), [other, hr])
     assert [(item.field, item.value, item.text, item.matching) for item in conditions.stated] == [
         ("department", "hr", "HR department", 1)
     ]
@@ -106,7 +106,7 @@ def test_a_department__is_that_of_the_collection() -> None:
 
 
 def test_conditions__say_what_they_are_and_that_nothing_met_them() -> None:
-    conditions = find_conditions("notes since March by the finance team", [OLD, FINANCE], TODAY)
+    conditions = find_conditions(find_cues("notes since March by the finance team", TODAY), [OLD, FINANCE])
     assert [(item.field, item.value, item.matching) for item in conditions.stated] == [
         ("date", "2026-03-01/..", 0),
         ("metadata.team", "Finance", 1),
@@ -115,7 +115,7 @@ def test_conditions__say_what_they_are_and_that_nothing_met_them() -> None:
 
 
 def test_scores__never_contradict_the_order() -> None:
-    conditions = find_conditions("What has changed since March?", [OLD, NEW, UNDATED], TODAY)
+    conditions = find_conditions(find_cues("What has changed since March?", TODAY), [OLD, NEW, UNDATED])
     ranking = conditions.order([OLD, NEW, UNDATED])
     assert [entry.score for entry in ranking] == [2.0, 1.0, 1.0]
     assert [entry.signals for entry in ranking] == [{}, {}, {"condition": -2.0}]
@@ -137,4 +137,5 @@ def test_passages__with_a_phrase_of_the_question_stay_first() -> None:
     ],
 )
 def test_questions__without_such_words_state_nothing(question: str, fields: bool, title: bool) -> None:
-    assert (may_state_fields(question, TODAY), may_state_title(question)) == (fields, title)
+    cues = find_cues(question, TODAY)
+    assert (cues.states_fields, bool(cues.title_starts)) == (fields, title)
