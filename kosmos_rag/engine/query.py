@@ -169,8 +169,7 @@ class QueryHandler:
         if not isinstance(texts, Iterable):
             raise RequestError(f"the question is {texts!r}; give a text, or a list of texts")
         for text in texts:
-            if not isinstance(text, str):
-                raise RequestError(f"the question is {text!r}; give a text")
+            _require_text(text)
         distinct = list(dict.fromkeys(texts))
         if not 1 <= len(distinct) <= MAX_QUESTIONS:
             raise RequestError(f"{len(distinct)} questions are asked; ask 1 to {MAX_QUESTIONS} at once")
@@ -303,6 +302,7 @@ class QueryHandler:
         self, reader: AuditContext, request: QueryRequest, max_tokens: int | None, history: Sequence[Turn]
     ) -> tuple[Sequence[HandledSearch], AnswerStream]:
         """Return the search of each part of the question, and the answer from all of them."""
+        _require_text(request.text)
         rewritten, warnings = request, tuple[str, ...]()
         if history:
             # The history is condensed before the snapshot: its settings are read again.
@@ -417,3 +417,8 @@ def audit_policy(settings: Settings, presets: Iterable[Mapping[str, Any]]) -> Au
 
 def _redact(stats: RetrieverStats) -> RetrieverStats:
     return replace(stats, plan="hidden", read={}, known_items=None)
+
+
+def _require_text(question: object) -> None:
+    if not isinstance(question, str):
+        raise RequestError(f"the question is {question!r}; give a text")

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,9 @@ from kosmos_rag.apps.cli.options import ReadOptions, command
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.text.counts import count
-from kosmos_rag.engine.tenant import Tenant
+
+if TYPE_CHECKING:
+    from kosmos_rag.engine.tenant import Tenant
 
 ExportOption = Annotated[
     Path | None,
@@ -65,7 +67,7 @@ def documents(principal: PrincipalOption = None, export: ExportOption = None, *,
     out.print(f"{count(len(infos), 'document')}, {count(chunks, 'chunk')} in tenant {common.tenant}")
 
 
-def _records(reader: Tenant) -> Iterator[dict[str, Any]]:
+def _records(reader: "Tenant") -> Iterator[dict[str, Any]]:
     """Yield each document with its text and the spans of its chunks."""
     for document in reader.documents():
         text, outline = reader.document_texts([document.id]).get(document.id), reader.outline(document.id)

@@ -42,7 +42,7 @@ def test_search__refuses_none_too_many_and_blank_questions(
 ) -> None:
     with pytest.raises(RequestError, match=r"questions are asked; ask 1 to 10|the question is empty"):
         engine.tenant(tenant_name).search(questions)
-    with pytest.raises(RequestError, match="of one question"):
+    with pytest.raises(RequestError, match="of one search"):
         engine.tenant(tenant_name).search(["one", "two"], cursor="*")
 
 

@@ -57,7 +57,7 @@ SCORES = {
 }
 RESULT = {
     *("question", "requested", "hits", "stages", "warnings", "degraded_stages", "incomplete_reason", "retrieval_id"),
-    *("experiment", "returned", "milliseconds", "next_cursor", "facets", "operators", "activity"),
+    *("experiment", "returned", "milliseconds", "next_cursor", "facets", "operators", "activity", "conditions"),
 }
 PLANS = {"expansion", "timings_ms", "retrievers", "cached", "intent"}
 CITATION = LOCATION | {"index", "marker", "quote_sha256", "table_context", "date", "link", "outdated"}
