@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import LiteralString
 
 import psycopg
 
@@ -82,11 +83,11 @@ class UploadStore:
     def find_abandoned(self, *, age: timedelta) -> list[uuid.UUID]:
         """Return the uploads older than `age` that nothing refers to."""
         scope = {"tenant_id": self._tenant_id}
-        old = self._read_ids("uploads_before", {**scope, "before": datetime.now(UTC) - age})
-        waiting = old - self._read_ids("uploads_in_use", scope) if old else set()
+        old = self._read_ids(statement("uploads_before"), {**scope, "before": datetime.now(UTC) - age})
+        waiting = old - self._read_ids(statement("uploads_in_use"), scope) if old else set()
         if waiting:
-            waiting -= self._read_ids("stored_files", {**scope, "file_ids": list(waiting)})
+            waiting -= self._read_ids(statement("stored_files"), {**scope, "file_ids": list(waiting)})
         return sorted(waiting)
 
-    def _read_ids(self, name: str, values: Mapping[str, object]) -> set[uuid.UUID]:
-        return {key for (key,) in self._connection.execute(statement(name), values).fetchall()}
+    def _read_ids(self, query: LiteralString, values: Mapping[str, object]) -> set[uuid.UUID]:
+        return {key for (key,) in self._connection.execute(query, values).fetchall()}
