@@ -211,9 +211,10 @@ def _split(text: str) -> list[str]:
 def _match_title(token_words: Sequence[str], start: int, title: list[str]) -> int:
     """Return the end of a title that begins at a word, or 0.
 
-    Two words or more of its end are enough.
+    Its end is enough if that is most of its words: "travel policy" names the global travel policy, and "hypersonic
+    flow" none of the papers whose titles end so.
     """
-    for first in range(max(1, len(title) - 1)):
+    for first in range((len(title) + 1) // 2):
         end = start + len(title) - first
         if title[first] == token_words[start] and token_words[start:end] == title[first:]:
             return end

@@ -72,6 +72,11 @@ def test_titles__are_named_after_a_preposition(question: str, first: Passage) ->
     assert _titles(question, LEAVE, TRAVEL)[0] == first.title
 
 
+def test_titles__are_not_named_by_a_few_words_of_their_end() -> None:
+    paper = _passage("The blunt-leading-edge problem in hypersonic flow", 1.0)
+    assert _titles("What is known of transition in hypersonic flow?", LEAVE, paper)[0] == LEAVE.title
+
+
 def test_a_file_name__is_a_title() -> None:
     assert _titles("laut travel-guide", LEAVE, _passage("travel_guide", 1.0)) == ["travel_guide", "Leave"]
 
