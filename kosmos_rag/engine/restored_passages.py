@@ -2,20 +2,16 @@
 
 import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import psycopg
-
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import ConfigError, DatabaseError
+from kosmos_rag.core.errors import DatabaseError
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.storage.database import resolve_addresses
-from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.sql import statement
 
-_TENANTS = 50
 _CHUNKS = 5
 """Chunks of a tenant whose words are asked for."""
 _WORDS = 20
@@ -40,26 +36,27 @@ class _Sample:
     question: str
 
 
-def check_passages(settings: Settings) -> PassageCheck:
+def check_passages(settings: Settings, tenants: Sequence[str]) -> PassageCheck:
     """Search a restored database for the words of some passages, as readers and as strangers.
 
     It looks by words alone, so it loads no model. Copies of a passage, and a preset that hides it, are no fault: half
     of the questions have to find their document.
 
-    Raises:
-        DatabaseError: a stranger or another tenant got a passage, or too few are found.
-        ConfigError: `database.admin_url` is not set.
+    Args:
+        settings: Of the restored database.
+        tenants: Names of the tenants to search in.
+
+    Raises DatabaseError if a stranger or another tenant gets a passage, or if too few are found.
     """
-    names = _list_tenants(settings)
     questions, documents = 0, 0
     reranking = settings.rag.reranking.model_copy(update={"enabled": False})
     rag = settings.rag.model_copy(update={"reranking": reranking})
     with Engine(settings.model_copy(update={"rag": rag})) as engine:
-        for number, name in enumerate(names):
+        for number, name in enumerate(tenants):
             for sample in _sample(engine, name):
                 questions += 1
                 documents += sample.document_id in _search(engine.tenant(name, principals=sample.acl), sample)
-                _require_hidden(engine, name, names[number - 1], sample)
+                _require_hidden(engine, name, tenants[number - 1], sample)
     if documents * 2 < questions:
         raise DatabaseError(
             f"{documents} of {questions} questions find the document whose words they were; "
@@ -81,14 +78,6 @@ def _require_hidden(engine: Engine, name: str, other: str, sample: _Sample) -> N
 def _search(tenant: Tenant, sample: _Sample) -> set[uuid.UUID]:
     collection = tenant.with_collection(sample.collection)
     return {hit.document_id for hit in collection.search(sample.question, _HITS, semantic_weight=0).hits}
-
-
-def _list_tenants(settings: Settings) -> list[str]:
-    admin = resolve_addresses(settings.database).admin
-    if admin is None:
-        raise ConfigError("database.admin_url is not set; set KOSMOS_DATABASE__ADMIN_URL to the role that migrates")
-    with translate_errors(), psycopg.connect(admin) as connection:
-        return [name for (name,) in connection.execute(statement("sample_tenants"), {"count": _TENANTS})]
 
 
 def _sample(engine: Engine, name: str) -> list[_Sample]:

@@ -35,6 +35,7 @@ READER_OPTIONS = (f"--role={BACKUP}", "--enable-row-security")
 """For a role that policies bind: those of kosmos_backup show all rows."""
 RESTORE_OPTIONS = ("--exit-on-error", "--single-transaction")
 _ROW_OPTIONS = ("--data-only", f"--schema={SCHEMA}")
+_SAMPLED_TENANTS = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +59,8 @@ class Restoration:
     after: str
     compared_rows: int | None = None
     """How many rows were compared with the file; None without `verify`."""
+    tenant_sample: tuple[str, ...] = ()
+    """Names of some of the tenants, to search in; none without `verify`."""
 
 
 def back_up(settings: DatabaseSettings, file: Path) -> Backup:
@@ -126,7 +129,11 @@ def restore(settings: DatabaseSettings, file: Path, *, verify: bool = False) -> 
     _require_ready(settings)
     assert migration.after is not None
     return Restoration(
-        tenants=_count_tenants(admin), before=revision, after=migration.after, compared_rows=compared_rows
+        tenants=_count_tenants(admin),
+        before=revision,
+        after=migration.after,
+        compared_rows=compared_rows,
+        tenant_sample=_sample_tenants(admin) if verify else (),
     )
 
 
@@ -289,13 +296,7 @@ def _count_tenants(admin: str) -> int:
     with translate_errors(), psycopg.connect(admin) as connection:
         if connection.execute(statement("schema_exists")).fetchone() != (True,):
             return 0
-        rights = connection.execute(statement("backup_rights")).fetchone()
-        assert rights is not None
-        if rights[0] or not rights[1]:
-            # A role that policies bind gets an error instead of a count without the rows that they hide.
-            connection.execute(sql.SQL("SET row_security = off"))
-        else:
-            connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BACKUP)))
+        _show_all_rows(connection)
         try:
             row = connection.execute(statement("count_tenants")).fetchone()
         except psycopg.errors.UndefinedTable:  # at revision base
@@ -305,6 +306,23 @@ def _count_tenants(admin: str) -> int:
             raise ConfigError(message) from error
     assert row is not None
     return int(row[0])
+
+
+def _sample_tenants(admin: str) -> tuple[str, ...]:
+    with translate_errors(), psycopg.connect(admin) as connection:
+        _show_all_rows(connection)
+        rows = connection.execute(statement("sample_tenants"), {"count": _SAMPLED_TENANTS}).fetchall()
+    return tuple(name for (name,) in rows)
+
+
+def _show_all_rows(connection: psycopg.Connection) -> None:
+    """Let statements see the rows of all tenants, or fail: a role that policies bind would see fewer."""
+    rights = connection.execute(statement("backup_rights")).fetchone()
+    assert rights is not None
+    if rights[0] or not rights[1]:
+        connection.execute(sql.SQL("SET row_security = off"))
+    else:
+        connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BACKUP)))
 
 
 def _require_ready(settings: DatabaseSettings) -> None:

@@ -52,7 +52,7 @@ def restore(
     from kosmos_rag.engine.restored_passages import check_passages
 
     result = restore(settings.database, file, verify=verify)
-    check = check_passages(settings) if verify else None
+    check = check_passages(settings, result.tenant_sample) if verify else None
     if common.as_json:
         proof = {} if check is None else {"compared_rows": result.compared_rows, **asdict(check)}
         print_json({"tenants": result.tenants, "before": result.before, "after": result.after, **proof})
