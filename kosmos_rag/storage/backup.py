@@ -316,7 +316,10 @@ def _sample_tenants(admin: str) -> tuple[str, ...]:
 
 
 def _show_all_rows(connection: psycopg.Connection) -> None:
-    """Let statements see the rows of all tenants, or fail: a role that policies bind would see fewer."""
+    """Let statements see the rows of all tenants, or fail.
+
+    A role that policies bind would see fewer.
+    """
     rights = connection.execute(statement("backup_rights")).fetchone()
     assert rights is not None
     if rights[0] or not rights[1]:
