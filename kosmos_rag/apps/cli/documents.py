@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -78,21 +78,26 @@ def _records(reader: "Tenant") -> Iterator[dict[str, Any]]:
 def _export(documents: Iterator[dict[str, Any]], file: Path) -> None:
     """Write a line for each document. A file is complete or absent."""
     if str(file) == "-":
-        for document in documents:
-            sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+        _write_lines(documents, sys.stdout)
         return
     if file.exists():
         raise RequestError(f"{file} exists, and an export overwrites nothing; name another file")
     partial = file.with_name(f"{file.name}.partial")
-    total = 0
     try:
         with partial.open("w", encoding="utf-8") as out:
-            for document in documents:
-                out.write(json.dumps(document, ensure_ascii=False) + "\n")
-                total += 1
+            total = _write_lines(documents, out)
         partial.rename(file)
     except OSError as error:
         raise RequestError(f"{file} cannot be written: {error.strerror}; name a folder with room for it") from error
     finally:
         partial.unlink(missing_ok=True)
     typer.echo(f"{count(total, 'document')} in {file}")
+
+
+def _write_lines(documents: Iterator[dict[str, Any]], out: TextIO) -> int:
+    """Write the documents as JSON Lines, and return their number."""
+    total = 0
+    for document in documents:
+        out.write(json.dumps(document, ensure_ascii=False) + "\n")
+        total += 1
+    return total

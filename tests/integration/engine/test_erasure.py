@@ -128,7 +128,7 @@ def test_documents__leave_no_table_but_the_audit_log(
 def test_comments__on_retrievals_that_delivered_the_document_go(acme: Tenant, database: DatabaseSettings) -> None:
     delivered, other = acme.search("salary"), acme.search("journey", filter=Filter(where={"source": "people_xmd"}))
     assert {hit.source for hit in other.hits} == {"people_xmd"}
-    acme.feedback("down", retrieval_id=delivered.id, comment="who told you 4,711")
+    acme.feedback("down", retrieval_id=delivered.id, comment="is it 4,711")
     acme.feedback("down", retrieval_id=other.id, comment="paid before it")
     report = acme.erase(source=DOCUMENT.source)
     assert report.erased["feedback"] == 2  # with the one on the passage, which goes whole
