@@ -61,11 +61,8 @@ class _ScoredEvidence:
     @property
     def evidence(self) -> Sequence[Evidence]:
         """Each unit with its best score."""
-        return [max(scores, key=lambda item: item.score) for scores in zip(*self._evidence_by_part, strict=True)]
-
-    @property
-    def _evidence_by_part(self) -> list[Sequence[Evidence]]:
-        return [part.evidence for part in self.parts]
+        by_unit = zip(*(part.evidence for part in self.parts), strict=True)
+        return [max(scores, key=lambda item: item.score) for scores in by_unit]
 
     def answered(self, threshold: float) -> list[_ScoredPart]:
         """Return the parts that are answered; the question itself, where it has no parts."""
