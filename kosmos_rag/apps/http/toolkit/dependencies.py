@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, ParamSpec, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Security
 from fastapi.dependencies.models import Dependant
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import Scope
@@ -137,6 +137,6 @@ def _query_parameters(dependant: Dependant) -> Iterator[str]:
         yield from _query_parameters(dependency)
 
 
-Reader = Annotated[Caller, Depends(_require_scope(READ))]
-Writer = Annotated[Caller, Depends(_require_scope(INGEST))]
-Administrator = Annotated[Caller, Depends(_require_scope(ADMIN))]
+Reader = Annotated[Caller, Security(_require_scope(READ), scopes=[READ])]
+Writer = Annotated[Caller, Security(_require_scope(INGEST), scopes=[INGEST])]
+Administrator = Annotated[Caller, Security(_require_scope(ADMIN), scopes=[ADMIN])]

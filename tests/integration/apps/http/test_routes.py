@@ -425,7 +425,7 @@ def test_openapi__names_every_route_and_its_errors(running: Running) -> None:
     assert {"/v1/search", "/v1/context", "/v1/answer", "/api/chat", "/v1/documents", "/v1/jobs"} <= set(output["paths"])
     search = output["paths"]["/v1/search"]["post"]
     assert "application/problem+json" in search["responses"]["429"]["content"]
-    assert search["security"] == [{"HTTPBearer": []}]
+    assert search["security"] == [{"HTTPBearer": ["read"]}]
 
 
 def test_request__is_known_by_its_id(running: Running) -> None:
