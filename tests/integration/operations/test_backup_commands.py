@@ -137,6 +137,7 @@ class _Writer:
 def test_backup__of_a_destroyed_server_brings_everything_back(
     own_server: Settings, kosmos: Callable[..., Result], tmp_path: Path
 ) -> None:
+    """The backup of a destroyed server restores everything, also permissions and audit seals."""
     file = tmp_path / "kosmos.dump"
     with Engine(own_server, embedder=HashingEmbedder()) as engine:
         _fill(engine)
@@ -222,7 +223,10 @@ def test_compare__names_tables_that_differ(own_server: Settings, tmp_path: Path)
 def test_restore__of_an_older_revision_is_migrated(
     own_server: Settings, kosmos: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The upgrade drill: a backup that the version before made comes back under one with a later revision."""
+    """A backup of an older revision is migrated when it is restored.
+
+    The upgrade drill: a backup that the version before made comes back under one with a later revision.
+    """
     file = tmp_path / "old.dump"
     with Engine(own_server, embedder=HashingEmbedder()) as engine:
         _fill(engine)

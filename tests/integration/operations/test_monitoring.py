@@ -161,6 +161,7 @@ def test_rules__are_well_formed() -> None:
         if "alert" in rule:
             assert rule["labels"]["severity"] in {"page", "ticket"}
             assert rule["annotations"]["summary"].endswith(".")
+            assert rule["annotations"]["remedy"][-1] in ".?)"
 
 
 def test_rules__burn_rates_look_at_two_windows_that_are_recorded() -> None:
@@ -262,11 +263,3 @@ def test_rules__pass_promtool() -> None:
     for text in (["check", "rules", str(RULES)], ["test", "rules", str(Path(__file__).with_name("rules_test.yml"))]):
         process = subprocess.run([promtool, *text], capture_output=True, text=True, check=False)
         assert process.returncode == 0, process.stdout + process.stderr
-
-
-def test_operate_page__says_what_to_do_about_every_alert() -> None:
-    page = (DEPLOY.parent / "docs" / "operate.md").read_text()
-    result = re.findall(r"`(Kosmos\w+)(…?)`", page)
-    for rule in _rules():
-        if name := rule.get("alert"):
-            assert any(name == prefix or (more and name.startswith(prefix)) for prefix, more in result), name

@@ -154,6 +154,7 @@ def test_texts__are_exported_where_the_environment_asks(
 def test_texts__are_not_exported_where_the_environment_asks_for_none(
     engine: Engine, tenant_name: str, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
+    """Spans have no texts of documents or questions unless the environment asks for them."""
     monkeypatch.setenv(genai.CAPTURE_VARIABLE, value)
     scope = engine.tenant(tenant_name)
     scope.ingest(DOCUMENTS[:2])
