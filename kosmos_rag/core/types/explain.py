@@ -80,8 +80,8 @@ def activity_lines(result: "SearchResult") -> Iterator[str]:
 
 def _conditions(result: "SearchResult") -> Iterator[str]:
     for item in result.conditions:
-        effect = f"{count(item.matching, 'passage')} in reach" if item.matching else "no passage in reach: no effect"
-        yield f"condition {item.field} {item.value} by {item.text!r} ({effect})"
+        matching = count(item.matching, "found passage") if item.matching else "no found passage: no effect"
+        yield f"condition {item.field} {item.value} by {item.text!r} (satisfied by {matching})"
 
 
 def _expansion(result: "SearchResult") -> Iterator[str]:

@@ -275,7 +275,7 @@ class StatedCondition(Serializable):
     value: str
     """The value; of a date the days as an ISO 8601 interval, the end excluded."""
     matching: int = 0
-    """Number of passages in reach that satisfy it; with 0 it changed nothing."""
+    """Number of found passages that satisfy it; with 0 it changed nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,6 @@
 """Conditions that a question states in words: times, titles, and values of metadata.
 
-`since March`, `in the travel policy` and `by the finance team` are conditions where documents in reach have such dates,
+`since March`, `in the travel policy` and `by the finance team` are conditions where found documents have such dates,
 titles or values. A passage conflicts with a condition if its document has another value. It follows the passages
 without a conflict then; a document without any such value conflicts with none. A condition that no passage satisfies
 changes nothing. The words are in field_words.yaml.
@@ -48,7 +48,7 @@ class Token:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conditions:
-    """The conditions of a question on the passages in reach of it."""
+    """The conditions of a question on the passages that the search found."""
 
     stated: tuple[StatedCondition, ...] = ()
     tests: tuple[Callable[[Passage], Verdict], ...] = ()
@@ -122,7 +122,7 @@ def find_cues(question: str, today: date) -> Cues:
 
 
 def find_conditions(cues: Cues, passages: Sequence[Passage]) -> Conditions:
-    """Return the conditions of a question that passages in reach have values for."""
+    """Return the conditions of a question that found passages have values for."""
     kinds: list[_Stated] = []
     if cues.times:
         kinds.append(_state_times(cues.times))

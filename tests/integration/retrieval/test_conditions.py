@@ -50,7 +50,7 @@ def test_search__returns_what_meets_the_conditions(engine: Engine, tenant_name: 
         ("date", "2026-03-01/..", 6),
         ("metadata.team", "finance", 5),
     ]
-    assert "condition date 2026-03-01/.. by 'since March' (6 passages in reach)" in result.explain()
+    assert "condition date 2026-03-01/.. by 'since March' (satisfied by 6 found passages)" in result.explain()
     assert result.to_dict()["conditions"][1] == {
         "text": "finance team", "field": "metadata.team", "value": "finance", "matching": 5
     }  # fmt: skip
