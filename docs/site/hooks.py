@@ -30,7 +30,7 @@ _REMEDIES = {
     "overloaded": "Try again after `Retry-After`; add processes or raise `database.pool_size` if it lasts.",
     "timed-out": "Request less, or raise `service.timeout_s`.",
     "request-invalid": "Correct the values that `errors` or the message names.",
-    "document-invalid": "See the meaning of `code` in [parsing](../parsing.md#codes).",
+    "document-invalid": "See the meaning of `code` in [error codes](../error-codes.md).",
     "embedding-space-changed": "Send the request again: it is embedded with the new model.",
     "index-locked": "Try again later: another process maintains the indexes.",
     "lease-lost": "Nothing: another worker does the job.",
@@ -214,8 +214,7 @@ def write_errors() -> str:
         remedy = _REMEDIES[names[0]] if names else "Read the message: it names the problem and the remedy."
         cause = _cell(inspect.getdoc(subclass) or "")
         lines.append(f"| `{subclass.__name__}` | `{base.__name__}` | {cause} | {remedy} |")
-    lines += ["", "Codes of documents with cause and remedy: [parsing](../parsing.md#codes) and"]
-    lines.append("[sources](../sources.md#error-codes).")
+    lines += ["", "[Error codes](../error-codes.md) has the codes of documents with cause and remedy."]
     return "\n".join(lines)
 
 

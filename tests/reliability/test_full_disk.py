@@ -93,6 +93,7 @@ def _is_whole(engine: Engine, stored: list[str]) -> bool:
 
 
 def test_ingestion__on_a_full_disk_keeps_what_was_stored_and_goes_on_with_room(small: Settings, disk: Path) -> None:
+    """A full disk loses no stored data, and ingestion continues when there is space."""
     with Engine(small, embedder=HashingEmbedder()) as engine:
         stored, message = _ingest_until_full(engine)
         assert len(stored) > 3

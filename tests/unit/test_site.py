@@ -49,4 +49,4 @@ def test_reference__is_complete(site: Path) -> None:
 def test_search__has_the_headings(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text())
     locations = {entry["location"] for entry in index["docs"]}
-    assert {"glossary/", "settings/#ragchunking", "parsing/#codes"} <= locations
+    assert {"glossary/", "settings/#ragchunking", "parsing/#formats"} <= locations

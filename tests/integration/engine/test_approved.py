@@ -64,6 +64,7 @@ def policies(engine: Engine, tenant_name: str, preset: Path) -> Tenant:
 def test_question__finds_only_what_is_approved_by_each_leg(
     policies: Tenant, mode: dict[str, Any], settings: Settings
 ) -> None:
+    """Where approval is required, no retriever finds a document that is not approved or is superseded."""
     with opened(settings, mode) as engine:
         scope = engine.tenant(policies.name, collection="policies")
         assert _sources(scope) == APPROVED
@@ -96,6 +97,7 @@ def test_question__without_the_setting_finds_all_of_them(engine: Engine, tenant_
 def test_question__to_all_collections_holds_to_what_each_of_them_requires(
     engine: Engine, policies: Tenant, settings: Settings, preset: Path, tmp_path: Path
 ) -> None:
+    """A question to all collections finds no such document in a collection whose preset requires approval."""
     everything = engine.tenant(policies.name)
     everything.ingest(_documents()[2:3])
     (tmp_path / "open.yaml").write_text("rag: {retrieval: {require_approved: false}}")
@@ -139,6 +141,7 @@ def test_update_metadata__approves_without_embedding_and_at_once(policies: Tenan
 def test_update_metadata__refuses_what_decides_who_may_read_and_what_is_no_json(
     engine: Engine, tenant_name: str
 ) -> None:
+    """No change of metadata changes who may read a document."""
     engine.tenant(tenant_name).collections.create("policies", preset="corporate-enforced")
     scope = engine.tenant(tenant_name, collection="policies")
     scope.ingest(SourceDocument(source="hr/leave.md", data=b"Employees get 20 days of annual leave."))

@@ -218,6 +218,7 @@ PLANTS = {
 def test_a_secret_term__changes_nothing_that_readers_of_other_departments_are_told(
     modes: dict[str, Engine], plant: str, tenant_name: str
 ) -> None:
+    """A secret term changes no result of readers of other departments."""
     dice = random.Random(7)
     documents = [
         _policy(n, DEPARTMENTS[n % 5], " ".join(dice.choices(WORDS, k=dice.randint(4, 30)))) for n in range(40)
@@ -321,6 +322,7 @@ def test_account__tells_no_plan_where_a_collection_that_enforces_could_be_among_
 
 
 def test_totals__name_no_principals_of_others(settings: Settings, tenant_name: str) -> None:
+    """Totals by readers name no principals of others."""
     with opened(settings, {}) as engine:
         engine.tenant(tenant_name).ingest(
             [

@@ -94,6 +94,7 @@ def count_rows(database: DatabaseSettings, text: str, *, tenant: Tenant | None =
 
 
 def test_every_table__is_erased_with_its_tenant_or_exempt() -> None:
+    """Every table is erased with its tenant, or a list names it as an exception."""
     tables = {table.name for table in metadata.sorted_tables}
     assert tables == {*TENANT_TABLES, *EXEMPT_TABLES}
 
@@ -111,6 +112,7 @@ def test_every_table__is_erased_with_its_tenant_or_exempt() -> None:
 def test_documents__leave_no_table_but_the_audit_log(
     acme: Tenant, logged: Engine, database: DatabaseSettings, tenant_name: str, selector: dict[str, Any]
 ) -> None:
+    """Erased documents leave no row in any table but the audit log, and other tenants keep theirs."""
     before = count_rows(database, SECRET, tenant=acme)
     assert before.keys() >= {"documents", "document_versions", "chunks", "lexemes", "jobs", "uploads", "audit_passages"}
     preview = acme.erase(**selector, preview=True)
@@ -209,6 +211,7 @@ def test_evaluations_and_sync_runs__lose_the_name_and_keep_their_figures(
 def test_errors__that_name_an_erased_document_go(
     acme: Tenant, database: DatabaseSettings, tmp_path: Path, selector: dict[str, Any]
 ) -> None:
+    """Errors of jobs and sync runs that name an erased document are erased."""
     acme.jobs.enqueue(tmp_path, every=timedelta(hours=1))
     values = {"error": f"the document '{DOCUMENT.source}' is in the permission feed wiki too", "tenant": acme.id}
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
@@ -233,6 +236,7 @@ def test_mirror__is_named_because_it_brings_the_document_back(acme: Tenant, tmp_
 
 @pytest.mark.own_database
 def test_running_job__of_an_erased_document_publishes_nothing(acme: Tenant, logged: Engine, settings: Settings) -> None:
+    """A running job of an erased document publishes nothing."""
     queue = Queue.open(logged.database, settings.worker)
     jobs = queue.claim(10, kinds=["document"], worker="w")
     assert len(jobs) == 1
@@ -264,6 +268,7 @@ def test_tenant__is_erased_with_its_vector_index_and_nothing_of_another(
 
 
 def test_tenant__that_is_created_again_gets_no_result_from_before(logged: Engine, tenant_name: str) -> None:
+    """A tenant that was deleted and created again gets no old cached result."""
     acme = logged.tenant(tenant_name)
     acme.ingest([DOCUMENT])
     assert acme.search("salary").hits
@@ -288,6 +293,7 @@ def test_tenant__that_is_created_again_gets_no_result_from_before(logged: Engine
 def test_verify__names_the_first_record_that_does_not_hold(
     acme: Tenant, database: DatabaseSettings, tampering: str, problem: str
 ) -> None:
+    """`audit verify` names the first record of an erasure that was changed or removed."""
     reports = [acme.erase(source=f"*{SECRET}*"), acme.erase(subject="lovelace"), acme.erase(subject="bob")]
     verified = acme.audit.verify()
     assert (verified.intact, verified.erasures, verified.erasure_head) == (True, 3, reports[-1].sha256)
@@ -302,6 +308,7 @@ def test_verify__names_the_first_record_that_does_not_hold(
 @pytest.mark.parametrize("role", ["app", "worker"])
 @pytest.mark.parametrize("change", ["UPDATE kosmos.erasures SET kind = 'source'", "DELETE FROM kosmos.erasures"])
 def test_records__are_changed_by_no_serving_role(acme: Tenant, logged: Engine, role: str, change: str) -> None:
+    """No serving role changes a record of an erasure."""
     acme.erase(subject="lovelace")
     pool = getattr(logged.database, role)
     with (
@@ -327,6 +334,7 @@ def _files_with(folder: Path, text: bytes) -> list[str]:
 
 
 def test_upload__that_arrives_during_an_erasure_is_refused_and_not_cut(acme: Tenant, logged: Engine) -> None:
+    """An upload that arrives during an erasure is refused completely and never truncated."""
     worker = logged.database.worker
     with worker.transaction(acme.id, [EVERYONE]) as connection:
         upload_id = UploadStore(connection, acme.id).store(b"first")
@@ -346,6 +354,7 @@ def test_upload__that_arrives_during_an_erasure_is_refused_and_not_cut(acme: Ten
 def test_samples__of_a_subject_go_by_the_principal_that_the_service_adds(
     acme: Tenant, database: DatabaseSettings
 ) -> None:
+    """Samples of a reader are found for erasure by the principal that the service adds, `user:NAME`."""
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
         for name in ("lovelace", "bob"):
             connection.execute(
@@ -360,6 +369,7 @@ def test_samples__of_a_subject_go_by_the_principal_that_the_service_adds(
 
 
 def test_purge__leaves_the_text_in_no_file_of_the_server(loaded_settings: Settings, tmp_path: Path) -> None:
+    """After a purge no file of the server contains the text, not even in the statistics of the planner."""
     folder = tmp_path / "data"
     database = DatabaseSettings(url="embedded", data_dir=folder)
     settings = loaded_settings.model_copy(update={"database": database})

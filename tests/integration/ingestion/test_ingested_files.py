@@ -196,6 +196,7 @@ def test_ingest__of_a_folder_that_was_moved_changes_nothing(engine: Engine, tmp_
 
 
 def test_ingest__tells_no_reader_where_a_folder_is(engine: Engine, tmp_path: Path, tenant_name: str) -> None:
+    """No source, hit, citation, answer or failure reveals the path of a folder on the server."""
     scope = engine.tenant(tenant_name)
     folder = tmp_path / "kb"
     folder.mkdir()

@@ -91,6 +91,7 @@ def _sources(engine: Engine, name: str, *principals: str) -> set[str]:
 def test_revoked_reader__sees_nothing_after_one_pass_in_caches_too(
     cached: Engine, embedder: CallCounter, write: Write, tenant_name: str
 ) -> None:
+    """A revoked reader sees nothing after one pass, in caches too."""
     scope = cached.tenant(tenant_name)
     scope.ingest(_pages())
     spaces = {f"page-{n}": [f"space-{n % 2}"] for n in range(20)}
@@ -137,6 +138,7 @@ def _states(database: DatabaseSettings, name: str) -> list[tuple[Any, ...]]:
 
 
 def test_document__is_readable_by_nobody_until_a_feed_names_it(engine: Engine, write: Write, tenant_name: str) -> None:
+    """A document is readable by nobody until its feed names it."""
     scope = engine.tenant(tenant_name)
     scope.ingest([_document("known", "churn report"), _document("unknown", "another churn report")])
     for principals in ((EVERYONE,), (PERMISSION_FEED,), ("",), ("ann",)):
@@ -208,6 +210,7 @@ GOOD = [_row(container="space", principals=["ann"]), _row(document="page-0", con
 def test_malformed_feed__is_refused_by_line_and_field_and_nothing_is_changed(
     line: str, message: str, engine: Engine, tmp_path: Path, tenant_name: str
 ) -> None:
+    """A malformed feed changes nothing."""
     scope = engine.tenant(tenant_name)
     scope.ingest(_pages(2))
     path = tmp_path / "feed.jsonl"

@@ -184,6 +184,7 @@ def test_ingestion__while_the_server_is_away_stores_nothing_else(
 def test_search__without_the_reranking_server_says_so(
     by_address: Settings, model_server: ChatServer, tenant_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Warnings of a search name no model server and repeat none of its replies; the log has both, without the key."""
     with Engine(by_address) as engine:
         tenant = engine.tenant(tenant_name)
         tenant.ingest([LEAVE, NOTICE])

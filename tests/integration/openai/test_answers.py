@@ -88,6 +88,7 @@ def test_chat__answers_and_streams(speaking: Speaking, store: str) -> None:
 
 
 def test_several_stores__are_searched_and_no_other(speaking: Speaking, store: str) -> None:
+    """An answer from named vector stores has no evidence of other collections."""
     client = speaking.client("read", name="reader")
     engine = speaking.running.service.engine.sync_engine
     for name, days in (("b", b"30"), ("c", b"40")):

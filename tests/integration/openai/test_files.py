@@ -148,7 +148,11 @@ def test_collection__is_a_vector_store_under_its_name(speaking: Speaking) -> Non
 
 
 def test_files__are_their_uploaders(speaking: Speaking) -> None:
-    """A reader sees documents by their acl; a file is its uploader's, an administrator's, and its named readers'."""
+    """OpenAI's interface shows a file to its uploader, administrators and named readers, and documents by their
+    readers.
+
+    A reader sees documents by their acl; a file is its uploader's, an administrator's, and its named readers'.
+    """
     anna, ben = speaking.client(name="anna"), speaking.client(name="ben")
     hr = speaking.client("read", name="hr", principals=("department:hr",))
     admin = speaking.client("admin", name="operator")
@@ -181,6 +185,7 @@ def test_files__are_their_uploaders(speaking: Speaking) -> None:
 
 
 def test_other_tenant__sees_nothing(speaking: Speaking) -> None:
+    """No file, vector store or batch of another tenant is found by its id."""
     client = speaking.client()
     file_id = upload(client)
     store = client.vector_stores.create(file_ids=[file_id]).id
@@ -275,6 +280,7 @@ def test_form__is_read_in_any_order_and_refused_where_it_is_malformed(speaking: 
 
 
 def test_subject__of_the_name_of_administrators_sees_no_files(speaking: Speaking) -> None:
+    """No subject gets the files of others through its own name, not even with the name `*`."""
     upload(speaking.client())
     token = speaking.running.signer.token(sub="*", tenant=speaking.tenant_name, scope="read ingest")
     with pytest.raises(openai.BadRequestError, match="means every uploader"):
@@ -284,6 +290,7 @@ def test_subject__of_the_name_of_administrators_sees_no_files(speaking: Speaking
 
 
 def test_content__is_in_the_audit_log(speaking: Speaking) -> None:
+    """The audit log records each read of a stored file."""
     client = speaking.client()
     speaking.tenant.collections.create("pay", preset="corporate")
     file_id = upload(client)

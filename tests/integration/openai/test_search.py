@@ -36,6 +36,7 @@ def eq(key: str, value: Any, kind: str = "eq") -> dict[str, Any]:
 
 
 def test_search__finds_what_the_reader_may_see(speaking: Speaking, handbook: str) -> None:
+    """Search by OpenAI's interface finds only documents that the reader may read, in any named store."""
     client = speaking.client("read")
     result = client.vector_stores.search(handbook, query=QUESTION)
     assert {hit.filename for hit in result.data} == {"leave.md", "old.md", "travel.md"}
@@ -222,6 +223,7 @@ def test_rates__are_met_by_the_retries_of_the_sdk(
 
 
 def test_embeddings__cost_by_number_and_length(speaking: Speaking, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts to embed take slots by their number and length."""
     client, limiter = speaking.client("read"), speaking.running.service.limiter
     run, costs = limiter.run, []
 

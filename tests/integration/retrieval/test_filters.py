@@ -230,7 +230,10 @@ def test_sources_conditions_collection_and_readers__must_all_hold(library: Libra
     ],
 )
 def test_filter__sees_no_principal_that_the_reader_does_not_hold(where: dict[str, Any], library: Library) -> None:
-    """`d` may be read by sales and by legal; a reader of sales must not find out about legal."""
+    """A filter on `acl` or `department` sees only principals that the reader holds.
+
+    `d` may be read by sales and by legal; a reader of sales must not find out about legal.
+    """
     assert "d" in library.letters(Filter(where=where))
     assert library.letters(Filter(where=where), principals=("department:sales",)) == set()
 

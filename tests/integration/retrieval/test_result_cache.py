@@ -54,7 +54,10 @@ def _content(result: SearchResult) -> SearchResult:
 
 
 def test_last_document_of_a_list__is_not_kept_when_it_is_gone(caching_engine: Engine, tenant_name: str) -> None:
-    """Its list has no row afterwards, and the newest change that the reader sees is one from before the question."""
+    """The last document of a list of readers disappears from cached results at once when it is deleted.
+
+    Its list has no row afterwards, and the newest change that the reader sees is one from before the question.
+    """
     scope = caching_engine.tenant(tenant_name, collection="lists")
     for number, acl in enumerate((("ann", "ben"), ("ann",))):
         scope.ingest(_document(number, acl=acl))

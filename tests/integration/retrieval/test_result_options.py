@@ -88,6 +88,7 @@ def test_pages__repeat_and_lose_nothing_while_documents_change(tenant: Tenant) -
 
 
 def test_cursor__is_of_one_reader_and_one_search(engine: Engine, tenant: Tenant) -> None:
+    """The cursor of a page belongs to one tenant, reader and search; a forged cursor is refused."""
     cursor = tenant.search(QUESTION, 5, cursor="*").next_cursor
     assert cursor is not None
     # Another size of page is no other search.
@@ -113,6 +114,7 @@ def test_cursor__is_of_one_reader_and_one_search(engine: Engine, tenant: Tenant)
 
 
 def test_pages__show_what_the_reader_may_read_when_they_are_read(engine: Engine, tenant: Tenant) -> None:
+    """Each page is searched under the permissions at the time of its request."""
     cursor = tenant.search(QUESTION, 5, cursor="*").next_cursor
     tenant.ingest([_document(5, acl=("board",)), _document(6, acl=("board",))], prune=False)
     sources = _sources(tenant.search(QUESTION, 5, cursor=cursor))
@@ -167,6 +169,7 @@ def test_groups__have_a_hit_for_each_document(engine: Engine, tenant_name: str) 
 
 
 def test_facets__count_documents_of_the_ranking_that_the_reader_may_read(engine: Engine, tenant: Tenant) -> None:
+    """Facets count only documents that the reader may read; copies that it may not read are not named."""
     tenant.ingest(
         [_document(50 + n, acl=("board",), metadata={"team": "secret", "year": 2020}) for n in range(3)], prune=False
     )

@@ -273,6 +273,7 @@ def test_question__that_cannot_be_asked_is_refused(question: str, library: Engin
 
 @pytest.mark.parametrize("name", ["", "Acme", "a b", "a" * 64, "-a", "../a", "ä"])
 def test_tenant__with_a_malformed_name_is_refused(name: str, engine: Engine) -> None:
+    """Malformed names of tenants are refused."""
     with pytest.raises(RequestError, match="is malformed"):
         engine.tenant(name)
 

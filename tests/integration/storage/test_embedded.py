@@ -104,6 +104,9 @@ def closed_folder() -> Iterator[Path]:
 
 
 def test_folders_above_the_data__keep_their_permissions(closed_folder: Path, tmp_path: Path) -> None:
+    """The embedded server, run by root, never widens a permission of a folder above its data: it refuses with the
+    reason.
+    """
     closed_folder.chmod(0o700)
     with pytest.raises(ConfigError, match=f"the user pgserver, which may not enter {closed_folder}"):
         embedded.start(closed_folder / "below" / "data")

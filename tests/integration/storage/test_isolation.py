@@ -74,6 +74,7 @@ class World:
     "seeds", [range(60), pytest.param(range(60, WORLDS), marks=pytest.mark.slow)], ids=["quick", "the rest"]
 )
 def test_random_worlds__show_each_reader_exactly_what_is_theirs(engine: Engine, seeds: range) -> None:
+    """No query shows a row of another tenant or a row that the reader may not read, in random data sets."""
     for seed in seeds:
         world = World.random(seed)
         for name, documents in world.documents.items():
@@ -135,6 +136,7 @@ def two_tenants(engine: Engine, tenant_name: str) -> Engine:
 def test_table__shows_nothing_without_a_tenant_and_one_tenant_with_it(
     role: str, table: str, two_tenants: Engine, database: DatabaseSettings, tenant_name: str
 ) -> None:
+    """A table shows no row without a tenant, and only the rows of the tenant with one."""
     with psycopg.connect(getattr(database, role)) as connection:
         count = f"SELECT count(*), count(DISTINCT tenant_id) FROM kosmos.{table}".encode()
         assert connection.execute(count).fetchone() == (0, 0)

@@ -332,6 +332,9 @@ def _inspect_mutant(database: DatabaseSettings, command: str, login: str = APP) 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_preflight__refuses(mutant: str, module_database: DatabaseSettings) -> None:
+    """Each change of policies, owners, privileges, functions, views, triggers, rules and inheritance is refused by
+    name.
+    """
     command, finding = MUTANTS[mutant]
     name = str(conninfo_to_dict(module_database.url)["dbname"])
     problems = _inspect_mutant(module_database, command.replace("{database}", name)).problems
@@ -452,6 +455,7 @@ LOGIN_MUTANTS = {
 
 @pytest.mark.parametrize("mutant", ["as it is", *LOGIN_MUTANTS])
 def test_preflight__refuses_a_login_with_too_many_rights(mutant: str, module_database: DatabaseSettings) -> None:
+    """Each right of a login in addition to `kosmos_app`, by membership, SET ROLE or attribute, is refused by name."""
     names = {"login": "kosmos_test_login", "group": "kosmos_test_group"}
     roles = "CREATE ROLE {login} LOGIN IN ROLE kosmos_app; CREATE ROLE {group};"
     command, finding = LOGIN_MUTANTS.get(mutant, ("", ""))
@@ -463,6 +467,7 @@ def test_preflight__refuses_a_login_with_too_many_rights(mutant: str, module_dat
 
 
 def test_login__of_a_member_of_the_app_role_serves(settings: Settings, database: DatabaseSettings) -> None:
+    """A migrated database with a login that is a member of only `kosmos_app` passes the check."""
     _admin(database, "DROP ROLE IF EXISTS kosmos_test_member")
     _admin(database, "CREATE ROLE kosmos_test_member LOGIN PASSWORD 'kosmos-test' IN ROLE kosmos_app")
     try:

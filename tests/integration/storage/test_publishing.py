@@ -217,6 +217,7 @@ class ClockAhead(datetime):
 def test_publish__takes_the_time_from_the_server(
     publisher: Publisher, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Documents have the time of the database server, not of a worker."""
     monkeypatch.setattr("kosmos_rag.ingestion.publisher.datetime", ClockAhead, raising=False)
     _publish(publisher, _chunked("a"))
     ahead = "SELECT count(*) FROM kosmos.documents WHERE greatest(created_at, updated_at) > now() + interval '1 hour'"

@@ -75,6 +75,7 @@ Run = Callable[[Sequence[Job]], None]
 def test_deletion__cancels_the_mirror_and_what_it_put_into_the_queue(
     policies: Tenant, folder: Path, queue: Queue, run: Run, database: DatabaseSettings
 ) -> None:
+    """Deleting a collection cancels its waiting jobs and recurring sources."""
     policies.jobs.enqueue(folder, every=timedelta(hours=8))
     run(_claim(queue, kinds.SYNC))
     assert _codes(policies) == {("sync", "scheduled", None), ("document", "queued", None)}
@@ -87,6 +88,7 @@ def test_deletion__cancels_the_mirror_and_what_it_put_into_the_queue(
 
 
 def test_deletion__stops_a_pass_that_is_running(policies: Tenant, folder: Path, queue: Queue, run: Run) -> None:
+    """A pass over a source that runs during the deletion enqueues nothing more."""
     policies.jobs.enqueue(folder)
     claimed = _claim(queue, kinds.SYNC)
     policies.collections.delete("policies")
@@ -110,6 +112,7 @@ def test_deletion__leaves_other_collections_and_the_maintenance(
 def test_retried_job__fails_once_its_collection_has_no_preset(
     kind: str, policies: Tenant, folder: Path, queue: Queue, run: Run
 ) -> None:
+    """A job fails if its collection no longer has the preset of the time when it was enqueued."""
     policies.jobs.enqueue(folder if kind == kinds.SYNC else SALARIES)
     policies.collections.delete("policies")
     assert len(policies.jobs.retry()) == 1
@@ -119,6 +122,7 @@ def test_retried_job__fails_once_its_collection_has_no_preset(
 
 
 def test_retried_job__fails_once_its_collection_has_another_preset(policies: Tenant, queue: Queue, run: Run) -> None:
+    """A job does not run under another preset that was created after a deletion."""
     policies.jobs.enqueue(SALARIES)
     policies.collections.delete("policies")
     policies.collections.create("policies", preset="corporate")
@@ -131,6 +135,7 @@ def test_retried_job__fails_once_its_collection_has_another_preset(policies: Ten
 def test_set_preset__takes_the_waiting_jobs_along(
     engine: Engine, policies: Tenant, folder: Path, queue: Queue, run: Run, database: DatabaseSettings
 ) -> None:
+    """During `set-preset` the collection always has a preset, and waiting jobs use the new one."""
     policies.jobs.enqueue(folder, every=timedelta(hours=8))
     run(_claim(queue, kinds.SYNC))
     policies.jobs.enqueue(SourceDocument(source="general/rules.md", data=b"Travel is free."))
@@ -158,6 +163,7 @@ class InterruptedEmbedder(HashingEmbedder):
 
 @pytest.mark.parametrize("action", ["delete", "set"])
 def test_preset_that_changes_while_a_document_is_embedded__publishes_nothing(action: str, settings: Settings) -> None:
+    """A document in progress is not published if its preset was deleted or changed in the meantime."""
     embedder = InterruptedEmbedder()
     with Engine(settings, embedder=embedder) as engine:
         collections = engine.tenant("acme").collections

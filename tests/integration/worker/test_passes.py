@@ -46,6 +46,7 @@ def test_folder__is_mirrored_and_its_ledger_adds_up(engine: Engine, scope: Tenan
 def test_files_that_vanish_during_a_pass__are_no_failures(
     engine: Engine, scope: Tenant, work: Work, folder: Path
 ) -> None:
+    """Files that are deleted during a pass are no failures and leave no dead jobs."""
     scope.jobs.enqueue(folder)
     work()
     (folder / "page-0.md").write_text("# Page 0\n\nIt says something else now.\n")

@@ -31,6 +31,7 @@ def test_take__gives_what_was_enqueued(queue: Queue, put: Put) -> None:
 
 
 def test_ids__are_in_the_order_of_time_and_tell_nothing_of_other_tenants(put: Put) -> None:
+    """Ids of jobs are random except for the time: no tenant sees how much the others enqueue."""
     (first,) = put("a")
     put(*"bcdef", owner=BETA)
     (second,) = put("g")
@@ -96,6 +97,7 @@ def test_fail__comes_again_later_until_it_is_dead(queue: Queue, put: Put, databa
 
 
 def test_fail__by_a_full_disk_costs_no_attempt_for_a_week(queue: Queue, put: Put, database: DatabaseSettings) -> None:
+    """A full disk uses up no attempt of a job."""
     put("a")
     full = IngestionError("disk_full", "No space left on device")
     for _ in range(5):

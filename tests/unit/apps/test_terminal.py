@@ -10,6 +10,7 @@ SHOWN = "a\ufffd]0;owned\ufffd \ufffd2J [bold]b[/bold] :warning:\ufffd"
 
 
 def test_console__shows_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
+    """The command line shows control characters of documents and questions and does not send them to the terminal."""
     console().print(f"{HOSTILE}\nd")
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith(SHOWN)

@@ -182,6 +182,7 @@ def test_check__shows_long_values_shortened_on_one_line() -> None:
 
 
 def test_check__bounds_depth_and_number() -> None:
+    """Filters are bounded in depth and number."""
     deepest: dict[str, Any] = {"title": "A"}
     for _ in range(MAX_DEPTH - 1):
         deepest = {"$and": [deepest]}

@@ -45,6 +45,7 @@ def test_statements__keep_the_rules_of_row_level_security_and_citus() -> None:
 
 
 def test_metadata__keeps_the_rules_of_row_level_security_and_citus() -> None:
+    """No column of a table has a sequence over all tenants."""
     assert lint_metadata(metadata) == []
 
 

@@ -153,6 +153,7 @@ FORGED: dict[str, Forge] = {
 
 
 def test_tokens__forged_are_all_refused_alike(running: Running) -> None:
+    """All forged tokens get the same refusal, also one with the subject of an API key."""
     assert len(FORGED) >= 40
     bodies = set()
     with running.client("") as client:
@@ -315,6 +316,7 @@ def test_scopes__are_asked_for(running: Running) -> None:
 
 
 def test_key__is_good_until_it_is_revoked(running: Running) -> None:
+    """A revoked API key works for at most `service.key_cache_s` after the revocation."""
     engine = running.service.engine.sync_engine
     keys = engine.tenant("acme").api_keys
     result = running.key("pipeline", "read", "ingest", principals=("department:hr",))

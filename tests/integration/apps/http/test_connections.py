@@ -81,6 +81,7 @@ def test_headers__that_do_not_come_end_the_connection(settings: Settings, signer
 
 
 def test_headers__that_trickle_end_the_connection_on_a_used_one_too(settings: Settings, signer: Signer) -> None:
+    """A connection whose headers do not arrive, or arrive too slowly, is closed."""
     with _limited(settings, signer, header_timeout_s=0.5) as running, _connect(running.url) as connection:
         connection.sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
         assert b"200 OK" in connection.recv(65_536)
@@ -90,6 +91,8 @@ def test_headers__that_trickle_end_the_connection_on_a_used_one_too(settings: Se
 
 
 def test_body__of_a_byte_at_a_time_is_ended(settings: Settings, signer: Signer) -> None:
+    """A connection whose body arrives one byte at a time is closed."""
+
     def trickle() -> Iterator[bytes]:
         yield b'{"question": "'
         for _ in range(200):
@@ -124,6 +127,9 @@ def test_body__that_goes_on_after_the_answer_is_ended(settings: Settings, signer
     ids=["both lengths", "both lengths, other order", "two credentials", "long header", "many headers"],
 )
 def test_headers__that_are_ambiguous_or_too_large_are_refused(running: Running, headers: bytes, status: int) -> None:
+    """`Content-Length` with `Transfer-Encoding`, two `Authorization` headers, and headers over 16 KB are refused,
+    and the connection closes.
+    """
     smuggled = b"0\r\n\r\nGET /livez HTTP/1.1\r\nhost: x\r\n\r\n"
     received = _send(running.url, b"POST /v1/search HTTP/1.1\r\nhost: x\r\n" + headers + b"\r\n" + smuggled)
     head, _, body = received.partition(b"\r\n\r\n")
@@ -136,6 +142,7 @@ def test_headers__that_are_ambiguous_or_too_large_are_refused(running: Running, 
 
 
 def test_connections__at_the_limit_replace_those_that_wait_longest(settings: Settings, signer: Signer) -> None:
+    """At the limit a new connection replaces the one that waits longest for its request."""
     with _limited(settings, signer, max_connections=20) as running, ExitStack() as stack:
         for _ in range(60):
             stack.enter_context(_connect(running.url)).sendall(HALF)
@@ -191,6 +198,9 @@ def _status(url: str) -> int:
 
 
 def test_service__with_128_files_outlasts_200_half_requests(database: DatabaseSettings, tmp_path: Path) -> None:
+    """With 128 file descriptors, 200 incomplete requests stop neither liveness checks nor requests, and do not fill
+    the log.
+    """
     port, health_port = _free_port(), _free_port()
     command = [sys.executable, "-m", "benchmarks.service_quick", "serve", "--port", str(port)]
     command += ["--set", f"service.health_port={health_port}", "--set", "service.development.tenant=acme"]

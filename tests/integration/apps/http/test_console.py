@@ -147,6 +147,7 @@ def test_answer__comes_whole_without_scripts_and_leads_to_the_marked_words(serve
 
 
 def test_texts__are_never_markup(served: Running) -> None:
+    """The console never interprets texts, titles and names of documents as markup."""
     with visitor(served, "admin") as client:
         arguments = {"question": f"How much is the bonus of {HOSTILE}?"}
         answered, inspected = client.post("/", data=arguments), client.post("/inspector", data=arguments)
@@ -224,6 +225,7 @@ def test_pages_and_files_of_a_pdf__are_for_its_readers(served: Running) -> None:
 
 
 def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Running) -> None:
+    """An upload in the console has the readers of the form, and an unknown field is refused."""
     with visitor(served, "read", "ingest") as client:
         json_only = {"accept": "application/json"}
         form = {"collection": "hr", "readers": " department:hr, department:board ,"}

@@ -34,6 +34,7 @@ def narrow(settings: Settings, signer: Signer) -> Iterator[Running]:
 
 
 def test_tenant__is_answered_while_another_has_a_backlog(narrow: Running) -> None:
+    """A tenant gets answers while another tenant has a backlog."""
     over = threading.Event()
 
     async def backlog() -> None:
@@ -64,6 +65,7 @@ def _made_up(name: str = "acme") -> str:
 
 
 def test_key__is_verified_while_all_slots_are_taken(narrow: Running) -> None:
+    """Keys are verified while all slots are taken."""
     event = threading.Event()
     for _ in range(2):
         asyncio.run_coroutine_threadsafe(narrow.service.limiter.run("loud", 1, event.wait, 10), narrow.loop)
@@ -102,6 +104,7 @@ def test_key__is_read_once_for_many_requests_valid_or_not(running: Running, look
 def test_made_up_keys__take_bounded_memory_and_displace_no_key(
     settings: Settings, signer: Signer, lookups: list[uuid.UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Invented keys use bounded memory and displace no valid key."""
     monkeypatch.setattr(key_verifier, "_MAX_ENTRIES", 5)
     free = with_tokens(settings, signer, **{"rates.refused_per_minute": 0}, key_cache_s=600.0)
     with Engine(free, embedder=HashingEmbedder()) as engine, serving(engine, signer) as running:
@@ -120,6 +123,7 @@ def test_made_up_keys__take_bounded_memory_and_displace_no_key(
 def test_made_up_keys__are_refused_unread_after_so_many_and_known_credentials_are_not(
     settings: Settings, signer: Signer, lookups: list[uuid.UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """After too many invented keys from one address, further ones are refused unread; known credentials are not."""
     monkeypatch.setattr("kosmos_rag.apps.http.toolkit.dependencies._REFUSAL_DELAY_S", 0.05)
     stop_rate_clock(monkeypatch)
     limited = with_tokens(settings, signer, **{"rates.refused_per_minute": 5}, key_cache_s=0.01)

@@ -96,7 +96,11 @@ def _hostile_requests(document: dict[str, Any]) -> Iterator[tuple[str, str, str 
 
 
 def test_hostile_values__of_any_field_are_no_internal_error(served: Running) -> None:
-    """Requests that are made up contain no lone surrogates, and seldom what a database refuses."""
+    """A NUL, a lone surrogate, a huge number and deeply nested JSON in any field, path or query cause no internal
+    error.
+
+    Requests that are made up contain no lone surrogates, and seldom what a database refuses.
+    """
     headers = {"authorization": f"Bearer {served.signer.token(scope='admin')}", "content-type": "application/json"}
     failed, request_count = [], 0
     with served.client("") as client:

@@ -170,6 +170,7 @@ def test_documents__are_sorted_over_pages(served: Running) -> None:
     "wrong", [{"k": True}, {"k": "5"}, {"k": 5.0}, {"explain": 0}, {"explain": "yes"}, {"max_tokens": True}]
 )
 def test_body__of_another_type_is_refused(running: Running, wrong: dict[str, object]) -> None:
+    """A value of another JSON type is refused: `k: true`, `explain: 0`."""
     with running.client() as client:
         refused = client.post("/v1/context", json={"question": QUESTION, **wrong})
         assert refused.status_code == 422
@@ -308,7 +309,10 @@ def test_collections__are_made_listed_and_removed(running: Running) -> None:
 
 
 def test_query_parameters__of_another_name_are_refused(running: Running) -> None:
-    """Readers under a wrong name would leave a document open to everyone."""
+    """The service refuses unknown query parameters, so a misspelt list of readers is not ignored.
+
+    Readers under a wrong name would leave a document open to everyone.
+    """
     with running.client(scope="read ingest") as client:
         for path in ("/v1/documents?source=a&readers=department:hr", "/v1/documents?source=a&acl=department:hr"):
             refused = client.post(path, content=b"The salaries.")

@@ -74,6 +74,7 @@ def test_chat__of_a_collection_uses_its_preset_over_that_of_the_process(corporat
 
 
 def test_chat__of_a_collection_that_requires_approval_gets_only_that(corporate: Running, tmp_path: Path) -> None:
+    """Approval holds for chat."""
     (tmp_path / "approved.yaml").write_text("extends: corporate\nrag: {retrieval: {require_approved: true}}")
     corporate.service.engine.sync_engine.tenant("acme").collections.create(
         "policies", preset=tmp_path / "approved.yaml"

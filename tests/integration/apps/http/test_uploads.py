@@ -49,6 +49,7 @@ def narrow(settings: Settings, signer: Signer) -> Iterator[Running]:
 
 
 def test_uploads__at_once_take_little_memory_and_no_slots(settings: Settings, signer: Signer) -> None:
+    """Large simultaneous uploads use little memory and no slots of questions."""
     two = with_tokens(changed(settings, {"database.pool_size": 2}), signer)
     process, highest, over = psutil.Process(), [0], threading.Event()
 

@@ -267,6 +267,7 @@ def test_database__that_fails_is_told_in_the_log_and_not_to_the_agent(
 
 
 def test_question__of_a_collection_that_requires_approval_gets_only_that(running: Running, tmp_path: Path) -> None:
+    """Approval holds for the tools of MCP."""
     (tmp_path / "approved.yaml").write_text("rag: {retrieval: {require_approved: true}}")
     running.tenant().collections.create("policies", preset=tmp_path / "approved.yaml")
     running.tenant(collection="policies").ingest(

@@ -130,6 +130,7 @@ def test_agent__with_a_token_of_too_few_scopes_asks_for_the_one_that_is_missing(
 
 
 def test_token__for_another_resource_is_refused(protected: Running, authorization: AuthorizationServer) -> None:
+    """MCP refuses tokens that are issued for another resource."""
     for audience in ("kosmos", f"{protected.url}/other", protected.url.removesuffix("/mcp")):
         refused = _post(protected, authorization, aud=audience)
         assert refused.status_code == 401

@@ -80,6 +80,7 @@ def test_document__is_read_whole_from_a_line_on_and_by_sections(running: Running
 
 
 def test_read__tells_nothing_of_what_is_kept_from_the_caller(running: Running) -> None:
+    """Resources of MCP show each caller only documents that the caller may read."""
     hidden = dict(asyncio.run(_listed(running, departments=["hr"])))["secret.md"]
     assert "90 paid days" in asyncio.run(_read(running, hidden, departments=["hr"])).text
     foreign = dict(asyncio.run(_listed(running, tenant=running.other_name)))["theirs.md"]
@@ -106,6 +107,8 @@ def test_read__tells_nothing_of_what_is_kept_from_the_caller(running: Running) -
 
 
 def test_prompts__bring_the_evidence_that_the_caller_may_read(running: Running) -> None:
+    """Prompts of MCP contain only evidence that the caller may read."""
+
     async def ask(**claims: Any) -> tuple[list[str], str, Any]:
         async with running.client(**claims) as client:
             names = [prompt.name for prompt in (await client.list_prompts()).prompts]

@@ -44,6 +44,7 @@ def test_stored_files__are_erased_with_their_bytes_jobs_and_documents(
     attributes: dict[str, Any],
     selector: Any,
 ) -> None:
+    """Stored files are erased with their bytes, jobs and documents in all collections."""
     attached = attach(acme, "rules.md", {})
     stored = attach(acme, filename, attributes)
     # What was made from the file in another collection does not match the selector by itself.

@@ -1,18 +1,16 @@
 """What the page of jobs says to do about a failure."""
 
-import re
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kosmos_rag.apps.http.console.remedies import _REMEDIES, describe_kind, remedy
-from kosmos_rag.core.errors import IngestionError
+from kosmos_rag.apps.http.console.remedies import ERROR_CODES, describe_kind, remedy
+from kosmos_rag.core.errors import RETRY_WITH_BACKOFF
 from kosmos_rag.core.types import JobInfo, JobState
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.wings import load_wing_jobs
 
-DOCS = Path(__file__).parents[4] / "docs"
+PACKAGE = Path(__file__).parents[4] / "kosmos_rag"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -39,27 +37,18 @@ def _failed(code: str) -> JobInfo:
     )
 
 
-def _documented() -> Iterator[tuple[str, str, bool]]:
-    """Yield code, remedy and whether it is retried, from the tables of both pages, without their markup."""
-    for page in ("parsing.md", "sources.md"):
-        table = (DOCS / page).read_text(encoding="utf-8").partition("| code | cause | remedy | retried |")[2]
-        for codes, _, text, retried in re.findall(r"^\| (.+) \| (.+) \| (.+) \| (yes|no) \|$", table, re.MULTILINE):
-            plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "")
-            for code in re.findall(r"`(\w+)`", codes):
-                yield code, plain, retried == "yes"
+def test_remedy__is_that_of_the_code() -> None:
+    assert remedy(_failed("no_permission")) == "Give the worker access to the file, then retry."
+    assert remedy(_failed("another")).startswith("Retry.")
 
 
-def test_remedies__are_those_of_the_documentation() -> None:
-    documented = list(_documented())
-    remedies = {code: text for code, text, _ in documented}
-    assert len(remedies) == len(documented) > 20  # each code in one row
-    assert {code: remedy(_failed(code)) for code in remedies} == remedies
-    assert set(_REMEDIES) == set(remedies)
+def test_codes__are_those_that_the_package_raises() -> None:
+    texts = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py") if path.name != "remedies.py")
+    assert [code for code in ERROR_CODES if f'"{code}"' not in texts] == []
 
 
-def test_codes__are_documented_as_retried_where_they_are() -> None:
-    for code, _, retried in _documented():
-        assert IngestionError(code, "it failed").retryable == retried, code
+def test_failures__that_are_retried_by_themselves_are_among_the_codes() -> None:
+    assert RETRY_WITH_BACKOFF - ERROR_CODES.keys() == {"internal"}
 
 
 def test_kinds__are_named_in_words() -> None:

@@ -74,6 +74,8 @@ def test_slots__are_shared_by_weight() -> None:
 
 
 def test_costly_call__delays_no_other_tenant_and_is_not_passed_by_its_own() -> None:
+    """Costly calls of one tenant delay no other tenant."""
+
     async def run() -> list[list[str]]:
         queue = Queue(FairSlots(4, {}))
         admissions = []
@@ -118,6 +120,7 @@ def test_cost__grows_with_the_question() -> None:
 
 
 def test_room__is_left_for_a_tenant_below_its_share() -> None:
+    """Streams and uploads of one tenant leave room for a tenant below its share."""
     slots = Counter({"loud": 4})
     assert not has_room(slots, "loud", 4)
     assert has_room(slots, "quiet", 4)

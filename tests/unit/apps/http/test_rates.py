@@ -86,6 +86,9 @@ def test_address__that_may_be_a_balancer_is_refused_unseen_for_lookups_only() ->
 
 
 def test_address__without_credentials_is_refused_unseen_and_shuts_out_nobody_with_them() -> None:
+    """After too many requests without credentials from one address, further ones are refused unread, also on direct
+    connections; requests with credentials are not affected.
+    """
     rates = RateLimiter(_settings(trusted_proxies=()))
 
     def ask() -> str:

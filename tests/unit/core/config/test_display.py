@@ -56,6 +56,7 @@ def test_flatten__masks_every_url() -> None:
 
 
 def test_flatten__masks_the_query_of_every_address() -> None:
+    """`config show` masks passwords and the queries of URLs."""
     addresses = {
         "language_model.url": f"https://host/v1?key={SECRET}",
         "service.tokens.keys": f"https://host/keys?sig={SECRET}",

@@ -148,6 +148,7 @@ def test_links__to_files_are_followed_and_loops_are_not(tmp_path: Path, opened: 
 
 
 def test_links__that_leave_the_folder_are_not_followed(tmp_path: Path, opened: Any) -> None:
+    """A link that leaves a mirrored folder is not followed, also if a listed file was replaced by the link."""
     _write(tmp_path, "secret/salaries.txt", "docs/a.txt", "docs/later.txt", "docs/sub/b.txt")
     docs, secret = tmp_path / "docs", tmp_path / "secret"
     (docs / "absolute.txt").symlink_to(secret / "salaries.txt")

@@ -91,6 +91,7 @@ def test_load__of_an_entry_of_another_root_is_refused(kb: Path, opened: Any) -> 
 
 
 def test_failures__do_not_say_where_the_folder_is(kb: Path, opened: Any) -> None:
+    """Messages about files and folders name them by root and path."""
     (kb / "hr" / ".kosmosignore").write_text("!\n")
     (kb / "gone.md").symlink_to("nowhere.md")
     source = opened(kind="folder", path=kb)

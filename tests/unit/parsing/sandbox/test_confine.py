@@ -76,6 +76,7 @@ def test_confine__limits_and_descriptors(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
 def test_confine__no_network_and_no_sight_of_its_owner() -> None:
+    """The process of a parser has no network and no access to the data of its owner."""
     allowed = subprocess.run(["unshare", "--user", "--net", "true"], capture_output=True, check=False)
     if allowed.returncode:
         pytest.skip("this kernel lets no ordinary user make a namespace")

@@ -189,6 +189,7 @@ def test_parse_confined__where_isolation_is_required(tmp_path: Path) -> None:
 
 
 def test_parse_confined__refuses_where_isolation_is_required_and_not_complete(tmp_path: Path) -> None:
+    """Where a layer is missing and isolation is required, nothing is parsed."""
     report = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, script=REFUSING)
     assert report["not required"] == PARSED
     code, retryable, message = report["required"]
@@ -221,6 +222,7 @@ def test_doctor__names_the_layers(tmp_path: Path) -> None:
 
 
 def test_doctor__says_what_is_in_reach(tmp_path: Path) -> None:
+    """`doctor` lists everything that a parser's process can reach."""
     report = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["doctor"], script=COMMAND)
     assert report["code"] == 1
     assert "PROBLEM  parser: a parser's process can reach: files; without namespaces, landlock" in report["output"]

@@ -1,0 +1,144 @@
+"""The pages of docs/ that this module writes from the code: alerts, error codes, routes, properties of security.
+
+python -m tests.written_pages
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kosmos_rag.apps.http.app import describe_api
+from kosmos_rag.apps.http.console.remedies import ERROR_CODES
+from kosmos_rag.core.errors import IngestionError
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+_WRITTEN = "Written by `python -m tests.written_pages` from"
+_CODE = re.compile(r"(?<![`\w])(kosmos-rag \w+|(?:ingestion|rag)(?:\.\w+)+)")
+
+
+def write_alerts() -> str:
+    """Return the page of all alerts with their remedies."""
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "rules.yml").read_text(encoding="utf-8"))
+    alerts = [rule for group in rules["groups"] for rule in group["rules"] if "alert" in rule]
+    rows = [
+        (f"`{rule['alert']}`", rule["labels"]["severity"], *(rule["annotations"][key] for key in ("summary", "remedy")))
+        for rule in alerts
+    ]
+    return _page(
+        "Alerts",
+        f"{_WRITTEN} the annotations in `deploy/prometheus/rules.yml`. An alert with the severity `page` needs somebody"
+        " now, a `ticket` in office hours.",
+        _table(("alert", "severity", "meaning", "remedy"), rows),
+    )
+
+
+def write_error_codes() -> str:
+    """Return the page of all codes of documents that failed."""
+    rows = [
+        (f"`{code}`", _code(error.cause), _code(error.remedy), "yes" if _is_retried(code) else "no")
+        for code, error in sorted(ERROR_CODES.items())
+    ]
+    return _page(
+        "Error codes of documents",
+        f"{_WRITTEN} `kosmos_rag/apps/http/console/remedies.py`. The last column is `IngestionError.retryable`:"
+        " whether a worker [tries the job again](workers.md#states-of-a-job). See also [limits](parsing.md#limits),"
+        " [scanned files](how-to/scanned-pdfs.md) and [departments](how-to/only-hr-may-read.md).",
+        _table(("code", "cause", "remedy", "retried"), rows),
+    )
+
+
+def write_routes() -> str:
+    """Return the page of all routes with their scopes."""
+    groups: dict[str, list[tuple[str, ...]]] = {}
+    for path, methods in describe_api()["paths"].items():
+        for method, operation in methods.items():
+            row = (f"`{method.upper()} {path}`", _scope(operation), _first_paragraphs(operation["description"]))
+            groups.setdefault(operation["tags"][0], []).append(row)
+    blocks = [
+        block
+        for tag, rows in groups.items()
+        for block in (f"## {tag.capitalize().replace('Openai', 'OpenAI')}", _table(("route", "scope", ""), rows))
+    ]
+    return _page(
+        "Routes",
+        f"{_WRITTEN} the OpenAPI document. The service shows each route with its parameters and examples at"
+        " `/docs`, and the document at `/openapi.json`. [HTTP service](service.md) explains authentication,"
+        " limits and streams.",
+        *blocks,
+    )
+
+
+def write_security_properties() -> str:
+    """Return the page of all properties of security, each with the test that fails without it."""
+    blocks = []
+    for subject, files in read_security_tests().items():
+        rows = [(_read_property(file, test), f"`{file}::{test}`") for file, tests in files.items() for test in tests]
+        blocks += [f"## {subject}", _table(("property", "test"), rows)]
+    return _page(
+        "Properties of security and their tests",
+        f"{_WRITTEN} the first sentence of each test in `tests/`, which fails without the property."
+        " [Security](security.md) has the assets, the attackers and the promises.",
+        *blocks,
+    )
+
+
+def read_security_tests() -> dict[str, dict[str, list[str]]]:
+    """Return the names of the tests by subject and file."""
+    text = (ROOT / "tests" / "security_properties.yaml").read_text(encoding="utf-8")
+    subjects: dict[str, dict[str, list[str]]] = yaml.safe_load(text)
+    return subjects
+
+
+def _page(title: str, introduction: str, *blocks: str) -> str:
+    return "\n\n".join([f"# {title}", introduction, *blocks]) + "\n"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def _code(text: str) -> str:
+    return _CODE.sub(r"`\1`", text)
+
+
+def _is_retried(code: str) -> bool:
+    return IngestionError(code, "").retryable
+
+
+def _scope(operation: dict[str, Any]) -> str:
+    return ", ".join(scope for entry in operation.get("security", []) for scope in entry["HTTPBearer"]) or "none"
+
+
+def _first_paragraphs(text: str) -> str:
+    return " ".join(inspect.cleandoc(text).split())
+
+
+def _read_property(file: str, test: str) -> str:
+    """Return the first paragraph of a test's docstring."""
+    for node in ast.walk(ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == test:
+            if docstring := ast.get_docstring(node):
+                return " ".join(docstring.partition("\n\n")[0].split())
+            break
+    raise LookupError(f"tests/{file} has no test {test} with a docstring; name one that states the property")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "alerts.md": write_alerts,
+    "error-codes.md": write_error_codes,
+    "routes.md": write_routes,
+    "security-properties.md": write_security_properties,
+}
+"""The written pages, by their names in docs/."""
+
+
+if __name__ == "__main__":
+    for page, write in PAGES.items():
+        (DOCS / page).write_text(write(), encoding="utf-8")
