@@ -347,7 +347,9 @@ def _fuse(
     for name, positions in by_list.items():
         for number, contribution in zip(positions, contributions[name], strict=True):
             added.setdefault(number, []).append(contribution)
-    ranking = sorted([(-math.fsum(parts), number) for number, parts in added.items()])
+    # The sum of two numbers is exact already.
+    total = math.fsum if len(by_list) > 2 else sum
+    ranking = sorted([(-total(parts), number) for number, parts in added.items()])
     fused: list[FusedCandidate] = []
     # Records of the best only: most candidates are in no result.
     for negated, number in ranking[:limit]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from kosmos_rag.core.freshness import VALIDITY_KEYS, outdated_reason
+from kosmos_rag.core.freshness import outdated_reason
 from kosmos_rag.core.types import Occurrence, Passage, PlaceSpan
 from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, FusedCandidate
@@ -52,7 +52,7 @@ def hydrate(
     read: Callable[[Sequence[UUID]], Mapping[int, PassageRow]],
     fused: Sequence[FusedCandidate],
     limit: int,
-    reach: int,
+    reach: Callable[[PassageRow], int],
     departments: Mapping[str, DepartmentRule],
     *,
     fold: bool,
@@ -67,7 +67,7 @@ def hydrate(
         read: Reads passages in the state that the candidates come from.
         fused: Candidates, best first.
         limit: Passages to return, as far as there are candidates.
-        reach: Passages to return if the validity of one of them is limited: those below it may come up.
+        reach: Returns how many passages to return because of one of them: later steps may bring up those below it.
         departments: Rules of the collections that have departments.
         fold: Whether copies are one passage.
     """
@@ -93,8 +93,7 @@ def hydrate(
                 alike.append(hit)
             hits.append(hit)
         start += len(batch)
-        if any(not VALIDITY_KEYS.isdisjoint(hit.row["metadata"]) for hit in hits):
-            limit = max(limit, reach)
+        limit = max([limit, *(reach(hit.row) for hit in hits)])
     passages = []
     for rank, hit in enumerate(hits[:limit], start=1):
         dense, lexical = hit.entry.by_list.get(DENSE), hit.entry.by_list.get(LEXICAL)

@@ -50,7 +50,7 @@ from kosmos_rag.retrieval.fusion import (
     score_fusion,
     words_decide,
 )
-from kosmos_rag.retrieval.hydrate import hydrate
+from kosmos_rag.retrieval.hydrate import PassageRow, hydrate
 from kosmos_rag.retrieval.outcome import FetchedPassages, IndexedSearch, Reading, SearchOutcome
 from kosmos_rag.retrieval.pseudo_relevance import PRF
 from kosmos_rag.retrieval.query import Query, RetrieverQuery, parse_query
@@ -305,10 +305,9 @@ class SearchPipeline:
         reach = max(limit, self._settings.rag.retrieval.top_k)
         text = query.parsed.text
         cues = find_cues(text, query.today) if self._settings.rag.retrieval.prefer_stated else Cues(question=text)
-        # A date or a department is in no text, so that its documents may be far below.
-        loads_all = query.options is not None or cues.states_fields
+        loads_all = query.options is not None
         # Where later steps reorder, what is below the first hits may come up.
-        if loads_all or ASKS_CURRENT.search(text) or cues.title_starts:
+        if loads_all or cues.states_fields or ASKS_CURRENT.search(text) or cues.title_starts:
             limit = reach
         departments = {
             stats.collection: self._department_rule
@@ -320,7 +319,7 @@ class SearchPipeline:
         if len(wordings) > 1:
             lists |= _search_others(session, wordings[1:])
         # A text with copies takes more candidates than one.
-        fused = None if loads_all else 2 * reach
+        fused = None if loads_all or cues.states_fields else 2 * reach
         ranking = self._fuse(session, query, snapshot, lists, fused, timer)
         warnings = [*snapshot.warnings]
         if query.parsed.operators.phrases and len(ranking.fused) < requested:
@@ -337,7 +336,7 @@ class SearchPipeline:
             partial(session.passages, snapshot),
             ranking.fused,
             len(ranking.fused) if loads_all else limit,
-            reach,
+            partial(_reach, cues, reach, len(ranking.fused)),
             {name: rule for name, rule in departments.items() if rule.in_use},
             fold=self._settings.rag.retrieval.fold_copies,
         )
@@ -354,8 +353,8 @@ class SearchPipeline:
             scope_name="the tenant" if query.collection is None else f"the collection {query.collection}",
             readable_chunks=snapshot.chunks,
             retrievers={name: candidates.explain for name, candidates in ranking.retrievers.items()},
-            passages=passages[:limit] if loads_all else passages,
-            rest=[] if query.options is None else passages[limit:],
+            passages=passages[:reach],
+            rest=[] if query.options is None else passages[reach:],
             vectors=vectors,
             warnings=tuple(warnings),
             conditions=conditions,
@@ -506,6 +505,17 @@ class SearchPipeline:
         if self._reorders:
             timer.record("signals")
         return applied
+
+
+def _reach(cues: Cues, reordered: int, candidates: int, row: PassageRow) -> int:
+    """Return how many passages to load because of one of the first.
+
+    Its validity may be limited, so that those below it come up. Or the question may name another date or department
+    than its own: those are in no text, so that their documents may be far below.
+    """
+    if cues.concern(row["metadata"], row["department"]):
+        return candidates
+    return 0 if VALIDITY_KEYS.isdisjoint(row["metadata"]) else reordered
 
 
 def _search_others(session: ViewSession, wordings: Sequence[RetrieverQuery]) -> dict[str, CandidateList]:

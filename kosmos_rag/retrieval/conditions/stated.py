@@ -28,9 +28,11 @@ Verdict: TypeAlias = bool | None
 _WORDS: Mapping[str, Any] = yaml.safe_load(files(__package__).joinpath("field_words.yaml").read_text(encoding="utf-8"))
 _FIELDS: Mapping[str, Mapping[str, Sequence[str]]] = _WORDS["fields"]
 _BEFORE_TITLES, _ARTICLES = frozenset(_WORDS["before_titles"]), frozenset(_WORDS["articles"])
-_FIELD_WORDS = frozenset(
-    word for field in _FIELDS.values() for words in (field["words"], field.get("before", ())) for word in words
-)
+_NAMES_BY_WORD: Mapping[str, list[str]] = {
+    word: [name for name, field in _FIELDS.items() if word in (*field["words"], *field.get("before", ()))]
+    for field in _FIELDS.values()
+    for word in (*field["words"], *field.get("before", ()))
+}
 _WORD = re.compile(r"\w+")
 _SIGNAL = "condition"
 _MAX_VALUE_WORDS = 8
@@ -94,12 +96,22 @@ class Cues:
     times: tuple[TimeRange, ...] = ()
     title_starts: Sequence[int] = ()
     """Words that follow one that comes before titles, with or without an article between them."""
-    names_field: bool = False
+    fields: tuple[str, ...] = ()
+    """Fields that it may name a value of, as in field_words.yaml."""
 
     @property
     def states_fields(self) -> bool:
         """Whether the question may name a time or a value of metadata."""
-        return self.names_field or bool(self.times)
+        return bool(self.fields or self.times)
+
+    def concern(self, metadata: Mapping[str, Any], department: str | None) -> bool:
+        """Return whether a document has a date or a value where the question may name another.
+
+        Where no passage has, none conflicts with a condition, whatever is below it.
+        """
+        if self.times and _days(metadata):
+            return True
+        return any(next(_values(metadata, department, name), None) is not None for name in self.fields)
 
 
 def find_cues(question: str, today: date) -> Cues:
@@ -110,15 +122,16 @@ def find_cues(question: str, today: date) -> Cues:
         today: Reference date of relative times.
     """
     times = find_time_ranges(question, today) if TIME_CUE.search(question) else ()
-    tokens, title_starts, names_field, follows = list[Token](), list[int](), False, False
+    tokens, title_starts, follows = list[Token](), list[int](), False
     for position, match in enumerate(_WORD.finditer(question)):
         word = match[0].casefold()
         tokens.append(Token(word=word, start=match.start(), end=match.end()))
         if follows:
             title_starts.append(position)
-        names_field = names_field or word in _FIELD_WORDS
         follows = word in _BEFORE_TITLES or (follows and word in _ARTICLES)
-    return Cues(question=question, tokens=tokens, times=times, title_starts=title_starts, names_field=names_field)
+    names = {name for token in tokens for name in _NAMES_BY_WORD.get(token.word, ())}
+    fields = tuple([name for name in _FIELDS if name in names])
+    return Cues(question=question, tokens=tokens, times=times, title_starts=title_starts, fields=fields)
 
 
 def find_conditions(cues: Cues, passages: Sequence[Passage]) -> Conditions:
@@ -128,8 +141,7 @@ def find_conditions(cues: Cues, passages: Sequence[Passage]) -> Conditions:
         kinds.append(_state_times(cues.times))
     if cues.title_starts:
         kinds.append(_state_titles(cues, passages))
-    if cues.names_field:
-        kinds += [_state_values(cues, name, passages) for name in _FIELDS]
+    kinds += [_state_values(cues, name, passages) for name in cues.fields]
     stated: list[StatedCondition] = []
     tests: list[Callable[[Passage], Verdict]] = []
     for conditions, test in kinds:
@@ -161,11 +173,7 @@ def _is_dated(ranges: Sequence[TimeRange], passage: Passage) -> Verdict:
     text = f"{passage.title} {' '.join(passage.section)} {passage.text}".casefold()
     if any(item.text.casefold() in text for item in ranges):
         return True
-    days = [
-        day
-        for key, value in passage.metadata.items()
-        if key not in VALIDITY_KEYS and (day := parse_date(value)) is not None
-    ]
+    days = _days(passage.metadata)
     if not days:
         return None
     return any(
@@ -175,13 +183,19 @@ def _is_dated(ranges: Sequence[TimeRange], passage: Passage) -> Verdict:
     )
 
 
+def _days(metadata: Mapping[str, Any]) -> list[date]:
+    return [
+        day for key, value in metadata.items() if key not in VALIDITY_KEYS and (day := parse_date(value)) is not None
+    ]
+
+
 def _state_titles(cues: Cues, passages: Iterable[Passage]) -> _Stated:
     tokens, token_words = cues.tokens, [token.word for token in cues.tokens]
     first_words = {token_words[start] for start in cues.title_starts}
     documents: dict[Any, str] = {}
     conditions: dict[str, StatedCondition] = {}
     for passage in passages:
-        for words in _titles(passage.title, PurePosixPath(passage.source).stem):
+        for words in _titles(passage.title, passage.source):
             # Most titles have none of them.
             for start in () if first_words.isdisjoint(words) else cues.title_starts:
                 if end := _match_title(token_words, start, words):
@@ -192,10 +206,10 @@ def _state_titles(cues: Cues, passages: Iterable[Passage]) -> _Stated:
 
 
 @lru_cache(maxsize=10_000)
-def _titles(title: str, file_name: str) -> tuple[list[str], ...]:
+def _titles(title: str, source: str) -> tuple[list[str], ...]:
     """Return the words of the title and of the file name, without numbers at the end."""
     titles = []
-    for name in dict.fromkeys((title, file_name)):
+    for name in dict.fromkeys((title, PurePosixPath(source).stem)):
         words = _split(name)
         while words and words[-1].isdecimal():
             words.pop()
@@ -226,28 +240,26 @@ def _state_values(cues: Cues, name: str, passages: Iterable[Passage]) -> _Stated
     field = _FIELDS[name]
     words, before = frozenset(field["words"]), frozenset(field.get("before", ()))
     conditions: dict[tuple[str, str], StatedCondition] = {}
-    either = words | before
-    if any(token.word in either for token in tokens):
-        for passage in passages:
-            for key, value in _values(passage, name):
-                if (key, value) not in conditions and (text := _find_value(question, tokens, value, words, before)):
-                    conditions[key, value] = StatedCondition(text=text, field=key, value=value)
+    for passage in passages:
+        for key, value in _values(passage.metadata, passage.department, name):
+            if (key, value) not in conditions and (text := _find_value(question, tokens, value, words, before)):
+                conditions[key, value] = StatedCondition(text=text, field=key, value=value)
     return list(conditions.values()), partial(_has_value, name, frozenset(conditions))
 
 
-def _values(passage: Passage, name: str) -> Iterator[tuple[str, str]]:
+def _values(metadata: Mapping[str, Any], department: str | None, name: str) -> Iterator[tuple[str, str]]:
     """Yield the values of a field of a document, by their names in filters."""
-    if name == "department" and passage.department is not None:
-        yield "department", passage.department
+    if name == "department" and department is not None:
+        yield "department", department
     for key in _FIELDS[name]["keys"]:
-        value = passage.metadata.get(key)
+        value = metadata.get(key)
         for item in value if isinstance(value, list | tuple) else [value]:
             if isinstance(item, str | int | float) and not isinstance(item, bool):
                 yield f"metadata.{key}", str(item)
 
 
 def _has_value(name: str, stated: frozenset[tuple[str, str]], passage: Passage) -> Verdict:
-    values = set(_values(passage, name))
+    values = set(_values(passage.metadata, passage.department, name))
     return not values.isdisjoint(stated) if values else None
 
 

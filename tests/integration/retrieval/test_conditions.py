@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from datetime import date
+from typing import Any
 
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.core.types import SearchResult
+from kosmos_rag.core.types import Passage, SearchResult
+from kosmos_rag.retrieval import pipeline
 from kosmos_rag.retrieval.blocks import cache as block_cache
+from kosmos_rag.retrieval.hydrate import hydrate
 from tests.integration.variants import HAS_MEMORY_VIEW, opened
 
 TODAY = date(2026, 5, 20)
@@ -54,6 +57,26 @@ def test_search__returns_what_meets_the_conditions(engine: Engine, tenant_name: 
     assert result.to_dict()["conditions"][1] == {
         "text": "finance team", "field": "metadata.team", "value": "finance", "matching": 5
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("metadata", "loaded"), [({}, 20), ({"topic": "churn"}, 20), ({"author": "Jane Doe"}, 40)])
+def test_search__loads_all_candidates_only_where_documents_have_values_of_the_field(
+    engine: Engine, tenant_name: str, monkeypatch: pytest.MonkeyPatch, metadata: dict[str, str], loaded: int
+) -> None:
+    tenant, lengths = engine.tenant(tenant_name), list[int]()
+    documents = (
+        SourceDocument(source=f"d{number}", data=f"Churn {number}".encode(), metadata=metadata) for number in range(40)
+    )
+    tenant.ingest(documents)
+
+    def count_passages(*args: Any, **options: Any) -> list[Passage]:
+        passages = hydrate(*args, **options)
+        lengths.append(len(passages))
+        return passages
+
+    monkeypatch.setattr(pipeline, "hydrate", count_passages)
+    _search(engine, tenant_name, "churn by region")
+    assert lengths == [loaded] * 2
 
 
 def test_conditions__that_nothing_meets_change_nothing(engine: Engine, tenant_name: str) -> None:

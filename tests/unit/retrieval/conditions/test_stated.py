@@ -144,3 +144,21 @@ def test_passages__with_a_phrase_of_the_question_stay_first() -> None:
 def test_questions__without_such_words_state_nothing(question: str, fields: bool, title: bool) -> None:
     cues = find_cues(question, TODAY)
     assert (cues.states_fields, bool(cues.title_starts)) == (fields, title)
+
+
+@pytest.mark.parametrize(
+    ("question", "metadata", "department", "concerned"),
+    [
+        ("flow by a wall", {}, None, False),
+        ("flow by a wall", {"topic": "walls"}, None, False),
+        ("flow by a wall", {"author": "Jane Doe"}, None, True),
+        ("the notes of the HR department", {}, "it", True),
+        ("changes since March", {"date": "2026-01-01"}, None, True),
+        ("changes since March", {"valid_until": "2026-01-01"}, None, False),
+        ("changes since March", {"author": "Jane Doe"}, None, False),
+    ],
+)
+def test_cues__concern_documents_with_a_value_of_the_kind(
+    question: str, metadata: dict[str, str], department: str | None, concerned: bool
+) -> None:
+    assert find_cues(question, TODAY).concern(metadata, department) is concerned
