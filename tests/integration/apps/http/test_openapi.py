@@ -46,6 +46,8 @@ def served(settings: Settings, signer: Signer) -> Iterator[Running]:
         yield started
 
 
+# The pools of the service connect in threads of this process and draw random times of expiry; that is no strategy.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
 @pytest.mark.parametrize("examples", [2, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
 def test_requests__made_up_from_the_document_are_answered_as_it_says(served: Running, examples: int) -> None:
     with served.client("") as client:

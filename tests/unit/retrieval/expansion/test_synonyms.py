@@ -75,17 +75,22 @@ def test_load__reads_the_example() -> None:
     assert synonyms.expand("key performance indicator") == ()
 
 
-def test_expand__of_a_long_question_over_many_entries_is_fast() -> None:
-    synonyms = Synonyms(_same(f"word{i}", f"two words {i}", f"third{i}") for i in range(10_000))
-    question = " ".join(f"plain{i} word{i} two words" for i in range(500))[:10_000]
+def _measure_expansion_s(entries: int, question: str) -> float:
+    """Return the least processor time of five expansions by that many entries."""
+    synonyms = Synonyms(_same(f"word{i}", f"two words {i}", f"third{i}") for i in range(entries))
     times = []
     for _ in range(5):
-        started = time.perf_counter()
+        started = time.thread_time()
         result = synonyms.expand(question)
-        times.append(time.perf_counter() - started)
+        times.append(time.thread_time() - started)
     assert len(result) > 700
-    # A few milliseconds; a look at each entry would take a hundred times as long.
-    assert min(times) < 0.1
+    return min(times)
+
+
+def test_expand__of_a_long_question_over_many_entries_is_fast() -> None:
+    question = " ".join(f"plain{i} word{i} two words" for i in range(500))[:10_000]
+    # A look at each entry would take twenty times as long.
+    assert _measure_expansion_s(10_000, question) < 5 * _measure_expansion_s(500, question)
 
 
 WORD = st.sampled_from(["a", "b", "c", "d", "é"])
