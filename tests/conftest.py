@@ -42,6 +42,7 @@ from kosmos_rag.storage import embedded
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
 from kosmos_rag.storage.tables import metadata
+from tests.catalogue_checks import check_catalogue_once
 from tests.certificates import read_certificates_once
 from tests.property_examples import register_profiles
 
@@ -297,7 +298,7 @@ def tenant_name() -> str:
 @pytest.fixture(scope="session")
 def shared_database(server: Server, template: str) -> Iterator[DatabaseSettings]:
     """The migrated database of this process, with the tenants of many tests."""
-    with clone(server, template) as settings:
+    with clone(server, template) as settings, check_catalogue_once(settings):
         yield settings
 
 
@@ -311,7 +312,7 @@ def module_database(server: Server, template: str) -> Iterator[DatabaseSettings]
 @pytest.fixture(scope="session")
 def scratch_database(server: Server, template: str) -> Iterator[DatabaseSettings]:
     """The database of this process whose rows a test may remove."""
-    with clone(server, template) as settings:
+    with clone(server, template) as settings, check_catalogue_once(settings):
         yield settings
 
 
