@@ -44,6 +44,12 @@ def _documents(count: int) -> list[SourceDocument]:
     return [SourceDocument(source=f"{at}", data=text.encode()) for at, text in enumerate(texts[:count])]
 
 
+def _ingest_unmeasured(scope: Tenant, documents: list[SourceDocument]) -> None:
+    """Ingest in batches that are too small for a measurement after each."""
+    for start in range(0, len(documents), MIN_CHUNKS // 2):
+        scope.ingest(documents[start : start + MIN_CHUNKS // 2])
+
+
 def _status(scope: Tenant) -> list[IndexInfo]:
     return [info for info in scope.indexes.status() if info.kind == "known items"]
 
@@ -58,9 +64,9 @@ def test_measurement__moves_the_weights_to_the_retriever_that_finds_more(engine:
     assert not _status(scope)
     before = _lexical(scope)
     assert before.known_items is None
-    scope.ingest(_documents(4 * MIN_CHUNKS))
+    scope.ingest(_documents(2 * MIN_CHUNKS))
     [status] = _status(scope)
-    assert (status.state, status.due, status.rows) == ("ready", None, 4 * MIN_CHUNKS)
+    assert (status.state, status.due, status.rows) == ("ready", None, 2 * MIN_CHUNKS)
     result = status.health["unspaced"]
     assert result["lexical"] > result["dense"]
     after = _lexical(scope)
@@ -74,13 +80,11 @@ def test_measurement__moves_the_weights_to_the_retriever_that_finds_more(engine:
 
 def test_measurement__is_made_by_maintenance_and_due_again_after_growth(engine: Engine, tenant_name: str) -> None:
     scope = engine.tenant(tenant_name)
-    for document in _documents(MIN_CHUNKS):
-        scope.ingest(document)
+    _ingest_unmeasured(scope, _documents(MIN_CHUNKS))
     assert [info.due for info in _status(scope)] == ["known items were never measured"]
     scope.indexes.build()
     assert [info.due for info in _status(scope)] == [None]
-    for document in _documents(2 * MIN_CHUNKS):
-        scope.ingest(document)
+    _ingest_unmeasured(scope, _documents(2 * MIN_CHUNKS))
     assert [info.due for info in _status(scope)] == ["known items were measured with 100 chunks"]
 
 
