@@ -2,11 +2,12 @@
 
     python -m benchmarks.constants FAMILY ... [--fast] [--only TEXT] [--again] [--json FILE] [--quick]
 
-A constant is a number in capitals on the level of a module, or the default of a parameter or field. It is doubled, then
-halved; a share between 0 and 1 goes half of the way to 1, then to 0. The tests of its family and the rows of its
-benchmarks run in a copy of the repository. A constant is missed if a test fails or a row falls. Results are stored
-after each constant, and a later run continues there; `--again` moves those again that nothing missed. A limit that a
-test sets for itself is listed apart: its default may be any number, but a test exceeds it.
+A constant is a number in capitals on the level of a module, or the default of a parameter or field. Members of an
+enumeration are not: an interface defines these numbers. A constant is doubled, then halved. A share of 0 to 1 goes
+half of the way to 1, then to 0. The tests of its family and the rows of its benchmarks run in a copy of the repository.
+A constant is missed if a test fails or a row falls. Results are stored after each constant, and a later run continues
+there; `--again` moves those again that nothing missed. A limit that a test sets for itself is listed apart: its default
+may be any number, but a test exceeds it.
 """
 
 import ast
@@ -231,7 +232,7 @@ def _numbers(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     for statement in tree.body:
         yield from ((name, value) for name, value in _assignments(statement) if name.isupper())
     for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef):
+        if isinstance(node, ast.ClassDef) and not any("Enum" in ast.unparse(base) for base in node.bases):
             for statement in node.body:
                 yield from ((f"{node.name}.{name}", value) for name, value in _assignments(statement))
         elif isinstance(node, ast.FunctionDef):

@@ -33,7 +33,6 @@ _MAIN_TYPES = (
 """Types of documents, templates, slide shows and files with macros, and the one that the parsers know."""
 _HTML_DOCTYPE = re.compile(rb"^\W*<!DOCTYPE\s+html\b[^\[<>]*>", re.IGNORECASE)
 """Of HTML that a document includes. Without a bracket it declares no entity."""
-_ENCRYPTED_FLAG = 0x1
 _ARCHIVES = (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07")
 _EMBEDDED = re.compile(r"(?:word|ppt|xl)/embeddings/")
 """Where Office keeps what it embeds, such as the workbook behind a chart; no parser opens it."""
@@ -120,7 +119,7 @@ def refuse_doctype(part: bytes, member: str, name: str) -> None:
 
 def _screen_member(member: zipfile.ZipInfo, name: str) -> None:
     path = member.filename
-    if member.flag_bits & _ENCRYPTED_FLAG:
+    if member.flag_bits & 1:  # the bit of encrypted members
         raise ParseError("encrypted", f"member {path!r} of the {name} has a password; save the document without one")
     if path.startswith(("/", "\\")) or ":" in path or ".." in re.split(r"[/\\]", path):
         raise ParseError("corrupt", f"member {path!r} of the {name} points outside it; save the document again")

@@ -3,6 +3,7 @@
 import re
 from email.message import EmailMessage, Message
 from email.utils import format_datetime
+from enum import IntEnum
 from functools import partial
 from typing import Any
 
@@ -12,8 +13,15 @@ from kosmos_rag.parsing.clean import clean, clean_title
 from kosmos_rag.parsing.mail import mime
 
 _CODE_PAGES = {65001: "utf-8", 20127: "ascii", 28591: "latin-1"}
-_CODE_PAGE = 0x3FDE
-_HTML = 0x1013
+
+
+class _Property(IntEnum):
+    """Identifiers of properties of a message, as MS-OXPROPS has them."""
+
+    HTML = 0x1013
+    INTERNET_CODE_PAGE = 0x3FDE
+
+
 _MEDIA_TYPE = re.compile(r"[a-z0-9-]{1,60}/[a-z0-9.+-]{1,100}")
 
 
@@ -74,8 +82,10 @@ def _add_texts(mail: EmailMessage, message: Any) -> None:
     body = clean(message.body or "")
     if body.strip():
         mail.set_content(body)
-    elif page := message.properties.binary_prop_value(_HTML):
-        encoding = _CODE_PAGES.get(code := message.properties.int_prop_value(_CODE_PAGE) or 65001, f"cp{code}")
+    elif page := message.properties.binary_prop_value(_Property.HTML):
+        encoding = _CODE_PAGES.get(
+            code := message.properties.int_prop_value(_Property.INTERNET_CODE_PAGE) or 65001, f"cp{code}"
+        )
         mail.set_content(_decode(page, encoding), subtype="html")
     else:
         mail.set_content("")

@@ -7,18 +7,43 @@ import ctypes
 import os
 import sys
 from collections.abc import Iterable
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-# linux/landlock.h; system calls of this age have one number on all processors.
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_CREATE_RULESET_VERSION = 1
-_RULE_PATH_BENEATH = 1
-_READ_FILE, _READ_DIR = 1 << 2, 1 << 3
+
+class _SystemCall(IntEnum):
+    """System calls of this age have one number on all processors."""
+
+    CREATE_RULESET = 444
+    ADD_RULE = 445
+    RESTRICT_SELF = 446
+
+
+class _Landlock(IntEnum):
+    """The names and numbers of linux/landlock.h, without their prefix."""
+
+    CREATE_RULESET_VERSION = 1
+    RULE_PATH_BENEATH = 1
+    ACCESS_FS_READ_FILE = 1 << 2
+    ACCESS_FS_READ_DIR = 1 << 3
+    ACCESS_NET_BIND_TCP = 1 << 0
+    ACCESS_NET_CONNECT_TCP = 1 << 1
+    SCOPE_ABSTRACT_UNIX_SOCKET = 1 << 0
+    SCOPE_SIGNAL = 1 << 1
+
+
+class _Since(IntEnum):
+    """The first version of the interface that restricts something."""
+
+    TCP = 4
+    SCOPE = 6
+
+
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
 """By the first version of the interface that has them: how many rights there are, one bit each."""
-_TCP, _TCP_VERSION = 0b11, 4
-_ABSTRACT_SOCKETS_AND_SIGNALS, _SCOPE_VERSION = 0b11, 6
+_TCP = _Landlock.ACCESS_NET_BIND_TCP | _Landlock.ACCESS_NET_CONNECT_TCP
+_ABSTRACT_SOCKETS_AND_SIGNALS = _Landlock.SCOPE_ABSTRACT_UNIX_SOCKET | _Landlock.SCOPE_SIGNAL
 
 _LIBC: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -44,7 +69,7 @@ def version() -> int:
     if _LIBC is None:
         return 0
     try:
-        return _call(_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
+        return _call(_SystemCall.CREATE_RULESET, None, 0, _Landlock.CREATE_RULESET_VERSION)
     except OSError:
         return 0
 
@@ -56,10 +81,10 @@ def create_ruleset(readable: Iterable[Path]) -> int | None:
         return None
     attributes = _RulesetAttributes(
         handled_access_fs=(1 << max(n for since, n in _FILE_RIGHTS.items() if since <= supported)) - 1,
-        handled_access_net=_TCP if supported >= _TCP_VERSION else 0,
-        scoped=_ABSTRACT_SOCKETS_AND_SIGNALS if supported >= _SCOPE_VERSION else 0,
+        handled_access_net=_TCP if supported >= _Since.TCP else 0,
+        scoped=_ABSTRACT_SOCKETS_AND_SIGNALS if supported >= _Since.SCOPE else 0,
     )
-    ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
+    ruleset = _call(_SystemCall.CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
     for path in readable:
         _allow_reading(ruleset, path)
     return ruleset
@@ -70,7 +95,7 @@ def restrict(ruleset: int) -> None:
 
     Needs `PR_SET_NO_NEW_PRIVS`. Raises OSError.
     """
-    _call(_RESTRICT_SELF, ruleset, 0)
+    _call(_SystemCall.RESTRICT_SELF, ruleset, 0)
 
 
 def _allow_reading(ruleset: int, path: Path) -> None:
@@ -79,9 +104,11 @@ def _allow_reading(ruleset: int, path: Path) -> None:
     except OSError:
         return  # it is not there, so nobody needs it
     try:
-        rights = _READ_FILE | _READ_DIR if path.is_dir() else _READ_FILE
+        rights: int = _Landlock.ACCESS_FS_READ_FILE
+        if path.is_dir():
+            rights |= _Landlock.ACCESS_FS_READ_DIR
         rule = _PathBeneath(allowed_access=rights, parent_fd=descriptor)
-        _call(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+        _call(_SystemCall.ADD_RULE, ruleset, _Landlock.RULE_PATH_BENEATH, ctypes.byref(rule), 0)
     finally:
         os.close(descriptor)
 

@@ -9,16 +9,21 @@ import os
 import resource
 import signal
 import sys
+from enum import IntEnum
 from pathlib import Path
 
-# linux/prctl.h
-_PR_SET_PDEATHSIG = 1
-_PR_SET_DUMPABLE = 4
-_PR_SET_NO_NEW_PRIVS = 38
-# linux/sched.h
-_CLONE_NEWUSER = 0x10000000
-_CLONE_NEWNET = 0x40000000
-_CAPABILITY_VERSION_3 = 0x20080522  # linux/capability.h
+
+class _Linux(IntEnum):
+    """The names and numbers of linux/prctl.h, linux/sched.h and linux/capability.h."""
+
+    PR_SET_PDEATHSIG = 1
+    PR_SET_DUMPABLE = 4
+    PR_SET_NO_NEW_PRIVS = 38
+    CLONE_NEWUSER = 0x10000000
+    CLONE_NEWNET = 0x40000000
+    CAPABILITY_VERSION_3 = 0x20080522
+
+
 _MOST_OPEN_FILES = 64
 _CPU_GRACE_S = 5
 _NICENESS = 7
@@ -35,7 +40,7 @@ def clear_dumpable() -> None:
     Its environment too, and no core dump is written.
     """
     if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+        _LIBC.prctl(_Linux.PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def drop_privileges() -> None:
@@ -44,8 +49,8 @@ def drop_privileges() -> None:
     Root's too; starting a program gains none.
     """
     if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+        _LIBC.prctl(_Linux.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        header = (ctypes.c_uint32 * 2)(_Linux.CAPABILITY_VERSION_3, 0)
         _LIBC.capset(header, (ctypes.c_uint32 * 6)())
 
 
@@ -56,7 +61,7 @@ def leave_network() -> bool:
     environment and memory of this user's other processes. The process must
     have one thread: the kernel refuses others.
     """
-    return _LIBC is not None and _LIBC.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
+    return _LIBC is not None and _LIBC.unshare(_Linux.CLONE_NEWUSER | _Linux.CLONE_NEWNET) == 0
 
 
 def end_with_parent(parent: int) -> None:
@@ -66,7 +71,7 @@ def end_with_parent(parent: int) -> None:
     threads.
     """
     if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        _LIBC.prctl(_Linux.PR_SET_PDEATHSIG, int(signal.SIGKILL))
         if os.getppid() != parent:
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -11,18 +11,51 @@ import platform
 import struct
 import sys
 from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from typing import Any
 
-_PR_GET_SECCOMP, _PR_SET_SECCOMP = 21, 22  # linux/prctl.h
-_MODE_FILTER = 2
-# linux/bpf_common.h: load a word, jump if equal, if greater or equal, if a bit is set, return.
-_LOAD, _EQUAL, _AT_LEAST, _HAS_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-# struct seccomp_data
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
-_CLONE_THREAD = 0x10000
-_X32 = 0x40000000
-"""Bit of the numbers of a second set of system calls on x86_64."""
+
+class _Control(IntEnum):
+    """What linux/prctl.h and linux/seccomp.h have for `prctl`."""
+
+    PR_GET_SECCOMP = 21
+    PR_SET_SECCOMP = 22
+    SECCOMP_MODE_FILTER = 2
+
+
+class _Operation(IntEnum):
+    """Instructions of linux/bpf_common.h with their modes."""
+
+    LOAD_WORD = 0x20
+    JUMP_IF_EQUAL = 0x15
+    JUMP_IF_AT_LEAST = 0x35
+    JUMP_IF_BIT_IS_SET = 0x45
+    RETURN = 0x06
+
+
+class _Action(IntEnum):
+    """What linux/seccomp.h does with a call; the error number is added to ERRNO."""
+
+    ALLOW = 0x7FFF0000
+    KILL_PROCESS = 0x80000000
+    ERRNO = 0x00050000
+
+
+class _Offset(IntEnum):
+    """Where the fields of struct seccomp_data are."""
+
+    NUMBER = 0
+    ARCHITECTURE = 4
+    FIRST_ARGUMENT = 16
+
+
+class _Bit(IntEnum):
+    """Bits of numbers and arguments of system calls."""
+
+    CLONE_THREAD = 0x10000
+    X32 = 0x40000000
+    """Of the numbers of a second set of system calls on x86_64."""
+
 
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """By the name of the processor: its number in linux/audit.h, and its column in `NUMBERS`."""
@@ -65,7 +98,11 @@ _LIBC: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else N
 
 def is_available() -> bool:
     """Return whether the kernel and processor support the filter."""
-    return _LIBC is not None and platform.machine() in _ARCHITECTURES and _LIBC.prctl(_PR_GET_SECCOMP, 0, 0, 0, 0) >= 0
+    return (
+        _LIBC is not None
+        and platform.machine() in _ARCHITECTURES
+        and _LIBC.prctl(_Control.PR_GET_SECCOMP, 0, 0, 0, 0) >= 0
+    )
 
 
 def confining_filter(pid: int) -> bytes:
@@ -74,13 +111,24 @@ def confining_filter(pid: int) -> bytes:
     Signals to itself alone.
     """
     program = refusing_filter(dict.fromkeys(NUMBERS.keys() - _BY_ARGUMENTS, errno.EPERM) | {"clone3": errno.ENOSYS})
-    refuse = _instruction(_RETURN, _ERRNO | errno.EPERM)
+    refuse = _instruction(_Operation.RETURN, _Action.ERRNO | errno.EPERM)
     allow = program[-_INSTRUCTION.size :]
-    argument = _instruction(_LOAD, _FIRST_ARGUMENT)
+    argument = _instruction(_Operation.LOAD_WORD, _Offset.FIRST_ARGUMENT)
     # The C library tries `clone` after `clone3`, whose flags lie in memory that a filter cannot read.
-    threads_only = [argument, _instruction(_HAS_BIT, _CLONE_THREAD, skip_if=1), refuse, allow]
-    itself_only = [argument, _instruction(_EQUAL, pid, skip_if=1), refuse, allow]
-    itself_or_zero = [argument, _instruction(_EQUAL, pid, skip_if=2), _instruction(_EQUAL, 0, skip_if=1), refuse, allow]
+    threads_only = [
+        argument,
+        _instruction(_Operation.JUMP_IF_BIT_IS_SET, _Bit.CLONE_THREAD, skip_if=1),
+        refuse,
+        allow,
+    ]
+    itself_only = [argument, _instruction(_Operation.JUMP_IF_EQUAL, pid, skip_if=1), refuse, allow]
+    itself_or_zero = [
+        argument,
+        _instruction(_Operation.JUMP_IF_EQUAL, pid, skip_if=2),
+        _instruction(_Operation.JUMP_IF_EQUAL, 0, skip_if=1),
+        refuse,
+        allow,
+    ]
     rules = [("clone", threads_only), ("kill", itself_only), ("tgkill", itself_only), ("prlimit64", itself_or_zero)]
     by_arguments = b"".join(_for_call(name, body) for name, body in rules)
     return program[: -_INSTRUCTION.size] + by_arguments + allow
@@ -93,15 +141,17 @@ def refusing_filter(calls: Mapping[str, int]) -> bytes:
     """
     architecture, _ = _ARCHITECTURES[platform.machine()]
     head = [
-        _instruction(_LOAD, _ARCHITECTURE),
-        _instruction(_EQUAL, architecture, skip_if=1),
-        _instruction(_RETURN, _KILL_PROCESS),
-        _instruction(_LOAD, _NUMBER),
-        _instruction(_AT_LEAST, _X32, skip_else=1),
-        _instruction(_RETURN, _ERRNO | errno.ENOSYS),
+        _instruction(_Operation.LOAD_WORD, _Offset.ARCHITECTURE),
+        _instruction(_Operation.JUMP_IF_EQUAL, architecture, skip_if=1),
+        _instruction(_Operation.RETURN, _Action.KILL_PROCESS),
+        _instruction(_Operation.LOAD_WORD, _Offset.NUMBER),
+        _instruction(_Operation.JUMP_IF_AT_LEAST, _Bit.X32, skip_else=1),
+        _instruction(_Operation.RETURN, _Action.ERRNO | errno.ENOSYS),
     ]
-    refused = [_for_call(name, [_instruction(_RETURN, _ERRNO | code)]) for name, code in sorted(calls.items())]
-    return b"".join([*head, *refused, _instruction(_RETURN, _ALLOW)])
+    refused = [
+        _for_call(name, [_instruction(_Operation.RETURN, _Action.ERRNO | code)]) for name, code in sorted(calls.items())
+    ]
+    return b"".join([*head, *refused, _instruction(_Operation.RETURN, _Action.ALLOW)])
 
 
 def install(program: bytes) -> None:
@@ -111,7 +161,7 @@ def install(program: bytes) -> None:
     """
     buffer = ctypes.create_string_buffer(program, len(program))
     filters = _Program(length=len(program) // _INSTRUCTION.size, instructions=ctypes.addressof(buffer))
-    if _LIBC.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(filters), 0, 0):
+    if _LIBC.prctl(_Control.PR_SET_SECCOMP, _Control.SECCOMP_MODE_FILTER, ctypes.byref(filters), 0, 0):
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 
@@ -134,4 +184,6 @@ def _for_call(name: str, body: Sequence[bytes]) -> bytes:
     """
     _, column = _ARCHITECTURES[platform.machine()]
     number = NUMBERS[name][column]
-    return b"" if number is None else _instruction(_EQUAL, number, skip_else=len(body)) + b"".join(body)
+    return (
+        b"" if number is None else _instruction(_Operation.JUMP_IF_EQUAL, number, skip_else=len(body)) + b"".join(body)
+    )

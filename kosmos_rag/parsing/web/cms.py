@@ -4,9 +4,19 @@ S/MIME sends it as `smime.p7m`.
 """
 
 from collections.abc import Iterator
+from enum import IntEnum
 
 _SIGNED_DATA = bytes.fromhex("2a864886f70d010702")
-_SEQUENCE, _OBJECT_IDENTIFIER, _CONTEXT_0 = 0x30, 0x06, 0xA0
+
+
+class _Tag(IntEnum):
+    """The first byte of an element in BER."""
+
+    OBJECT_IDENTIFIER = 0x06
+    SEQUENCE = 0x30
+    CONTEXT_0 = 0xA0
+
+
 _OCTETS = (0x04, 0x24)
 """An octet string, whole or in pieces."""
 _MOST_PIECES = 100_000
@@ -17,13 +27,13 @@ def extract_signed_content(data: bytes) -> bytes | None:
 
     Such as encrypted ones. Raises ValueError if the data is no CMS message.
     """
-    content_info = list(_elements(_only(data, _SEQUENCE)))
-    if len(content_info) < 2 or content_info[0] != (_OBJECT_IDENTIFIER, _SIGNED_DATA):
+    content_info = list(_elements(_only(data, _Tag.SEQUENCE)))
+    if len(content_info) < 2 or content_info[0] != (_Tag.OBJECT_IDENTIFIER, _SIGNED_DATA):
         return None
-    signed_data = list(_elements(_only(content_info[1][1], _SEQUENCE)))
+    signed_data = list(_elements(_only(content_info[1][1], _Tag.SEQUENCE)))
     # The version, the digest algorithms, the content; then certificates and signatures.
     content_elements = list(_elements(signed_data[2][1])) if len(signed_data) > 2 else []
-    contents = [value for tag, value in content_elements if tag == _CONTEXT_0]
+    contents = [value for tag, value in content_elements if tag == _Tag.CONTEXT_0]
     if not contents:
         raise ValueError("the signature is detached")
     return b"".join(_octets(contents[0]))
