@@ -26,6 +26,13 @@ def from_locator(locator: dict[str, str]) -> Path:
     return Path(os.fsdecode(unquote_to_bytes(locator["path"])))
 
 
+def cache_folder(kind: str) -> Path:
+    """Return the folder of a kind of source in the cache folder of this user."""
+    import platformdirs
+
+    return platformdirs.user_cache_path("kosmos-rag", appauthor=False) / kind
+
+
 def open_regular(path: Path, name: str) -> BinaryIO:
     """Open a regular file for reading.
 

@@ -11,12 +11,12 @@ from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.core.section import Switch
 from kosmos_rag.core.types import IngestFailure, SourceDocument
+from kosmos_rag.ingestion.sources.files import cache_folder
 from kosmos_rag.ingestion.sources.git_repository import (
     FileChange,
     Repository,
     TreeFile,
     check_address,
-    clones_folder,
     is_lfs_pointer,
     web_address,
 )
@@ -71,7 +71,7 @@ class GitSource:
         self._patterns = Patterns(spec.include, spec.exclude)
         self._max_bytes = settings.max_file_bytes
         self._prefix = f"git://{spec.name}/"
-        self._repositories = {spec.url: Repository(spec.url, clones_folder())}
+        self._repositories = {spec.url: Repository(spec.url, cache_folder("git"))}
 
     def listing(self) -> Listing:
         """Start a listing, in the order of git's tree."""
@@ -98,7 +98,7 @@ class GitSource:
 
     def _repository(self, url: str) -> Repository:
         if url not in self._repositories:
-            self._repositories[url] = Repository(check_address(url), clones_folder())
+            self._repositories[url] = Repository(check_address(url), cache_folder("git"))
         return self._repositories[url]
 
     def _entries(self) -> Iterator[Entry | IngestFailure]:

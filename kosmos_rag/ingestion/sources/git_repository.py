@@ -199,13 +199,6 @@ class Repository:
             raise _refusal(self._title, error) from error
 
 
-def clones_folder() -> Path:
-    """Return the folder of the clones: `git` in the cache folder of this user."""
-    import platformdirs
-
-    return platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "git"
-
-
 def check_address(url: str) -> str:
     """Return the address of a repository, made absolute where it is a path.
 

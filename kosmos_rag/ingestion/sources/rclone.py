@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from pydantic import model_validator
-
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import GONE, ConfigError, SourceError
@@ -21,7 +19,7 @@ from kosmos_rag.ingestion.sources.programs import (
     read_blocks,
     read_records,
 )
-from kosmos_rag.ingestion.sources.spec import DocumentOptions, Name, Remote
+from kosmos_rag.ingestion.sources.spec import Name, NamedReaders, Remote
 
 LIST_S = 6 * 3600.0
 """Seconds for a listing: servers of files with a million entries are slow."""
@@ -36,7 +34,7 @@ _FORBIDDEN = (
 )  # fmt: skip
 
 
-class RcloneSpec(DocumentOptions):
+class RcloneSpec(NamedReaders):
     """A remote and a path in it.
 
     rclone's own configuration has addresses and credentials.
@@ -49,13 +47,6 @@ class RcloneSpec(DocumentOptions):
     include: tuple[str, ...] = ()
     """Patterns as in a .gitignore; empty: all files."""
     exclude: tuple[str, ...] = ()
-
-    @model_validator(mode="after")
-    def _require_readers(self) -> "RcloneSpec":
-        # A drive has permissions of its own: nobody becomes a reader of it because a key was forgotten.
-        if self.permissions is None and "acl" not in self.model_fields_set:
-            raise ValueError("name the readers: acl, or permissions with a feed")
-        return self
 
 
 class RcloneSource:

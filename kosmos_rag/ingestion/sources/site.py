@@ -11,6 +11,7 @@ from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.fetching import Fetcher
+from kosmos_rag.ingestion.sources.files import cache_folder
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
 from kosmos_rag.ingestion.sources.site_crawl import AGENT, Crawl, SiteScope, SiteSpec
 from kosmos_rag.ingestion.sources.site_state import SiteState
@@ -49,10 +50,7 @@ class SiteSource:
         return self._spec.document(entry.source, self._fetcher.fetch(entry.locator["url"]))
 
     def _entries(self) -> Iterator[Entry | IngestFailure]:
-        import platformdirs
-
-        folder = platformdirs.user_cache_path("kosmos-rag", appauthor=False) / "sites"
-        with closing(SiteState(folder, self._scope.first)) as state:
+        with closing(SiteState(cache_folder("sites"), self._scope.first)) as state:
             yield from Crawl(self._spec, self._scope, self._fetcher, state, self._sleep).run()
 
 

@@ -5,9 +5,17 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, Field, JsonValue, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    JsonValue,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from kosmos_rag.core.config.display import one_line, show
@@ -146,6 +154,19 @@ class DocumentOptions(Section):
         options = [sorted(self.document_acl), self.metadata, self.language]
         text = json.dumps([options, state], sort_keys=True, default=str)
         return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class NamedReaders(DocumentOptions):
+    """Options of a place that has permissions of its own.
+
+    Nobody becomes a reader of it because a key was forgotten.
+    """
+
+    @model_validator(mode="after")
+    def _require_readers(self) -> Self:
+        if self.permissions is None and "acl" not in self.model_fields_set:
+            raise ValueError("name the readers: acl, or permissions with a feed")
+        return self
 
 
 Spec = TypeVar("Spec", bound=Section)
