@@ -9,6 +9,7 @@ from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
 from kosmos_rag.ingestion.sources.git import GitSource, GitSpec
+from kosmos_rag.ingestion.sources.imap import ImapSource, ImapSpec
 from kosmos_rag.ingestion.sources.json_lines import JsonLinesSource, JsonLinesSpec
 from kosmos_rag.ingestion.sources.listing import Source
 from kosmos_rag.ingestion.sources.rclone import RcloneSource, RcloneSpec
@@ -25,6 +26,7 @@ Kind = tuple[type[DocumentOptions], Callable[[Any, IngestionSettings], Source]]
 KINDS: dict[str, Kind] = {
     "folder": (FolderSpec, FolderSource),
     "git": (GitSpec, GitSource),
+    "imap": (ImapSpec, ImapSource),
     "json_lines": (JsonLinesSpec, JsonLinesSource),
     "rclone": (RcloneSpec, RcloneSource),
     "s3": (S3Spec, S3Source),

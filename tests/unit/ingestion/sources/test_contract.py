@@ -14,6 +14,7 @@ from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
 from kosmos_rag.ingestion.sources.listing import Source
 from kosmos_rag.ingestion.sources.registry import KINDS, create_source
 from kosmos_rag.ingestion.sources.testing import SourceContract, Workspace
+from tests.unit.ingestion.sources.dovecot import PASSWORD, Dovecot
 from tests.unit.ingestion.sources.test_git import Work
 from tests.unit.ingestion.sources.web_server import Handler, Server
 
@@ -160,19 +161,63 @@ class SiteWorkspace(FolderWorkspace):
         return True
 
 
+class ImapWorkspace(FolderWorkspace):
+    """Mails of a mailbox."""
+
+    kind = "imap"
+    immutable = True
+
+    def __init__(self, folder: Path, settings: IngestionSettings, server: Dovecot) -> None:
+        super().__init__(folder, settings)
+        self.server, self.user, self.port = server, server.add_user(), server.port
+        self.uids: dict[str, bytes] = {}
+
+    def put(self, name: str, text: str) -> None:
+        if name in self.uids:
+            self.remove(name)
+        with self.server.log_in(self.user) as connection:
+            _, [reply] = connection.append("INBOX", "", "", text.encode())
+            self.uids[name] = reply.split()[2].rstrip(b"]")
+
+    def remove(self, name: str) -> None:
+        with self.server.log_in(self.user) as connection:
+            connection.select("INBOX")
+            connection.uid("STORE", self.uids[name].decode(), "+FLAGS", r"(\Deleted)")
+            connection.expunge()
+
+    def spec(self) -> dict[str, object]:
+        address = {"host": "localhost", "port": self.port, "user": self.user, "password_env": "MAIL_PASSWORD"}
+        return {"name": "kb", **address, "acl": ["everyone"]}
+
+    def disconnect(self) -> bool:
+        self.port = 9
+        return True
+
+
 WORKSPACES = {
     kind.kind: kind for kind in (FolderWorkspace, GitWorkspace, RcloneWorkspace, JsonLinesWorkspace, SqlWorkspace)
 }
 COVERED_ELSEWHERE = {"s3": "test_s3.py, with a server of its own", "urls": "a list, which lists no removal"}
 
 
-@pytest.mark.parametrize("kind", [*WORKSPACES, "site"])
+@pytest.fixture(scope="module")
+def dovecot() -> Iterator[Dovecot]:
+    with Dovecot.run() as server:
+        yield server
+
+
+@pytest.mark.parametrize("kind", [*WORKSPACES, "imap", "site"])
 class TestKinds(SourceContract):
     """Each kind keeps the contract."""
 
     @pytest.fixture
     def workspace(
-        self, kind: str, tmp_path: Path, ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
+        self,
+        kind: str,
+        tmp_path: Path,
+        ingestion: IngestionSettings,
+        monkeypatch: pytest.MonkeyPatch,
+        request: pytest.FixtureRequest,
     ) -> Iterator[Workspace]:
         if kind in ("git", "rclone") and shutil.which(kind) is None:
             pytest.skip(f"{kind} is not installed")
@@ -182,12 +227,17 @@ class TestKinds(SourceContract):
         if kind == "site":
             with Server.run() as server:
                 yield SiteWorkspace(tmp_path, ingestion, server)
+        elif kind == "imap":
+            server = request.getfixturevalue("dovecot")
+            monkeypatch.setenv("MAIL_PASSWORD", PASSWORD)
+            monkeypatch.setenv("SSL_CERT_FILE", str(server.certificate))
+            yield ImapWorkspace(tmp_path, ingestion, server)
         else:
             yield WORKSPACES[kind](tmp_path, ingestion)
 
 
 def test_every_kind__is_under_the_contract_or_says_why_not() -> None:
-    assert {*WORKSPACES, "site", *COVERED_ELSEWHERE} == KINDS.keys()
+    assert {*WORKSPACES, "imap", "site", *COVERED_ELSEWHERE} == KINDS.keys()
 
 
 def test_source_modules__add_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
