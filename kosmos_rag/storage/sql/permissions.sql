@@ -7,9 +7,12 @@ ON CONFLICT (tenant_id, collection, name) DO UPDATE
 RETURNING f.generation
 
 -- name: permission_feed_generation
+-- Locked until the transaction ends: a later pass starts before it, or sees what it writes. A pass that had read the
+-- permissions before this one is committed would find nothing to change, and leave what this one writes.
 SELECT f.generation
   FROM kosmos.permission_feeds f
  WHERE f.tenant_id = %(tenant_id)s AND f.collection = %(collection)s AND f.name = %(feed)s
+   FOR SHARE
 
 -- name: finish_permission_feed
 UPDATE kosmos.permission_feeds

@@ -3,7 +3,9 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from kosmos_rag.core.errors import IngestionError, RequestError, SourceError
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED
 from kosmos_rag.ingestion import permissions as sync
+from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import lexical_statistics
@@ -281,6 +284,27 @@ def test_earlier_pass__that_is_still_running_writes_nothing(engine: Engine, writ
     ):
         earlier.update_permissions(connection, {document.id: ("ann",)}, unnamed=())
     assert raised.value.code == "superseded"
+    assert _sources(engine, tenant_name, "ann") == set()
+
+
+def test_later_pass__waits_for_what_an_earlier_one_writes(engine: Engine, write: Write, tenant_name: str) -> None:
+    """Read before that is committed, the permissions would be those that the later pass is to write."""
+    scope = engine.tenant(tenant_name)
+    scope.ingest(_document("page", "churn"))
+    later = write({}, {"page": []})
+    scope.sync_permissions(later)
+    owner = tenant(tenant_name)
+    key = document_id(owner.id, "default", "page")
+    worker = engine.database.worker
+    with worker.transaction(owner.id, [EVERYONE]) as connection:
+        earlier = FeedPass.start(connection, owner, "default", "wiki", now=datetime.now(UTC))
+    with ThreadPoolExecutor(1) as executor, worker.transaction(owner.id, [EVERYONE]) as connection:
+        lexical_statistics.lock_collection(connection, earlier._scope)
+        earlier._require_latest(connection)
+        report = executor.submit(scope.sync_permissions, later)
+        assert not wait([report], timeout=2).done
+        earlier.update_permissions(connection, {key: ("ann",)}, unnamed=())
+    assert report.result().changed == 1
     assert _sources(engine, tenant_name, "ann") == set()
 
 
