@@ -11,7 +11,7 @@ PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
 PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo test lint test-slow test-reliability test-citus test-console console-images check dist lock sbom bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
+.PHONY: demo test lint test-slow test-reliability test-simulation test-citus test-console console-images check dist lock sbom bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
 
 # What pip installs PyTorch with, for the tests and benchmarks. On Linux the public index has builds for NVIDIA GPUs alone, which
 # take several gigabytes. pytorch.org/get-started has the address of the index of builds for processors:
@@ -82,6 +82,11 @@ test-slow: $(STAMP)
 # Storms, zombies, restarts and hostile files; prints its figures.
 test-reliability: $(STAMP)
 	$(BIN)/python -m pytest -s tests/reliability
+
+# Interleavings of statements, each chosen by a seed; SEEDS=17 runs one of them, SEEDS=0:500 the first 500.
+SEEDS ?= 0:10000
+test-simulation: $(STAMP)
+	KOSMOS_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n 4 -m "not slow" tests/simulation
 
 # KOSMOS_TEST_CITUS_BIN=FOLDER with the programs of a PostgreSQL that has Citus and pgvector: the tests start three servers.
 # Or KOSMOS_TEST_CITUS_URL=postgresql://… of a coordinator's administrator, which deploy/citus starts; what stops servers

@@ -288,7 +288,10 @@ def test_earlier_pass__that_is_still_running_writes_nothing(engine: Engine, writ
 
 
 def test_later_pass__waits_for_what_an_earlier_one_writes(engine: Engine, write: Write, tenant_name: str) -> None:
-    """Read before that is committed, the permissions would be those that the later pass is to write."""
+    """Of two passes of a feed at the same moment, the later one decides.
+
+    Read before the earlier one is committed, the permissions would be those that the later one is to write.
+    """
     scope = engine.tenant(tenant_name)
     scope.ingest(_document("page", "churn"))
     later = write({}, {"page": []})

@@ -1,0 +1,35 @@
+"""No interleaving of statements, with faults, loses a document or shows one to a reader who may not see it."""
+
+import os
+
+import pytest
+
+from tests.simulation.conftest import OpenSimulation
+from tests.simulation.simulation import Simulation
+
+QUICK = "0:50"
+"""Seeds of `make test`: the first one, and the one after the last."""
+BLOCK = 25
+"""Seeds of one test."""
+
+
+def _blocks() -> list[range]:
+    first, _, last = os.environ.get("KOSMOS_TEST_SEEDS", QUICK).partition(":")
+    seeds = range(int(first), int(last or int(first) + 1))
+    return [seeds[at : at + BLOCK] for at in range(0, len(seeds), BLOCK)]
+
+
+@pytest.mark.parametrize("seeds", _blocks(), ids=lambda seeds: f"{seeds.start}:{seeds.stop}")
+def test_seeds__violate_nothing(simulation: Simulation, seeds: range) -> None:
+    """No interleaving of writers shows a document to a reader who may not see it, and none loses one."""
+    failed = [outcome for outcome in map(simulation.run, seeds) if outcome.violations]
+    assert not failed, "\n\n".join(outcome.describe() for outcome in failed)
+
+
+def test_seed__gives_the_same_run_in_another_database(open_simulation: OpenSimulation) -> None:
+    runs = []
+    for _ in range(2):
+        with open_simulation() as simulation:
+            runs.append([simulation.run(seed).trace for seed in range(6)])
+    assert runs[0] == runs[1]
+    assert any("[" in step for trace in runs[0] for step in trace), "no run has a fault"
