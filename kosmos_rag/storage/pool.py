@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
 from kosmos_rag.core.errors import KosmosError
-from kosmos_rag.core.telemetry.metrics import POOL_CONNECTIONS, POOL_WAIT_SECONDS, POOL_WAITING
+from kosmos_rag.core.telemetry import metrics
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.storage import embedded, preflight
 from kosmos_rag.storage.binary import array_literal, register_arrays
@@ -329,10 +329,10 @@ class ConnectionPool:
         def count_used() -> int:
             return max(0, number("pool_size") - number("pool_available"))
 
-        telemetry.gauge(POOL_CONNECTIONS, count_used, self.role, "used")
-        telemetry.gauge(POOL_CONNECTIONS, lambda: number("pool_available"), self.role, "idle")
-        telemetry.gauge(POOL_WAITING, lambda: number("requests_waiting"), self.role)
-        telemetry.gauge(POOL_WAIT_SECONDS, lambda: number("requests_wait_ms") / 1000, self.role)
+        telemetry.gauge(metrics.POOL_CONNECTIONS, count_used, self.role, "used")
+        telemetry.gauge(metrics.POOL_CONNECTIONS, lambda: number("pool_available"), self.role, "idle")
+        telemetry.gauge(metrics.POOL_WAITING, lambda: number("requests_waiting"), self.role)
+        telemetry.gauge(metrics.POOL_WAIT_SECONDS, lambda: number("requests_wait_ms") / 1000, self.role)
 
     def close(self) -> None:
         """Close all connections; the pool cannot be used afterwards."""
