@@ -15,6 +15,7 @@ _SECTIONS = {
     "monitor": "kosmos_rag.evaluation.settings:MonitorSettings",
     "evaluation": "kosmos_rag.evaluation.settings:EvaluationSettings",
     "text2sql": "kosmos_rag.text2sql.settings:Text2SqlSettings",
+    "metering": "kosmos_rag.metering.settings:MeteringSettings",
 }
 _SIGNALS = {
     "text2sql": "kosmos_rag.text2sql.signals:SCHEMA_RULES",
@@ -26,7 +27,7 @@ _PRESETS = ("kosmos_rag.text2sql.presets",)
 _QUERY_HOOKS = {
     "evaluation": "kosmos_rag.evaluation.query_hooks:create_query_hooks",
 }
-_JOBS = ("kosmos_rag.evaluation.jobs", "kosmos_rag.text2sql.jobs")
+_JOBS = ("kosmos_rag.evaluation.jobs", "kosmos_rag.text2sql.jobs", "kosmos_rag.metering.jobs")
 """Modules whose `JOBS` are what a wing adds to the worker."""
 
 

@@ -33,7 +33,7 @@ from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
 TENANT_TABLES = (
-    *("vector_store_files", "file_batches", "vector_stores", "files"),
+    *("vector_store_files", "file_batches", "vector_stores", "files", "usage"),
     *("jobs", "sync_runs", "uploads", "idempotency_keys", "api_keys", "feedback", "monitor_samples", "monitor_runs"),
     *("experiment_results", "experiments", "evaluation_results", "evaluations", "index_events", "postings"),
     *("segments", "indexes", "unsegmented_terms", "lexemes", "acl_statistics", "embeddings", "chunks", "filter_terms"),
@@ -190,6 +190,7 @@ class ErasureStore:
         values = {"tenant_id": self._owner.id, "subject": selector.subject}
         counts["feedback"] += connection.execute(statement("erase_subject_feedback"), values).rowcount
         counts["monitor_samples"] += connection.execute(statement("erase_subject_samples"), values).rowcount
+        counts["usage"] += connection.execute(statement("erase_subject_usage"), values).rowcount
         uploader = {**values, "uploader": uploader_principal(selector.text)}
         counts["files"] += connection.execute(statement("erase_uploader"), uploader).rowcount
         return self._count_retained(connection, subject=selector.subject, document_ids=())

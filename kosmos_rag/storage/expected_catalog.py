@@ -40,8 +40,8 @@ APPEND_ONLY = frozenset({"audit_events", "audit_passages"})
 """The audit log: kosmos_app appends, kosmos_worker reads."""
 CHAINS = frozenset({"audit_seals", "erasures"})
 """Chains of hashes: kosmos_worker appends and reads."""
-SAMPLES, VERSION = "monitor_samples", "alembic_version"
-TABLES = WITH_ACL | WITHOUT_ACL | WORKER_ONLY | ACROSS_TENANTS | APPEND_ONLY | CHAINS | {SAMPLES, VERSION}
+SAMPLES, USAGE, VERSION = "monitor_samples", "usage", "alembic_version"
+TABLES = WITH_ACL | WITHOUT_ACL | WORKER_ONLY | ACROSS_TENANTS | APPEND_ONLY | CHAINS | {SAMPLES, USAGE, VERSION}
 
 _PARTITION = re.compile(r"_(?:default|\d+(?:_\d+)*)$")
 
@@ -97,6 +97,8 @@ def _list_serving_policies(base: str) -> set[Policy]:
         return {worker_append, worker_read}
     if base == SAMPLES:
         return {app_append, worker_all}
+    if base == USAGE:
+        return {app_append, app_read, worker_all}
     return {app_read, worker_all}
 
 
@@ -110,8 +112,9 @@ def list_privileges(role: str, table: str) -> frozenset[str]:
     if table == VERSION:
         return frozenset({"SELECT"})
     if role == APP:
-        readable = table in (WITH_ACL | WITHOUT_ACL | ACROSS_TENANTS) - WORKER_ONLY
-        return frozenset({"SELECT"} if readable else {"INSERT"} if table in {*APPEND_ONLY, SAMPLES} else ())
+        readable = table in (WITH_ACL | WITHOUT_ACL | ACROSS_TENANTS | {USAGE}) - WORKER_ONLY
+        appended = table in APPEND_ONLY | {SAMPLES, USAGE}
+        return frozenset(["SELECT"] * readable + ["INSERT"] * appended)
     if table in APPEND_ONLY:
         return frozenset({"SELECT"})
     if table in CHAINS:

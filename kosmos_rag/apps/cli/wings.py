@@ -19,8 +19,10 @@ _GROUPS = (
     ("Quality", "eval", "kosmos_rag.evaluation.commands.evaluation"),
     ("Quality", "experiment", "kosmos_rag.evaluation.commands.experiment"),
     ("Quality", "monitor", "kosmos_rag.evaluation.commands.monitor"),
+    ("Tenants", "usage", "kosmos_rag.metering.commands"),
 )
-"""Heading of the help, name, and the module whose `app` is the group. Modules import heavy ones in their functions."""
+"""Heading of the help, name, and the module whose `app` is the group, or the one command. Modules import heavy ones in
+their functions."""
 
 
 _SPACES = "kosmos_rag.evaluation.offline.embedding_quality"
@@ -40,8 +42,8 @@ def compare_spaces(
     return compare(tenant, questions, on_progress)
 
 
-def load_command_groups() -> Iterator[tuple[str, str, typer.Typer]]:
-    """Yield heading, name and commands of each group of a present wing."""
+def load_command_groups() -> Iterator[tuple[str, str, Callable[..., None] | typer.Typer]]:
+    """Yield heading, name and commands of each group of a present wing, or its one command."""
     for heading, name, module in _GROUPS:
         if is_present(module):
             yield heading, name, import_module(module).app

@@ -112,6 +112,10 @@ DELETE FROM kosmos.feedback f WHERE f.tenant_id = %(tenant_id)s AND f.subject = 
 DELETE FROM kosmos.monitor_samples s
  WHERE s.tenant_id = %(tenant_id)s AND s.principals && ARRAY[%(subject)s, 'user:' || %(subject)s]
 
+-- name: erase_subject_usage
+-- The amounts are the tenant's; who used them is erased.
+UPDATE kosmos.usage u SET subject = NULL WHERE u.tenant_id = %(tenant_id)s AND u.subject = %(subject)s
+
 -- name: mirrors_of_tenant
 -- Periodic jobs that read a source: an erased document that is still there is ingested again.
 SELECT count(*) FROM kosmos.jobs j WHERE j.tenant_id = %(tenant_id)s AND j.kind = 'sync' AND j.every_s IS NOT NULL

@@ -18,6 +18,7 @@ from kosmos_rag.storage.tables import (
     jobs,
     monitor,
     permissions,
+    usage,
 )
 from kosmos_rag.storage.tables.columns import metadata
 
@@ -35,4 +36,5 @@ __all__ = [
     "metadata",
     "monitor",
     "permissions",
+    "usage",
 ]

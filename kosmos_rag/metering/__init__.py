@@ -1,0 +1,1 @@
+"""What tenants use and what it costs."""

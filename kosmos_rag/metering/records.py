@@ -1,0 +1,48 @@
+"""Usage as it is read."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias, get_args
+
+from kosmos_rag.core.types.serialize import Serializable
+
+Interval: TypeAlias = Literal["hour", "day", "month"]
+INTERVALS: tuple[str, ...] = get_args(Interval)
+Dimension: TypeAlias = Literal["collection", "subject", "model"]
+DIMENSIONS: tuple[str, ...] = get_args(Dimension)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UsageAmount:
+    """How much of one quantity was used."""
+
+    start: datetime | None
+    """Beginning of the interval, in UTC; None for the whole time."""
+    collection: str | None
+    """None where usage is not listed by collection, or all were searched."""
+    subject: str | None
+    """The reader, `key:NAME` for an API key; None where usage is not listed by reader, or the reader is not known."""
+    model: str | None
+    """None where usage is not listed by model, or no model took part."""
+    quantity: str
+    amount: float
+    cost: float | None
+    """In the currency of the settings; None where no model of it had a price."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UsageReport(Serializable):
+    """What a tenant has used in a time."""
+
+    tenant: str
+    since: datetime
+    until: datetime
+    """The end: usage of this hour is not included."""
+    currency: str
+    cost: float
+    """Of all that had a price."""
+    amounts: tuple[UsageAmount, ...]
+
+    def total(self, quantity: str) -> float:
+        """Return the sum of a quantity over all rows."""
+        return sum(amount.amount for amount in self.amounts if amount.quantity == quantity)

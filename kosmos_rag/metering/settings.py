@@ -1,0 +1,40 @@
+"""The section `metering`."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from annotated_types import Ge, Gt, Le
+from pydantic import BaseModel, ConfigDict, Field, Strict
+from pydantic.types import AllowInfNan
+
+from kosmos_rag.core.section import Count, Section, Switch
+
+Price = Annotated[float, Strict(), Ge(0), AllowInfNan(False)]
+
+
+class ModelPrice(BaseModel):
+    """The price of a model."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    input: Price = 0.0
+    """Of a million tokens that it reads, embedded ones too."""
+    output: Price = 0.0
+    """Of a million tokens that it writes."""
+    passages: Price = 0.0
+    """Of a thousand passages that it reranks."""
+
+
+class MeteringSettings(Section):
+    """What is recorded of the use of tenants, and what it costs."""
+
+    enabled: Switch = Field(default=True, description="Record what tenants use.")
+    flush_s: Annotated[float, Strict(), Gt(0), Le(3600)] = Field(
+        default=10.0, description="Seconds until recorded usage is written to the database, in one batch."
+    )
+    keep_days: Count = Field(default=400, description="Days after which maintenance deletes usage.")
+    currency: str = Field(default="USD", min_length=1, max_length=10, description="Currency of the prices.")
+    prices: Mapping[str, ModelPrice] = Field(
+        default={},
+        description="Price by name of a model: `input` and `output` of a million tokens, `passages` of a thousand.",
+    )

@@ -1,0 +1,175 @@
+"""Usage in the database."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+from psycopg.rows import kwargs_row
+
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.telemetry.usage import Quantity
+from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.metering.records import DIMENSIONS, INTERVALS, UsageAmount, UsageReport
+from kosmos_rag.metering.settings import MeteringSettings
+from kosmos_rag.metering.sql import statement
+
+LEVELS = (Quantity.STORED_CHUNKS, Quantity.STORED_BYTES)
+"""Quantities of which a time has the last amount, and not the sum."""
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UsageRow:
+    """A stored row: the same id again is the same row."""
+
+    id: uuid.UUID
+    hour: datetime
+    collection: str | None
+    subject: str | None
+    quantity: str
+    model: str | None
+    amount: float
+    cost: float | None
+
+
+def begin_hour(at: datetime) -> datetime:
+    """Return the beginning of the hour of a time, in UTC."""
+    return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+def insert_rows(connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequence[UsageRow]) -> None:
+    """Append rows; those that are stored already stay."""
+    for row in rows:
+        connection.execute(statement("insert_usage"), {"tenant_id": tenant_id, **asdict(row)})
+
+
+class UsageStore:
+    """The usage of one tenant."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self._settings = tenant.settings.section(MeteringSettings)
+
+    def read(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        every: str | None = None,
+        by: Collection[str] = (),
+        subject: str | None = None,
+    ) -> UsageReport:
+        """Return what the tenant has used.
+
+        Raises RequestError for an unknown interval or dimension, or an end before the beginning; DatabaseError.
+
+        Args:
+            since: Beginning, rounded down to the hour; None for the first day of this month.
+            until: End; None for now.
+            every: Interval of the rows: `hour`, `day` or `month`; None for one row of the whole time.
+            by: What the amounts are listed by: `collection`, `subject`, `model`.
+            subject: Of this reader alone, `key:NAME` for an API key; None for all.
+        """
+        now = datetime.now(UTC)
+        start = begin_hour(since or now.replace(day=1, hour=0))
+        end = until or begin_hour(now) + _HOUR
+        if every is not None and every not in INTERVALS:
+            raise RequestError(f"the interval is {every[:40]!r}; use {', '.join(INTERVALS)}")
+        if unknown := sorted(set(by) - set(DIMENSIONS)):
+            raise RequestError(f"usage is not listed by {unknown[0][:40]!r}; use {', '.join(DIMENSIONS)}")
+        if end <= start:
+            raise RequestError(f"the time ends at {end:%Y-%m-%d %H:%M}, before it begins; give a later end")
+        values = {
+            "tenant_id": self._tenant.id,
+            "since": start,
+            "until": end,
+            "every": every,
+            "subject": subject,
+            "levels": list(LEVELS),
+            **{f"by_{dimension}": dimension in by for dimension in DIMENSIONS},
+        }
+        with self._tenant.sessions.read() as connection, connection.cursor(row_factory=kwargs_row(UsageAmount)) as rows:
+            amounts = tuple(rows.execute(statement("read_usage"), values).fetchall())
+        return UsageReport(
+            tenant=self._tenant.name,
+            since=start,
+            until=end,
+            currency=self._settings.currency,
+            cost=sum(amount.cost or 0.0 for amount in amounts),
+            amounts=amounts,
+        )
+
+    def record_stored(self, at: datetime) -> None:
+        """Record what is stored now, once an hour. Raises ConfigError without `database.worker_url`, DatabaseError."""
+        hour = begin_hour(at)
+        values = {"tenant_id": self._tenant.id}
+        with self._tenant.sessions.write() as connection:
+            rows = [
+                UsageRow(
+                    id=uuid.uuid5(self._tenant.id, f"{hour.isoformat()}/{collection}/{quantity}"),
+                    hour=hour,
+                    collection=collection,
+                    subject=None,
+                    quantity=quantity,
+                    model=None,
+                    amount=amount,
+                    cost=None,
+                )
+                for collection, *amounts in connection.execute(statement("measure_stored"), values).fetchall()
+                for quantity, amount in zip(LEVELS, amounts, strict=True)
+            ]
+            insert_rows(connection, self._tenant.id, rows)
+
+    def join_hours(self, at: datetime) -> int:
+        """Join the rows of each account in hours that are over.
+
+        Returns how many rows fewer there are. Raises ConfigError without `database.worker_url`, DatabaseError.
+        """
+        until = begin_hour(at)
+        fewer = 0
+        with self._tenant.sessions.write() as connection:
+            values = {"tenant_id": self._tenant.id, "until": until}
+            hours = connection.execute(statement("find_split_hours"), values).fetchall()
+            for (hour,) in hours:
+                span = {"tenant_id": self._tenant.id, "since": hour, "until": hour + _HOUR}
+                rows = connection.execute(statement("take_usage"), span).fetchall()
+                joined = _join(rows)
+                insert_rows(connection, self._tenant.id, joined)
+                fewer += len(rows) - len(joined)
+        return fewer
+
+    def prune(self, at: datetime) -> int:
+        """Delete usage older than `metering.keep_days`; return the number of rows.
+
+        Raises ConfigError without `database.worker_url`, DatabaseError.
+        """
+        values = {"tenant_id": self._tenant.id, "before": at - timedelta(days=self._settings.keep_days)}
+        with self._tenant.sessions.write() as connection:
+            return connection.execute(statement("prune_usage"), values).rowcount
+
+
+_StoredAmount = tuple[datetime, str | None, str | None, str, str | None, float, float | None]
+
+
+def _join(rows: Sequence[_StoredAmount]) -> list[UsageRow]:
+    """Return one row of each account, quantity and model of an hour."""
+    parts: defaultdict[tuple[datetime, str | None, str | None, str, str | None], list[tuple[float, float | None]]]
+    parts = defaultdict(list)
+    for hour, collection, subject, quantity, model, amount, cost in rows:
+        parts[hour, collection, subject, quantity, model].append((amount, cost))
+    return [
+        UsageRow(
+            id=uuid.uuid4(),
+            hour=hour,
+            collection=collection,
+            subject=subject,
+            quantity=quantity,
+            model=model,
+            amount=sum(amount for amount, _ in amounts),
+            cost=None if all(cost is None for _, cost in amounts) else sum(cost or 0.0 for _, cost in amounts),
+        )
+        for (hour, collection, subject, quantity, model), amounts in parts.items()
+    ]
