@@ -1,4 +1,4 @@
-"""The pages of docs/ that this module writes from the code: alerts, error codes, routes, properties of security.
+"""The pages of docs/ that this module writes from the code: alerts, error codes, routes, tools, properties of security.
 
 python -m tests.written_pages
 """
@@ -8,12 +8,16 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import yaml
 
 from kosmos_rag.apps.http.app import describe_api
 from kosmos_rag.apps.http.console.remedies import ERROR_CODES
+from kosmos_rag.apps.http.toolkit.service import Service, SharedObjects
+from kosmos_rag.apps.mcp.tools import Tools
+from kosmos_rag.apps.mcp.wings import load_mcp_wings
 from kosmos_rag.core.errors import IngestionError
 
 ROOT = Path(__file__).parents[1]
@@ -71,6 +75,25 @@ def write_routes() -> str:
         " `/docs`, and the document at `/openapi.json`. [HTTP service](service.md) explains authentication,"
         " limits and streams.",
         *blocks,
+    )
+
+
+def write_mcp_tools() -> str:
+    """Return the page of all tools of agents with their arguments."""
+    rows = []
+    service = cast("Service", SimpleNamespace(shared=SharedObjects()))  # the rest is for calls
+    tools = [*Tools(service).build_tools(), *(tool for wing in load_mcp_wings() for tool in wing.build_tools(service))]
+    for tool in tools:
+        required = tool.listed.input_schema.get("required", [])
+        names = [
+            f"`{name}`" + (" (required)" if name in required else "") for name in tool.listed.input_schema["properties"]
+        ]
+        rows.append((f"`{tool.name}`", ", ".join(names), _first_paragraphs(tool.listed.description or "")))
+    return _page(
+        "MCP tools",
+        f"{_WRITTEN} the definitions of the tools. The descriptions are those that agents read. [MCP](mcp.md) explains"
+        " results, budgets and authentication.",
+        _table(("tool", "arguments", "description"), rows),
     )
 
 
@@ -133,6 +156,7 @@ def _read_property(file: str, test: str) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "alerts.md": write_alerts,
     "error-codes.md": write_error_codes,
+    "mcp-tools.md": write_mcp_tools,
     "routes.md": write_routes,
     "security-properties.md": write_security_properties,
 }

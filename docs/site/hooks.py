@@ -5,6 +5,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import typer
@@ -15,8 +16,9 @@ from mkdocs.structure.pages import Page
 import kosmos_rag
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.apps.http.app import describe_api
-from kosmos_rag.apps.http.toolkit.service import Service
+from kosmos_rag.apps.http.toolkit.service import Service, SharedObjects
 from kosmos_rag.apps.mcp.tools import Tools
+from kosmos_rag.apps.mcp.wings import load_mcp_wings
 from kosmos_rag.apps.problem_details import PROBLEMS
 from kosmos_rag.core import errors
 
@@ -173,7 +175,9 @@ def write_mcp() -> str:
         "The descriptions are those that agents read. [MCP](../mcp.md) explains results, budgets",
     ]
     lines += ["and authentication.", ""]
-    for tool in Tools(cast("Service", None)).build_tools():  # only calls need the service
+    service = cast("Service", SimpleNamespace(shared=SharedObjects()))  # the rest is for calls
+    tools = [*Tools(service).build_tools(), *(tool for wing in load_mcp_wings() for tool in wing.build_tools(service))]
+    for tool in tools:
         listed = tool.listed
         required = listed.input_schema.get("required", [])
         lines += [

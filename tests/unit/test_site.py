@@ -43,7 +43,8 @@ def test_reference__is_complete(site: Path) -> None:
     assert [problem.name for problem in PROBLEMS.values() if problem.name not in errors] == []
     assert "--until-idle" in _page(site, "reference/commands")
     assert "/v1/search" in _page(site, "reference/http")
-    assert "max_tokens" in _page(site, "reference/mcp")
+    assert "max_tokens" in (tools := _page(site, "reference/mcp"))
+    assert "query_database" in tools
 
 
 def test_search__has_the_headings(site: Path) -> None:
