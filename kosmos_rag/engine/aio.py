@@ -189,6 +189,7 @@ class AsyncTenant:
         return self.sync_tenant.id
 
     ingest = _coroutine(Tenant.ingest)
+    list_unreadable = _coroutine(Tenant.list_unreadable)
     sync_permissions = _coroutine(Tenant.sync_permissions)
     update_metadata = _coroutine(Tenant.update_metadata)
     delete = _coroutine(Tenant.delete)

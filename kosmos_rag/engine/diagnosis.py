@@ -13,6 +13,8 @@ from pathlib import Path
 
 from kosmos_rag.core.config import EMBEDDED, RagSettings, RerankingSettings, Settings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, KosmosError, ModelUnavailable, ParseError
+from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.ingestion.permissions import list_unreadable
 from kosmos_rag.models.catalogue import find_listed
 from kosmos_rag.models.configured import ConfiguredModel, list_configured_models
 from kosmos_rag.models.download import require_local_models
@@ -24,6 +26,7 @@ from kosmos_rag.models.reranking.server import ServerReranker
 from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.replicas import ReplicaPool
 from kosmos_rag.storage.tenants import tenant as tenant_ref
@@ -78,6 +81,7 @@ def _database(settings: Settings, tenant: str | None) -> Iterator[Check]:
         yield from _check_pool("role that writes", lambda: database.worker)
         yield from (_check_replica(replica, settings) for replica in database.measure_replicas())
         yield _run_check("worker", lambda: _worker(database, settings))
+        yield from _readers(database, settings)
         if tenant is not None:
             yield _run_check("near-duplicates", lambda: _near_duplicates(database.worker, tenant))
     finally:
@@ -122,6 +126,20 @@ def _worker(database: Database, settings: Settings) -> str:
     if unclaimed := Queue.open(database, settings.worker).count_unclaimed():
         raise ConfigError(f"no worker runs, and due jobs wait for one: {unclaimed:,}; start kosmos-rag worker")
     return "no job waits for a worker"
+
+
+def _readers(database: Database, settings: Settings) -> Iterator[Check]:
+    """Name the documents that nobody may read, of all tenants with a permission feed."""
+    try:
+        for owner in Queue.open(database, settings.worker).list_tenants([kinds.PERMISSIONS]):
+            with database.worker.transaction(owner.id, [EVERYONE]) as connection:
+                unreadable = list_unreadable(connection, owner.id)
+            for entry in unreadable:
+                yield Check(
+                    name=f"tenant {owner.name}", ok=True, detail=f"warning: {' '.join(entry.describe().split())}"
+                )
+    except KosmosError as error:
+        yield Check(name="readers", ok=False, detail=" ".join(str(error).split()))
 
 
 def _near_duplicates(worker: ConnectionPool, name: str) -> str:

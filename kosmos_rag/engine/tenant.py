@@ -41,6 +41,7 @@ from kosmos_rag.core.types import (
     SearchResult,
     SourceDocument,
     Turn,
+    UnreadableDocuments,
 )
 from kosmos_rag.engine.api_keys import ApiKeys
 from kosmos_rag.engine.audit import TenantAudit
@@ -55,7 +56,7 @@ from kosmos_rag.engine.spaces import TenantSpaces
 from kosmos_rag.engine.uploads import TenantUploads
 from kosmos_rag.indexing.known_items import MIN_CHUNKS
 from kosmos_rag.ingestion.document import document_id
-from kosmos_rag.ingestion.permissions import PermissionSync
+from kosmos_rag.ingestion.permissions import PermissionSync, list_unreadable
 from kosmos_rag.ingestion.pipeline import Progress
 from kosmos_rag.ingestion.sources.spec import validate_feed
 from kosmos_rag.parsing import media_types
@@ -304,6 +305,11 @@ class Tenant:
             DatabaseError: the pass ended early; the next one does the rest.
         """
         return PermissionSync(self._parts.database).run(self._tenant, self._write_collection, validate_feed(feed))
+
+    def list_unreadable(self) -> list[UnreadableDocuments]:
+        """Return the documents that nobody may read, by collection. Raises ConfigError, DatabaseError."""
+        with self.sessions.write() as connection:
+            return list_unreadable(connection, self._tenant.id, self._collection)
 
     def update_metadata(self, sources: str | Iterable[str], changes: Mapping[str, Any]) -> int:
         """Change metadata of documents, and return how many had other metadata.

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 
+import psycopg
+
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import EVERYONE, PermissionReport
+from kosmos_rag.core.types import EVERYONE, PermissionReport, UnreadableDocuments
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.permission_feed import MAX_REPORTED_CONTAINERS, read_feed
 from kosmos_rag.ingestion.sources.spec import PermissionFeedSpec
@@ -22,7 +24,11 @@ from kosmos_rag.storage.permissions import (
     FeedPass,
     StoredPermissions,
 )
+from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
+
+MAX_EXAMPLES = 5
+"""Documents without readers that are named."""
 
 BATCH_CHUNKS = 2048
 """Chunks, or documents without chunks, whose acl changes in one transaction. Other writers of the collection wait."""
@@ -155,3 +161,19 @@ def _plan(current: FeedPass, stored: StoredPermissions, acls: Mapping[uuid.UUID,
         if stored.feeds.get(key) != (current.feed, after) or other_acl or (key in unnamed and not ingested):
             changes.append(_Change(id=key, before=before, after=after, size=max(1, chunks)))
     return _Plan(changes=sorted(changes, key=lambda change: change.order), unnamed=unnamed)
+
+
+def list_unreadable(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str | None = None
+) -> list[UnreadableDocuments]:
+    """Return the documents that nobody may read, by collection.
+
+    Args:
+        connection: connection of the worker role, with the tenant set.
+        collection: only this one; None for all.
+    """
+    values = {"tenant_id": tenant_id, "collection": collection, "examples": MAX_EXAMPLES}
+    return [
+        UnreadableDocuments(collection=name, documents=documents, examples=tuple(sources))
+        for name, documents, sources in connection.execute(statement("unreadable_documents"), values).fetchall()
+    ]

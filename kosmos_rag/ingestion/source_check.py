@@ -33,6 +33,8 @@ class SourceCheck:
     """Documents by principal that may read them, most first."""
     unreadable: int
     """Documents that nobody could read: their permission feed does not name them, or names nobody."""
+    unreadable_examples: tuple[str, ...]
+    """Names of the first of them."""
 
     @property
     def ok(self) -> bool:
@@ -57,6 +59,7 @@ def check_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Source
     acl = tuple(spec.get("acl") or ("everyone",))
     readers: Counter[str] = Counter()
     examples: list[str] = []
+    unreadable_examples: list[str] = []
     documents = unreadable = 0
     listing = source.listing()
     for entry in listing:
@@ -67,7 +70,9 @@ def check_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Source
             examples.append(entry.source)
         principals = acl if acls is None else acls.get(entry.source, ())
         readers.update(principals)
-        unreadable += not principals
+        if not principals:
+            unreadable += 1
+            unreadable_examples += [entry.source] if unreadable <= MAX_EXAMPLES else []
     return SourceCheck(
         kind=spec["kind"],
         documents=documents,
@@ -76,6 +81,7 @@ def check_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Source
         failures=tuple(listing.failures + failures),
         readers=dict(readers.most_common(MAX_PRINCIPALS)),
         unreadable=unreadable,
+        unreadable_examples=tuple(unreadable_examples),
     )
 
 

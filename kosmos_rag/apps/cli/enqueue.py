@@ -110,7 +110,11 @@ def _print_check(result: "SourceCheck") -> None:
     for principal, documents in result.readers.items():
         out.print(f"  {one_line(principal)} could read {documents}")
     if result.unreadable:
-        out.print(f"  nobody could read {result.unreadable}: the permission feed names no reader", style="yellow")
+        names = ", ".join(map(one_line, result.unreadable_examples))
+        more = ", …" if result.unreadable > len(result.unreadable_examples) else ""
+        out.print(
+            f"  nobody could read {result.unreadable}, for the feed names no reader: {names}{more}", style="yellow"
+        )
     for failure in result.failures:
         out.print(f"  {failure.code}: {one_line(failure.message)}", style="red")
     if not result.complete:

@@ -121,14 +121,18 @@ def runs(
     """
     with common.open_tenant() as owner:
         rows, truncated = cut(owner.jobs.runs(run_id=_parse_run_id(run), limit=limit + 1), limit)
+        unreadable = [] if run else owner.list_unreadable()
     if run is not None and not rows:
         raise RequestError(
             f"tenant {common.tenant} has no run {run}; `kosmos-rag jobs runs -t {common.tenant}` lists them"
         )
     if common.as_json:
-        print_json({"runs": [info.to_dict() for info in rows], "truncated": truncated})
+        warnings = [entry.to_dict() for entry in unreadable]
+        print_json({"runs": [info.to_dict() for info in rows], "truncated": truncated, "unreadable": warnings})
         return
     _print_runs(rows, failures=run is not None)
+    for entry in unreadable:
+        console().print(one_line(entry.describe()), style="yellow")
     if truncated:
         print_truncated(limit)
 

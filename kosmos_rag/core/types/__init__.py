@@ -102,6 +102,7 @@ if TYPE_CHECKING:
         IngestReport,
         PermissionReport,
         Stats,
+        UnreadableDocuments,
     )
 
 __all__ = [
@@ -191,6 +192,7 @@ __all__ = [
     "TableSpan",
     "Turn",
     "UnitKind",
+    "UnreadableDocuments",
     "Verdict",
     "are_names",
     "find_department",

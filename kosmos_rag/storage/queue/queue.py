@@ -412,6 +412,12 @@ class Queue:
         count: int = row[0]
         return count
 
+    def list_tenants(self, kinds: Sequence[str]) -> list[TenantRef]:
+        """Return the tenants with jobs of these kinds, by name."""
+        with self._pool.untenanted() as connection:
+            rows = connection.execute(statement("tenants_of_jobs"), {"kinds": list(kinds)}).fetchall()
+        return [TenantRef(id=tenant_id, name=name) for tenant_id, name in rows]
+
     def count_unfinished(self, kinds: Sequence[str]) -> int:
         """Count queued and running jobs.
 

@@ -273,6 +273,9 @@ SELECT count(*)
    AND NOT EXISTS (SELECT FROM kosmos.jobs f
                     WHERE f.state IN ('done', 'dead') AND f.finished_at > now() - make_interval(secs => %(wait_s)s))
 
+-- name: tenants_of_jobs
+SELECT DISTINCT j.tenant_id, j.tenant FROM kosmos.jobs j WHERE j.kind = ANY (%(kinds)s) ORDER BY j.tenant
+
 -- name: unfinished_job_of_key
 SELECT j.id
   FROM kosmos.jobs j

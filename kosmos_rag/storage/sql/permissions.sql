@@ -35,6 +35,27 @@ SELECT p.document_id, p.feed, p.acl
   FROM kosmos.document_permissions p
  WHERE p.tenant_id = %(tenant_id)s AND p.collection = %(collection)s
 
+-- name: unreadable_documents
+-- Documents without readers, by collection. The statistics by acl tell at once where there are none.
+SELECT s.collection, d.documents, e.sources
+  FROM kosmos.acl_statistics s
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS documents
+         FROM kosmos.documents n
+        WHERE n.tenant_id = %(tenant_id)s AND n.collection = s.collection AND n.acl = s.acl
+       OFFSET 0) d
+ CROSS JOIN LATERAL (
+       SELECT array_agg(m.source ORDER BY m.source) AS sources
+         FROM (SELECT n.source
+                 FROM kosmos.documents n
+                WHERE n.tenant_id = %(tenant_id)s AND n.collection = s.collection AND n.acl = s.acl
+                ORDER BY n.source
+                LIMIT %(examples)s) m
+       OFFSET 0) e
+ WHERE s.tenant_id = %(tenant_id)s AND s.acl = '{}' AND s.chunks > 0 AND d.documents > 0
+   AND (%(collection)s::text IS NULL OR s.collection = %(collection)s)
+ ORDER BY s.collection
+
 -- name: permissions_of_documents
 SELECT p.document_id, p.acl
   FROM kosmos.document_permissions p

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from fpdf import FPDF
 
-from kosmos_rag import Engine, Tenant
+from kosmos_rag import Engine, SourceDocument, Tenant
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import JobState
+from kosmos_rag.core.types import PERMISSION_FEED, JobState
+from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.worker.channel import SupervisorChannel
@@ -314,6 +315,38 @@ def test_source_with_a_permission_feed__is_readable_by_whom_the_feed_names(
     assert len(engine.tenant("acme", principals=("ben",)).documents()) == 3
     (waiting,) = [info for info in scope.jobs.find(states=[JobState.SCHEDULED]) if info.kind == kinds.PERMISSIONS]
     assert (waiting.every_s, waiting.payload["feed"]["path"]) == (60.0, feed["path"])
+
+
+def test_documents_without_readers__are_listed_for_operators(
+    engine: Engine, scope: Tenant, work: Work, folder: Path, tmp_path: Path
+) -> None:
+    feed = {"kind": "json_lines", "name": "wiki", "path": str(tmp_path / "feed.jsonl"), "document_prefix": "kb/"}
+    spec = {"kind": "folder", "path": str(folder), "root": "kb", "permissions": feed}
+    engine.tenant("beta").ingest([SourceDocument(source="other.md", data=b"# Other", acl=(PERMISSION_FEED,))])
+    scope.ingest([SourceDocument(source="public.md", data=b"# Public")])
+
+    def list_warnings() -> list[str]:
+        return [check.detail for check in diagnose(engine.settings) if check.name == "tenant acme" and check.ok]
+
+    def write(names: list[str]) -> None:
+        rows = [{"document": name, "principals": ["ann"]} for name in names]
+        (tmp_path / "feed.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+    assert (scope.list_unreadable(), list_warnings()) == ([], [])
+    write([f"page-{number}.md" for number in (0, 1, 2, 3, 10, 11)])
+    scope.jobs.enqueue(spec)
+    work()
+    (unreadable,) = scope.list_unreadable()
+    names = tuple(f"kb/page-{number}.md" for number in range(4, 9))
+    assert (unreadable.collection, unreadable.documents, unreadable.examples) == ("default", 6, names)
+    (warning,) = list_warnings()
+    assert warning.startswith("warning: nobody may read 6 documents of the collection default")
+    assert warning.endswith("kb/page-8.md, …")
+    assert engine.tenant("acme", collection="wiki").list_unreadable() == []
+    write([f"page-{number}.md" for number in range(12)])
+    scope.jobs.enqueue(spec)
+    work()
+    assert (scope.list_unreadable(), list_warnings()) == ([], [])
 
 
 def test_stopped_pass_of_a_permission_feed__gives_its_job_back(

@@ -41,6 +41,7 @@ def test_check_source__says_what_a_feed_leaves_without_readers(folder: Path, tmp
     result = check_source({"kind": "folder", "path": str(folder), "permissions": permissions}, IngestionSettings())
     assert result.readers == {"group:hr": 2, "user:ann": 1}
     assert result.unreadable == 5
+    assert result.unreadable_examples == ("kb/2.md", "kb/3.md", "kb/4.md", "kb/5.md", "kb/6.md")
     assert result.ok
     feed.write_text("{")
     broken = check_source({"kind": "folder", "path": str(folder), "permissions": permissions}, IngestionSettings())

@@ -202,6 +202,7 @@ async def jobs(
         unfinished=unfinished,
         retryable={JobState.DEAD, JobState.CANCELLED},
         unclaimed=await caller.run(caller.tenant().jobs.count_unclaimed),
+        unreadable=await caller.run(caller.scope(None).list_unreadable),
         live=any(job.state in unfinished - {JobState.SCHEDULED} for job in page),
     )
 

@@ -14,7 +14,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import IngestionError
-from kosmos_rag.core.types import Filter, JobState
+from kosmos_rag.core.types import PERMISSION_FEED, Filter, JobState
 from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
@@ -267,6 +267,18 @@ def test_jobs__say_that_no_worker_runs(served: Running, monkeypatch: pytest.Monk
         assert "No worker runs: 1 job waits" in client.get("/jobs").text
     checks = {check.name: check for check in diagnose(served.service.engine.settings)}
     assert checks["worker"].detail == "no worker runs, and due jobs wait for one: 1; start kosmos-rag worker"
+
+
+@pytest.mark.own_database
+def test_jobs__name_the_documents_that_nobody_may_read(served: Running) -> None:
+    unreadable = [
+        SourceDocument(source=f"{name}.md", data=b"# Words", acl=(PERMISSION_FEED,)) for name in ("new", "a<b>")
+    ]
+    served.tenant().ingest(unreadable)
+    with visitor(served, "admin") as client:
+        assert "for no feed names readers: a&lt;b&gt;.md, new.md" in client.get("/jobs").text
+    with visitor(served, "read") as client:
+        assert client.get("/jobs").status_code == 403
 
 
 @pytest.mark.own_database
