@@ -70,6 +70,8 @@ class RcloneSource:
     def load(self, entry: Entry) -> SourceDocument:
         """Read the file of an entry. Raises SourceError."""
         data = self._rclone.read(entry.locator["path"], entry.source, max_bytes=self._max_bytes)
+        if not data and entry.locator.get("size", 0) > 0:  # as rclone reads an object of S3 that does not exist
+            raise SourceError(GONE, f"{entry.source} was removed after it was listed")
         return self._spec.document(entry.source, data, metadata={"updated": entry.locator["modified"]})
 
     def _covers(self, source: str) -> bool:
@@ -88,7 +90,9 @@ class RcloneSource:
                 continue
             hashes = sorted(item.get("Hashes", {}).items())
             etag = self._spec.compute_etag(hashes or item["ModTime"], item["Size"], item.get("ID"))
-            yield Entry(source=name, etag=etag, locator={"path": path, "modified": item["ModTime"]})
+            yield Entry(
+                source=name, etag=etag, locator={"path": path, "modified": item["ModTime"], "size": item["Size"]}
+            )
 
 
 class Rclone:
