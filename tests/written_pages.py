@@ -1,10 +1,11 @@
-"""The pages of docs/ that this module writes from the code: alerts, error codes, routes, tools, properties of security.
+"""The pages of docs/ that this module writes from the code, such as alerts, error codes and routes.
 
 python -m tests.written_pages
 """
 
 import ast
 import inspect
+import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import yaml
+from pydantic import BaseModel
 
 from kosmos_rag.apps.http.app import describe_api
 from kosmos_rag.apps.http.console.remedies import ERROR_CODES
@@ -19,6 +21,8 @@ from kosmos_rag.apps.http.toolkit.service import Service, SharedObjects
 from kosmos_rag.apps.mcp.tools import Tools
 from kosmos_rag.apps.mcp.wings import load_mcp_wings
 from kosmos_rag.core.errors import IngestionError
+from kosmos_rag.retrieval.signals.base import ScoreSignal, SelectionSignal
+from kosmos_rag.retrieval.signals.registry import load_signal_classes
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -97,6 +101,35 @@ def write_mcp_tools() -> str:
     )
 
 
+def write_signals() -> str:
+    """Return the page of all signals with their parameters."""
+    blocks = []
+    for base, title in ((ScoreSignal, "Signals that score"), (SelectionSignal, "Signals that select")):
+        rows = [
+            (f"`{name}`", _first_paragraphs(inspect.getdoc(rule) or ""), _parameters(rule))
+            for name, rule in sorted(load_signal_classes().items())
+            if issubclass(rule, base)
+        ]
+        blocks += [f"## {title}", _table(("name", "", "parameters"), rows)]
+    return _page(
+        "Signals by name",
+        f"{_WRITTEN} the classes of signals. [Signals and intents](signals.md) explains how they add up. Each that"
+        ' scores has a `weight`, and `how: "add"` or `"multiply"`. Those of `schema_…` are for [schemas](schema.md).',
+        *blocks,
+    )
+
+
+def _parameters(rule: type[BaseModel]) -> str:
+    """Return the parameters of a signal with default and meaning."""
+    texts = []
+    for name, field in rule.model_fields.items():
+        if field.default == getattr(ScoreSignal.model_fields.get(name), "default", None):
+            continue  # in the introduction
+        default = "" if field.is_required() else f": {json.dumps(field.default)}"
+        texts.append(f"`{name}{default}`" + (f" {field.description}" if field.description else ""))
+    return "<br>".join(texts)
+
+
 def write_security_properties() -> str:
     """Return the page of all properties of security, each with the test that fails without it."""
     blocks = []
@@ -159,6 +192,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "mcp-tools.md": write_mcp_tools,
     "routes.md": write_routes,
     "security-properties.md": write_security_properties,
+    "signals-by-name.md": write_signals,
 }
 """The written pages, by their names in docs/."""
 
