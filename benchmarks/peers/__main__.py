@@ -60,7 +60,9 @@ def _arguments() -> argparse.Namespace:
         help="a set of ../shared/datasets, or a folder in the BEIR layout; may be repeated",
     )  # fmt: skip
     parser.add_argument("--systems", type=_systems, default=list(NAMES), metavar="a,b", help=", ".join(NAMES))
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables as Markdown too")
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="write the tables as a page too: docs/benchmarks/peers.md"
+    )
     arguments = parse(parser, systems=[OURS])
     if arguments.quick and not arguments.sets:
         arguments.sets = [write_evaluation_set(temporary_folder() / "examples")]

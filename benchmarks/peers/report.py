@@ -61,9 +61,9 @@ def show(sets: list[Measured]) -> None:
 
 
 def markdown(sets: list[Measured], command: str, machine: dict[str, str]) -> str:
-    """Write the tables as Markdown, with the command and the machine that they are from."""
+    """Write the tables as a page, docs/benchmarks/peers.md, with the command and the machine that they are from."""
     about = "; ".join(f"{name} {value}" for name, value in machine.items())
-    parts = [f"`{command}` on {about}."]
+    parts = ["# Benchmark: other libraries", f"Written by `{command}` on {about}."]
     for measured in sets:
         rows = [_COLUMNS, ["---" if column in _TEXTS else "---:" for column in _COLUMNS], *_lines(measured)]
         parts.append(f"**{measured.title}**")
