@@ -211,7 +211,7 @@ def _describe(kind: Kind, model: Any, folder: Path) -> OnnxDescription | None:
         actual = (
             exported.score(_PAIRS, batch_size=2).reshape(expected.shape)
             if kind == "CrossEncoder"
-            else exported.encode(_SAMPLES, batch_size=2, dimensions=None, normalize=False)
+            else exported.encode(_SAMPLES, batch_size=2, dimensions=None, normalize=False)[0]
         )
         if actual.shape == expected.shape and np.allclose(actual, expected, rtol=0, atol=_TOLERANCE):
             return candidate

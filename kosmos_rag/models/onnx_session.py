@@ -97,8 +97,8 @@ class OnnxModel:
 
     def encode(
         self, texts: Sequence[str], *, batch_size: int, dimensions: int | None, normalize: bool
-    ) -> NDArray[np.float32]:
-        """Embed texts; shape (len(texts), dimensions).
+    ) -> tuple[NDArray[np.float32], int]:
+        """Embed texts; shape (len(texts), dimensions), and the tokens that the model has read.
 
         Args:
             texts: Texts to embed.
@@ -123,7 +123,7 @@ class OnnxModel:
             pairs: Question and passage.
             batch_size: Most pairs in one batch; pairs of similar length share a batch.
         """
-        return self._run(pairs, batch_size, lambda logits, _: logits)
+        return self._run(pairs, batch_size, lambda logits, _: logits)[0]
 
     def _truncate(self, limit: int) -> None:
         self._backend.enable_truncation(limit, strategy="longest_first")
@@ -133,8 +133,10 @@ class OnnxModel:
         inputs: Sequence[Any],
         batch_size: int,
         reduce: Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.float32]],
-    ) -> NDArray[np.float32]:
-        """Return a row for each input, longest inputs first through the model.
+    ) -> tuple[NDArray[np.float32], int]:
+        """Return a row for each input, and the tokens of all inputs, special tokens included.
+
+        The longest inputs go through the model first.
 
         Args:
             inputs: Texts, or pairs of texts.
@@ -161,7 +163,7 @@ class OnnxModel:
         by_length = np.concatenate(rows)
         result = np.empty_like(by_length)
         result[order] = by_length
-        return result
+        return result, sum(map(len, encodings))
 
 
 def load_session(folder: Path) -> OnnxModel | None:

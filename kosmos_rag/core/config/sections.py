@@ -175,6 +175,10 @@ class LanguageModelSettings(Section):
     timeout_s: Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)] = Field(
         default=60.0, description="Time limit of the model's whole response in seconds."
     )
+    report_usage: Switch = Field(
+        default=True,
+        description="Ask a server of the protocol openai for token counts; false for one that refuses stream_options.",
+    )
     context_tokens: Annotated[int, Strict(), Ge(512), Le(MAX_INTEGER)] = Field(
         default=8192,
         description="Context length of Ollama in tokens, for prompt and answer; it truncates longer prompts silently.",

@@ -192,6 +192,8 @@ class ParsedDocument:
     """In order of `start`, none overlaps another: cells, paragraphs, anchors, attachments."""
     metadata: Mapping[str, str | list[str]] = field(default_factory=dict)
     """What the file says of itself, by `METADATA_FIELDS`. Metadata of the source document take precedence."""
+    ocr_seconds: float = 0.0
+    """How long OCR took in its process."""
 
     @cached_property
     def _line_starts(self) -> list[int]:

@@ -39,6 +39,10 @@ class EmbeddingProtocol(Protocol):
         """
         ...
 
+    def read_tokens(self, response: Any) -> int | None:
+        """Return how many tokens the server has counted; None where it reports none."""
+        ...
+
 
 class OpenAI:
     """`input` in, `data` with `index` out, in any order."""
@@ -55,6 +59,10 @@ class OpenAI:
     def read_vectors(self, response: Any) -> list[Any]:
         """Return the vectors by their `index`."""
         return _sort_by_index(response["data"])
+
+    def read_tokens(self, response: Any) -> int | None:
+        """Return the tokens of the usage."""
+        return _find_count(response, "usage", "total_tokens")
 
 
 class VLLM(OpenAI):
@@ -83,6 +91,10 @@ class TextEmbeddingsInference:
         """Return the vectors as they come."""
         return _list(response)
 
+    def read_tokens(self, response: Any) -> int | None:  # noqa: ARG002
+        """Return None: the response has vectors alone."""
+        return None
+
 
 class Ollama:
     """`input` in, `embeddings` out."""
@@ -98,6 +110,10 @@ class Ollama:
     def read_vectors(self, response: Any) -> list[Any]:
         """Return the vectors as they come."""
         return _list(response["embeddings"])
+
+    def read_tokens(self, response: Any) -> int | None:
+        """Return the tokens of the prompts."""
+        return _find_count(response, "prompt_eval_count")
 
 
 class Cohere:
@@ -119,6 +135,10 @@ class Cohere:
     def read_vectors(self, response: Any) -> list[Any]:
         """Return the vectors as they come."""
         return _list(response["embeddings"]["float"])
+
+    def read_tokens(self, response: Any) -> int | None:
+        """Return the billed tokens."""
+        return _find_count(response, "meta", "billed_units", "input_tokens")
 
 
 class Jina(OpenAI):
@@ -176,6 +196,13 @@ def _sort_by_index(items: list[dict[str, Any]]) -> list[Any]:
     if sorted(vectors) != list(range(len(items))):
         raise ValueError("the indexes are not those of the texts")
     return [vectors[index] for index in range(len(items))]
+
+
+def _find_count(response: Any, *path: str) -> int | None:
+    """Return the number at a path of a response; None without one."""
+    for name in path:
+        response = response.get(name) if isinstance(response, dict) else None
+    return response if isinstance(response, int) and response >= 0 else None
 
 
 def _list(value: Any) -> list[Any]:

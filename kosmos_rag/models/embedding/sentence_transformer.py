@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kosmos_rag.core.config import EmbeddingSettings, ModelsSettings
 from kosmos_rag.core.errors import ConfigError, ModelError, ModelUnavailable, first_line
 from kosmos_rag.core.protocols import Tokenizer, Vectors
-from kosmos_rag.core.telemetry import genai
+from kosmos_rag.core.telemetry import genai, usage
 from kosmos_rag.models.embedding.tokenizer import FastTokenizer
 from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, resolve, silence_loading
 from kosmos_rag.models.onnx import hub_options, load_onnx, require_runtime
@@ -33,8 +33,10 @@ class EncoderModel(Protocol):
     def tokenizer(self) -> Tokenizer:
         """The model's own tokenizer, without truncation."""
 
-    def encode(self, texts: list[str], *, batch_size: int, dimensions: int | None, normalize: bool) -> Vectors:
-        """Embed texts; shape (len(texts), dimensions).
+    def encode(
+        self, texts: list[str], *, batch_size: int, dimensions: int | None, normalize: bool
+    ) -> tuple[Vectors, int]:
+        """Embed texts; shape (len(texts), dimensions), and the tokens that the model has read.
 
         Args:
             texts: Texts to embed.
@@ -55,7 +57,9 @@ class _TorchModel:
     def tokenizer(self) -> Tokenizer:
         return FastTokenizer.from_transformers(self._model.tokenizer)
 
-    def encode(self, texts: list[str], *, batch_size: int, dimensions: int | None, normalize: bool) -> Vectors:
+    def encode(
+        self, texts: list[str], *, batch_size: int, dimensions: int | None, normalize: bool
+    ) -> tuple[Vectors, int]:
         vectors: Vectors = self._model.encode(
             texts,
             batch_size=batch_size,
@@ -64,7 +68,8 @@ class _TorchModel:
             convert_to_numpy=True,
             show_progress_bar=False,
         )
-        return vectors
+        special = int(self._model.max_seq_length) - self.max_tokens
+        return vectors, sum(min(count, self.max_tokens) + special for count in self.tokenizer.count(texts))
 
 
 class SentenceTransformerEmbedder:
@@ -129,12 +134,13 @@ class SentenceTransformerEmbedder:
     def _encode(self, texts: list[str]) -> Vectors:
         model = self._model()
         with genai.start_embeddings(self.name, self.dimensions, _PROVIDER, texts):
-            vectors = model.encode(
+            vectors, tokens = model.encode(
                 texts,
                 batch_size=self._settings.batch_size,
                 dimensions=None if self._settings.matryoshka == "none" else self.dimensions,
                 normalize=self._settings.normalize,
             )
+        usage.record(usage.Quantity.EMBEDDED_TOKENS, tokens, self.name)
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         if not np.isfinite(vectors).all():
             raise ModelError(f"model {self.name} returned vectors that are not finite; choose another backend or model")
@@ -177,7 +183,7 @@ class SentenceTransformerEmbedder:
     def _check_dimensions(self, model: EncoderModel) -> None:
         # This first encoding sets truncation and padding on the tokenizer: from then on threads only read it.
         cut = None if self._settings.matryoshka == "none" else self.dimensions
-        actual = model.encode(["probe"], batch_size=1, dimensions=cut, normalize=False).shape[1]
+        actual = model.encode(["probe"], batch_size=1, dimensions=cut, normalize=False)[0].shape[1]
         if actual != self.dimensions:
             raise ConfigError(
                 f"{self._section}.dimensions = {self.dimensions}, and model {self.name} has {actual}; "

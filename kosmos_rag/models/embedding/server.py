@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kosmos_rag.core.config import EmbeddingSettings
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.protocols import Tokenizer, Vectors
-from kosmos_rag.core.telemetry import genai
+from kosmos_rag.core.telemetry import genai, usage
 from kosmos_rag.models.embedding.protocols import PROTOCOLS, EmbeddingProtocol, Purpose
 from kosmos_rag.models.embedding.space import MIN_COSINE, PROBE, cosine
 from kosmos_rag.models.embedding.tokenizer import load_tokenizer
@@ -96,7 +96,9 @@ class ServerEmbedder:
             inputs, probed = self._fingerprint.append_probe([text], "query")
             limits = self._limits(settings.query_timeout_s, f"{self._section}.query_timeout_s", len(inputs))
             body = self._protocol.build_request(inputs, "query", settings)
-            vectors = self._read(self._server.post(body, self._protocol.read_vectors, limits), len(inputs))
+            rows, tokens = self._server.post(body, self._parse, limits)
+            self._record_tokens(inputs, tokens)
+            vectors = self._read(rows, len(inputs))
             vector: NDArray[np.float32] = self._fingerprint.check(vectors, "query", probed=probed)[0]
         return vector
 
@@ -111,13 +113,25 @@ class ServerEmbedder:
         limits = self._limits(
             settings.timeout_s, f"{self._section}.timeout_s", max(len(inputs) for inputs, _ in batches)
         )
-        responses = self._server.post_all(bodies, self._protocol.read_vectors, limits)
+        responses = self._server.post_all(bodies, self._parse, limits)
+        for (_, tokens), (inputs, _) in zip(responses, batches, strict=True):
+            self._record_tokens(inputs, tokens)
         return np.concatenate(
             [
                 self._fingerprint.check(self._read(rows, len(inputs)), "passage", probed=probed)
-                for rows, (inputs, probed) in zip(responses, batches, strict=True)
+                for (rows, _), (inputs, probed) in zip(responses, batches, strict=True)
             ]
         )
+
+    def _parse(self, response: Any) -> tuple[list[Any], int | None]:
+        """Return the vectors of a response, and the tokens that the server has counted."""
+        return self._protocol.read_vectors(response), self._protocol.read_tokens(response)
+
+    def _record_tokens(self, inputs: list[str], tokens: int | None) -> None:
+        """Charge the tokens of a request, by the server's count or else by the tokenizer's."""
+        if usage.current_account() is not None:
+            token_count = sum(self.tokenizer.count(inputs)) if tokens is None else tokens
+            usage.record(usage.Quantity.EMBEDDED_TOKENS, token_count, self.name)
 
     def _batches(self, texts: list[str]) -> Iterator[list[str]]:
         """Yield the texts in batches of `batch_size` texts and `batch_tokens` tokens.

@@ -6,6 +6,7 @@ It works with vLLM, llama.cpp, Ollama and hosted services.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
@@ -13,12 +14,13 @@ from opentelemetry import trace
 from kosmos_rag.core.config import LanguageModelSettings
 from kosmos_rag.core.errors import ConfigError, ModelError, ModelUnavailable
 from kosmos_rag.core.protocols import Message
-from kosmos_rag.core.telemetry import genai, tracing
+from kosmos_rag.core.telemetry import genai, tracing, usage
+from kosmos_rag.models.embedding.tokenizer import EstimatingTokenizer
 from kosmos_rag.models.http.background import BackgroundLoop, BackgroundStream, Write
 from kosmos_rag.models.http.client import read_start
 from kosmos_rag.models.http.endpoint import BUSY, Endpoint
 from kosmos_rag.models.http.retry import Retry, RetryPolicy, parse_retry_after, request_with_retry
-from kosmos_rag.models.llm.protocols import PROTOCOLS, ChatProtocol, ProtocolError, ServerError
+from kosmos_rag.models.llm.protocols import PROTOCOLS, ChatProtocol, ProtocolError, ServerError, StreamChunk
 
 if TYPE_CHECKING:
     import httpx
@@ -27,6 +29,10 @@ _RETRY = RetryPolicy(attempts=2, statuses=frozenset(BUSY))
 # An answer has some hundred words; without a limit a server could fill the memory until the deadline.
 _MAX_RESPONSE_BYTES = 4_000_000
 _MAX_ERROR_BYTES = 10_000
+_USAGE_S = 1.0
+"""Seconds that token counts may come after the answer."""
+_TOKENIZER = EstimatingTokenizer()
+"""Counts where the server does not."""
 
 
 class ChatModel:
@@ -80,6 +86,7 @@ class ChatModel:
         answer = self._background.start(completion.run)
         span = self._open_span(messages, max_tokens)
         answer.on_end(lambda task: _end_span(span, task, completion))
+        answer.on_end(usage.bind(lambda _: self._record_usage(messages, completion)))
         return answer
 
     def _open_span(self, messages: Sequence[Message], max_tokens: int) -> trace.Span:
@@ -90,6 +97,21 @@ class ChatModel:
         if span.is_recording() and genai.captures_texts():
             span.set_attributes(genai.input_messages((message.role, message.text) for message in messages))
         return span
+
+    def _record_usage(self, messages: Sequence[Message], completion: "_Completion") -> None:
+        """Charge the tokens that the server has reported, or an estimate of them.
+
+        A server that has accepted a conversation bills it, also where its answer was cancelled.
+        """
+        if not completion.is_accepted:
+            return
+        input_tokens, output_tokens = completion.input_tokens, completion.output_tokens
+        if input_tokens is None:
+            input_tokens = sum(_TOKENIZER.count([message.text for message in messages]))
+        if output_tokens is None:
+            output_tokens = completion.estimated_tokens
+        usage.record(usage.Quantity.INPUT_TOKENS, input_tokens, self.name)
+        usage.record(usage.Quantity.OUTPUT_TOKENS, output_tokens, self.name)
 
     def close(self) -> None:
         """Cancel all answers and close the connections."""
@@ -130,6 +152,10 @@ class _Completion:
         self._keeps_text = genai.captures_texts()
         self.fragments: list[str] = []
         """The pieces of the answer so far, where its span shall have them."""
+        self.is_accepted = False
+        """Whether the server has begun to answer."""
+        self.estimated_tokens = 0
+        """Estimated tokens of the answer so far."""
         self.input_tokens: int | None = None
         self.output_tokens: int | None = None
         """Token counts that the server reported; None where it reported none."""
@@ -147,6 +173,7 @@ class _Completion:
                         self._started = True
                         first_token.reschedule(None)
                     if self._started:
+                        self.estimated_tokens += _TOKENIZER.count([token_text])[0]
                         if self._keeps_text:
                             self.fragments.append(token_text)
                         write(token_text)
@@ -186,6 +213,7 @@ class _Completion:
                     if response.status_code in _RETRY.statuses:
                         raise Retry(refusal, after_s=parse_retry_after(response.headers))
                     raise refusal
+                self.is_accepted = True
                 return await self._read_answer(response, write)
         except httpx.TransportError as error:
             if self._started:
@@ -197,7 +225,8 @@ class _Completion:
             raise self._endpoint.unreadable(error) from error
 
     async def _read_answer(self, response: "httpx.Response", write: Write) -> bool:
-        async for line in self._read_lines(response):
+        lines = self._read_lines(response)
+        async for line in lines:
             try:
                 chunk = self._protocol.parse_line(line)
             except ProtocolError:
@@ -211,10 +240,33 @@ class _Completion:
                 ) from None
             if chunk.text:
                 write(chunk.text)
+            self._read_counts(chunk)
             if chunk.ended:
-                self.input_tokens, self.output_tokens = chunk.input_tokens, chunk.output_tokens
+                if self._settings.report_usage and self._protocol.reports_usage_last and self.input_tokens is None:
+                    await self._read_usage(lines)
                 return chunk.truncated
         raise self._endpoint.error("ended before its answer was complete: look into its log, and ask again")
+
+    async def _read_usage(self, lines: AsyncIterator[str]) -> None:
+        """Read the token counts that follow an answer, if they come soon.
+
+        The answer is complete without them.
+        """
+        import httpx
+
+        with suppress(TimeoutError, ModelError, ProtocolError, ServerError, httpx.HTTPError):
+            async with asyncio.timeout(_USAGE_S):
+                async for line in lines:
+                    chunk = self._protocol.parse_line(line)
+                    self._read_counts(chunk)
+                    if chunk.ended or self.input_tokens is not None:
+                        return
+
+    def _read_counts(self, chunk: StreamChunk) -> None:
+        if chunk.input_tokens is not None:
+            self.input_tokens = chunk.input_tokens
+        if chunk.output_tokens is not None:
+            self.output_tokens = chunk.output_tokens
 
     async def _read_lines(self, response: "httpx.Response") -> AsyncIterator[str]:
         size = 0

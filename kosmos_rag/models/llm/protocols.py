@@ -46,6 +46,8 @@ class ChatProtocol(Protocol):
     """Path of the endpoint, after the base URL."""
     example: str
     """Example of a base URL."""
+    reports_usage_last: bool
+    """Whether token counts follow the end of the answer."""
 
     def build_request(
         self, messages: Sequence[Message], settings: LanguageModelSettings, max_tokens: int
@@ -69,17 +71,20 @@ class OpenAI:
 
     path = "/chat/completions"
     example = "http://localhost:8000/v1"
+    reports_usage_last = True
 
     def build_request(
         self, messages: Sequence[Message], settings: LanguageModelSettings, max_tokens: int
     ) -> dict[str, Any]:
         """Build the body of a request."""
+        options = {"stream_options": {"include_usage": True}} if settings.report_usage else {}
         return {
             "model": settings.model,
             "messages": _message_objects(messages),
             "temperature": 0,
             "max_tokens": max_tokens,
             "stream": True,
+            **options,
         }
 
     def parse_line(self, line: str) -> StreamChunk:
@@ -93,13 +98,13 @@ class OpenAI:
             return StreamChunk(ended=True)
         event = _parse_object(value)
         choices = event.get("choices")
-        if choices == []:  # some servers report token counts in a last event
-            return StreamChunk()
+        counts = _parse_counts(event.get("usage"), "prompt_tokens", "completion_tokens")
+        if choices == []:  # token counts come in a last event
+            return StreamChunk(**counts)
         try:
             choice = choices[0]  # type: ignore[index]  # any other shape raises below
             reason = choice.get("finish_reason")
             text = _parse_text(choice["delta"].get("content"))
-            counts = _parse_counts(event.get("usage"), "prompt_tokens", "completion_tokens")
             chunk = StreamChunk(text=text, ended=reason is not None, truncated=reason == "length")
             return replace(chunk, **counts)
         except (LookupError, TypeError, AttributeError):
@@ -111,6 +116,7 @@ class Ollama:
 
     path = "/api/chat"
     example = "http://localhost:11434"
+    reports_usage_last = False
 
     def build_request(
         self, messages: Sequence[Message], settings: LanguageModelSettings, max_tokens: int

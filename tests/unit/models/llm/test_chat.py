@@ -95,6 +95,7 @@ def test_stream__sends_what_the_openai_protocol_has(server: ChatServer, model: M
         "temperature": 0,
         "max_tokens": 50,
         "stream": True,
+        "stream_options": {"include_usage": True},
     }
 
 
