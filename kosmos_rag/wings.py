@@ -26,6 +26,7 @@ _METRICS = {
 _PRESETS = ("kosmos_rag.text2sql.presets",)
 _QUERY_HOOKS = {
     "evaluation": "kosmos_rag.evaluation.query_hooks:create_query_hooks",
+    "metering": "kosmos_rag.metering.meter:create_query_hooks",
 }
 _JOBS = ("kosmos_rag.evaluation.jobs", "kosmos_rag.text2sql.jobs", "kosmos_rag.metering.jobs")
 """Modules whose `JOBS` are what a wing adds to the worker."""

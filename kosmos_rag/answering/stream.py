@@ -8,7 +8,7 @@ from typing import Self
 
 from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import BoundedStream, TextStream
-from kosmos_rag.core.telemetry import genai, tracing
+from kosmos_rag.core.telemetry import genai, tracing, usage
 from kosmos_rag.core.types import Answer, AnswerDone, AnswerEvent, AnswerPiece, AnswerSources
 
 
@@ -66,6 +66,7 @@ class AnswerStream:
         self._pieces = pieces
         self._on_complete: Callable[[Answer], None] | None = None
         self._on_timing: Callable[[float, str], None] | None = None
+        self._account = usage.current_account()
         self._started_at = time.perf_counter()
         self._awaits_first_token = True
 
@@ -89,7 +90,8 @@ class AnswerStream:
         return self
 
     def __next__(self) -> AnswerEvent:
-        event = next(self._events)
+        with usage.charge_to(self._account):
+            event = next(self._events)
         if isinstance(event, AnswerPiece | AnswerDone):
             self._time(event)
         if self._on_complete is not None and isinstance(event, AnswerDone):

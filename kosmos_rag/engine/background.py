@@ -5,6 +5,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from kosmos_rag.core.telemetry import usage
+
 _LOG = logging.getLogger(__name__)
 
 CAPACITY = 256
@@ -35,7 +37,7 @@ class BackgroundQueue:
         with self._changed:
             if self._closed or len(self._tasks) >= self._capacity or not self._ensure_thread():
                 return False
-            self._tasks.append(task)
+            self._tasks.append(usage.bind(task))
             self._changed.notify_all()
             return True
 

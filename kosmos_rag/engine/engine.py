@@ -126,12 +126,15 @@ class Engine:
         pipelines = PipelineCache(default, build_pipelines)
         indexes = IndexMaintenance(database, embedders, settings)
         background = BackgroundQueue()
+        hooks = create_hooks(self._hook_context(search))
         components = EngineComponents(
             settings=settings,
             database=database,
             embedder=models.embedder,
             language_model=models.language_model,
-            ingest_pipeline=IngestPipeline(database, embedders, settings, telemetry),
+            ingest_pipeline=IngestPipeline(
+                database, embedders, settings, telemetry, None if hooks.meter is None else hooks.meter.open_account
+            ),
             collections=Collections(database, settings),
             pipelines=pipelines,
             queries=QueryHandler(
@@ -139,7 +142,7 @@ class Engine:
                 background_pool=self._background_pool,
                 settings=settings,
                 pipelines=pipelines,
-                hooks=create_hooks(self._hook_context(search)),
+                hooks=hooks,
                 background=background,
                 telemetry=telemetry,
                 embedder=models.embedder,
@@ -150,6 +153,7 @@ class Engine:
             indexes=indexes,
             reembedding=Reembedding(database, embedders, indexes, settings),
             reembedding_factory=reembedding_factory,
+            meter=hooks.meter,
         )
         return components, search
 
@@ -285,6 +289,10 @@ class Engine:
         The embedded server stops with its last user.
         """
         self._components.background.close(_CLOSE_TIMEOUT_S)
+        # A model that is closed uses nothing more, and the meter still needs a connection.
+        self._models.close()
+        if self._components.meter is not None:
+            self._components.meter.close()
         self._disconnect()
 
     def _disconnect(self) -> None:

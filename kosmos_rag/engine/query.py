@@ -6,6 +6,7 @@ Searches, contexts and answers are handled alike.
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -20,6 +21,7 @@ from kosmos_rag.core.config import AuditSettings, Settings
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import ConfigError, ModelError, NodeUnavailable, RequestError
 from kosmos_rag.core.protocols import Embedder, LanguageModel
+from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import (
     Answer,
@@ -142,6 +144,7 @@ class QueryHandler:
         self._background_pool = background_pool
         self._settings = settings
         self._pipelines = pipelines
+        self._meter = hooks.meter
         self._router = hooks.router
         self._sampler = hooks.sampler
         self._background = background
@@ -153,8 +156,9 @@ class QueryHandler:
 
     def search(self, reader: AuditContext, request: QueryRequest) -> SearchResult:
         """Return the best passages. Args: see `Tenant.search`."""
-        handled = self._search(reader, request)
-        self._deliver(handled, handled.result)
+        with self.charge(reader):
+            handled = self._search(reader, request)
+            self._deliver(handled, handled.result)
         return handled.result
 
     def search_several(self, reader: AuditContext, texts: Sequence[str], request: QueryRequest) -> SearchResult:
@@ -173,13 +177,16 @@ class QueryHandler:
         distinct = list(dict.fromkeys(texts))
         if not 1 <= len(distinct) <= MAX_QUESTIONS:
             raise RequestError(f"{len(distinct)} questions are asked; ask 1 to {MAX_QUESTIONS} at once")
-        return self._deliver_fused([self._search(reader, replace(request, text=text)) for text in distinct])
+        with self.charge(reader):
+            usage.record(usage.Quantity.QUESTIONS, len(distinct) - 1)
+            return self._deliver_fused([self._search(reader, replace(request, text=text)) for text in distinct])
 
     def search_planned(self, reader: AuditContext, request: QueryRequest) -> SearchResult:
         """Return the best passages of a question and of planned searches for it."""
         planned = PlannedSearches[HandledSearch](self._language_model, self._settings)
-        searches = list(planned.run(request.text, lambda text: self._search(reader, replace(request, text=text))))
-        return self._deliver_fused(searches, planned.warnings)
+        with self.charge(reader):
+            searches = list(planned.run(request.text, lambda text: self._search(reader, replace(request, text=text))))
+            return self._deliver_fused(searches, planned.warnings)
 
     def _deliver_fused(self, searches: Sequence[HandledSearch], warnings: Sequence[str] = ()) -> SearchResult:
         rrf_k = searches[-1].route.pipelines.settings.rag.retrieval.rrf_k
@@ -190,18 +197,20 @@ class QueryHandler:
 
     def context(self, reader: AuditContext, request: QueryRequest, max_tokens: int | None) -> Context:
         """Return evidence within a token budget. Args: see `Tenant.context`."""
-        handled = self._search(reader, request)
-        context = self._assemble(handled, max_tokens)
-        self._deliver(handled, context)
+        with self.charge(reader):
+            handled = self._search(reader, request)
+            context = self._assemble(handled, max_tokens)
+            self._deliver(handled, context)
         return context
 
     def answer(
         self, reader: AuditContext, request: QueryRequest, max_tokens: int | None, history: Sequence[Turn]
     ) -> Answer:
         """Return a complete answer. Args: see `Tenant.answer`."""
-        searches, stream = self._answer(reader, request, max_tokens, history)
-        answer = stream.answer()
-        self._deliver(searches[-1], answer, *searches[:-1])
+        with self.charge(reader):
+            searches, stream = self._answer(reader, request, max_tokens, history)
+            answer = stream.answer()
+            self._deliver(searches[-1], answer, *searches[:-1])
         return answer
 
     def stream(
@@ -211,11 +220,18 @@ class QueryHandler:
 
         Args: see `Tenant.answer`.
         """
-        searches, stream = self._answer(reader, request, max_tokens, history)
-        event_id = self._deliver(searches[-1], stream.sources, *searches[:-1])
+        with self.charge(reader):
+            searches, stream = self._answer(reader, request, max_tokens, history)
+            event_id = self._deliver(searches[-1], stream.sources, *searches[:-1])
         if event_id is not None:
             stream.on_complete(partial(self._record_refusal, searches[-1], event_id, stream.sources))
         return stream
+
+    def charge(self, reader: AuditContext) -> AbstractContextManager[None]:
+        """Charge what the block uses to a reader."""
+        if self._meter is None:
+            return nullcontext()
+        return usage.charge_to(self._meter.open_account(reader.tenant, reader.collection, reader.subject))
 
     def _search(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
         """Search by the current route. Raises what `Tenant.search` raises."""
@@ -348,6 +364,9 @@ class QueryHandler:
             others: Searches of other questions whose hits are in the payload too.
         """
         event_id = self._record(handled, payload) if handled.route.audit.enabled else None
+        usage.record(usage.Quantity.QUESTIONS, 1)
+        if isinstance(payload, Answer | AnswerSources):
+            usage.record(usage.Quantity.ANSWERS, 1)
         for search in (*others, handled):
             query, result, assignment = search.query, search.result, search.assignment
             self._telemetry.record_search(query.tenant.name, query.collection, result)

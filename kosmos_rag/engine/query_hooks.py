@@ -1,7 +1,7 @@
-"""What a wing adds to the handling of queries: experiments, and samples of searches.
+"""What wings add to the handling of queries: experiments, samples of searches, and a meter.
 
 The handler calls the protocols of this module. An engine gets its hooks by `Engine(..., query_hooks=)`; without them
-it gets those of the wing that `kosmos_rag.wings` names, if it is present.
+it gets those of the wings that `kosmos_rag.wings` names and that are present.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import psycopg
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.mounting import QUERY_HOOKS, load_present
+from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import Arm, ExperimentAssignment, ExperimentMode, RunningExperiment, SearchResult
 from kosmos_rag.retrieval.outcome import IndexedSearch, SearchOutcome
@@ -20,6 +21,22 @@ from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchPipeline
 from kosmos_rag.retrieval.query import Query
 from kosmos_rag.retrieval.snapshot import Routing
 from kosmos_rag.storage.tenants import TenantRef
+
+__all__ = [
+    "Assignment",
+    "ExperimentRouter",
+    "HookContext",
+    "HookFactory",
+    "IndexedQuery",
+    "Meter",
+    "OpenTransaction",
+    "QueryHooks",
+    "RoutedQuery",
+    "SearchSampler",
+    "TenantRef",
+    "Treatment",
+    "load_query_hooks",
+]
 
 OpenTransaction = Callable[[TenantRef], AbstractContextManager[psycopg.Connection]]
 
@@ -156,12 +173,30 @@ class SearchSampler(Protocol):
         ...
 
 
+class Meter(Protocol):
+    """Keeps the accounts of an engine. Thread-safe."""
+
+    def open_account(self, owner: TenantRef, collection: str | None, subject: str | None) -> usage.Account:
+        """Return the account of a reader.
+
+        Args:
+            collection: None for all collections.
+            subject: Id or name of the reader; None where it is not known.
+        """
+        ...
+
+    def close(self) -> None:
+        """Write what is recorded. The connections of the engine are still open."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryHooks:
-    """What a wing adds to the handling of queries."""
+    """What wings add to the handling of queries."""
 
     router: ExperimentRouter | None = None
     sampler: SearchSampler | None = None
+    meter: Meter | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,6 +219,13 @@ HookFactory = Callable[[HookContext], QueryHooks]
 
 
 def load_query_hooks(context: HookContext) -> QueryHooks:
-    """Create the hooks of the wing that is mounted; none where it is absent."""
-    factories = load_present(QUERY_HOOKS).values()
-    return next((cast("HookFactory", factory)(context) for factory in factories), QueryHooks())
+    """Create the hooks of the wings that are present.
+
+    Of two that add the same, the first has it.
+    """
+    hooks = [cast("HookFactory", factory)(context) for factory in load_present(QUERY_HOOKS).values()]
+    return QueryHooks(
+        router=next((wing.router for wing in hooks if wing.router is not None), None),
+        sampler=next((wing.sampler for wing in hooks if wing.sampler is not None), None),
+        meter=next((wing.meter for wing in hooks if wing.meter is not None), None),
+    )

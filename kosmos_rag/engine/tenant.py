@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -169,7 +170,8 @@ class Tenant:
         """
         if self._parts.language_model is None:
             raise ConfigError("no language model is configured: set language_model.url and language_model.model")
-        return complete(self._parts.language_model, prompt, max_tokens=max_tokens)
+        with self._parts.queries.charge(self._reader):
+            return complete(self._parts.language_model, prompt, max_tokens=max_tokens)
 
     @property
     def collections(self) -> TenantCollections:
@@ -276,14 +278,15 @@ class Tenant:
         several = [items] if isinstance(items, str | Path | SourceDocument) else items
         if not isinstance(several, Iterable):
             raise RequestError(f"{several!r} is nothing to ingest; give files, folders or SourceDocuments")
-        report = self._parts.ingest_pipeline.ingest(
-            self._tenant,
-            self._write_collection,
-            [Path(item) if isinstance(item, str) else item for item in several],
-            prune=prune,
-            root=root,
-            on_progress=on_progress,
-        )
+        with self._parts.queries.charge(replace(self._reader, collection=self._write_collection)):
+            report = self._parts.ingest_pipeline.ingest(
+                self._tenant,
+                self._write_collection,
+                [Path(item) if isinstance(item, str) else item for item in several],
+                prune=prune,
+                root=root,
+                on_progress=on_progress,
+            )
         # Maintenance does so too; after a first load, the weights of the fusion are right without it.
         if report.chunks >= MIN_CHUNKS:
             self._parts.indexes.measure_known_items(self._tenant)
@@ -478,11 +481,13 @@ class Tenant:
 
         Returns an array of shape (texts, dimensions). Raises ModelUnavailable, ModelError.
         """
-        return self._parts.embedder.embed(texts)
+        with self._parts.queries.charge(self._reader):
+            return self._parts.embedder.embed(texts)
 
     def embed_query(self, question: str) -> Sequence[float]:
         """Embed a question as `search` does. Raises ModelUnavailable, ModelError."""
-        vector: list[float] = self._parts.embedder.embed_query(question).tolist()
+        with self._parts.queries.charge(self._reader):
+            vector: list[float] = self._parts.embedder.embed_query(question).tolist()
         return vector
 
     def texts(self) -> list[tuple[str, str]]:
@@ -775,12 +780,13 @@ class Tenant:
 
         Raises ModelUnavailable.
         """
-        return check_citations(
-            text,
-            context.passages,
-            embedder=self._parts.embedder,
-            citation_format=self._pipelines().settings.rag.context.citation_format,
-        )
+        with self._parts.queries.charge(self._reader):
+            return check_citations(
+                text,
+                context.passages,
+                embedder=self._parts.embedder,
+                citation_format=self._pipelines().settings.rag.context.citation_format,
+            )
 
     def check_quotes(self, quotes: Iterable[AnswerSentence]) -> list[QuoteStatus]:
         """Return whether each cited sentence is still in its document.

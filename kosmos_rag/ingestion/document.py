@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import time
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from kosmos_rag.core.config import ParsingSettings, Settings
 from kosmos_rag.core.errors import IngestionError, SourceError
 from kosmos_rag.core.protocols import Chunker, Embedder, Tokenizer
 from kosmos_rag.core.stored_files import parse_file_source
+from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.telemetry.metrics import INGESTION_STAGE_SECONDS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.text.languages import choose_text_language
@@ -298,9 +300,19 @@ def _parse(document: SourceDocument, limits: ParsingSettings) -> ParsedDocument:
 
     Plain text needs no library, and a process costs more than its parsing.
     """
-    if is_small_text(document.data, document.source, document.media_type):
-        return parse(document, OutputLimits(text_bytes=limits.text_mb * 2**20, pages=limits.pages))
-    return parse_confined(document, limits)
+    started_at = time.perf_counter()
+    parsed: ParsedDocument | None = None
+    try:
+        if is_small_text(document.data, document.source, document.media_type):
+            parsed = parse(document, OutputLimits(text_bytes=limits.text_mb * 2**20, pages=limits.pages))
+        else:
+            parsed = parse_confined(document, limits)
+        return parsed
+    finally:
+        seconds = time.perf_counter() - started_at
+        usage.record(usage.Quantity.PARSING_SECONDS, seconds)
+        if parsed is not None:  # what the child reports cannot be more than it took
+            usage.record(usage.Quantity.OCR_SECONDS, min(parsed.ocr_seconds, seconds))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

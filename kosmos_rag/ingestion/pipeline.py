@@ -19,6 +19,7 @@ from cachetools import LRUCache
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import GONE, IngestInterrupted, IngestionError, RequestError
+from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, IngestReport, Outcome, SourceDocument, is_text
 from kosmos_rag.ingestion.acl import remove_unauthorised
@@ -42,6 +43,8 @@ from kosmos_rag.storage.tenants import TenantRef
 
 _EMPTY = "empty"
 """Code of a document without text: no failure of a file that a source lists."""
+OpenAccount = Callable[[TenantRef, str | None, str | None], usage.Account]
+"""Returns the account of a tenant, a collection and a reader."""
 Progress = Callable[[int, int, str], None]
 """Called after each document with how many are done, how many there are, and its source."""
 
@@ -119,7 +122,12 @@ class IngestPipeline:
     """Ingests documents into any collection of any tenant of one database. Thread-safe."""
 
     def __init__(
-        self, database: Database, embedders: EmbedderRegistry, settings: Settings, telemetry: Telemetry
+        self,
+        database: Database,
+        embedders: EmbedderRegistry,
+        settings: Settings,
+        telemetry: Telemetry,
+        open_account: OpenAccount | None = None,
     ) -> None:
         """Create a pipeline.
 
@@ -128,10 +136,13 @@ class IngestPipeline:
             embedders: models by embedding space; that of the settings is the default.
             settings: settings of collections without a preset; presets change them.
             telemetry: records what is ingested.
+            open_account: returns the account of a collection, for work that no caller is charged for; None for no
+                account.
         """
         self._database = database
         self._embedders = embedders
         self._telemetry = telemetry
+        self._open_account = open_account
         self._processors: LRUCache[str, DocumentProcessor] = LRUCache(_CACHED_PROCESSORS)
         self._lock = threading.Lock()
         self.settings = settings
@@ -215,6 +226,9 @@ class IngestPipeline:
             lease: fences the documents off from other writers.
             executor: processes the documents and publishes the batches; None for the calling thread.
         """
+        account = usage.current_account()
+        if account is None and self._open_account is not None:
+            account = self._open_account(tenant, collection, None)
         entries = _assign_ids(tenant, collection, documents, recorder)
         try:
             with self._database.worker.transaction(tenant.id, [EVERYONE], on_node=True) as connection:
@@ -228,7 +242,8 @@ class IngestPipeline:
             collection=collection, state=state, recorder=recorder, lease=lease,
             executor=executor or SynchronousExecutor(),
         )  # fmt: skip
-        return run.ingest(entries)
+        with usage.charge_to(account):
+            return run.ingest(entries)
 
     def load_processor(self, tenant: TenantRef, collection: str) -> DocumentProcessor:
         """Return the processor of a collection's documents. Raises ConfigError, DatabaseError."""
@@ -423,7 +438,7 @@ class _Run:
             self._collect_slow(collected)
         self._complete(collected)
         for document, future in collected.slow:
-            future.add_done_callback(partial(self._publish_alone, document))
+            future.add_done_callback(usage.bind(partial(self._publish_alone, document)))
 
     def _process(self, entry: _Document, collected: _Collected) -> ChunkedDocument | None:
         """Load, parse and chunk a document.
@@ -499,7 +514,7 @@ class _Run:
         if batch.documents:
             full = batch.take()
             documents = [pending for pending, _ in full.documents.values()]
-            self.executor.submit(documents, full.chunks, lambda: self._publish(full))
+            self.executor.submit(documents, full.chunks, usage.bind(partial(self._publish, full)))
 
     def _publish(self, batch: _Batch) -> None:
         remaining = dict(batch.documents)
@@ -519,6 +534,8 @@ class _Run:
                     rejected.append((document.id, pending, result.error))
                 elif result.outcome is not None:
                     self.state.fingerprints[document.id] = document.fingerprint
+                    usage.record(usage.Quantity.DOCUMENTS, 1)
+                    usage.record(usage.Quantity.BYTES, len(document.source.data))
                     published.append(
                         PublishedDocument(
                             pending=pending, document=document, outcome=result.outcome, reused=result.reused

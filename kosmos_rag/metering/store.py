@@ -10,13 +10,13 @@ import psycopg
 from psycopg.rows import kwargs_row
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.telemetry.usage import Quantity
+from kosmos_rag.core.telemetry import usage
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.metering.records import DIMENSIONS, INTERVALS, UsageAmount, UsageReport
 from kosmos_rag.metering.settings import MeteringSettings
 from kosmos_rag.metering.sql import statement
 
-LEVELS = (Quantity.STORED_CHUNKS, Quantity.STORED_BYTES)
+LEVELS = (usage.Quantity.STORED_CHUNKS, usage.Quantity.STORED_BYTES)
 """Quantities of which a time has the last amount, and not the sum."""
 _HOUR = timedelta(hours=1)
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from kosmos_rag.core.config import RerankingSettings
 from kosmos_rag.core.errors import first_line, reader_message
 from kosmos_rag.core.protocols import Reranker
-from kosmos_rag.core.telemetry import genai
+from kosmos_rag.core.telemetry import genai, usage
 from kosmos_rag.core.telemetry.metrics import RETRIEVAL_FALLBACKS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.telemetry.tracing import StageTimer
@@ -67,7 +67,7 @@ class DeadlineExecutor:
         try:
             # A daemon thread, so that a hanging model does not keep the process alive.
             threading.Thread(
-                target=self._run_call, args=(call, future), name="kosmos-rag-deadline", daemon=True
+                target=self._run_call, args=(usage.bind(call), future), name="kosmos-rag-deadline", daemon=True
             ).start()
         except RuntimeError as error:
             self._slots.release()
@@ -171,6 +171,7 @@ class RerankStage:
         deadline_ms = self._settings.milliseconds_to_deadline
         outcome = self._executor.run(batches.score_all, deadline_ms=deadline_ms, spent_ms=timer.timings_ms()["total"])
         scores = batches.stop()
+        usage.record(usage.Quantity.RERANKED_PASSAGES, len(scores), self._reranker.name)
         late = outcome.error_kind == LATE and bool(scores)
         if not late and outcome.message:
             return self._keep_order(passages, outcome.message, outcome.error_kind or MODEL)

@@ -6,11 +6,13 @@ https://github.com/RapidAI/RapidOCR; docs/decisions/0015-ocr.md has the reasons.
 """
 
 import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kosmos_rag.core.extras import require_extra
+from kosmos_rag.core.telemetry import usage
 from kosmos_rag.parsing.pdf.graphics import Box
 from kosmos_rag.parsing.pdf.page import PageContent, PageFrame
 from kosmos_rag.parsing.pdf.text_layer import Run
@@ -54,7 +56,9 @@ class PageReader:
         """Return the recognised lines of a page, top to bottom."""
         width, height = page.get_size()
         scale = _LONGEST_SIDE / max(width, height)
+        started_at = time.perf_counter()
         boxes = self._boxes(page.render(scale=scale).to_numpy())
+        usage.record(usage.Quantity.OCR_SECONDS, time.perf_counter() - started_at)
         if not boxes:
             return PageContent()
         size = statistics.median(box.height for box in boxes)

@@ -1,8 +1,10 @@
 """The work of a child: parse one file, and reply."""
 
 import socket
+from dataclasses import replace
 
 from kosmos_rag.core.errors import ParseError, first_line
+from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.types import ParsedDocument
 from kosmos_rag.parsing import parse
 from kosmos_rag.parsing.pdf.document import render_page
@@ -16,6 +18,16 @@ from kosmos_rag.parsing.sandbox.protocol import (
     receive_request,
     send_frame,
 )
+
+
+class _OcrSeconds:
+    """Adds up how long OCR takes, for the reply."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def record(self, quantity: usage.Quantity, amount: float, model: str | None) -> None:  # noqa: ARG002
+        self.seconds += amount if quantity is usage.Quantity.OCR_SECONDS else 0.0
 
 
 def work(connection: socket.socket) -> None:
@@ -37,13 +49,16 @@ def _result(request: ParseRequest, data: bytes) -> ParsedDocument | Failure | by
     try:
         if request.page:
             return render_page(data, request.page, passwords=request.passwords)
-        return parse(
-            build_document(request, data),
-            request.output,
-            ocr=request.ocr,
-            hidden_cells=request.hidden_cells,
-            passwords=request.passwords,
-        )
+        ocr = _OcrSeconds()
+        with usage.charge_to(ocr):
+            parsed = parse(
+                build_document(request, data),
+                request.output,
+                ocr=request.ocr,
+                hidden_cells=request.hidden_cells,
+                passwords=request.passwords,
+            )
+        return replace(parsed, ocr_seconds=ocr.seconds)
     except ParseError as error:
         return Failure(code=error.code, message=str(error))
     except MemoryError:

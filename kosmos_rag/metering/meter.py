@@ -1,0 +1,170 @@
+"""Add up what is used in memory, and write it in batches."""
+
+import logging
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from kosmos_rag.core.errors import DatabaseError
+from kosmos_rag.core.telemetry import usage
+from kosmos_rag.engine.query_hooks import HookContext, QueryHooks, TenantRef
+from kosmos_rag.metering.settings import MeteringSettings, ModelPrice
+from kosmos_rag.metering.store import UsageRow, insert_rows
+
+log = logging.getLogger(__name__)
+
+_HOUR_S = 3600
+_MAX_WAITING = 100_000
+"""Rows that wait for the database; more are dropped, the oldest first."""
+_PER_PRICE = {
+    usage.Quantity.INPUT_TOKENS: ("input", 1e6),
+    usage.Quantity.EMBEDDED_TOKENS: ("input", 1e6),
+    usage.Quantity.OUTPUT_TOKENS: ("output", 1e6),
+    usage.Quantity.RERANKED_PASSAGES: ("passages", 1e3),
+}
+"""The price of a quantity, and how much it is the price of."""
+
+
+class _Key(NamedTuple):
+    """What amounts are added up by."""
+
+    owner: TenantRef
+    hour: int
+    """Hours since 1970, in UTC."""
+    collection: str | None
+    subject: str | None
+    quantity: usage.Quantity
+    model: str | None
+
+
+def compute_cost(
+    prices: Mapping[str, ModelPrice], quantity: usage.Quantity, model: str | None, amount: float
+) -> float | None:
+    """Return what an amount costs; None where the model has no price.
+
+    Args:
+        prices: In the currency of the settings, by name of the model.
+        quantity: What was used.
+        model: Name of the model; None without one.
+        amount: How much was used.
+    """
+    price = None if model is None else prices.get(model)
+    if price is None or quantity not in _PER_PRICE:
+        return None
+    name, unit = _PER_PRICE[quantity]
+    cost: float = getattr(price, name) * amount / unit
+    return cost
+
+
+class BufferedMeter:
+    """Adds up usage by account and hour, and writes it every `metering.flush_s` seconds. Thread-safe.
+
+    What cannot be written waits: while the database cannot be reached, and while the tenant has no document yet.
+    `close` writes the rest.
+    """
+
+    def __init__(self, context: HookContext) -> None:
+        """Create a meter; its thread starts with the first amount."""
+        self._settings = context.settings.section(MeteringSettings)
+        self._append = context.append
+        self._lock, self._writing = threading.Lock(), threading.Lock()
+        self._amounts: defaultdict[_Key, float] = defaultdict(float)
+        self._waiting: dict[TenantRef, list[UsageRow]] = {}
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def open_account(self, owner: TenantRef, collection: str | None, subject: str | None) -> "BufferedAccount":
+        """Return the account of a reader."""
+        return BufferedAccount(self, owner, collection, subject)
+
+    def add(self, key: _Key, amount: float) -> None:
+        """Add an amount; nothing is written yet."""
+        with self._lock:
+            self._amounts[key] += amount
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._run, name="kosmos-rag-metering", daemon=True)
+                self._thread.start()
+
+    def flush(self) -> None:
+        """Write what is recorded. What the database refuses waits for the next time."""
+        with self._writing:
+            self._collect_rows()
+            for owner, rows in list(self._waiting.items()):
+                try:
+                    with self._append(owner) as connection:
+                        insert_rows(connection, owner.id, rows)
+                    del self._waiting[owner]
+                except DatabaseError as error:
+                    log.debug("usage waits: %s", error, extra={"action": "usage_waits", "tenant": owner.name})
+            self._drop_oldest()
+
+    def close(self) -> None:
+        """Write what is recorded, and end the thread."""
+        self._closed.set()
+        self.flush()
+        if waiting := sum(map(len, self._waiting.values())):
+            log.warning(
+                "%d rows of usage were not written: their tenant has no document, or the database failed", waiting,
+                extra={"action": "usage_dropped"},
+            )  # fmt: skip
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._settings.flush_s):
+            try:
+                self.flush()
+            except Exception:  # the thread continues
+                log.exception("usage was not written", extra={"action": "usage_failed"})
+
+    def _collect_rows(self) -> None:
+        with self._lock:
+            amounts, self._amounts = self._amounts, defaultdict(float)
+        for key, amount in amounts.items():
+            row = UsageRow(
+                id=uuid.uuid4(),
+                hour=datetime.fromtimestamp(key.hour * _HOUR_S, UTC),
+                collection=key.collection,
+                subject=key.subject,
+                quantity=key.quantity,
+                model=key.model,
+                amount=amount,
+                cost=compute_cost(self._settings.prices, key.quantity, key.model, amount),
+            )
+            self._waiting.setdefault(key.owner, []).append(row)
+
+    def _drop_oldest(self) -> None:
+        excess = sum(map(len, self._waiting.values())) - _MAX_WAITING
+        for owner in list(self._waiting) if excess > 0 else ():
+            dropped = len(self._waiting.pop(owner))
+            log.error(
+                "%d rows of usage were dropped: the database has refused them for long", dropped,
+                extra={"action": "usage_dropped", "tenant": owner.name},
+            )  # fmt: skip
+            excess -= dropped
+            if excess <= 0:
+                return
+
+
+class BufferedAccount:
+    """What one reader uses."""
+
+    __slots__ = ("_collection", "_meter", "_owner", "_subject")
+
+    def __init__(self, meter: BufferedMeter, owner: TenantRef, collection: str | None, subject: str | None) -> None:
+        self._meter = meter
+        self._owner = owner
+        self._collection = collection
+        self._subject = subject
+
+    def record(self, quantity: usage.Quantity, amount: float, model: str | None) -> None:
+        """Add to what the account has used. Args: see `Account.record`."""
+        hour = int(time.time()) // _HOUR_S
+        self._meter.add(_Key(self._owner, hour, self._collection, self._subject, quantity, model), amount)
+
+
+def create_query_hooks(context: HookContext) -> QueryHooks:
+    """Create the meter of an engine; none where `metering.enabled` is false."""
+    return QueryHooks(meter=BufferedMeter(context) if context.settings.section(MeteringSettings).enabled else None)

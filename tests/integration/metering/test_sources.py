@@ -1,0 +1,192 @@
+"""What questions and documents are charged, to whom, and what happens while nothing can be written."""
+
+import io
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from PIL import Image, ImageDraw
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.telemetry.usage import Quantity, charge_to, record
+from kosmos_rag.engine.query_hooks import HookContext, QueryHooks
+from kosmos_rag.metering.meter import BufferedMeter, compute_cost, create_query_hooks
+from kosmos_rag.metering.settings import ModelPrice
+from kosmos_rag.metering.store import UsageStore
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.tenants import tenant
+from tests.integration.variants import changed, opened
+
+TEXT = b"Employees have twenty days of annual leave a year."
+LEAVE = SourceDocument(source="leave.md", data=TEXT)
+PAGE = SourceDocument(source="page.html", data=b"<h1>Notice</h1><p>Customers give ninety days of notice.</p>")
+
+
+class Overlap:
+    """A reranker that counts common words."""
+
+    name = "overlap"
+
+    def score(self, question: str, passages: list[str]) -> list[float]:
+        words = set(question.lower().split())
+        return [len(words & set(passage.lower().split())) / max(1, len(words)) for passage in passages]
+
+
+@contextmanager
+def _metered(settings: Settings, **changes: Any) -> Iterator[tuple[Engine, BufferedMeter]]:
+    """Open an engine whose meter writes only when it is told to."""
+    meters: list[BufferedMeter] = []
+
+    def create_hooks(context: HookContext) -> QueryHooks:
+        hooks = create_query_hooks(context)
+        assert isinstance(hooks.meter, BufferedMeter)
+        meters.append(hooks.meter)
+        return hooks
+
+    usual = {"metering.flush_s": 3600.0, "rag.chunking.min_size": 1}
+    with Engine(changed(settings, usual | changes), embedder=HashingEmbedder(), query_hooks=create_hooks) as engine:
+        yield engine, meters[0]
+
+
+def _totals(engine: Engine, name: str = "acme", **filters: Any) -> dict[str, float]:
+    report = UsageStore(engine.tenant(name)).read(**filters)
+    return {row.quantity: row.amount for row in report.amounts}
+
+
+def test_documents__are_charged_with_bytes_tokens_and_seconds(
+    settings: Settings, minilm: SentenceTransformerEmbedder
+) -> None:
+    rag = {"rag.embedding": minilm._settings, "rag.chunking.min_size": 1}
+    with opened(settings, rag, embedder=minilm) as engine:
+        wiki = engine.tenant("acme", collection="wiki", subject="key:loader")
+        wiki.ingest([LEAVE, PAGE])
+        wiki.ingest([LEAVE, PAGE])
+        chunks = [chunk for _, chunk in wiki.texts()]
+    with opened(settings, {}) as engine:
+        report = UsageStore(engine.tenant("acme")).read(by=["collection", "subject", "model"])
+    assert {(row.collection, row.subject) for row in report.amounts} == {("wiki", "key:loader")}
+    amounts = {row.quantity: row.amount for row in report.amounts}
+    assert amounts["documents"] == 2
+    assert amounts["bytes"] == len(LEAVE.data) + len(PAGE.data)
+    assert 0 < amounts["parsing_seconds"] < 60
+    assert len(chunks) == 2
+    # Title and section stand before the text of a chunk; each text has two special tokens.
+    assert amounts["embedded_tokens"] >= sum(minilm.tokenizer.count(chunks)) + 2 * len(chunks)
+    assert amounts["embedded_tokens"] <= sum(minilm.tokenizer.count(chunks)) + 20 * len(chunks)
+    assert {row.model for row in report.amounts if row.quantity == "embedded_tokens"} == {minilm.name}
+
+
+def test_question__is_charged_to_its_reader_with_tokens_and_passages(
+    settings: Settings, minilm: SentenceTransformerEmbedder
+) -> None:
+    rag = {"rag.embedding": minilm._settings, "rag.chunking.min_size": 1, "rag.reranking.enabled": True}
+    with opened(settings, rag, embedder=minilm, reranker=Overlap()) as engine:
+        engine.tenant("acme").ingest([LEAVE, PAGE])
+        reader = engine.tenant("acme", subject="ada")
+        reader.search("How many days of leave?")
+        reader.search(["Who gives notice?", "Who has leave?"])
+        reader.context("How many days of leave?")
+    with opened(settings, {}) as engine:
+        amounts = _totals(engine, subject="ada")
+    questions = ["How many days of leave?", "Who gives notice?", "Who has leave?"]
+    assert amounts["questions"] == 4
+    assert amounts["embedded_tokens"] == sum(minilm.tokenizer.count(questions)) + 2 * len(questions)
+    assert amounts["reranked_passages"] >= 4
+    assert "answers" not in amounts
+
+
+def test_work_without_a_caller__is_charged_to_the_collection(settings: Settings) -> None:
+    with _metered(settings) as (engine, meter):
+        pipeline = engine.ingest_pipeline
+        pipeline.ingest(tenant("acme"), "wiki", [LEAVE], prune=False, root=None, on_progress=None)
+        meter.flush()
+        report = UsageStore(engine.tenant("acme")).read(by=["collection", "subject"])
+        documents = [row for row in report.amounts if row.quantity == "documents"]
+        assert [(row.collection, row.subject, row.amount) for row in documents] == [("wiki", None, 1)]
+
+
+def test_usage__waits_for_the_database_and_is_written_once(settings: Settings, database: DatabaseSettings) -> None:
+    def grant(change: str) -> None:
+        with psycopg.connect(database.admin_url or "") as admin:
+            admin.execute(change.encode())
+
+    with _metered(settings) as (engine, meter):
+        acme = engine.tenant("acme")
+        acme.ingest(LEAVE)
+        meter.flush()
+        acme.search("leave")
+        grant("REVOKE INSERT ON kosmos.usage FROM kosmos_app")
+        meter.flush()
+        assert "questions" not in _totals(engine)
+        acme.search("leave")
+        grant("GRANT INSERT ON kosmos.usage TO kosmos_app")
+        meter.flush()
+        meter.flush()
+        assert _totals(engine)["questions"] == 2
+
+
+def test_usage__of_a_tenant_without_documents_waits_for_its_first(settings: Settings) -> None:
+    with _metered(settings) as (engine, meter):
+        acme = engine.tenant("acme")
+        assert acme.search("leave").hits == ()
+        meter.flush()
+        acme.ingest(LEAVE)
+        meter.flush()
+        assert _totals(engine)["questions"] == 1
+
+
+def test_metering__that_is_off_records_nothing(settings: Settings) -> None:
+    with opened(settings, {"metering.enabled": False}) as engine:
+        engine.tenant("acme").ingest(LEAVE)
+        engine.tenant("acme").search("leave")
+    with opened(settings, {}) as engine:
+        assert _totals(engine) == {}
+
+
+def test_cost__is_that_of_the_price_for_each_quantity() -> None:
+    prices = {"large": ModelPrice(input=2.0, output=8.0), "cross": ModelPrice(passages=1.5)}
+    assert compute_cost(prices, Quantity.INPUT_TOKENS, "large", 500_000) == 1.0
+    assert compute_cost(prices, Quantity.OUTPUT_TOKENS, "large", 500_000) == 4.0
+    assert compute_cost(prices, Quantity.RERANKED_PASSAGES, "cross", 2000) == 3.0
+    assert compute_cost(prices, Quantity.INPUT_TOKENS, "small", 1) is None
+    assert compute_cost(prices, Quantity.QUESTIONS, None, 1) is None
+
+
+def test_metering__takes_less_than_a_hundredth_of_a_question(settings: Settings) -> None:
+    rounds = 200
+    with _metered(settings) as (engine, meter):
+        acme = engine.tenant("acme", subject="ada")
+        acme.ingest([SourceDocument(source=f"{number}", data=TEXT) for number in range(20)])
+        acme.search("leave")
+        started = time.thread_time()
+        for number in range(rounds):
+            acme.search(f"How many days of leave, case {number}?")
+        search_s = time.thread_time() - started
+        started = time.thread_time()
+        for _ in range(rounds):
+            # What a search adds: an account, the question, its tokens and its passages.
+            with charge_to(meter.open_account(tenant("acme"), None, "ada")):
+                record(Quantity.QUESTIONS, 1)
+                record(Quantity.EMBEDDED_TOKENS, 12, "model")
+                record(Quantity.RERANKED_PASSAGES, 30, "cross")
+        metering_s = time.thread_time() - started
+    assert metering_s <= 0.01 * search_s, f"{metering_s / search_s:.4f}"
+
+
+def test_ocr__is_charged_in_seconds(settings: Settings) -> None:
+    pytest.importorskip("rapidocr")
+    picture = Image.new("RGB", (800, 200), "white")
+    ImageDraw.Draw(picture).text((40, 60), "Employees have twenty days of leave", fill="black", font_size=36)
+    data = io.BytesIO()
+    picture.save(data, "PNG")
+    with _metered(settings, **{"ingestion.parsing.ocr": True, "ingestion.parsing.memory_mb": 2048}) as (engine, meter):
+        report = engine.tenant("acme").ingest(SourceDocument(source="scan.png", data=data.getvalue()))
+        assert report.failed == ()
+        meter.flush()
+        amounts = _totals(engine)
+    assert 0 < amounts["ocr_seconds"] <= amounts["parsing_seconds"]
