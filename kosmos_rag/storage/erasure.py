@@ -204,10 +204,8 @@ class ErasureStore:
             "key": selector.key,
             "value": selector.value,
         }
-        rows = self._select_documents(connection, values)
+        rows, job_ids = self._erase_jobs(connection, values)
         retained = self._count_retained(connection, subject=None, document_ids=values["document_ids"])
-        # Jobs first: a running publication has locked its job, then its collection.
-        job_ids = [job_id for (job_id,) in connection.execute(statement("erase_document_jobs"), values).fetchall()]
         counts["jobs"] += len(job_ids)
         counts["idempotency_keys"] += connection.execute(
             statement("erase_idempotency_keys_of_jobs"), values | {"job_ids": job_ids}
@@ -239,6 +237,24 @@ class ErasureStore:
         )
         return retained, warning if mirrors else ""
 
+    def _erase_jobs(
+        self, connection: psycopg.Connection, values: dict[str, Any]
+    ) -> tuple[list[tuple[uuid.UUID, str, str]], list[uuid.UUID]]:
+        """Erase the jobs of the documents to erase.
+
+        Returns id, collection and source of the documents, and the ids of the jobs.
+
+        A running publication has locked its job, then its collection, so the jobs are first. To erase one may wait for
+        a publication: what it has stored meanwhile is selected again.
+        """
+        job_ids: list[uuid.UUID] = []
+        while True:
+            rows = self._select_documents(connection, values)
+            erased = connection.execute(statement("erase_document_jobs"), values).fetchall()
+            if not erased:
+                return rows, job_ids
+            job_ids += [job_id for (job_id,) in erased]
+
     @staticmethod
     def _select_documents(connection: psycopg.Connection, values: dict[str, Any]) -> list[tuple[uuid.UUID, str, str]]:
         """Return id, collection and source of the documents to erase.
@@ -248,9 +264,9 @@ class ErasureStore:
         """
         rows = connection.execute(statement("documents_to_erase"), values).fetchall()
         values["document_ids"] = [document_id for document_id, _, _ in rows]
-        values["job_files"] = [
-            file_id for (file_id,) in connection.execute(statement("files_of_jobs_to_erase"), values)
-        ]
+        of_jobs = connection.execute(statement("files_of_jobs_to_erase"), values).fetchall()
+        # Jobs that were erased before name none any more.
+        values["job_files"] = [*values.get("job_files", ()), *[file_id for (file_id,) in of_jobs]]
         values["file_ids"] = [file_id for (file_id,) in connection.execute(statement("files_to_erase"), values)]
         rows = sorted({*rows, *connection.execute(statement("documents_of_files"), values)}, key=lambda row: row[1:])
         ids = [document_id for document_id, _, _ in rows]

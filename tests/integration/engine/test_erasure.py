@@ -2,11 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -19,12 +21,15 @@ from kosmos_rag.core.types import EVERYONE, Filter
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.engine.uploads import StoredUpload
 from kosmos_rag.indexing.ann import physical_indexes
+from kosmos_rag.ingestion.discovery import PendingDocument, discover
+from kosmos_rag.ingestion.report import ReportBuilder
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES
-from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.queue.queue import Queue, finish, lock_leases
 from kosmos_rag.storage.queue.uploads import UploadStore
 from kosmos_rag.storage.tables import metadata
+from kosmos_rag.storage.tenants import TenantRef
 from tests.conftest import shares_database
 from tests.integration.variants import opened
 
@@ -242,6 +247,51 @@ def test_running_job__of_an_erased_document_publishes_nothing(acme: Tenant, logg
     assert len(jobs) == 1
     acme.erase(source=DOCUMENT.source)
     assert queue.renew([jobs[0].token]) == set()
+
+
+class PausedLease:
+    """The lease of one job, whose publication waits before it is committed."""
+
+    def __init__(self, token: UUID) -> None:
+        self.token = token
+        self.is_written, self.may_commit = Event(), Event()
+
+    def may_start(self, document: PendingDocument) -> bool:
+        return True
+
+    def verify(self, queue: psycopg.Connection, document_ids: Sequence[UUID]) -> Sequence[UUID]:
+        assert lock_leases(queue, [self.token]) == {self.token}
+        return document_ids
+
+    def complete(self, queue: psycopg.Connection, data: psycopg.Connection, completions: Mapping[UUID, Any]) -> None:
+        self.is_written.set()
+        assert self.may_commit.wait(30)
+        (completion,) = completions.values()
+        finish(queue, {self.token: completion.outcome})
+
+
+@pytest.mark.own_database
+def test_erasure__of_a_document_that_is_being_published_erases_it(
+    logged: Engine, settings: Settings, tenant_name: str
+) -> None:
+    """A document whose first publication is committed during its erasure is erased."""
+    scope = logged.tenant(tenant_name)
+    scope.jobs.enqueue(DOCUMENT)
+    (job,) = Queue.open(logged.database, settings.worker).claim(1, kinds=["document"], worker="w")
+    lease, documents = PausedLease(job.token), discover([DOCUMENT], settings.ingestion, root=None).documents
+    with ThreadPoolExecutor(2) as executor:
+        owner, recorder = TenantRef(id=scope.id, name=scope.name), ReportBuilder()
+        publication = executor.submit(
+            logged.ingest_pipeline.run, owner, "default", documents, recorder=recorder, lease=lease
+        )
+        assert lease.is_written.wait(30)
+        erasure = executor.submit(scope.erase, source=DOCUMENT.source)
+        assert not wait([erasure], timeout=2).done
+        lease.may_commit.set()
+        publication.result()
+        assert erasure.result().erased["documents"] == 1
+    assert recorder.build().new == 1
+    assert scope.sources() == []
 
 
 def test_tenant__is_erased_with_its_vector_index_and_nothing_of_another(
