@@ -226,10 +226,21 @@ class Model:
         return any(not erasure.precedes(each) for erasure in erasures for each in passes)
 
     def _was_stored_since(self, source: str, current: FeedPass, earlier: Sequence[FeedPass]) -> bool:
-        """Return whether the document of an earlier pass that succeeded was stored until the current one."""
+        """Return whether a pass has named a document, and it was stored at each pass since.
+
+        What a feed no longer names, and is not stored, is forgotten.
+        """
         removals = [each for each in self._select(source) if each.kind in ("delete", "erase")]
-        return source in self.states[current.first_state].documents and any(
-            each.succeeded and all(removal.precedes(each) for removal in removals) for each in earlier
+        passes = [each for each in self.operations if isinstance(each, FeedPass)]
+        return any(
+            each.succeeded
+            and all(removal.precedes(each) for removal in removals)
+            and all(
+                source in self.states[later.first_state].documents
+                for later in passes
+                if each.generation < later.generation <= current.generation
+            )
+            for each in earlier
         )
 
     def _outcomes(self, source: str) -> set[int | None]:
