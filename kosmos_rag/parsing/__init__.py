@@ -10,7 +10,7 @@ from typing import Protocol
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import Note, ParsedDocument, SourceDocument
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.archives.documents import parse_archive
 from kosmos_rag.parsing.detect import detect, is_small_text
 from kosmos_rag.parsing.errors import translate_errors
@@ -99,7 +99,6 @@ _MAIL_PARSERS: dict[str, _MailParser] = {
     media_types.MHTML: parse_mhtml,
     media_types.MSG: parse_msg,
 }
-_DEEPEST_ATTACHMENT = 3
 
 
 class _WorkbookParser(Protocol):
@@ -179,8 +178,8 @@ class _FileParser:
 
     def _parse_inner(self, depth: int) -> ParsePart:
         """Return what parses the files in a mail or archive. Raises ParseError."""
-        if depth > _DEEPEST_ATTACHMENT:
-            message = f"mails and archives in others are read {_DEEPEST_ATTACHMENT} deep; take it out"
+        if depth > bounds.MAX_NESTED_FILES:
+            message = f"mails and archives in others are read {bounds.MAX_NESTED_FILES} deep; take it out"
             raise ParseError("unsupported", message)
         return partial(self.parse, depth=depth + 1)
 

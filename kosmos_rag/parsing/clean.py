@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator
 
+from kosmos_rag.parsing import bounds
+
 _UNCLEAN = re.compile(r"[\x00-\x08\x0b-\x1f\ud800-\udfff]")
 _FORBIDDEN = re.compile(r"[\x00\ud800-\udfff]")
 _CONTROLS = re.compile(r"[\x01-\x08\x0b-\x1f]")
-_LONGEST_TITLE = 300
 _BY_PROGRAM = re.compile(r"(?:Microsoft (?:Office )?(?:Word|PowerPoint|Excel)|(?:Libre|Open)Office(?:\.org)?) - ", re.I)
 _FILE_NAME = re.compile(r"\.(?:docx?|pptx?|xlsx?|od[tsp]|rtf|pdf|tex|dvi|ps|indd|qxd)$", re.I)
 _NO_TITLE = re.compile(
@@ -43,7 +44,7 @@ def clean_title(text: str) -> str | None:
     The result is None where nothing is left. Every chunk carries the titles of its section, so a megabyte after a `#`
     must not become one.
     """
-    return " ".join(clean(text).split())[:_LONGEST_TITLE].rstrip() or None
+    return " ".join(clean(text).split())[: bounds.MAX_TITLE_CHARS].rstrip() or None
 
 
 def clean_property_title(text: str) -> str | None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from kosmos_rag.core.types import Heading, Note, ParsedDocument, PlaceSpan, TableSpan
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.clean import clean, clean_title
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.tables.forms import split_form
@@ -12,8 +13,6 @@ from kosmos_rag.parsing.tables.sheets import Sheet, SheetText, split_sheet
 from kosmos_rag.parsing.tables.table import Table, render
 
 _BLOCK_SEPARATOR = "\n\n"
-_MOST_PLACES = 100_000
-"""Rows of more tables have the place of their table."""
 
 
 class Composition:
@@ -105,7 +104,7 @@ class Composition:
         A very large part has one place.
         """
         lengths = [len(line) + 1 for line in text.split("\n")]
-        if len(self._places) + len(lengths) > _MOST_PLACES:
+        if len(self._places) + len(lengths) > bounds.MAX_PLACES:
             lengths, rows = [sum(lengths)], [(rows[0][0], rows[-1][1])]
         ends = [start + length for length in accumulate(lengths)]
         for length, end, lines in zip(lengths, ends, rows, strict=True):
@@ -113,7 +112,7 @@ class Composition:
                 self._add_place(PlaceSpan(end - length, end - 1, sheet=sheet.name, cells=cells))
 
     def _add_place(self, place: PlaceSpan) -> None:
-        if len(self._places) < _MOST_PLACES:
+        if len(self._places) < bounds.MAX_PLACES:
             self._places.append(place)
 
     def begin_page(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from io import BytesIO
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.archives.members import is_compressed, is_tar
 from kosmos_rag.parsing.errors import translate_errors
 from kosmos_rag.parsing.office.encrypted import OLE, is_encrypted_office
@@ -74,7 +74,6 @@ _WEBVTT = re.compile(r"WEBVTT(?:[ \t][^\n]*)?\n")
 _ANY_TAG = re.compile(r"<[a-zA-Z][^\s<>]*[\s>]")
 _MARKDOWN_SIGN = re.compile(r"(?:\A|\n[ \t]*\n)#{1,6}[ \t]+\S|(?:\A|\n)(?:```|~~~)")
 _SPACE = re.compile(r"\s*")
-_SNIFFED = 65_536
 _PLAIN = frozenset({media_types.TEXT, media_types.MARKDOWN, *media_types.CODE.values(), *media_types.MARKUP.values()})
 
 # RFC 5322: the fields of a mail, some of them folded, and then an empty line.
@@ -149,7 +148,7 @@ def is_small_text(data: bytes, source: str, media_type: str | None = None) -> bo
     Args:
         media_type: Its type, where it is declared.
     """
-    if len(data) > _SNIFFED or b"\0" in data or _is_pdf(data) or data.startswith(_ZIP):
+    if len(data) > bounds.SAMPLE_CHARS or b"\0" in data or _is_pdf(data) or data.startswith(_ZIP):
         return False
     try:
         text = data.decode()
@@ -196,7 +195,7 @@ def _is_confluence(archive: zipfile.ZipFile, members: Collection[str]) -> bool:
     if index is None:
         return False
     with archive.open(index) as page:
-        return IS_INDEX.search(page.read(_SNIFFED)) is not None
+        return IS_INDEX.search(page.read(bounds.SAMPLE_CHARS)) is not None
 
 
 def _type_of_ole(data: bytes) -> str:
@@ -252,7 +251,7 @@ def _type_of_text(text: str, extension: str) -> str:
         return mail
     if extension in media_types.TEXTS:
         return media_types.TEXTS[extension]
-    if extension in _PROSE_NAMES and not text.startswith("#!") and _MARKDOWN_SIGN.search(text[:_SNIFFED]):
+    if extension in _PROSE_NAMES and not text.startswith("#!") and _MARKDOWN_SIGN.search(text[: bounds.SAMPLE_CHARS]):
         return media_types.MARKDOWN
     return media_types.TEXT
 
@@ -267,10 +266,10 @@ def _type_of_markup(text: str, start: int, extension: str) -> str | None:
     media_type = next((media_type for pattern, media_type in _ROOTS if pattern.match(text, start)), None)
     if media_type is not None or not _ANY_TAG.match(text, start):
         return media_type
-    if extension in _HTML_NAMES or (extension in _XML_NAMES and IS_STORAGE.search(text[:_SNIFFED])):
+    if extension in _HTML_NAMES or (extension in _XML_NAMES and IS_STORAGE.search(text[: bounds.SAMPLE_CHARS])):
         return media_types.HTML
     if extension in _XML_FILES:
-        return media_types.BPMN if _BPMN in text[:_SNIFFED] else media_types.XML
+        return media_types.BPMN if _BPMN in text[: bounds.SAMPLE_CHARS] else media_types.XML
     return None
 
 
@@ -281,7 +280,7 @@ def _type_of_mail(text: str, extension: str) -> str | None:
     """
     if extension not in _MAIL_NAMES:
         return None
-    head = text[:_SNIFFED].lstrip()
+    head = text[: bounds.SAMPLE_CHARS].lstrip()
     envelope = _ENVELOPE.match(head)
     fields = head[envelope.end() :] if envelope else head
     media_type = _MAIL_NAMES[extension]

@@ -6,8 +6,7 @@ from functools import partial
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.extras import missing_extra
-
-_MAX_REASON_CHARS = 200
+from kosmos_rag.parsing import bounds
 
 
 @contextmanager
@@ -27,6 +26,6 @@ def translate_errors(kind: str) -> Iterator[None]:
             "parsing", purpose, error.name or str(error), error=partial(ParseError, "unsupported")
         ) from error
     except Exception as exc:
-        reason = " ".join(f"{type(exc).__name__}: {exc}".split())[:_MAX_REASON_CHARS]
+        reason = " ".join(f"{type(exc).__name__}: {exc}".split())[: bounds.MAX_REASON_CHARS]
         message = f"broken {kind} file ({reason}); check that the program it comes from opens it"
         raise ParseError("corrupt", message) from exc

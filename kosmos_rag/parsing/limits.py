@@ -6,13 +6,8 @@ from dataclasses import dataclass
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import Note, ParsedDocument
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.clean import clean_title
-
-MOST_HEADINGS = 20_000
-"""Every chunk looks its section up among the headings; no document that people read has more."""
-MOST_TABLES = 20_000
-
-_MOST_NOTES = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,10 +25,12 @@ class OutputLimits:
         """
         self.check_pages(len(document.pages))
         self.check_text(len(document.text.encode()))
-        if len(document.headings) > MOST_HEADINGS:
-            raise _too_large(f"{len(document.headings)} headings, at most {MOST_HEADINGS} are kept", "split the file")
-        if len(document.tables) > MOST_TABLES:
-            raise _too_large(f"{len(document.tables)} tables, at most {MOST_TABLES} are kept", "split the file")
+        if len(document.headings) > bounds.MAX_HEADINGS:
+            raise _too_large(
+                f"{len(document.headings)} headings, at most {bounds.MAX_HEADINGS} are kept", "split the file"
+            )
+        if len(document.tables) > bounds.MAX_TABLES:
+            raise _too_large(f"{len(document.tables)} tables, at most {bounds.MAX_TABLES} are kept", "split the file")
 
     def check_pages(self, pages: int) -> None:
         """Raise ParseError `too_large` for more pages."""
@@ -58,9 +55,9 @@ def bound_notes(notes: Sequence[Note]) -> tuple[Note, ...]:
     If there are more, the last one has their number.
     """
     result = [Note(code=note.code, message=clean_title(note.message) or note.code) for note in dict.fromkeys(notes)]
-    if len(result) > _MOST_NOTES:
-        more = len(result) - _MOST_NOTES + 1
-        result[_MOST_NOTES - 1 :] = [Note(code="more", message=f"{more} more notes")]
+    if len(result) > bounds.MAX_NOTES:
+        more = len(result) - bounds.MAX_NOTES + 1
+        result[bounds.MAX_NOTES - 1 :] = [Note(code="more", message=f"{more} more notes")]
     return tuple(result)
 
 

@@ -15,7 +15,8 @@ from posixpath import basename
 from typing import IO, Any, NamedTuple
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.parsing.archives.screening import MOST_BYTES, MOST_MEMBERS, refuse_size, screen
+from kosmos_rag.parsing import bounds
+from kosmos_rag.parsing.archives.screening import refuse_size, screen
 
 ZIP = b"PK"
 _TAR = (257, b"ustar")
@@ -61,7 +62,7 @@ def decompress(data: bytes, name: str) -> bytes:
     open_file = next(opener for signature, opener in _COMPRESSED.items() if data.startswith(signature))
     try:
         with open_file(BytesIO(data)) as file:
-            content: bytes = file.read(MOST_BYTES + 1)
+            content: bytes = file.read(bounds.MAX_ARCHIVE_BYTES + 1)
     except (EOFError, OSError, lzma.LZMAError, ValueError) as error:
         raise ParseError("corrupt", f"the {name} cannot be unpacked ({error}); pack it again") from error
     refuse_size(name, len(content))
@@ -104,8 +105,8 @@ def _read_tar(data: bytes, name: str) -> Iterator[Member]:
 def _list_tar(archive: tarfile.TarFile, name: str) -> Iterator[tarfile.TarInfo]:
     total = 0
     for number, member in enumerate(archive):
-        if number >= MOST_MEMBERS:
-            raise ParseError("too_large", f"the {name} has more than {MOST_MEMBERS:,} members; split it")
+        if number >= bounds.MAX_ARCHIVE_MEMBERS:
+            raise ParseError("too_large", f"the {name} has more than {bounds.MAX_ARCHIVE_MEMBERS:,} members; split it")
         if member.isreg():
             total += member.size
             refuse_size(name, total)

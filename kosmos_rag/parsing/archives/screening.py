@@ -5,11 +5,8 @@ import zipfile
 from io import BytesIO
 
 from kosmos_rag.core.errors import ParseError
+from kosmos_rag.parsing import bounds
 
-MOST_MEMBERS = 2_000
-MOST_BYTES = 256 * 2**20
-_HIGHEST_RATIO = 100
-_RATIO_MATTERS_FROM = 2**20
 _MEDIA = re.compile(r"(?:word|ppt|xl)/media/")
 """Where Office keeps pictures. A drawing of one colour compresses a hundred to one, and no parser opens it."""
 _BEGIN = 64
@@ -53,8 +50,8 @@ def screen(data: bytes, name: str, *, not_read: re.Pattern[str] = _EMBEDDED) -> 
     """
     with zipfile.ZipFile(BytesIO(data)) as archive:
         members = archive.infolist()
-        if len(members) > MOST_MEMBERS:
-            raise _too_large(name, f"it has {len(members)} members, at most {MOST_MEMBERS} are read")
+        if len(members) > bounds.MAX_ARCHIVE_MEMBERS:
+            raise _too_large(name, f"it has {len(members)} members, at most {bounds.MAX_ARCHIVE_MEMBERS} are read")
         refuse_size(name, sum(member.file_size for member in members))
         for member in members:
             _screen_member(member, name)
@@ -128,7 +125,7 @@ def _screen_member(member: zipfile.ZipInfo, name: str) -> None:
 def _refuse_bomb(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> None:
     path = member.filename
     packed = max(1, member.compress_size)
-    if member.file_size > _RATIO_MATTERS_FROM and member.file_size > _HIGHEST_RATIO * packed:
+    if member.file_size > bounds.MIN_COMPRESSED_BYTES and member.file_size > bounds.MAX_COMPRESSION_RATIO * packed:
         if _MEDIA.match(path) and not _is_xml(_begin(archive, member)):
             return
         raise _too_large(name, f"member {path!r} unpacks to {member.file_size // packed} times its size")
@@ -154,8 +151,8 @@ def refuse_size(name: str, size: int) -> None:
         name: what the file is, for messages.
         size: bytes that were unpacked, or will be.
     """
-    if size > MOST_BYTES:
-        raise _too_large(name, f"it has {size} bytes unpacked, at most {MOST_BYTES} are read")
+    if size > bounds.MAX_ARCHIVE_BYTES:
+        raise _too_large(name, f"it has {size} bytes unpacked, at most {bounds.MAX_ARCHIVE_BYTES} are read")
 
 
 def _too_large(name: str, reason: str) -> ParseError:

@@ -8,7 +8,7 @@ from email.message import Message
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.clean import clean_title
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
@@ -23,9 +23,6 @@ ParsePart = Callable[[SourceDocument], ParsedDocument]
 
 UNREADABLE = "attachment_unreadable"
 _SHOWN = ("From", "To", "Cc", "Date")
-_MOST_ATTACHMENTS = 200
-_DEEPEST_PARTS = 30
-_DEEPEST_MAIL = 5
 _SKIPPED_TYPES = ("image/", "audio/", "video/", "font/")
 _SIGNATURES = frozenset(
     {
@@ -186,7 +183,7 @@ class _Mail:
     def _add_mails(self, mails: list[Message], level: int) -> None:
         for mail in mails:
             subject = mime.header(mail, "Subject") or "Forwarded mail"
-            if level > _DEEPEST_MAIL:
+            if level > bounds.MAX_NESTED_MAILS:
                 self._composition.add_note(UNREADABLE, f"the mail {subject!r} is too deep in other mails")
                 continue
             try:
@@ -198,10 +195,10 @@ class _Mail:
 
     def _add_attachments(self, attachments: list[Message], level: int) -> None:
         readable = [part for part in attachments if not mime.content_type(part).startswith(_SKIPPED_TYPES)]
-        if len(readable) > _MOST_ATTACHMENTS:
-            message = f"only {_MOST_ATTACHMENTS} of {len(readable)} attachments were read"
+        if len(readable) > bounds.MAX_MAIL_ATTACHMENTS:
+            message = f"only {bounds.MAX_MAIL_ATTACHMENTS} of {len(readable)} attachments were read"
             self._composition.add_note(UNREADABLE, message)
-        for number, part in enumerate(readable[:_MOST_ATTACHMENTS], start=1):
+        for number, part in enumerate(readable[: bounds.MAX_MAIL_ATTACHMENTS], start=1):
             name = mime.filename(part) or f"Attachment {number}"
             try:
                 parsed = self._parse_part(_build_attachment(part, name))
@@ -235,8 +232,10 @@ def _collect(part: Message, parts: _Parts, *, depth: int) -> None:
         ParseError: `encrypted`.
     """
     kind = mime.content_type(part)
-    if depth > _DEEPEST_PARTS:
-        parts.notes.append(f"parts of the mail that are nested more than {_DEEPEST_PARTS} deep were left out")
+    if depth > bounds.MAX_MAIL_PART_LEVELS:
+        parts.notes.append(
+            f"parts of the mail that are nested more than {bounds.MAX_MAIL_PART_LEVELS} deep were left out"
+        )
     elif kind in _MAILS:
         if (mail := mime.read_inner_message(part)) is not None:
             parts.mails.append(mail)

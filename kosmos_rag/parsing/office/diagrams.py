@@ -15,8 +15,8 @@ from xml.etree.ElementTree import Element
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.parsing import media_types
-from kosmos_rag.parsing.archives.screening import MOST_BYTES, screen_office
+from kosmos_rag.parsing import bounds, media_types
+from kosmos_rag.parsing.archives.screening import screen_office
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
 
@@ -129,7 +129,7 @@ def _inflate(text: str) -> Element:
     """Return the model of a page that draw.io has compressed: deflated, in base64, with escaped characters."""
     try:
         inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-        model = inflater.decompress(base64.b64decode(text), MOST_BYTES)
+        model = inflater.decompress(base64.b64decode(text), bounds.MAX_ARCHIVE_BYTES)
     except (binascii.Error, zlib.error, ValueError) as error:
         raise ParseError("corrupt", f"a page of the diagram cannot be unpacked ({error}); save it again") from error
     return _parse(unquote(model.decode("utf-8", "replace")).encode())

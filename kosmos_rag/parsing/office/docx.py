@@ -13,7 +13,7 @@ from typing import Any
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.archives.screening import refuse_doctype, screen_office
 from kosmos_rag.parsing.clean import clean_property_title
 from kosmos_rag.parsing.compose import Composition
@@ -21,7 +21,7 @@ from kosmos_rag.parsing.limits import UNLIMITED, OutputLimits
 from kosmos_rag.parsing.office.docx_styles import Lists, ParagraphStyle, Styles, W, parse_outline_level, read_value
 from kosmos_rag.parsing.office.docx_text import NOT_READ, PARAGRAPH, TextReader
 from kosmos_rag.parsing.office.xml_tree import find_outermost
-from kosmos_rag.parsing.tables.builder import MAX_COLUMNS, Cell, TableBuilder, shorten_repetition
+from kosmos_rag.parsing.tables.builder import Cell, TableBuilder, shorten_repetition
 from kosmos_rag.parsing.tables.table import Table, collapse_whitespace
 from kosmos_rag.parsing.text.plain import parse_text
 from kosmos_rag.parsing.web.html import parse_html
@@ -265,7 +265,7 @@ def _properties(element: Any, tag: str) -> dict[str, Any]:
 
 def _number(element: Any, default: int) -> int:
     value = "" if element is None else element.get(f"{W}val", "")
-    return min(int(value), MAX_COLUMNS) if value.isdecimal() and len(value) < 10 else default
+    return min(int(value), bounds.MAX_SPANNED_COLUMNS) if value.isdecimal() and len(value) < 10 else default
 
 
 def _block_elements(root: Any) -> Iterator[Any]:

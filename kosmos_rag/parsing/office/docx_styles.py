@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.numbering import format_number
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -15,7 +16,6 @@ _VALUE = f"{W}val"
 _HEADING = re.compile(r"(?:heading ([1-9])|title)", re.IGNORECASE)
 _OUTLINE_LEVELS = "012345678"
 """9 is that of a text."""
-_DEEPEST_STYLE = 20
 _LEVELS = 9
 _PLACE = re.compile(r"%([1-9])")
 _FORMATS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
@@ -86,7 +86,7 @@ class Styles:
         return None
 
     def _bases(self, identity: str | None) -> Iterator[Any]:
-        for _ in range(_DEEPEST_STYLE):
+        for _ in range(bounds.MAX_STYLE_LEVELS):
             element = self._elements.get(identity)
             if element is None:
                 return

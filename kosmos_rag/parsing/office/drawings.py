@@ -6,6 +6,7 @@ A chart gives its data, a diagram its words.
 from collections.abc import Iterator
 from typing import Any
 
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.tables.builder import Cell, TableBuilder
 from kosmos_rag.parsing.tables.table import Table, collapse_whitespace
 
@@ -16,7 +17,6 @@ _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 
 CHART, DIAGRAM = f"{_C}chart", f"{_DIAGRAM}relIds"
 """The elements of a chart and of a diagram in a document."""
-_MOST_POINTS = 10_000
 
 
 def read_drawing(element: Any, part: Any) -> Iterator[Table | str]:
@@ -54,7 +54,7 @@ def _chart(root: Any) -> Table:
     columns = [_points([series], f"{_C}val", f"{_C}yVal") for series in all_series]
     builder = TableBuilder()
     builder.add_row([Cell(text=""), *(Cell(text=_name(series)) for series in all_series)])
-    for index in sorted({*categories, *(index for points in columns for index in points)})[:_MOST_POINTS]:
+    for index in sorted({*categories, *(index for points in columns for index in points)})[: bounds.MAX_CHART_POINTS]:
         cells = (Cell(text=points.get(index, "")) for points in columns)
         builder.add_row([Cell(text=categories.get(index, "")), *cells])
     return builder.build(header_rows=1, caption="" if title is None else _words(title))

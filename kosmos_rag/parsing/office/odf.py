@@ -11,13 +11,14 @@ from xml.etree.ElementTree import Element
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.archives.screening import refuse_doctype, screen
 from kosmos_rag.parsing.clean import clean_property_title, clean_title
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.office.odf_styles import (
     DRAWING,
+    LEVELS,
     OUTLINE,
     PRESENTATION,
     TABLE,
@@ -27,7 +28,7 @@ from kosmos_rag.parsing.office.odf_styles import (
     parse_integer,
 )
 from kosmos_rag.parsing.office.odf_text import HEADING, NOT_READ, PARAGRAPH, TextReader
-from kosmos_rag.parsing.tables.builder import MAX_COLUMNS, Cell, TableBuilder
+from kosmos_rag.parsing.tables.builder import Cell, TableBuilder
 from kosmos_rag.parsing.tables.sheet_cells import SheetCells
 
 _PAGE, _FRAME, _NOTES = f"{DRAWING}page", f"{DRAWING}frame", f"{PRESENTATION}notes"
@@ -36,9 +37,6 @@ _CELL = f"{TABLE}table-cell"
 _CELLS = frozenset({_CELL, f"{TABLE}covered-table-cell"})
 _SEQUENCE = f"{TEXT}sequence"
 _TITLE = "{http://purl.org/dc/elements/1.1/}title"
-_MOST_REPEATS = 100
-"""Of a row or cell; more are the empty rest of a sheet."""
-_DEEPEST_ITEM = 10
 _CONTENT, _STYLES, _META, _MANIFEST = "content.xml", "styles.xml", "meta.xml", "META-INF/manifest.xml"
 _BULLET = "- "
 
@@ -167,7 +165,7 @@ class _Reader:
         style = element.get(f"{TEXT}style-name")
         if self._lists:
             outer = self._lists[-1]
-            level = min(outer.level + 1, _DEEPEST_ITEM)
+            level = min(outer.level + 1, LEVELS)
             if style in (None, outer.style):
                 return _OpenList(numbering=outer.numbering, style=outer.style, level=level)
         else:
@@ -257,7 +255,7 @@ class _SheetsReader:
                     if columns > 1 or rows > 1:
                         merged.append((last + 1, last + rows, column, column + columns - 1))
                 texts = [self._texts.read_line(cell) for cell in elements]
-                for number in range(last + 1, last + min(count, _MOST_REPEATS) + 1):
+                for number in range(last + 1, last + min(count, bounds.MAX_REPEATS) + 1):
                     cells.add_row(number, [*texts])
             last += count
         for area in merged:
@@ -288,9 +286,9 @@ def _expand_cells(row: Element) -> Iterator[Element]:
     while cells and not len(cells[-1]):
         cells.pop()
     for cell in cells:
-        for _ in range(max(1, min(parse_integer(cell.get(f"{TABLE}number-columns-repeated")), _MOST_REPEATS))):
+        for _ in range(max(1, min(parse_integer(cell.get(f"{TABLE}number-columns-repeated")), bounds.MAX_REPEATS))):
             yield cell
 
 
 def _span(cell: Element, axis: str) -> int:
-    return max(1, min(parse_integer(cell.get(f"{TABLE}number-{axis}-spanned")), MAX_COLUMNS))
+    return max(1, min(parse_integer(cell.get(f"{TABLE}number-{axis}-spanned")), bounds.MAX_SPANNED_COLUMNS))

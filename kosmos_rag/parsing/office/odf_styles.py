@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from xml.etree.ElementTree import Element
 
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.numbering import format_number
 
 NAMESPACE = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
@@ -12,8 +13,8 @@ PRESENTATION = NAMESPACE % "presentation"
 _NUMBERED = frozenset({f"{TEXT}list-level-style-number", f"{TEXT}outline-level-style"})
 OUTLINE = ""
 """Name of the list style of headings, which has none in the file."""
-_LEVELS = 10
-_DEEPEST_STYLE = 20
+LEVELS = 10
+"""Of lists and headings, which the format has."""
 
 
 def parse_integer(value: str | None) -> int:
@@ -106,7 +107,7 @@ class Styles:
         return "" if not position.endswith("%") or position == "0%" else "sub" if position[0] == "-" else "super"
 
     def _property(self, family: str, name: str | None, attribute: str) -> str | None:
-        for _ in range(_DEEPEST_STYLE):
+        for _ in range(bounds.MAX_STYLE_LEVELS):
             element = self._styles.get((family, name or ""))
             if element is None:
                 return None
@@ -121,7 +122,7 @@ def _levels(style: Element) -> Iterator[tuple[int, _Level]]:
     """Yield the levels that are numbered; the others have bullets."""
     for element in style:
         level = parse_integer(element.get(f"{TEXT}level")) - 1
-        if element.tag in _NUMBERED and 0 <= level < _LEVELS:
+        if element.tag in _NUMBERED and 0 <= level < LEVELS:
             yield (
                 level,
                 _Level(

@@ -3,6 +3,7 @@
 import re
 from xml.etree.ElementTree import Element
 
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.office.odf_styles import NAMESPACE, TEXT, Styles, parse_integer
 from kosmos_rag.parsing.office.xml_tree import find_outermost
 from kosmos_rag.parsing.scripts import write_script
@@ -12,7 +13,6 @@ PARAGRAPH, HEADING = f"{TEXT}p", f"{TEXT}h"
 _SPAN, _SPACES, _NOTE = f"{TEXT}span", f"{TEXT}s", f"{TEXT}note"
 _CHARACTERS = {f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
 NOT_READ = frozenset({f"{TEXT}tracked-changes", f"{TEXT}table-of-content", f"{NAMESPACE % 'office'}annotation"})
-_MOST_SPACES = 100
 _SPACE = re.compile(r"\s+")
 
 
@@ -39,7 +39,7 @@ class TextReader:
                 continue
             parts.append(_CHARACTERS.get(element.tag, ""))
             if element.tag == _SPACES:
-                parts.append(" " * max(1, min(parse_integer(element.get(f"{TEXT}c")), _MOST_SPACES)))
+                parts.append(" " * max(1, min(parse_integer(element.get(f"{TEXT}c")), bounds.MAX_REPEATS)))
             elif element.tag == _NOTE:
                 parts.append(self._note(element))
                 continue

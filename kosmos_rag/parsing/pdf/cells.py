@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.graphics import Box
 from kosmos_rag.parsing.pdf.lines import ONE_LINE, join_text, tidy
 from kosmos_rag.parsing.pdf.text_layer import Run
@@ -27,7 +28,6 @@ LEADING = 1.45
 """Sizes of the letters between two lines of a cell at most."""
 _CENTRED = 1.3
 """Sizes of the letters from the first line of a cell to the row that it surrounds at most."""
-_MAX_COLUMNS = 50
 SPANNING = 0.12
 """Share of the rows that may cross the gap between two columns."""
 _SENTENCE_WORDS = 5
@@ -87,7 +87,7 @@ def find_columns(lines: Sequence[Sequence[Run]]) -> Columns:
         columns = _find_covered_stretches(lines, crossing, size)
         if len(columns) > len(best):
             best = columns
-    return _join_currencies(lines, best) if len(best) <= _MAX_COLUMNS else []
+    return _join_currencies(lines, best) if len(best) <= bounds.MAX_PAGE_COLUMNS else []
 
 
 def _find_covered_stretches(lines: Sequence[Sequence[Run]], crossing: int, size: float) -> list[tuple[float, float]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import Heading, LineBox, Note, ParsedDocument, TableSpan
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.clean import clean_property_title, clean_title
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.pdf.headings import find_headings
@@ -29,10 +29,6 @@ _PDFIUM = threading.Lock()
 """Each call of PDFium holds this lock: it is not thread-safe."""
 
 _PARAGRAPH_SEPARATOR = "\n\n"
-_PICTURE_WIDTH, _PICTURE_HEIGHT = 1_400, 4_000
-"""Pixels of a rendered page at most."""
-_MAX_OUTLINE_ENTRIES = 10_000
-"""Each entry is searched for on its page; a hostile outline must not make that a day's work."""
 _REPEATED = re.compile(r"(\W)\1+")
 _LEAST_READABLE = 0.4
 """Share of the characters, white space aside, that are letters or digits in a text that can be read."""
@@ -139,7 +135,7 @@ def render_page(data: bytes, page: int, *, passwords: Sequence[str] = ()) -> byt
         with closing(document[page - 1]) as opened:
             width, height = opened.get_size()
             # A hostile page may be of any size, its picture is not.
-            scale = min(_PICTURE_WIDTH / max(width, 1), _PICTURE_HEIGHT / max(height, 1))
+            scale = min(bounds.MAX_PICTURE_WIDTH / max(width, 1), bounds.MAX_PICTURE_HEIGHT / max(height, 1))
             picture = io.BytesIO()
             opened.render(scale=scale).to_pil().save(picture, "PNG")
     return picture.getvalue()
@@ -149,7 +145,7 @@ def _read(data: bytes, limits: OutputLimits, reader: PageReader | None, password
     with closing(_open(data, passwords)) as document:
         limits.check_pages(len(document))
         read = list(_pages(document, limits, reader))
-        outline = list(islice(_outline(document), _MAX_OUTLINE_ENTRIES))
+        outline = list(islice(_outline(document), bounds.MAX_OUTLINE_ENTRIES))
         title = clean_property_title(tidy(document.get_metadata_value("Title")))
     broken = [number for number, page in enumerate(read, start=1) if page is None]
     if broken and len(broken) == len(read):
@@ -322,7 +318,7 @@ def _headings(content: _Content, text: _Text, joined: str) -> list[Heading]:
     entries = _outline_headings(content.outline, joined, text.pages)
     places = [heading.start for heading in entries]
     headings = list(entries)
-    for paragraph, title, level in find_headings(content.text_pages, content.letters)[:_MAX_OUTLINE_ENTRIES]:
+    for paragraph, title, level in find_headings(content.text_pages, content.letters)[: bounds.MAX_OUTLINE_ENTRIES]:
         start = text.starts[id(paragraph)]
         after = bisect_left(places, start)
         if after < len(entries) and places[after] < start + len(paragraph.text):

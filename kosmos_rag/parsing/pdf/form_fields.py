@@ -4,18 +4,15 @@ import ctypes
 from collections.abc import Iterator
 from typing import Any
 
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.graphics import load_pdfium
-
-_MAX_ANNOTATIONS = 2_000
-_MAX_VALUE_CHARS = 2**20
-"""Of all values of a page. A longer one is left out, and so is what follows where all together have more."""
 
 
 def read_values(page: Any, forms: Any) -> Iterator[str]:
     """Yield `name: value` of form fields, and texts of annotations."""
     raw = load_pdfium()
-    remaining = _MAX_VALUE_CHARS
-    for index in range(min(raw.FPDFPage_GetAnnotCount(page.raw), _MAX_ANNOTATIONS)):
+    remaining = bounds.MAX_FIELD_CHARS
+    for index in range(min(raw.FPDFPage_GetAnnotCount(page.raw), bounds.MAX_ANNOTATIONS)):
         annotation = raw.FPDFPage_GetAnnot(page.raw, index)
         if not annotation:
             continue
@@ -57,7 +54,7 @@ def _field(annotation: Any, forms: Any) -> str:
 def _wide(read: Any, *arguments: Any) -> str:
     """Return a text that PDFium writes into a buffer as UTF-16."""
     size = read(*arguments, None, 0)
-    if not 2 < size <= 2 * (_MAX_VALUE_CHARS + 1):
+    if not 2 < size <= 2 * (bounds.MAX_FIELD_CHARS + 1):
         return ""
     buffer = (ctypes.c_ushort * (size // 2 + 1))()
     read(*arguments, buffer, size)

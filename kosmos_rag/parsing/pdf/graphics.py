@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
-_MAX_PARTS = 20_000
-"""Graphics of a page, and segments of their paths; a page with more is read as if it had none."""
+from kosmos_rag.parsing import bounds
+
 _THIN = 3.0
 """Points that a filled rectangle may be thick and still is a ruled line."""
 _SHORTEST_RULE = 7.0
@@ -16,7 +16,6 @@ _STRAIGHT = 0.5
 """Points by which the ends of a straight line differ at most."""
 NEAR = 2.5
 """Points between ruled lines that are one, and between ends that meet."""
-_DEEPEST_FORM = 4
 _WHITE = 250
 """Least of red, green and blue of what is not seen on paper."""
 
@@ -141,8 +140,8 @@ class _GraphicsReader:
     def read(self, page: Any) -> Graphics:
         raw = self._raw
         for index in range(raw.FPDFPage_CountObjects(page.raw)):
-            self._read_object(raw.FPDFPage_GetObject(page.raw, index), _IDENTITY, _DEEPEST_FORM)
-            if self._parts > _MAX_PARTS:
+            self._read_object(raw.FPDFPage_GetObject(page.raw, index), _IDENTITY, bounds.MAX_FORM_LEVELS)
+            if self._parts > bounds.MAX_PAGE_DRAWINGS:
                 return Graphics()
         return self._graphics
 
@@ -156,7 +155,7 @@ class _GraphicsReader:
             inner = _multiply(self._matrix(shape), matrix)
             for index in range(raw.FPDFFormObj_CountObjects(shape)):
                 self._read_object(raw.FPDFFormObj_GetObject(shape, index), inner, depth - 1)
-                if self._parts > _MAX_PARTS:
+                if self._parts > bounds.MAX_PAGE_DRAWINGS:
                     return
 
     def _read_path(self, shape: Any, matrix: "_Matrix") -> None:
@@ -167,19 +166,19 @@ class _GraphicsReader:
         is_filled = bool(fill.value) and self._is_visible(raw.FPDFPageObj_GetFillColor, shape)
         if not is_framed and not is_filled:
             return
-        bounds = self._read_bounds(shape, matrix)
-        if min(bounds.width, bounds.height) <= _THIN:
-            if max(bounds.width, bounds.height) >= _SHORTEST_RULE:
-                self._graphics.rules.append(bounds)
+        box = self._read_bounds(shape, matrix)
+        if min(box.width, box.height) <= _THIN:
+            if max(box.width, box.height) >= _SHORTEST_RULE:
+                self._graphics.rules.append(box)
             return
         self._parts += raw.FPDFPath_CountSegments(shape)
-        if self._parts > _MAX_PARTS:
+        if self._parts > bounds.MAX_PAGE_DRAWINGS:
             return
         lines, is_straight = self._read_lines(shape, _multiply(self._matrix(shape), matrix))
         if not is_straight:
-            self._graphics.drawings.append(bounds)
+            self._graphics.drawings.append(box)
             return
-        self._graphics.boxes.append(bounds)
+        self._graphics.boxes.append(box)
         # The sides of a shaded row are no lines between columns.
         rules = (line for line in lines if is_framed or line.width > line.height)
         self._graphics.rules.extend(line for line in rules if max(line.width, line.height) >= _SHORTEST_RULE)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.page_lines import APART, Paragraph
 
 Style = tuple[float, bool]
@@ -15,7 +16,6 @@ _LARGER = 1.1
 """How many times the size of the text a heading has at least."""
 _MAX_CHARS = 100
 _MAX_LINES = 4
-_MAX_LEVEL = 6
 _MOST_IN_A_ROW = 3
 """Headings of one style without text between them; more are a list."""
 _TEXT_CHARS = 120
@@ -66,13 +66,12 @@ def find_headings(pages: Sequence[Sequence[Paragraph]], letters: Mapping[Style, 
     ]
     styles = sorted({paragraph.lines[0].style for paragraph, _ in candidates}, reverse=True)
     depths = {style: min(_depth(title) for p, title in candidates if p.lines[0].style == style) for style in styles}
+
+    def find_level(style: Style, title: str) -> int:
+        return min(styles.index(style) + 1 + _depth(title) - depths[style], bounds.MAX_HEADING_LEVEL)
+
     return [
-        FoundHeading(
-            paragraph,
-            title,
-            min(styles.index(style := paragraph.lines[0].style) + 1 + _depth(title) - depths[style], _MAX_LEVEL),
-        )
-        for paragraph, title in candidates
+        FoundHeading(paragraph, title, find_level(paragraph.lines[0].style, title)) for paragraph, title in candidates
     ]
 
 

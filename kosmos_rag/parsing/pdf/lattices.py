@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.cells import (
     LEADING,
     Row,
@@ -21,8 +22,6 @@ from kosmos_rag.parsing.pdf.lines import join_text
 from kosmos_rag.parsing.pdf.text_layer import MIDDLE, Run
 from kosmos_rag.parsing.tables.table import Table
 
-_MAX_GRID = 300
-"""Ruled lines in one direction; graph paper has more."""
 _LEAST_DRAWN = 0.25
 """Share of the cells of a table that have text."""
 
@@ -79,7 +78,7 @@ class Grid:
         self._ys = _cluster([box.bottom, box.top, *(rule.bottom for rule in lattice.horizontal)])[::-1]
         self._walls = _group(self._xs, [(rule.left, rule.bottom, rule.top) for rule in lattice.vertical])
         self._floors = _group(self._ys[::-1], [(rule.bottom, rule.left, rule.right) for rule in lattice.horizontal])
-        self.is_readable = max(len(self._xs), len(self._ys)) <= _MAX_GRID
+        self.is_readable = max(len(self._xs), len(self._ys)) <= bounds.MAX_GRID_LINES
         self.faces = self._find_faces() if self.is_readable else []
 
     @property

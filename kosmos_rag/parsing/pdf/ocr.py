@@ -13,12 +13,10 @@ from typing import Any
 
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.telemetry import usage
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.graphics import Box
 from kosmos_rag.parsing.pdf.page import PageContent, PageFrame
 from kosmos_rag.parsing.pdf.text_layer import Run
-
-_LONGEST_SIDE = 1600
-"""Pixels of a page's longer side: A4 at 137 dots an inch. A hostile page may be of any size, its picture is not."""
 
 
 def require_ocr() -> None:
@@ -55,7 +53,7 @@ class PageReader:
     def read(self, page: Any) -> PageContent:
         """Return the recognised lines of a page, top to bottom."""
         width, height = page.get_size()
-        scale = _LONGEST_SIDE / max(width, height)
+        scale = bounds.MAX_RECOGNIZED_SIDE / max(width, height)
         started_at = time.perf_counter()
         boxes = self._boxes(page.render(scale=scale).to_numpy())
         usage.record(usage.Quantity.OCR_SECONDS, time.perf_counter() - started_at)

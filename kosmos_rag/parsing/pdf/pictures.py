@@ -6,12 +6,10 @@ from dataclasses import replace
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.pdf.document import parse_pdf
 
-_LARGEST = 4_000
-"""Pixels of a side; OCR reads a page in fewer."""
 _SIGNATURES = (  # offset, signature, media type
     (0, b"\x89PNG\r\n", media_types.PNG),
     (0, b"\xff\xd8\xff", media_types.JPEG),
@@ -60,7 +58,7 @@ def _write_pdf(data: bytes, limits: OutputLimits) -> bytes:
             pages = []
             for frame in ImageSequence.Iterator(picture):
                 page = ImageOps.exif_transpose(frame).convert("RGB")
-                page.thumbnail((_LARGEST, _LARGEST))
+                page.thumbnail((bounds.MAX_PICTURE_HEIGHT, bounds.MAX_PICTURE_HEIGHT))
                 pages.append(page)
     except Image.DecompressionBombError as error:
         raise ParseError("too_large", f"the picture is too large ({error}); make it smaller") from error

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.cells import FoundTable, divide_runs
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, unite
 from kosmos_rag.parsing.pdf.lattices import Grid, find_lattices
@@ -12,8 +13,6 @@ from kosmos_rag.parsing.pdf.regions import Divider, Item, Region
 from kosmos_rag.parsing.pdf.stacks import TableFinder
 from kosmos_rag.parsing.pdf.text_layer import MIDDLE, Run
 
-_MAX_LINES = 2_000
-"""Of a page; one with more is read in the order of the file."""
 _COPY = 0.2
 """Sizes of the letters between two copies of a line at most."""
 _FRAMED = 0.9
@@ -34,7 +33,7 @@ def arrange(content: PageContent) -> list[Region]:
     lines = join_rows(list(_drop_copies(line for line in join_runs(content.lines) if line.text)))
     items = [Item(box=line.box, order=order, line=line) for order, line in enumerate(lines)]
     turned = list(content.turned)
-    if content.is_vertical or len(items) > _MAX_LINES:
+    if content.is_vertical or len(items) > bounds.MAX_PAGE_LINES:
         regions = [Region(lines)]
     else:
         items = _take_figures(items, content)

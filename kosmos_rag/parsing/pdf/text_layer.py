@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.graphics import Box, Rules, load_pdfium, unite
 
 _LINE_PIECES = re.compile(r"[^\ufffe\x02\r\n]+[\ufffe\x02]?")
@@ -17,7 +18,6 @@ _LINE_PIECES = re.compile(r"[^\ufffe\x02\r\n]+[\ufffe\x02]?")
 _BOLD = re.compile(rb"bold|black|heavy|demi|medi|cmbx|sfbx|\.b$|\.b\+", re.IGNORECASE)
 _BOLD_WEIGHT = 600
 """Of a font whose name does not say it."""
-_NAME_BYTES = 128
 _WIDE_ADVANCE = 0.61
 """Sizes of the letters that a character takes on average where cells of a table share a text object."""
 _RAISED = 0.22
@@ -77,7 +77,7 @@ class LayerReader:
             self._text = "".join(map(_split_surrogates, self._text))
         self._walls = rules.vertical, rules.horizontal
         self._seams: list[float] = []
-        self._name = ctypes.create_string_buffer(_NAME_BYTES)
+        self._name = ctypes.create_string_buffer(bounds.MAX_FONT_NAME_BYTES)
         self._numbers = (ctypes.c_double * 4)()
         size = ctypes.sizeof(ctypes.c_double)
         self._pointers = [
@@ -154,7 +154,7 @@ class LayerReader:
         return turn_box(Box(x, y, x, y), turn).bottom if turn else y
 
     def _is_bold(self, index: int) -> bool:
-        self._raw.FPDFText_GetFontInfo(self._layer, index, self._name, _NAME_BYTES, None)
+        self._raw.FPDFText_GetFontInfo(self._layer, index, self._name, bounds.MAX_FONT_NAME_BYTES, None)
         weight = self._raw.FPDFText_GetFontWeight(self._layer, index)
         key = self._name.value, weight
         if (bold := self._bold.get(key)) is None:

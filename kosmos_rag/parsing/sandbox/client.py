@@ -27,8 +27,6 @@ from kosmos_rag.parsing.sandbox.protocol import (
 if TYPE_CHECKING:  # the zygote imports this package, and has no use for settings
     from kosmos_rag.core.config import ParsingSettings
 
-_MEGABYTE = 2**20
-
 
 def start_parser() -> None:
     """Start the fork server, so that the first file does not wait."""
@@ -109,9 +107,9 @@ def _request(document: SourceDocument, limits: "ParsingSettings") -> ParseReques
         source=document.source,
         title=document.title,
         media_type=document.media_type,
-        memory_bytes=limits.memory_mb * _MEGABYTE,
+        memory_bytes=limits.memory_mb * 2**20,
         cpu_s=limits.cpu_s,
-        text_bytes=limits.text_mb * _MEGABYTE,
+        text_bytes=limits.text_mb * 2**20,
         pages=limits.pages,
         ocr=limits.ocr,
         hidden_cells=limits.hidden_cells,

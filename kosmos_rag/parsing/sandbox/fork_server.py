@@ -14,15 +14,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kosmos_rag.core.errors import ParseError, first_line
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.sandbox.isolation import Isolation
 from kosmos_rag.parsing.sandbox.protocol import FORK, receive_frame
 
-_START_S = 60.0
-_STOP_S = 5.0
-_FORK_S = 10.0
-_LARGEST_READY = 2**12
 _ZYGOTE = "kosmos_rag.parsing.sandbox.zygote"
 _PROBE = "kosmos_rag.parsing.sandbox.isolation"
+_LARGEST_READY = 2**12
 
 
 class ForkServerLost(Exception):
@@ -50,8 +48,8 @@ class ForkServer:
             raise
 
     def _wait_until_ready(self) -> Isolation:
-        frame = receive_frame(self._control, _LARGEST_READY, time.monotonic() + _START_S)
-        self._control.settimeout(_FORK_S)
+        frame = receive_frame(self._control, _LARGEST_READY, time.monotonic() + bounds.MAX_START_S)
+        self._control.settimeout(bounds.MAX_FORK_S)
         return Isolation.decode(frame)
 
     def fork(self, connection: socket.socket, end: socket.socket) -> None:
@@ -70,7 +68,7 @@ class ForkServer:
         with self._lock:
             self._control.close()
         try:
-            self._process.wait(_STOP_S)
+            self._process.wait(bounds.MAX_STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -169,7 +167,12 @@ def probe_isolation() -> Isolation:
     command = _command(_PROBE)
     try:
         process = subprocess.run(  # noqa: S603 — our own module by our own interpreter
-            command, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=_START_S
+            command,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=bounds.MAX_START_S,
         )
         return Isolation.decode(process.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:

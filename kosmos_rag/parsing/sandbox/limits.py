@@ -12,6 +12,8 @@ import sys
 from enum import IntEnum
 from pathlib import Path
 
+from kosmos_rag.parsing import bounds
+
 
 class _Linux(IntEnum):
     """The names and numbers of linux/prctl.h, linux/sched.h and linux/capability.h."""
@@ -24,12 +26,8 @@ class _Linux(IntEnum):
     CAPABILITY_VERSION_3 = 0x20080522
 
 
-_MOST_OPEN_FILES = 64
-_CPU_GRACE_S = 5
 _NICENESS = 7
 """About a fifth of the processor time of an ordinary process, where both need it."""
-_HIGHEST_DESCRIPTOR = 2**16
-"""Where the system sets no limit; we have a few dozen."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -98,16 +96,16 @@ def keep_only(*descriptors: int) -> None:
     for descriptor in sorted(descriptors):
         os.closerange(first, descriptor)
         first = descriptor + 1
-    os.closerange(first, min(allowed, _HIGHEST_DESCRIPTOR))
+    os.closerange(first, min(allowed, bounds.MAX_DESCRIPTOR))
 
 
 def limit_resources(*, memory_bytes: int, cpu_s: int) -> None:
     """Limit memory, processor time, open files, file writes and core dumps."""
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, 0)
-    _limit(resource.RLIMIT_NOFILE, _MOST_OPEN_FILES)
+    _limit(resource.RLIMIT_NOFILE, bounds.MAX_OPEN_FILES)
     # At the soft limit comes SIGXCPU, which shows the reason; at the hard one SIGKILL.
-    _limit(resource.RLIMIT_CPU, cpu_s, grace=_CPU_GRACE_S)
+    _limit(resource.RLIMIT_CPU, cpu_s, grace=bounds.CPU_GRACE_S)
     # macOS knows this limit and refuses it.
     with contextlib.suppress(OSError, ValueError):
         _limit(resource.RLIMIT_AS, memory_bytes)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import METADATA_FIELDS, ParsedDocument, SourceDocument
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.limits import OutputLimits
 
 if TYPE_CHECKING:
@@ -25,12 +26,8 @@ OUT_OF_MEMORY = 3
 """Exit code of a child that could not get the memory it asked for."""
 
 _LENGTH = struct.Struct("!Q")
-_LARGEST_REQUEST = 2**20
 PNG = b"\x89PNG\r\n\x1a\n"
 """The first bytes of a picture of a page."""
-_LARGEST_PICTURE = 2**25
-_BESIDE_TEXT = 2**24
-"""Bytes of a reply for everything but the text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +58,7 @@ class ParseRequest:
 
         At worst JSON writes two for one.
         """
-        return _LARGEST_PICTURE if self.page else 2 * self.text_bytes + _BESIDE_TEXT
+        return bounds.MAX_PICTURE_BYTES if self.page else 2 * self.text_bytes + bounds.MAX_REPLY_BYTES_BESIDE_TEXT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +80,7 @@ def receive_request(connection: socket.socket) -> ParseRequest:
 
     The bytes of the file are the next frame.
     """
-    fields = json.loads(receive_frame(connection, _LARGEST_REQUEST))
+    fields = json.loads(receive_frame(connection, bounds.MAX_REQUEST_BYTES))
     return ParseRequest(**{**fields, "passwords": tuple(fields["passwords"])})
 
 

@@ -4,13 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kosmos_rag.core.errors import ParseError
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.tables.table import Table
-
-MAX_COLUMNS = 1_000
-"""That a cell may cover, as the HTML standard has it."""
-_MAX_REPEATED_CHARS = 100
-MAX_COVERED = 500_000
-"""Positions of a table that merged cells may fill: a file of a few bytes can ask for any number."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +30,7 @@ class _CoveredColumns:
 
 def shorten_repetition(text: str) -> str:
     """Shorten a merged cell's text for the rows after its first."""
-    return text if len(text) <= _MAX_REPEATED_CHARS else text[: _MAX_REPEATED_CHARS - 1].rstrip() + "…"
+    return text if len(text) <= bounds.MAX_REPEATED_CHARS else text[: bounds.MAX_REPEATED_CHARS - 1].rstrip() + "…"
 
 
 class TableBuilder:
@@ -68,7 +63,7 @@ class TableBuilder:
                 self._place(covered.column, covered.columns, covered.text)
                 column = max(column, covered.column + covered.columns)
                 covered = next(above, None)
-            columns = max(1, min(cell.columns, MAX_COLUMNS))
+            columns = max(1, min(cell.columns, bounds.MAX_SPANNED_COLUMNS))
             self._place(column, columns, cell.text)
             if cell.rows > 1:
                 text = shorten_repetition(cell.text)
@@ -100,8 +95,10 @@ class TableBuilder:
 
     def _cover(self, positions: int) -> None:
         self._positions += positions
-        if self._positions > MAX_COVERED:
-            message = f"merged cells of a table cover more than {MAX_COVERED:,} positions; simplify the table"
+        if self._positions > bounds.MAX_COVERED_CELLS:
+            message = (
+                f"merged cells of a table cover more than {bounds.MAX_COVERED_CELLS:,} positions; simplify the table"
+            )
             raise ParseError("too_large", message)
 
     def end_group(self) -> None:

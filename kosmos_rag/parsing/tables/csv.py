@@ -11,7 +11,7 @@ from io import StringIO
 from itertools import islice
 
 from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.tables.sheets import Sheet
@@ -20,8 +20,6 @@ from kosmos_rag.parsing.text.decode import decode
 
 _SEPARATORS = "\t;,|"
 """If two fit equally well, the first: commas also occur in numbers."""
-_SNIFFED_ROWS = 20
-_SNIFFED_CHARS = 65_536
 
 
 def parse_csv(data: bytes, limits: OutputLimits, *, media_type: str) -> ParsedDocument:
@@ -70,7 +68,7 @@ def _count_uniform_rows(text: str, separator: str) -> int:
     """
     counts: Counter[int] = Counter()
     with suppress(csv.Error):  # the sample may end inside quotes
-        counts.update(len(row) for row in islice(_rows(text[:_SNIFFED_CHARS], separator), _SNIFFED_ROWS))
+        counts.update(len(row) for row in islice(_rows(text[: bounds.SAMPLE_CHARS], separator), bounds.SAMPLE_ROWS))
     return max((count for cells, count in counts.items() if cells > 1), default=0)
 
 

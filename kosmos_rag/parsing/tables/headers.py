@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise
 
-_SAMPLED_ROWS = 20
-"""Rows below a candidate that are compared with it."""
-_MAX_TITLE_ROWS = 20
+from kosmos_rag.parsing import bounds
+
 _MAX_HEADER_ROWS = 4
 _MAX_VALUE_CHARS = 40
 """Longer cells are text."""
@@ -68,13 +67,13 @@ class _Grid:
     def __init__(self, rows: Rows, spans: Spans) -> None:
         self._rows = rows
         self._spans = spans
-        columns = {column for row in rows[: _MAX_TITLE_ROWS + _SAMPLED_ROWS] for column in _find_filled_columns(row)}
+        columns = {column for row in rows[: 2 * bounds.SAMPLE_ROWS] for column in _find_filled_columns(row)}
         self._left = min(columns, default=0)
         self._width = max(columns, default=0) + 1 - self._left
 
     def count_titles(self) -> int:
         """Count the leading rows of a single cell that are no header."""
-        for index, row in enumerate(self._rows[:_MAX_TITLE_ROWS]):
+        for index, row in enumerate(self._rows[: bounds.SAMPLE_ROWS]):
             filled = _find_filled_columns(row)
             if len(filled) > 1 or self._width == 1 or (filled and self._is_header(index)):
                 return index
@@ -113,7 +112,7 @@ class _Grid:
         return is_progression(row) and not is_progression(self._rows[index + 1])
 
     def _differs(self, index: int, column: int, kind: _Kind) -> bool:
-        sample = self._rows[index + 1 : index + 1 + _SAMPLED_ROWS]
+        sample = self._rows[index + 1 : index + 1 + bounds.SAMPLE_ROWS]
         below = [_kind(row[column]) for row in sample if column < len(row) and row[column] not in _MISSING]
         return bool(below) and 2 * below.count(kind) < len(below)
 
@@ -137,7 +136,7 @@ class _Grid:
 
         Its names end with a colon, or the table has two columns with values of several kinds.
         """
-        rows = [row for row in self._rows[first : first + _SAMPLED_ROWS] if _find_filled_columns(row)]
+        rows = [row for row in self._rows[first : first + bounds.SAMPLE_ROWS] if _find_filled_columns(row)]
         if self._width < 2 or self._left or len(rows) < 2:
             return False
         names = [row[0] for row in rows]

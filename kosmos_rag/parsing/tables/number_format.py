@@ -11,9 +11,8 @@ from datetime import date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 
-_MAX_CODE_CHARS = 255
-"""As in Excel."""
-_MAX_DIGITS = 30
+from kosmos_rag.parsing import bounds
+
 _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"?|\\(?P<escaped>.)|(?P<space>_.)|\*.|\[\$(?P<currency>[^\]-]*)(?:-[^\]]*)?\]|(?P<bracket>\[[^\]]*\])'
     r"|(?P<general>General)|(?P<exponent>[eE][+-]0+)|(?P<digits>[0#?.,]+)|(?P<literal>.)",
@@ -40,7 +39,7 @@ def show(value: Value, code: str) -> str:
         return value
     if isinstance(value, bool):
         return str(value).upper()
-    if len(code) > _MAX_CODE_CHARS:
+    if len(code) > bounds.MAX_FORMAT_CHARS:
         code = "General"
     if isinstance(value, int | float):
         return _number_writer(code)(value)
@@ -102,7 +101,7 @@ def _number_writer(code: str) -> Callable[[int | float], str]:
 
     def write(value: int | float) -> str:
         number = Decimal(repr(value))
-        if not number.is_finite() or positive is None or abs(number.adjusted()) > _MAX_DIGITS:
+        if not number.is_finite() or positive is None or abs(number.adjusted()) > bounds.MAX_FORMAT_DIGITS:
             return plain(value)
         if number < 0:
             result = (negative or positive).show(-number)
@@ -156,7 +155,7 @@ def _section(literals: list[str], digits: str, percents: int, *, exponent: bool)
     scaled = (decimals or integer).rstrip(",") if decimals else integer.rstrip(",")
     thousands = len(decimals or integer) - len(scaled)
     integer, decimals = (integer, scaled) if decimals else (scaled, "")
-    if max(len(integer), len(decimals)) > _MAX_DIGITS or "." in decimals:
+    if max(len(integer), len(decimals)) > bounds.MAX_FORMAT_DIGITS or "." in decimals:
         return None
     return _Section(
         before=literals[0].lstrip(),

@@ -4,7 +4,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.parsing.tables.builder import MAX_COVERED, shorten_repetition
+from kosmos_rag.parsing import bounds
+from kosmos_rag.parsing.tables.builder import shorten_repetition
 from kosmos_rag.parsing.tables.sheets import Remark, Sheet
 
 
@@ -57,8 +58,8 @@ class SheetCells:
         """
         first, end = bisect_left(self._numbers, top), bisect_right(self._numbers, bottom)
         self._covered += end - first
-        if self._covered > MAX_COVERED:
-            message = f"merged cells of a sheet cover more than {MAX_COVERED:,} rows; save it without them"
+        if self._covered > bounds.MAX_COVERED_CELLS:
+            message = f"merged cells of a sheet cover more than {bounds.MAX_COVERED_CELLS:,} rows; save it without them"
             raise ParseError("too_large", message)
         if first < end and self._numbers[first] == top and left <= len(self._rows[first]):
             self._merge_rows(range(first, end), left - 1, right - left + 1)

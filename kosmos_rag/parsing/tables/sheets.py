@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from kosmos_rag.core.types.places import cell_range
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.tables.headers import NO_SPANS, Rows, Spans, find_header, is_label
 from kosmos_rag.parsing.tables.table import Table
 
-_MAX_CAPTION_CHARS = 300
 _NOTE = re.compile(r"\W*(?:source|note|quelle|anmerkung|hinweis)s?\b|[*†]", re.IGNORECASE)
 """Begins a text that belongs to what is above it."""
 _SAMPLED_ROWS = 50
@@ -138,7 +138,7 @@ def split_sheet(sheet: Sheet) -> Iterator[Table | SheetText]:
     text: SheetText | None = None
     for block in _join_continued(_blocks(sheet.rows, by_row), by_row):
         if block.width > 1:
-            is_caption = text is not None and len(text.text) <= _MAX_CAPTION_CHARS and not _NOTE.match(text.text)
+            is_caption = text is not None and len(text.text) <= bounds.MAX_TITLE_CHARS and not _NOTE.match(text.text)
             yield from [text] if text and not is_caption else []
             yield from _table_parts(block, by_row, text.text if text and is_caption else "")
             text = None

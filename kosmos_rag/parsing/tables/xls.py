@@ -8,7 +8,7 @@ from typing import Any
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.clean import clean_title
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
@@ -17,7 +17,6 @@ from kosmos_rag.parsing.tables.sheet_cells import SheetCells
 from kosmos_rag.parsing.tables.table import collapse_whitespace
 
 _GENERAL = "General"
-_MOST_CELLS = 5_000_000
 
 
 class _NoLog(io.TextIOBase):
@@ -57,7 +56,7 @@ def parse_xls(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False) 
 
 
 def _add_sheet(composition: Composition, workbook: Any, sheet: Any, *, hidden_cells: bool) -> None:
-    if sheet.nrows * sheet.ncols > _MOST_CELLS:
+    if sheet.nrows * sheet.ncols > bounds.MAX_SHEET_CELLS:
         raise ParseError("too_large", f"a sheet has {sheet.nrows} rows and {sheet.ncols} columns; split the workbook")
     cells = SheetCells()
     for number in range(sheet.nrows):

@@ -13,6 +13,7 @@ from unicodedata import category
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import Note
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.clean import clean
 from kosmos_rag.parsing.text.legacy import detect_legacy
 
@@ -48,10 +49,8 @@ _NO_TEXT = frozenset(
     )
 ) | {"x-user-defined"}
 """Codecs that are no encoding of a text."""
-_MAX_DECLARATION_OFFSET = 1_024
 _MOST_DEFECTS = 1_000
 """A declared encoding is believed where it fails for less than one of so many characters."""
-_SAMPLE = 65_536
 _CONTEXT = 1_024
 _WIDE_SAMPLE = 4_096
 _UTF16 = ("utf-16-be", "utf-16-le")
@@ -223,7 +222,7 @@ def _find_declared_codec(data: bytes) -> str | None:
 
     XML, HTML, CSS and source code have such declarations.
     """
-    head = data[:_MAX_DECLARATION_OFFSET]
+    head = data[: bounds.MAX_DECLARATION_BYTES]
     matches = (pattern.search(head) for pattern in _DECLARATIONS)
     declared_codecs = (find_codec(match[1].decode("latin-1")) for match in matches if match)
     return next((codec for codec in declared_codecs if codec), None)
@@ -298,8 +297,8 @@ def _sample(data: bytes) -> bytes:
     """
     match = _NOT_ASCII.search(data)
     first = match.start() if match else 0
-    sample = data[max(0, first - _CONTEXT) : first + _SAMPLE]
-    if first + _SAMPLE >= len(data):
+    sample = data[max(0, first - _CONTEXT) : first + bounds.SAMPLE_CHARS]
+    if first + bounds.SAMPLE_CHARS >= len(data):
         return sample
     # No encoding has a space or a line end inside a character, so the cut there divides none.
     cut = max(sample.rfind(b" ", _CONTEXT), sample.rfind(b"\n", _CONTEXT))

@@ -12,11 +12,9 @@ from typing import Any
 
 import yaml
 
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.clean import clean_title
 
-_LONGEST = 16_384
-"""Characters; longer front matter is text."""
-_MOST_VALUES = 100
 _BLOCK = re.compile(
     r"---[ \t]*\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*$|\+\+\+[ \t]*\n(?P<toml>.*?)^\+\+\+[ \t]*$",
     re.DOTALL | re.MULTILINE,
@@ -69,7 +67,7 @@ def read_front_matter(text: str) -> FrontMatter:
 
     YAML that is not quite right gives the fields that have a line of their own.
     """
-    block = _BLOCK.match(text[:_LONGEST])
+    block = _BLOCK.match(text[: bounds.MAX_FRONT_MATTER_CHARS])
     if block is None:
         return FrontMatter()
     fields = _toml_fields(block["toml"]) if block["yaml"] is None else _yaml_fields(block["yaml"])
@@ -120,7 +118,7 @@ def _texts(value: Any, *, split: bool = False) -> Iterator[str]:
     """Yield the plain values of a field as text, without objects."""
     if isinstance(value, str) and split:
         value = value.strip("[]").split(",")
-    for item in value[:_MOST_VALUES] if isinstance(value, list) else [value]:
+    for item in value[: bounds.MAX_FRONT_MATTER_VALUES] if isinstance(value, list) else [value]:
         if isinstance(item, date | datetime):
             yield item.isoformat()
         elif isinstance(item, str | int | float) and not isinstance(item, bool) and (text := clean_title(str(item))):

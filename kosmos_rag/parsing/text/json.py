@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.text.decode import decode
 
-_LONGEST_PATH = 200
-"""Characters that are kept of a path, those nearest to the value: a long one repeated would be most of the text."""
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 """Numbers stay as they are written."""
 _LITERALS = {None: "null", True: "true", False: "false"}
@@ -77,7 +75,7 @@ def _members(path: str, value: Any) -> Iterator[tuple[str, Any]] | None:
     Of an object, or of a list that contains an object or a list. The result is None for other values: they fit on a
     line.
     """
-    near = path[-_LONGEST_PATH:]
+    near = path[-bounds.MAX_PATH_CHARS :]
     if isinstance(value, dict):
         return ((f"{near}.{key}" if near else key, item) for key, item in value.items())
     if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):

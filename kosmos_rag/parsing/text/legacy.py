@@ -8,9 +8,8 @@ from functools import cache
 from itertools import pairwise
 from unicodedata import category, name
 
-_MOST_CANDIDATES = 16
-_LOOKED_AT = 8_192
-_MOST_WORDS = 100
+from kosmos_rag.parsing import bounds
+
 _CERTAIN = 1.1
 """An encoding is certain where it scores so many times the next one that makes another text."""
 _LEAST_SCORE = 0.05
@@ -41,7 +40,7 @@ def detect_legacy(sample: bytes) -> tuple[str, bool]:
     candidates = chardet.detect_all(sample, ignore_threshold=True, compat_names=False)
     scores: dict[str, tuple[float, str]] = {}
     best = 0.0
-    for candidate in candidates[:_MOST_CANDIDATES]:
+    for candidate in candidates[: bounds.MAX_LEGACY_ENCODINGS]:
         encoding = candidate["encoding"]
         text = _try_decode(sample, encoding)
         if encoding is None or text is None or (encoding != _WESTERN and candidate["confidence"] < best / _CERTAIN):
@@ -80,7 +79,8 @@ def _share_of_words(text: str) -> float:
 
     1 if there are none.
     """
-    words = [_EDGES.sub("", word) for word in _WORD.findall(text[:_LOOKED_AT]) if not word.isascii()][:_MOST_WORDS]
+    sample = _WORD.findall(text[: bounds.LEGACY_SAMPLE_CHARS])
+    words = [_EDGES.sub("", word) for word in sample if not word.isascii()][: bounds.MAX_LEGACY_WORDS]
     if not words:
         return 1.0
     return (sum(map(_is_word, words)) + 0.5) / (len(words) + 0.5)

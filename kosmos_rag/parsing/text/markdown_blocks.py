@@ -16,8 +16,8 @@ _MODULE = re.compile(
     r"|export\s+(?:default|const|let|var|function|async|class|\{|\*)"
 )
 """A statement of MDX."""
-_CODE_INDENT = 4
 _TAB = 4
+"""Columns of a tab, and of the indent of code."""
 
 
 class BlockKind(Enum):
@@ -84,7 +84,7 @@ class _Scanner:
         self._is_module = self._is_module or bool(self._after_blank and _MODULE.match(line))
         self._is_indented = (
             (self._after_blank or self._is_indented)
-            and indent >= self._item_indent + _CODE_INDENT
+            and indent >= self._item_indent + _TAB
             and not (self._after_tag and line.lstrip().startswith("<"))
         )
         if self._is_indented or self._is_module:
@@ -97,9 +97,7 @@ class _Scanner:
 
     def _open_item(self, line: str, indent: int) -> None:
         if item := _ITEM.match(line):
-            self._item_indent = (
-                _width(f"{item[0]}.") if item[0].strip() not in ("!!!", "===") else indent + _CODE_INDENT
-            )
+            self._item_indent = _width(f"{item[0]}.") if item[0].strip() not in ("!!!", "===") else indent + _TAB
         elif self._after_blank:
             self._item_indent = min(self._item_indent, indent)
 

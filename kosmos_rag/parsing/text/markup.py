@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from kosmos_rag.core.types import Heading, ParsedDocument, TableSpan
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.clean import clean_title, offset_lines
 from kosmos_rag.parsing.text.decode import decode
 from kosmos_rag.parsing.text.markup_tables import Lines, find_asciidoc_tables, find_org_tables, find_rst_tables
@@ -35,7 +35,6 @@ _TEX_PART = re.compile(
     r"|(?<!\\)%[^\n]*"
     rf"|\\(?P<command>{'|'.join(_TEX_LEVELS)}|title)\*?[ \t]*(?:\[[^\]\n]{{0,300}}\])?[ \t]*\{{"
 )
-_TEX_LONGEST_TITLE = 300
 _TEX_LABEL = re.compile(r"\\(?:label|thanks|footnote|index)\{[^{}]*\}")
 _TEX_COMMAND = re.compile(r"\\[a-zA-Z]+\*?[ \t]*|\\\\|[{}]")
 _TEX_ESCAPED = re.compile(r"\\([#$%&_{}])")
@@ -130,7 +129,7 @@ def _read_braces(text: str, start: int) -> str:
     The result is empty if they do not close.
     """
     depth = 1
-    for at in range(start, min(len(text), start + _TEX_LONGEST_TITLE)):
+    for at in range(start, min(len(text), start + bounds.MAX_TITLE_CHARS)):
         if text[at - 1] != "\\":
             depth += (text[at] == "{") - (text[at] == "}")
         if depth == 0:

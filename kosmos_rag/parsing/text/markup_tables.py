@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kosmos_rag.core.types import TableSpan
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.tables.table import MAX_NAMES_CHARS
 from kosmos_rag.parsing.text.markdown_tables import find_markdown_tables
 
 Lines = Sequence[tuple[int, str]]
 """Offset and text of each line."""
 
-_MOST_HEADER_LINES = 20
 _ORG_RULE = re.compile(r"[ \t]*\|-[-+]*\|?[ \t]*$")
 # docutils, "Simple Tables" and "Grid Tables".
 _SIMPLE_BORDER = re.compile(r"[ \t]*=+(?: +=+)+[ \t]*$")
@@ -75,7 +75,7 @@ def _grid_table(lines: Lines, first: int) -> tuple[TableSpan, int]:
     last = first
     while last + 1 < len(lines) and _GRID_LINE.match(lines[last + 1][1]):
         last += 1
-    near = range(first + 1, min(last, first + _MOST_HEADER_LINES))
+    near = range(first + 1, min(last, first + bounds.SAMPLE_ROWS))
     header_end = next((index for index in near if _GRID_HEADER_END.match(lines[index][1])), first)
     rows = [line.strip().strip("|").split("|") for _, line in lines[first + 1 : header_end]]
     cells = [[cell.strip() for cell in column] for column in zip(*rows, strict=False)]

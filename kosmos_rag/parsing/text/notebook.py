@@ -8,15 +8,13 @@ import re
 from typing import Any
 
 from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.clean import clean
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.text.decode import decode
 from kosmos_rag.parsing.text.markdown import parse_markdown
 
-_LONGEST_OUTPUT = 4_000
-"""Characters of one result; a longer one is a log, and its end is left out."""
 _SHOWN_TYPES = ("text/markdown", "text/latex", "text/plain")
 """Of a result in several forms the first that it has. Pictures are in none of them."""
 _DATA_URL = re.compile(r"data:[\w.+/-]+;base64,[A-Za-z0-9+/=%]*")
@@ -106,7 +104,7 @@ def _read_output(output: dict[str, Any]) -> str:
         text = _join_lines(output.get("text"))
     else:
         text = next((value for kind in _SHOWN_TYPES if (value := _join_lines(data.get(kind)))), "")
-    return _NO_WORD.sub("", _ANSI.sub("", text))[:_LONGEST_OUTPUT]
+    return _NO_WORD.sub("", _ANSI.sub("", text))[: bounds.MAX_OUTPUT_CHARS]
 
 
 def _join_lines(lines: Any) -> str:

@@ -6,6 +6,8 @@ S/MIME sends it as `smime.p7m`.
 from collections.abc import Iterator
 from enum import IntEnum
 
+from kosmos_rag.parsing import bounds
+
 _SIGNED_DATA = bytes.fromhex("2a864886f70d010702")
 
 
@@ -19,7 +21,6 @@ class _Tag(IntEnum):
 
 _OCTETS = (0x04, 0x24)
 """An octet string, whole or in pieces."""
-_MOST_PIECES = 100_000
 
 
 def extract_signed_content(data: bytes) -> bytes | None:
@@ -48,7 +49,7 @@ def _only(data: bytes, tag: int) -> bytes:
 
 def _octets(data: bytes) -> Iterator[bytes]:
     for number, (tag, value) in enumerate(_elements(data)):
-        if number > _MOST_PIECES or tag not in _OCTETS:
+        if number > bounds.MAX_SIGNED_PIECES or tag not in _OCTETS:
             raise ValueError("the content is no octet string")
         if tag == _OCTETS[0]:
             yield value

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.archives.screening import screen
 from kosmos_rag.parsing.clean import clean_title
 from kosmos_rag.parsing.compose import Composition
@@ -28,7 +28,6 @@ IS_INDEX = re.compile(rb"atlassian|confluence", re.IGNORECASE)
 _NOT_READ = re.compile(r"(?:.*/)?(?:attachments|images|styles|thumbnails)/|(?!entities\.xml$|.*\.html?$)")
 """What of an export is not read; it may contain archives."""
 _LINK = re.compile(r'<a\b[^<>]{0,500}?\shref="([^"<>:]{1,300}?\.html)(?:#[^"<>]*)?"')
-_DEEPEST_LEVEL = 6
 _PAGES = ("Page", "BlogPost")
 
 
@@ -128,7 +127,7 @@ def _sort_pages(pages: list[_Page]) -> Iterator[tuple[int, _Page]]:
             if current.id in visited:
                 continue
             visited.add(current.id)
-            yield min(level, _DEEPEST_LEVEL), current
+            yield min(level, bounds.MAX_HEADING_LEVEL), current
             below = sorted(children[current.id] if current.id else [], key=_order, reverse=True)
             pending += [(level + 1, child) for child in below]
 

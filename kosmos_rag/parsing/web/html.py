@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import Heading, ParsedDocument, PlaceSpan, TableSpan
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.clean import clean, clean_title
 from kosmos_rag.parsing.limits import UNLIMITED, OutputLimits
 from kosmos_rag.parsing.tables.table import Table, render
@@ -49,8 +49,6 @@ _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)([^<>]*)")
 _NEVER_NESTED = _names(
     "area base br col dd dt embed hr img input li link meta p param source tbody td tfoot th thead tr track wbr"
 )
-_HIGHEST_COST = 1_000_000_000
-"""A few seconds of work; a large ordinary page stays under a hundredth of it."""
 _LONG_TAG = 2_000
 _HAS_LONG_TAG = re.compile(rf"<[a-zA-Z][^<>]{{{_LONG_TAG}}}")
 
@@ -109,9 +107,9 @@ def _refuse_costly(source: str) -> None:
     tags = source.count("<")
     # Depth and options grow by one with a tag at most, and an attribute takes two characters.
     bound = 2 * tags * tags + _LONG_TAG // 2 * len(source) // 2
-    if bound <= _HIGHEST_COST and not _HAS_LONG_TAG.search(source):
+    if bound <= bounds.MAX_HTML_COST and not _HAS_LONG_TAG.search(source):
         return
-    if sum(_costs(source)) > _HIGHEST_COST:
+    if sum(_costs(source)) > bounds.MAX_HTML_COST:
         message = "the HTML nests its tags too deep, or one tag has too many attributes or options; simplify it"
         raise ParseError("too_large", message)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.tables.builder import Cell, TableBuilder
 from kosmos_rag.parsing.tables.table import Table
 
@@ -19,8 +20,6 @@ _HEADINGS_INSIDE = ", ".join(f"table h{level}" for level in range(1, 7))
 _GROUPS = {"thead": 0, "tbody": 1, "tr": 1, "tfoot": 2}
 """Order of the parts of a table; `tfoot` may precede `tbody` in the source."""
 _CELLS = frozenset({"td", "th"})
-_MAX_ROWS = 65_534
-"""That a cell may cover, as the HTML standard has it; 0 in the file means all below it in its group."""
 _INTEGER = re.compile(r"\s*(\d{1,9})")
 
 
@@ -145,7 +144,8 @@ def _cell(cell: "LexborNode", read_text: "Callable[[LexborNode], str]") -> Cell:
     return Cell(
         text=read_text(cell),
         columns=_number(attributes.get("colspan")) or 1,
-        rows=_MAX_ROWS if rows == 0 else min(rows or 1, _MAX_ROWS),
+        # 0 means all rows below the cell in its group.
+        rows=bounds.MAX_SPANNED_ROWS if rows == 0 else min(rows or 1, bounds.MAX_SPANNED_ROWS),
     )
 
 

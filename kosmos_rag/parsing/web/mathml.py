@@ -6,13 +6,12 @@ For example `x=(-b±√(b^2-4ac))/(2a)`, as those of Office.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.office.omml import group, write_scripts
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
-_DEEPEST = 50
-"""Levels of an equation; what is deeper has its letters alone."""
 _NOT_READ = frozenset({"annotation", "annotation-xml", "mphantom"})
 
 
@@ -23,7 +22,7 @@ def write_math(node: "LexborNode", depth: int = 0) -> str:
     tag = node.tag or ""
     if tag in _NOT_READ or not node.is_element_node:
         return ""
-    if depth > _DEEPEST:
+    if depth > bounds.MAX_EQUATION_LEVELS:
         return node.text(strip=True)
     parts = [write_math(child, depth + 1) for child in node.iter(include_text=True)]
     parts = [part for part in parts if part]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.parsing import media_types
+from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.text.decode import decode
@@ -26,7 +26,6 @@ _FIELDS = {
 }
 _CONTENTS = ("encoded", "content", "description", "summary")
 """Elements with the text of an entry, the whole text first."""
-_LONGEST_PATH = 200
 _MARKUP = re.compile(r"<[a-zA-Z/!][^<>]*>|&[a-z#0-9]+;")
 
 
@@ -119,7 +118,7 @@ def _add_elements(composition: Composition, root: Element) -> None:
             continue
         if attributes:
             composition.add_line(f"{path}: {'; '.join(attributes)}")
-        pending += [(child, f"{path}.{_name(child)}"[-_LONGEST_PATH:]) for child in reversed(children)]
+        pending += [(child, f"{path}.{_name(child)}"[-bounds.MAX_PATH_CHARS :]) for child in reversed(children)]
 
 
 def _has_text(element: Element) -> bool:

@@ -15,8 +15,7 @@ import pytest
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.core.types.places import find_place
-from kosmos_rag.parsing import parse
-from kosmos_rag.parsing.archives import screening
+from kosmos_rag.parsing import bounds, parse
 
 
 def parse_data(data: bytes, source: str = "team.zip") -> ParsedDocument:
@@ -109,9 +108,9 @@ def test_parse_archive__hostile_archives_are_refused(monkeypatch: pytest.MonkeyP
     assert code(pack_zip({"a.txt": bytes(50 * 2**20)})) == "too_large"
     assert code(pack_tar(MEMBERS)[:80]) == "corrupt"
     assert code(pack_zip({"logo.png": b"\x89PNG"})) == "empty"
-    monkeypatch.setattr("kosmos_rag.parsing.archives.members.MOST_MEMBERS", 2)
+    monkeypatch.setattr(bounds, "MAX_ARCHIVE_MEMBERS", 2)
     assert code(pack_tar(MEMBERS)) == "too_large"
-    monkeypatch.setattr(screening, "MOST_BYTES", 100)
+    monkeypatch.setattr(bounds, "MAX_ARCHIVE_BYTES", 100)
     assert code(gzip.compress(bytes(1000))) == "too_large"
     assert code(pack_tar({"a.txt": "words" * 50}, "w:")) == "too_large"
 
