@@ -20,7 +20,6 @@ from kosmos_rag.parsing.sandbox.protocol import FORK, receive_frame
 
 _ZYGOTE = "kosmos_rag.parsing.sandbox.zygote"
 _PROBE = "kosmos_rag.parsing.sandbox.isolation"
-_LARGEST_READY = 2**12
 
 
 class ForkServerLost(Exception):
@@ -48,7 +47,7 @@ class ForkServer:
             raise
 
     def _wait_until_ready(self) -> Isolation:
-        frame = receive_frame(self._control, _LARGEST_READY, time.monotonic() + bounds.MAX_START_S)
+        frame = receive_frame(self._control, bounds.MAX_REQUEST_BYTES, time.monotonic() + bounds.MAX_START_S)
         self._control.settimeout(bounds.MAX_FORK_S)
         return Isolation.decode(frame)
 

@@ -15,7 +15,6 @@ from kosmos_rag.parsing.tables.table import Table
 
 _NOTE = re.compile(r"\W*(?:source|note|quelle|anmerkung|hinweis)s?\b|[*†]", re.IGNORECASE)
 """Begins a text that belongs to what is above it."""
-_SAMPLED_ROWS = 50
 
 
 _RowSpans = Mapping[int, Sequence[tuple[int, int]]]
@@ -221,7 +220,7 @@ def _are_apart(left: _Block, right: _Block) -> bool:
     """
     if left.width == 1 or right.width == 1:
         return False
-    labels = [row[0] for row in right.rows[1:_SAMPLED_ROWS] if row and row[0]]
+    labels = [row[0] for row in right.rows[1 : bounds.SAMPLE_ROWS] if row and row[0]]
     if labels and 2 * sum(map(is_label, labels)) > len(labels):
         return True
     heights = sorted(sum(map(any, part.rows)) for part in (left, right))
@@ -259,13 +258,13 @@ def _is_below(table: _Block, height: int, block: _Block) -> bool:
 
 
 def _has_header(block: _Block, spans: _RowSpans) -> bool:
-    first = replace(block, rows=block.rows[:_SAMPLED_ROWS])
+    first = replace(block, rows=block.rows[: bounds.SAMPLE_ROWS])
     return find_header(first.rows, first.spans(spans)).count > 0
 
 
 def _has_values(block: _Block, spans: _RowSpans) -> bool:
     """Return whether a block has no header and no row names."""
-    first = replace(block, rows=block.rows[:_SAMPLED_ROWS])
+    first = replace(block, rows=block.rows[: bounds.SAMPLE_ROWS])
     header = find_header(first.rows, first.spans(spans))
     return not header.count and not header.columns
 
