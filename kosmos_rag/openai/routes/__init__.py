@@ -14,6 +14,7 @@ HTTP = HttpWing(
     examples=OPENAI_EXAMPLES,
     statuses={
         "/openai/v1/embeddings": (HTTPStatus.NOT_FOUND,),
+        "/openai/v1/files": (HTTPStatus.NOT_FOUND,),
         "/openai/v1/vector_stores": (HTTPStatus.NOT_FOUND,),
         "/openai/v1/responses": _ANSWER,
         "/openai/v1/chat/completions": _ANSWER,
