@@ -15,6 +15,8 @@ from typing import Any, cast
 import yaml
 from pydantic import BaseModel
 
+from kosmos_rag.apps.client import Client, calls
+from kosmos_rag.apps.client.wings import load_client_calls
 from kosmos_rag.apps.http.app import describe_api
 from kosmos_rag.apps.http.console.remedies import ERROR_CODES
 from kosmos_rag.apps.http.toolkit.service import Service, SharedObjects
@@ -80,6 +82,40 @@ def write_routes() -> str:
         " limits and streams.",
         *blocks,
     )
+
+
+def write_client() -> str:
+    """Return the page of all calls of the Python client."""
+    names = [name for name in dir(Client) if name[0] != "_" and hasattr(calls, name)]
+    defined = {name: getattr(calls, name) for name in names} | dict(load_client_calls())
+    rows = [
+        (f"`{name}({_arguments(call)})`", f"`{_returned(call)}`", _first_paragraphs(_lead(call)))
+        for name, call in sorted(defined.items())
+    ]
+    return _page(
+        "Calls of the Python client",
+        f"{_WRITTEN} their definitions. `Client` and `AsyncClient` have the same calls. [Python client](client.md) has"
+        " an example, and explains errors and retries.",
+        _table(("call", "returns", ""), rows),
+    )
+
+
+def _arguments(call: Callable[..., Any]) -> str:
+    """Return the names of the arguments, with `=…` where there is a default."""
+    parameters = inspect.signature(call).parameters.values()
+    return ", ".join(one.name if one.default is inspect.Parameter.empty else f"{one.name}=…" for one in parameters)
+
+
+def _returned(call: Callable[..., Any]) -> str:
+    """Return what a client makes of a call's response, without the modules of its types."""
+    annotation = re.sub(r"\b(?:\w+\.)+", "", inspect.formatannotation(inspect.signature(call).return_annotation))
+    if annotation == "Request":  # of a stream
+        return "Iterator[AnswerEvent]"
+    return annotation.removeprefix("Call[").removesuffix("]").replace("NoneType", "None")
+
+
+def _lead(call: Callable[..., Any]) -> str:
+    return (inspect.getdoc(call) or "").partition("\n\n")[0]
 
 
 def write_mcp_tools() -> str:
@@ -188,6 +224,7 @@ def _read_property(file: str, test: str) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "alerts.md": write_alerts,
+    "client-calls.md": write_client,
     "error-codes.md": write_error_codes,
     "mcp-tools.md": write_mcp_tools,
     "routes.md": write_routes,
