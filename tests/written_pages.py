@@ -89,7 +89,7 @@ def write_client() -> str:
     names = [name for name in dir(Client) if name[0] != "_" and hasattr(calls, name)]
     defined = {name: getattr(calls, name) for name in names} | dict(load_client_calls())
     rows = [
-        (f"`{name}({_arguments(call)})`", f"`{_returned(call)}`", _first_paragraphs(_lead(call)))
+        (f"`{name}({_arguments(call)})`", f"`{_return_type(call)}`", _first_paragraphs(_lead(call)))
         for name, call in sorted(defined.items())
     ]
     return _page(
@@ -103,10 +103,13 @@ def write_client() -> str:
 def _arguments(call: Callable[..., Any]) -> str:
     """Return the names of the arguments, with `=…` where there is a default."""
     parameters = inspect.signature(call).parameters.values()
-    return ", ".join(one.name if one.default is inspect.Parameter.empty else f"{one.name}=…" for one in parameters)
+    return ", ".join(
+        parameter.name if parameter.default is inspect.Parameter.empty else f"{parameter.name}=…"
+        for parameter in parameters
+    )
 
 
-def _returned(call: Callable[..., Any]) -> str:
+def _return_type(call: Callable[..., Any]) -> str:
     """Return what a client makes of a call's response, without the modules of its types."""
     annotation = re.sub(r"\b(?:\w+\.)+", "", inspect.formatannotation(inspect.signature(call).return_annotation))
     if annotation == "Request":  # of a stream
