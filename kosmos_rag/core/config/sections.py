@@ -300,7 +300,7 @@ class IndexSettings(Section):
     )
     postings_cache_mb: Count = Field(default=64, description="Cache of packed postings of a process, in megabytes.")
     vector_cache_mb: Amount = Field(
-        default=256,
+        default=384,
         description="Cache of vectors and postings of a process, in megabytes, scored in memory; 0 keeps none.",
     )
 
