@@ -5,7 +5,12 @@ from functools import cache
 from kosmos_rag.apps.http.toolkit.wing import HttpWing
 from kosmos_rag.core.mounting import import_present
 
-_MODULES = ("kosmos_rag.openai.routes", "kosmos_rag.evaluation.pages", "kosmos_rag.text2sql.routes")
+_MODULES = (
+    "kosmos_rag.openai.routes",
+    "kosmos_rag.evaluation.pages",
+    "kosmos_rag.text2sql.routes",
+    "kosmos_rag.metering.routes",
+)
 """Modules whose `HTTP` is what a wing adds, in the order of the routes."""
 
 

@@ -56,7 +56,7 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 WRITTEN = f"## Leave\n\n- **{SENTENCE[:-1]}** [1].\n- The moon belongs to the company [1].\n\n{HOSTILE} [1]"
 _KEPT: list[object] = []
 MISSING = "/no/such/page"
-PAGES = ("/", "/inspector", "/documents", "/jobs", "/evaluations", "/monitor", "/health")
+PAGES = ("/", "/inspector", "/documents", "/jobs", "/evaluations", "/monitor", "/usage", "/health")
 
 
 class Writer:

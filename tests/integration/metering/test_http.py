@@ -1,0 +1,108 @@
+"""GET /v1/usage, the client's call, the page and its CSV: of one tenant, for its administrators."""
+
+import re
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kosmos_rag.apps.client import Client
+from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.metering.records import UsageReport
+from kosmos_rag.metering.store import UsageRow, begin_hour, insert_rows
+from kosmos_rag.metering.views import build_view
+from tests.integration.apps.http.console_visits import extract_text, visitor
+from tests.integration.apps.http.serving import Running
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def _store(tenant: Tenant, quantity: str, amount: float, *, subject: str = "ada", cost: float | None = None) -> None:
+    with tenant.sessions.write() as connection:
+        tenant.sessions.create_tenant(connection)
+        row = UsageRow(
+            id=uuid.uuid4(), hour=begin_hour(datetime.now(UTC)), collection=None, subject=subject, quantity=quantity,
+            model="large" if cost else None, amount=amount, cost=cost,
+        )  # fmt: skip
+        insert_rows(connection, tenant.id, [row])
+
+
+@pytest.fixture
+def served(running: Running, tenant_name: str) -> Running:
+    _store(running.tenant(), "questions", 1200)
+    _store(running.tenant(), "questions", 3, subject="key:site")
+    _store(running.tenant(), "input_tokens", 2_000_000, cost=4.0)
+    _store(running.tenant(), "stored_bytes", 2_500_000)
+    return running
+
+
+def test_route__returns_usage_of_the_tenant_to_administrators(served: Running) -> None:
+    with served.client(served.key("ops", "admin")) as client:
+        since = (datetime.now(UTC) - timedelta(days=1)).isoformat()
+        response = client.get("/v1/usage", params={"since": since, "by": ["subject", "model"], "every": "day"})
+        assert response.status_code == 200, response.text
+        report = response.json()
+        assert (report["tenant"], report["cost"], report["currency"]) == (served.tenant_name, 4.0, "USD")
+        rows = {(row["subject"], row["quantity"]): row["amount"] for row in report["amounts"]}
+        assert rows["key:site", "questions"] == 3
+        assert rows["ada", "questions"] == 1200
+        key_report = client.get("/v1/usage", params={"since": since, "subject": "key:site"}).json()
+        assert [(row["quantity"], row["amount"]) for row in key_report["amounts"]] == [("questions", 3)]
+        for parameters in ({"by": "reader"}, {"every": "week"}, {"since": "soon"}, {"until": "2020-01-01"}, {"day": 1}):
+            assert client.get("/v1/usage", params=parameters).status_code == 422, parameters
+
+
+def test_route__is_refused_to_readers_and_shows_no_other_tenant(served: Running) -> None:
+    for scope in ("read", "ingest"):
+        with served.client(served.key(scope, scope)) as client:
+            assert client.get("/v1/usage").status_code == 403
+    other = f"{served.tenant_name}-other"
+    with served.client(served.key("ops", "admin", tenant_name=other)) as client:
+        assert client.get("/v1/usage").json()["amounts"] == []
+        assert client.get("/v1/usage", params={"tenant": served.tenant_name}).status_code == 422
+
+
+def test_client__reads_the_report(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Client(served.url, served.key("ops", "admin")) as client:
+        report = client.usage(since=datetime.now(UTC) - timedelta(days=1), by=["model"])
+    assert isinstance(report, UsageReport)
+    assert (report.total("input_tokens"), report.cost) == (2_000_000, 4.0)
+
+
+def test_page__shows_totals_a_plot_and_a_table_and_gives_csv(served: Running) -> None:
+    _store(served.tenant(), "questions", 7, subject=HOSTILE)
+    with visitor(served, "admin") as client:
+        page = client.get("/usage", params={"days": 7, "by": "subject"})
+        assert page.status_code == 200
+        assert "unsafe" not in page.headers["content-security-policy"]
+        assert HOSTILE not in page.text
+        assert "style=" not in page.text
+        text = extract_text(page)
+        for expected in (HOSTILE, "key:site", "2.5 MB", "4.00", "1\u202f210", "cost in USD by day"):
+            assert expected in text, expected
+        bars = re.findall(r'class="bar" x="[\d.]+" y="[\d.]+" width="[\d.]+" height="([\d.]+)"', page.text)
+        assert [float(height) for height in bars] == [0.0] * 6 + [100.0]
+        table = client.get("/usage.csv", params={"days": 7, "by": "subject"})
+        assert table.headers["content-type"].startswith("text/csv")
+        assert "attachment" in table.headers["content-disposition"]
+        today = f"{datetime.now(UTC):%Y-%m-%d} 00:00"
+        assert f"{today},key:site,questions,3,,USD" in table.text.splitlines()
+    with visitor(served, "read") as client:
+        assert client.get("/usage").status_code == 403
+        assert client.get("/usage.csv").status_code == 403
+
+
+def test_page__without_usage_says_so(running: Running, tenant_name: str) -> None:
+    with visitor(running, "admin") as client:
+        assert "Nothing was used in this time" in client.get("/usage").text
+
+
+def test_view__has_a_bar_for_each_day_also_without_usage() -> None:
+    since = datetime(2026, 11, 1, tzinfo=UTC)
+    report = UsageReport(
+        tenant="acme", since=since, until=since + timedelta(days=3, hours=5), currency="USD", cost=0.0, amounts=()
+    )
+    view = build_view(report, report, report, "model")
+    assert [bar.day.day for bar in view.bars] == [1, 2, 3, 4]
+    assert (view.plotted, view.highest) == ("questions", 0.0)
