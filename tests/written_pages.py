@@ -7,12 +7,14 @@ import ast
 import inspect
 import json
 import re
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import yaml
+from packaging.requirements import Requirement
 from pydantic import BaseModel
 
 from kosmos_rag.apps.client import Client, calls
@@ -119,6 +121,30 @@ def _return_type(call: Callable[..., Any]) -> str:
 
 def _lead(call: Callable[..., Any]) -> str:
     return (inspect.getdoc(call) or "").partition("\n\n")[0]
+
+
+def write_extras() -> str:
+    """Return the page of all extras with their purpose and packages."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = pyproject["project"]["optional-dependencies"]
+    rows = [
+        (f"`{extra}`", purpose, ", ".join(_package_names(packages[extra])))
+        for extra, purpose in pyproject["tool"]["kosmos-rag"]["extras"].items()
+    ]
+    return _page(
+        "Extras",
+        f"{_WRITTEN} `pyproject.toml`. [Installation](installation.md) has the commands.",
+        _table(("extra", "for", "packages and other extras"), rows),
+    )
+
+
+def _package_names(requirements: Sequence[str]) -> Iterator[str]:
+    """Yield the names of packages, and of extras of this package."""
+    for requirement in map(Requirement, requirements):
+        if requirement.name == "kosmos-rag":
+            yield from (f"`{extra}`" for extra in sorted(requirement.extras))
+        else:
+            yield requirement.name
 
 
 def write_mcp_tools() -> str:
@@ -229,6 +255,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "alerts.md": write_alerts,
     "client-calls.md": write_client,
     "error-codes.md": write_error_codes,
+    "extras.md": write_extras,
     "mcp-tools.md": write_mcp_tools,
     "routes.md": write_routes,
     "security-properties.md": write_security_properties,
