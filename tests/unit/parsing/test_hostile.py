@@ -14,6 +14,8 @@ from kosmos_rag.parsing import parse
 CODES = {"empty", "binary", "corrupt", "encrypted", "no_text", "unsupported", "too_large"}
 NAMES = ["a.txt", "a.md", "a.html"]
 MEGABYTE = 10**6
+LONG = 500_000
+"""Characters that take minutes where the time grows with their square."""
 TAGS = "h1 /h1 h2 li ul /ul table tr td /table pre /pre br p p/hidden /p svg math"
 HTML_PIECES = [*(f"<{tag}>" for tag in TAGS.split()), "word", "&#13;", " ", "\n", "\xa0"]
 
@@ -109,23 +111,23 @@ def test_parse__fifty_megabytes_of_legacy_text_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("source", NAMES)
-def test_parse__one_character_a_million_times(source: str) -> None:
+def test_parse__one_character_half_a_million_times(source: str) -> None:
     for character in "#<`~>-=*_[&| \n\t":
-        assert seconds_for(f"x\n{character * MEGABYTE}y".encode(), source) < 5
+        assert seconds_for(f"x\n{character * LONG}y".encode(), source) < 3
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "<!--" * MEGABYTE,
+        "<!--" * LONG,
         "<!---->" * 200_000,
-        "<?" * MEGABYTE,
-        "# " + "a " * MEGABYTE + "#",
-        "# a" + " " * MEGABYTE + "#" * MEGABYTE + "b",
-        "x\n" + "=" * MEGABYTE + " " * MEGABYTE + "x",
-        "```" + " " * MEGABYTE + "`",
-        "---\ntitle: " + "a  " * MEGABYTE,
-        " \n" * MEGABYTE,
+        "<?" * LONG,
+        "# " + "a " * LONG + "#",
+        "# a" + " " * LONG + "#" * LONG + "b",
+        "x\n" + "=" * LONG + " " * LONG + "x",
+        "```" + " " * LONG + "`",
+        "---\ntitle: " + "a  " * LONG,
+        " \n" * LONG,
         "<!doctype html>" + "<a" * 500_000,
         "<!doctype html>" + "</b " * 250_000,
     ],
@@ -133,7 +135,7 @@ def test_parse__one_character_a_million_times(source: str) -> None:
 )
 @pytest.mark.parametrize("source", NAMES)
 def test_parse__hostile_repetition_takes_linear_time(text: str, source: str) -> None:
-    assert seconds_for(text.encode(), source) < 10
+    assert seconds_for(text.encode(), source) < 5
 
 
 DEEP = 20_000
@@ -157,7 +159,7 @@ HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
     "toml dotted key": ("a.md", "+++\n" + "a." * 8_000 + "a = 1\n+++\nx"),
     "toml of a huge number": ("a.md", "+++\ndate = " + "9" * 16_000 + "\n+++\nx"),
     "toml of surrogates": ("a.md", '+++\ntitle = "\\ud800"\n+++\nx'),
-    "rst of adornments": ("a.rst", "=" * MEGABYTE + "\na\n" + "=" * MEGABYTE),
+    "rst of adornments": ("a.rst", "=" * LONG + "\na\n" + "=" * LONG),
     "rst of many levels": ("a.rst", "".join(f"t\n{c}\n\n" for c in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~") * 50),
     "rst of one title": ("a.rst", "a\n=\n" * 10_000),
     "rst of borders": ("a.rst", "".join(f"{'=' * (n % 90 + 1)} ==\nx\n" for n in range(30_000))),
@@ -166,25 +168,25 @@ HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
     "rst of columns": ("a.rst", "+" + "-+" * 300_000 + "\n" + "|" * 300_000 + "\n+" + "=+" * 300_000),
     "adoc of tables": ("a.adoc", "|===\n|a\n\n" * 50_000),
     "org of rules": ("a.org", "|-+" + "-+" * 400_000),
-    "rst of spaces": ("a.rst", "=" + " " * MEGABYTE + "x\n"),
+    "rst of spaces": ("a.rst", "=" + " " * LONG + "x\n"),
     "adoc of delimiters": ("a.adoc", "----\n....\n" * 50_000),
     "adoc of a long title": ("a.adoc", "= " + "a =" * 300_000),
-    "adoc of spaces": ("a.adoc", "= a" + " " * MEGABYTE + "=" * 1_000 + "b"),
-    "adoc of a long delimiter": ("a.adoc", "-" * MEGABYTE + " " * MEGABYTE + "x"),
-    "org of stars": ("a.org", "*" * MEGABYTE + " a\n"),
+    "adoc of spaces": ("a.adoc", "= a" + " " * LONG + "=" * 1_000 + "b"),
+    "adoc of a long delimiter": ("a.adoc", "-" * LONG + " " * LONG + "x"),
+    "org of stars": ("a.org", "*" * LONG + " a\n"),
     "org of tags": ("a.org", "* a" + " :a" * 300_000 + "\n"),
-    "org of keywords": ("a.org", "#+TITLE:" + " " * MEGABYTE + "\nx"),
-    "org of spaces": ("a.org", "* a" + " " * MEGABYTE + "x\n"),
+    "org of keywords": ("a.org", "#+TITLE:" + " " * LONG + "\nx"),
+    "org of spaces": ("a.org", "* a" + " " * LONG + "x\n"),
     "org of priorities": ("a.org", "* [#A] " * 100_000),
     "tex of braces": ("a.tex", "\\section{" * 10_000),
     "tex of brackets": ("a.tex", "\\section[" * 10_000),
-    "tex of nested braces": ("a.tex", "\\section{" + "{" * MEGABYTE + "}" * MEGABYTE + "}"),
-    "tex of comments": ("a.tex", "%" * MEGABYTE + "\n\\section{a}"),
+    "tex of nested braces": ("a.tex", "\\section{" + "{" * LONG + "}" * LONG + "}"),
+    "tex of comments": ("a.tex", "%" * LONG + "\n\\section{a}"),
     "tex of verbatims": ("a.tex", "\\begin{verbatim}" * 50_000),
     "tex of labels": ("a.tex", "\\section{" + "\\label{" * 100 + "}" * 100 + "a}"),
-    "tex of spaces": ("a.tex", "\\section" + " " * MEGABYTE + "{a}"),
+    "tex of spaces": ("a.tex", "\\section" + " " * LONG + "{a}"),
     "srt of one time": ("a.srt", "1\n99:99:99,999 --> 99:99:99,999\na\n"),
-    "srt of huge hours": ("a.srt", "1\n" + "9" * MEGABYTE + ":00:00,000 --> 1:00:00,000\na\n"),
+    "srt of huge hours": ("a.srt", "1\n" + "9" * LONG + ":00:00,000 --> 1:00:00,000\na\n"),
     "srt that goes back": (
         "a.srt",
         "".join(f"{n}\n{n % 3:02}:00:00,000 --> 00:00:01,000\nw{n}\n\n" for n in range(30_000)),
@@ -198,7 +200,7 @@ HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
     "vtt of times": ("a.vtt", "WEBVTT\n\n00:00.000 --> 00:01.000\n" + "<00:" * 300_000),
     "vtt of entities": ("a.vtt", "WEBVTT\n\n00:00.000 --> 00:01.000\n" + "&#0;&#xd800;&amp" * 50_000),
     "vtt of notes": ("a.vtt", "WEBVTT\n\n" + "NOTE\n\n" * 100_000),
-    "notebook nested deep": ("a.ipynb", '{"cells":' + "[" * MEGABYTE),
+    "notebook nested deep": ("a.ipynb", '{"cells":' + "[" * LONG),
     "notebook of wrong types": (
         "a.ipynb",
         '{"cells":[1,null,[],{},{"cell_type":[]},{"cell_type":"code","source":{}}]}',
@@ -239,7 +241,7 @@ HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
     "page of one long name": ("a.html", "<body><div class='" + "menu" * 200_000 + "'>x</div>"),
     "page of deep prose": ("a.html", "<body>" + "<div>A text of more than thirty characters." * 5_000),
     "page of lists": ("a.html", "<body>" + "<ol start=-999999 type=i><li>" * 5_000),
-    "page of huge numbers": ("a.html", "<body><ol start=" + "9" * MEGABYTE + "><li value=1e9>x"),
+    "page of huge numbers": ("a.html", "<body><ol start=" + "9" * LONG + "><li value=1e9>x"),
     "page of superscripts": ("a.html", "<body>" + "<sup>" * 5_000 + "2"),
     "page of fractions": ("a.html", "<body><math>" + "<mfrac><mi>a</mi>" * 5_000),
     "page of equations": ("a.html", "<body>" + "<math><msup><mi>a</mi><mn>2</mn></msup></math>" * 20_000),
@@ -258,4 +260,4 @@ HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
 @pytest.mark.parametrize("variant", HOSTILE_KINDS)
 def test_parse__hostile_kinds_end_soon(variant: str) -> None:
     source, data = HOSTILE_KINDS[variant]
-    assert seconds_for(data.encode() if isinstance(data, str) else data, source) < 10
+    assert seconds_for(data.encode() if isinstance(data, str) else data, source) < 5
