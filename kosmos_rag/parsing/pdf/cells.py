@@ -30,9 +30,9 @@ _CENTRED = 1.3
 """Sizes of the letters from the first line of a cell to the row that it surrounds at most."""
 SPANNING = 0.12
 """Share of the rows that may cross the gap between two columns."""
+LEAST_FILLED = 0.4
+"""Share of the cells of a table that have text."""
 _SENTENCE_WORDS = 5
-_MOST = 0.6
-"""Share of the cells with as many words that prose in columns has."""
 _NUMBER = re.compile(r"[-+(−–]?[$€£¥]?\s?[-+(−–]?[\d.,'%\s]*\d[\d.,'%)\s]*(?:\^\(?\w+\)?)?")  # noqa: RUF001
 _CURRENCY = re.compile(r"[$€£¥]")
 _BLANK_NUMBER = re.compile(r"[-–—―－]|n/?a|unq", re.IGNORECASE)  # noqa: RUF001
@@ -340,7 +340,7 @@ def count_bold_rows(rows: Sequence[Row]) -> int | None:
 def is_prose(table: Table) -> bool:
     """Return whether most cells are parts of sentences: text in columns."""
     cells = [len(cell.split()) for row in table.rows for cell in row if cell]
-    return sum(words >= _SENTENCE_WORDS for words in cells) > _MOST * len(cells)
+    return 2 * sum(words >= _SENTENCE_WORDS for words in cells) > len(cells)
 
 
 def fill_ratio(table: Table) -> float:

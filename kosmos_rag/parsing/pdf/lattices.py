@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.cells import (
     LEADING,
+    LEAST_FILLED,
     Row,
     build_table,
     fill_ratio,
@@ -21,9 +22,6 @@ from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
 from kosmos_rag.parsing.pdf.lines import join_text
 from kosmos_rag.parsing.pdf.text_layer import MIDDLE, Run
 from kosmos_rag.parsing.tables.table import Table
-
-_LEAST_DRAWN = 0.25
-"""Share of the cells of a table that have text."""
 
 
 class Lattice(NamedTuple):
@@ -219,6 +217,6 @@ def _is_drawing(table: Table) -> bool:
 
     Few are filled, and none next to another.
     """
-    return fill_ratio(table) < _LEAST_DRAWN or not any(
+    return fill_ratio(table) < LEAST_FILLED or not any(
         before and after for row in table.rows for before, after in pairwise(row)
     )

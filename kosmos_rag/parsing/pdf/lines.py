@@ -22,6 +22,8 @@ WORD_GAP = 0.7
 """Sizes of the letters between two words of one line at most."""
 _SIMPLE_SCRIPT = re.compile(r"[-+\u2212]?\w+")
 _ORDINAL = re.compile(r"st|nd|rd|th|er|re|e|o|a|º|ª")
+LARGER = 1.05
+"""Times the size of the text that a title has at least."""
 ONE_LINE = 0.3
 """Sizes of the letters by which baselines of one line differ at most."""
 _ASCENT, _DESCENT = 0.9, 0.25

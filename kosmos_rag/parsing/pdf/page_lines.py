@@ -8,15 +8,11 @@ from itertools import pairwise
 
 from kosmos_rag.parsing.pdf.cells import FoundTable
 from kosmos_rag.parsing.pdf.graphics import Box
-from kosmos_rag.parsing.pdf.lines import Line
+from kosmos_rag.parsing.pdf.lines import LARGER, Line
 from kosmos_rag.parsing.tables.table import TableText
 
 APART = 1.25
 """Usual distances of two lines that make them two paragraphs, or set a heading or a running line apart."""
-_LARGER = 1.05
-"""Times the size of the text that a title has at least."""
-_DOMINANT = 0.7
-"""Share of the letters of a page that are its text, whatever the size of most letters of the document."""
 _PUNCTUATION = ".,;:!?()[]\"'\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb"
 
 
@@ -91,7 +87,7 @@ class Metrics:
 
     def is_larger(self, line: Line) -> bool:
         """Return whether a line is in larger letters than the text, as a title is."""
-        return line.size > self.size * _LARGER
+        return line.size > self.size * LARGER
 
 
 def find_body_style(lines: Iterable[Line]) -> tuple[float, bool] | None:
@@ -113,7 +109,7 @@ def adapt_metrics(page: PageLines, metrics: Metrics) -> Metrics:
     if not sizes:
         return metrics
     size, characters = sizes.most_common(1)[0]
-    return replace(metrics, size=size) if characters > _DOMINANT * sizes.total() else metrics
+    return replace(metrics, size=size) if 2 * characters > sizes.total() else metrics
 
 
 def measure(pages: Sequence[PageLines]) -> Metrics:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kosmos_rag.parsing.limits import OutputLimits
-from kosmos_rag.parsing.pdf.lines import Line
+from kosmos_rag.parsing.pdf.lines import WORD_GAP, Line
 from kosmos_rag.parsing.pdf.page_lines import (
     APART,
     Metrics,
@@ -19,13 +19,12 @@ from kosmos_rag.parsing.pdf.page_lines import (
     line_distance,
     measure,
 )
+from kosmos_rag.parsing.pdf.regions import PROSE_LETTERS
 from kosmos_rag.parsing.pdf.running_lines import drop_running_lines
 from kosmos_rag.parsing.pdf.table_pages import continue_tables
 
 _TITLE_DISTANCE, _TITLE_GAP = 1.42, 1.1
 """Distance of two lines that makes them two titles, in sizes of their letters and in usual distances."""
-_INDENT = 0.8
-"""Sizes of the letters by which the first line of a paragraph is indented at least."""
 _SMALLER = 0.93
 """Times the size of the text that footnotes and captions have at most."""
 _SENTENCE_END = re.compile(r"[.!?:;\u3002\uff01\uff1f\u2026][\"'\u201d\u2019\u00bb)\]]*(?:\^\(?\w+\)?)?$")
@@ -37,8 +36,6 @@ _EDGE_POINTS = 8
 """Points by which lines of one column may differ at the left."""
 _RAGGED = 3.0
 """Sizes of the letters by which a full line may miss the right edge."""
-_LEAST_LINE = 15
-"""Characters of a line that may continue in the next column or page."""
 _ITEM = re.compile(r"(?:[•▪◦‣*\u2013\u2014-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])\s")
 _NUMBERED = re.compile(r"(?:\d{1,2}(?:\.\d{1,2}){0,4}\.?|[A-Z]\.|[IVX]{1,5}\.)\s+[^\W\d_]")
 
@@ -238,10 +235,10 @@ class _PageBuilder:
         if not _SENTENCE_END.search(last.text):
             after_table = any(each.verbatim is not None for each in self._pending)
             may_go_on = not after_table and not self._is_title_like(last) and not self._is_cut_short(last, line)
-            return len(last.text) >= _LEAST_LINE and (line.text[:1].islower() or may_go_on)
+            return len(last.text) >= PROSE_LETTERS and (line.text[:1].islower() or may_go_on)
         if line.text[:1].islower():
             return True
-        first_line = below is not None and line.left - below.left >= _INDENT * line.size
+        first_line = below is not None and line.left - below.left >= WORD_GAP * line.size
         return self._jumped and not first_line and self._last_is_full()
 
     def _reaches_edge(self, last: Line) -> bool:
@@ -263,7 +260,7 @@ class _PageBuilder:
 
     def _is_indented(self, above: Line, line: Line, below: Line | None) -> bool:
         indent = line.left - above.left
-        if indent < _INDENT * line.size or _ITEM.match(above.text):
+        if indent < WORD_GAP * line.size or _ITEM.match(above.text):
             return False
         return below is None or line_distance(line, below) < 0 or line.left - below.left > 0.5 * indent
 

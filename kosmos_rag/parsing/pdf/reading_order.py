@@ -7,16 +7,12 @@ from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.cells import FoundTable, divide_runs
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, unite
 from kosmos_rag.parsing.pdf.lattices import Grid, find_lattices
-from kosmos_rag.parsing.pdf.lines import Line, join_line, join_rows, join_runs
+from kosmos_rag.parsing.pdf.lines import ONE_LINE, Line, join_line, join_rows, join_runs
 from kosmos_rag.parsing.pdf.page import PageContent
 from kosmos_rag.parsing.pdf.regions import Divider, Item, Region
 from kosmos_rag.parsing.pdf.stacks import TableFinder
 from kosmos_rag.parsing.pdf.text_layer import MIDDLE, Run
 
-_COPY = 0.2
-"""Sizes of the letters between two copies of a line at most."""
-_FRAMED = 0.9
-"""Share of the lines of a page that a frame around all of it has."""
 _LEAST_DRAWING = 60.0
 """Points that a figure is wide and high at least."""
 _LEAST_CURVES = 3
@@ -62,7 +58,7 @@ def _drop_copies(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _is_copy(line: Line, other: Line) -> bool:
-    return max(abs(line.left - other.left), abs(line.baseline - other.baseline)) < _COPY * line.size
+    return max(abs(line.left - other.left), abs(line.baseline - other.baseline)) < ONE_LINE * line.size
 
 
 def _take_tables(items: list[Item], turned: list[Run], content: PageContent) -> list[Item]:
@@ -146,11 +142,11 @@ def _grow(figure: Box, shapes: Sequence[Box]) -> Box:
 
 
 def _take_frames(items: list[Item], content: PageContent) -> list[Item]:
-    """Put the items in each frame into one; a frame around the page is none."""
+    """Put the items in each frame into one; a frame around most of the page is none."""
     for lattice in find_lattices(content.rules):
         box = lattice.box.inflate(NEAR)
         inside = [item for item in items if box.contains(*_middle(item.box))]
-        if len(inside) < 2 or len(inside) >= _FRAMED * len(items) or len(Grid(lattice).faces) != 1:
+        if len(inside) < 2 or 2 * len(inside) > len(items) or len(Grid(lattice).faces) != 1:
             continue
         inside_ids = {id(item) for item in inside}
         items = [item for item in items if id(item) not in inside_ids]

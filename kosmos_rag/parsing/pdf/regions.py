@@ -19,7 +19,7 @@ _MARGIN = 5
 """Points at the sides of a table or figure that count as white."""
 _LEVEL = 0.6
 """Share of the lines of one side that have a line of the other side on their level, where both are rows."""
-_PROSE_LETTERS = 18
+PROSE_LETTERS = 18
 """Letters of a line of prose at least; the words of cells are shorter."""
 _PROSE_LINES = 3
 """Least number of lines of prose that is distinguished from cells."""
@@ -212,7 +212,7 @@ def is_written_by_column(left: Sequence[Item], right: Sequence[Item]) -> bool:
 def _is_prose(items: Sequence[Item]) -> bool:
     """Return whether items are lines of sentences: long ones, most of which fill their column."""
     lines = [item.line for item in items if item.line]
-    if len(lines) < _PROSE_LINES or sum(len(line.text) for line in lines) < _PROSE_LETTERS * len(lines):
+    if len(lines) < _PROSE_LINES or sum(len(line.text) for line in lines) < PROSE_LETTERS * len(lines):
         return False
     left, right = min(line.left for line in lines), max(line.right for line in lines)
     return 2 * sum(line.right - line.left >= _FULL * (right - left) for line in lines) >= len(lines)

@@ -10,19 +10,15 @@ from kosmos_rag.parsing.pdf import cells
 from kosmos_rag.parsing.pdf.cells import Columns, FoundTable, find_columns, is_value
 from kosmos_rag.parsing.pdf.common_columns import are_aligned, find_common_columns, has_values, widen
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
-from kosmos_rag.parsing.pdf.lines import Line, join_line
+from kosmos_rag.parsing.pdf.lines import LARGER, Line, join_line
 from kosmos_rag.parsing.pdf.regions import Chunk, Region, Row, Stack, is_written_by_column
 from kosmos_rag.parsing.pdf.row_groups import join_groups, join_names
 from kosmos_rag.parsing.pdf.table_evidence import MARKER, is_tabular
-from kosmos_rag.parsing.pdf.table_names import find_names, spread_names
+from kosmos_rag.parsing.pdf.table_names import WIDE, find_names, spread_names
 from kosmos_rag.parsing.pdf.text_layer import Run
 
-_WIDE = 0.9
-"""Share of the width of a table that a line between its rows has."""
 _SECTION_GAP = 1.5
 """Usual distances of two rows that end a table."""
-_LARGER = 1.05
-"""Times the size of its cells that a title above a table has at least."""
 _MOST_BETWEEN = 1
 """Lines across a table between two of its parts."""
 _MOST_IN_ROWS = 8
@@ -135,7 +131,7 @@ class TableFinder:
         return [
             rule.bottom
             for rule in self._rules
-            if bottom < rule.bottom < top and min(rule.right, box.right) - max(rule.left, box.left) >= _WIDE * box.width
+            if bottom < rule.bottom < top and min(rule.right, box.right) - max(rule.left, box.left) >= WIDE * box.width
         ]
 
     def _join(self, sections: Sequence[_Section | Region]) -> Iterator[Region | _Section]:
@@ -177,7 +173,7 @@ class TableFinder:
         between = 0
         while at < len(sections) and isinstance(section := sections[at], _Section):
             if section.stack is None:
-                if section.rows[0].lines[0].size > _LARGER * lines[-1][0].size:
+                if section.rows[0].lines[0].size > LARGER * lines[-1][0].size:
                     break
                 between += len(section.rows)
             elif between > (_MOST_IN_ROWS if are_aligned(lines, section.lines) else _MOST_BETWEEN):

@@ -7,7 +7,6 @@ from kosmos_rag.parsing.pdf import cells
 from kosmos_rag.parsing.pdf.cells import is_value
 from kosmos_rag.parsing.tables.table import Table
 
-_LEAST_FILLED = 0.4
 MARKER = re.compile(r"[•▪◦‣*–—○■-]|\[?\(?(?:\d{1,3}|[a-zA-Z])[\]).]?|☐|☒|☑")  # noqa: RUF001
 _LEADER = re.compile(r"(?:\.\s?){4,}|…{2,}")
 """Dots between a title and the number of its page."""
@@ -18,7 +17,7 @@ def is_tabular(table: Table, *, has_rules: bool) -> bool:
 
     They are no prose, list or form, and there is evidence of rows or columns.
     """
-    if cells.fill_ratio(table) < _LEAST_FILLED or cells.is_prose(table):
+    if cells.fill_ratio(table) < cells.LEAST_FILLED or cells.is_prose(table):
         return False
     if len(table.rows) < cells.LEAST_ROWS:
         return _is_pair(table)

@@ -15,8 +15,8 @@ from kosmos_rag.parsing.tables.headers import is_progression
 
 _UNDERLINE = 1.5
 """Sizes of the letters from the baseline of a name to the ruled line below it at most."""
-_WIDE = 0.9
-"""Share of the width of a table that a ruled line below its names has."""
+WIDE = 0.9
+"""Share of the width of a table that a ruled line between its rows or below its names has."""
 _OVERHANG = 6.0
 """Points from the end of a ruled line to the middle of a column that it covers at most."""
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -163,7 +163,7 @@ def _is_below_names(names: Row, row: Row, columns: Columns, rules: Sequence[Box]
     return (
         (all(run.bold for run in above) and not any(run.bold for run in below))
         or top - bottom > LEADING * below[0].size
-        or any(bottom < rule.bottom < top and rule.width > _WIDE * width for rule in rules)
+        or any(bottom < rule.bottom < top and rule.width > WIDE * width for rule in rules)
     )
 
 
