@@ -142,7 +142,10 @@ def _grow(figure: Box, shapes: Sequence[Box]) -> Box:
 
 
 def _take_frames(items: list[Item], content: PageContent) -> list[Item]:
-    """Put the items in each frame into one; a frame around most of the page is none."""
+    """Put the items in each frame into one.
+
+    A frame around most of the page is none.
+    """
     for lattice in find_lattices(content.rules):
         box = lattice.box.inflate(NEAR)
         inside = [item for item in items if box.contains(*_middle(item.box))]
