@@ -42,13 +42,13 @@ from kosmos_rag.core.types import (
     SearchResult,
     SourceDocument,
     Turn,
-    UnreadableDocuments,
 )
 from kosmos_rag.engine.api_keys import ApiKeys
 from kosmos_rag.engine.audit import TenantAudit
 from kosmos_rag.engine.collections import CollectionPipelines, TenantCollections
 from kosmos_rag.engine.components import EngineComponents
 from kosmos_rag.engine.departments import count_departments
+from kosmos_rag.engine.events import TenantEvents
 from kosmos_rag.engine.indexes import TenantIndexes
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.engine.query import EFFORTS, Effort, QueryRequest, audit_policy
@@ -57,7 +57,7 @@ from kosmos_rag.engine.spaces import TenantSpaces
 from kosmos_rag.engine.uploads import TenantUploads
 from kosmos_rag.indexing.known_items import MIN_CHUNKS
 from kosmos_rag.ingestion.document import document_id
-from kosmos_rag.ingestion.permissions import PermissionSync, list_unreadable
+from kosmos_rag.ingestion.permissions import PermissionSync, UnreadableDocuments, list_unreadable
 from kosmos_rag.ingestion.pipeline import Progress
 from kosmos_rag.ingestion.sources.spec import validate_feed
 from kosmos_rag.parsing import media_types
@@ -231,6 +231,11 @@ class Tenant:
         parts = self._parts
         queue = Queue.open(parts.database, parts.settings.worker)
         return TenantJobs(parts.database, parts.settings, queue, self._tenant, self._write_collection)
+
+    @property
+    def events(self) -> TenantEvents:
+        """Events of documents and sources, of all readers and collections."""
+        return TenantEvents(self.sessions, self._tenant)
 
     @property
     def uploads(self) -> TenantUploads:

@@ -13,7 +13,8 @@ import psycopg
 
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import EVERYONE, PermissionReport, UnreadableDocuments
+from kosmos_rag.core.types import EVERYONE, PermissionReport
+from kosmos_rag.core.types.serialize import Serializable
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.permission_feed import MAX_REPORTED_CONTAINERS, read_feed
 from kosmos_rag.ingestion.sources.spec import PermissionFeedSpec
@@ -32,6 +33,22 @@ MAX_EXAMPLES = 5
 
 BATCH_CHUNKS = 2048
 """Chunks, or documents without chunks, whose acl changes in one transaction. Other writers of the collection wait."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnreadableDocuments(Serializable):
+    """Documents of a collection that nobody may read, because no permission feed names readers of them."""
+
+    collection: str
+    documents: int
+    examples: tuple[str, ...]
+    """The first names."""
+
+    def describe(self) -> str:
+        """Return a sentence for operators."""
+        names = ", ".join(self.examples) + (", …" if self.documents > len(self.examples) else "")
+        documents = "1 document" if self.documents == 1 else f"{self.documents:,} documents"
+        return f"nobody may read {documents} of the collection {self.collection}, for no feed names readers: {names}"
 
 
 class PermissionSync:

@@ -33,7 +33,7 @@ from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
 TENANT_TABLES = (
-    *("vector_store_files", "file_batches", "vector_stores", "files", "usage"),
+    *("vector_store_files", "file_batches", "vector_stores", "files", "usage", "events", "event_streams"),
     *("jobs", "sync_runs", "uploads", "idempotency_keys", "api_keys", "feedback", "monitor_samples", "monitor_runs"),
     *("experiment_results", "experiments", "evaluation_results", "evaluations", "index_events", "postings"),
     *("segments", "indexes", "unsegmented_terms", "lexemes", "acl_statistics", "embeddings", "chunks", "filter_terms"),
@@ -226,6 +226,7 @@ class ErasureStore:
             ("sync_runs", statement("erase_sync_failures")),
             ("sync_runs", statement("erase_sync_errors")),
             ("jobs", statement("erase_job_errors")),
+            ("events", statement("erase_event_names")),
             ("feedback", statement("erase_document_feedback")),
             ("feedback", statement("erase_comments")),
             ("evaluation_results", statement("erase_evaluated_documents")),

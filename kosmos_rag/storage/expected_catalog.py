@@ -31,7 +31,7 @@ WITHOUT_ACL = frozenset(
 """Tables of which kosmos_app reads all rows of the tenant."""
 WORKER_ONLY = frozenset(
     {"uploads", "idempotency_keys", "evaluations", "evaluation_results", "experiment_results", "feedback"}
-    | {"monitor_runs", "index_events", "permission_feeds", "document_permissions"}
+    | {"monitor_runs", "index_events", "permission_feeds", "document_permissions", "event_streams", "events"}
 )
 """Tables that kosmos_app has no grant to read."""
 ACROSS_TENANTS = frozenset({"jobs", "sync_runs"})

@@ -16,6 +16,7 @@ import psycopg
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.binary import array, array_literal, batches
+from kosmos_rag.storage.events import PERMISSIONS_CHANGED, record_events
 from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import Acl, CollectionStatistics, Move
 from kosmos_rag.storage.sql import statement
@@ -191,6 +192,8 @@ class FeedPass:
             connection.execute(statement("update_unsegmented_acls"), values)
             connection.execute(statement("update_embedding_acls"), values)
         lexical_statistics.move_counts(connection, scope, statistics, counts, moves)
+        entries = [{"document_id": change.id} for change in changes]
+        record_events(connection, self.tenant_id, self.collection, PERMISSIONS_CHANGED, entries)
 
 
 def delete_feeds(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str) -> None:

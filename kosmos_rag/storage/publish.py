@@ -24,6 +24,7 @@ from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import PERMISSION_FEED, Chunk, LineBox, Note
 from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.binary import Array, array, array_literal, batches, pack_numbers
+from kosmos_rag.storage.events import PUBLISHED, REMOVED, record_events
 from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import Acl, Analysis, CollectionStatistics, RemovedCounts
 from kosmos_rag.storage.permissions import NOBODY
@@ -158,6 +159,11 @@ def publish(
         terms = {"terms": lexical_statistics.compute_saturated_terms(analysis, lexeme_ids, pivot)}
         for values in _merge(chunks, _encode(connection, terms, _TERM_TYPES)):
             connection.execute(statement("insert_unsegmented_terms"), {**scope, "pivot": pivot, **values})
+        published = [
+            {"document_id": document.id, "source": document.source, "version": locked.numbers[document.id] + 1}
+            for document in documents
+        ]
+        record_events(connection, tenant_id, collection, PUBLISHED, published)
     return set(locked.numbers)
 
 
@@ -254,7 +260,9 @@ def remove_documents(
     removed = lexical_statistics.count_removed(connection, tenant_id, [version_id for version_id, _, _ in versions])
     lexical_statistics.update_statistics(connection, scope, statistics, {}, removed)
     connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
-    return len(connection.execute(statement("delete_documents"), scope).fetchall())
+    deleted = connection.execute(statement("delete_documents"), scope).fetchall()
+    record_events(connection, tenant_id, collection, REMOVED, [{"document_id": key} for (key,) in deleted])
+    return len(deleted)
 
 
 def _document_columns(

@@ -428,6 +428,19 @@ def test_worker__runs_the_kinds_that_are_named(folder: Path, kosmos: Run) -> Non
     assert "--kinds has 'night'; choose from document, sync, permissions, maintain" in refused.stderr
 
 
+def test_events__are_started_listed_and_stopped(folder: Path, kosmos: Run) -> None:
+    tenant = ("--tenant", "events")
+    assert "records no events" in kosmos("events", "list", *tenant).stderr
+    assert kosmos("events", "start", *tenant).stdout == "events of tenant events are recorded from now on\n"
+    kosmos("ingest", "documents/churn.md", *tenant)
+    listed = json.loads(kosmos("events", "list", *tenant, "--json").stdout)
+    assert [event["type"] for event in listed["events"]] == ["document.published"]
+    assert listed["next"] == 1
+    assert "churn.md" in kosmos("events", "list", *tenant).stdout
+    assert json.loads(kosmos("events", "list", *tenant, "--after", "1", "--json").stdout) == {"events": [], "next": 1}
+    assert json.loads(kosmos("events", "stop", *tenant, "--json").stdout) == {"tenant": "events", "recording": False}
+
+
 def test_queue__from_enqueue_to_the_ledger(folder: Path, kosmos: Run) -> None:
     tenant = ("--tenant", "queue")
     queued = kosmos("enqueue", "documents", *tenant, "--json")

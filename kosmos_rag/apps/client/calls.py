@@ -15,6 +15,7 @@ from kosmos_rag.core.types import (
     Context,
     DocumentInfo,
     DocumentSort,
+    Event,
     Feedback,
     Filter,
     JobInfo,
@@ -303,6 +304,17 @@ def cancel_job(job_id: uuid.UUID) -> Call[bool]:
 def retry_job(job_id: uuid.UUID) -> Call[bool]:
     """Queue a dead or cancelled job again. Returns whether it was one."""
     return Call(method="POST", path=f"/v1/jobs/{job_id}/retry", read=_read_changed)
+
+
+def events(*, limit: int = 100, cursor: str | None = None) -> Call[Page[Event]]:
+    """List what happened to documents and sources, the oldest first.
+
+    Args:
+        limit: Page size.
+        cursor: `next` of the previous page, which always has one; None for the oldest event.
+    """
+    params = {"limit": limit, "cursor": cursor}
+    return Call(method="GET", path="/v1/events", params=params, read=partial(_read_page, items="events", kind=Event))
 
 
 def collections() -> Call[list[CollectionInfo]]:

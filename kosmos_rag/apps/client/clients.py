@@ -89,6 +89,7 @@ class _Calls:
     job = _Method(calls.job)
     cancel_job = _Method(calls.cancel_job)
     retry_job = _Method(calls.retry_job)
+    events = _Method(calls.events)
     collections = _Method(calls.collections)
     collection = _Method(calls.collection)
     create_collection = _Method(calls.create_collection)

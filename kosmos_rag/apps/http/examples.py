@@ -20,6 +20,7 @@ from kosmos_rag.core.types import (
     Context,
     ContextPassage,
     DocumentInfo,
+    Event,
     Expansion,
     Feedback,
     JobInfo,
@@ -170,6 +171,13 @@ _FEEDBACK = Feedback(
     comment="of last year",
     reason=RatingReason.OUTDATED,
 )
+_EVENT = Event(
+    sequence=17,
+    type="document.published",
+    at=_NOON,
+    collection="handbook",
+    data={"document_id": str(_DOCUMENT.id), "source": "handbook/leave.md", "version": 2},
+)
 _STATS = Stats(total_documents=61, total_chunks=636, departments={"general": 469, "hr": 167}, embedding_dimension=768)
 _RECORDS = (
     _RESULT,
@@ -178,6 +186,7 @@ _RECORDS = (
     _ANSWER,
     _DOCUMENT,
     _JOB,
+    _EVENT,
     CollectionInfo(name="handbook", preset="corporate", chunks=12, created_at=_NOON),
     _FEEDBACK,
     _STATS,
@@ -203,6 +212,7 @@ EXAMPLES |= {type(record).__name__: to_dict(record, explain=False) for record in
 EXAMPLES |= {
     "DocumentPage": {"documents": [EXAMPLES["DocumentInfo"]], "next": None},
     "JobPage": {"jobs": [EXAMPLES["JobInfo"]], "next": encode_cursor(str(_JOB_ID))},
+    "EventPage": {"events": [EXAMPLES["Event"]], "next": encode_cursor("17")},
     "JobsChanged": {"jobs": [str(_JOB_ID)]},
     "CollectionList": {"collections": [EXAMPLES["CollectionInfo"]]},
     "Rectangle": (rectangle := {"page": 2, "left": 0.12, "top": 0.31, "right": 0.88, "bottom": 0.33}),

@@ -10,6 +10,7 @@ from kosmos_rag.apps.http.toolkit.bodies import History, Question, RequestBody
 from kosmos_rag.core.types import (
     CollectionInfo,
     DocumentInfo,
+    Event,
     Filter,
     JobInfo,
     QuerySyntax,
@@ -158,6 +159,16 @@ class JobPage(BaseModel):
 
     jobs: list[JobInfo]
     next: str | None
+
+
+class EventPage(BaseModel):
+    """Events, oldest first.
+
+    `next` is the cursor to continue with, also where no event is new.
+    """
+
+    events: list[Event]
+    next: str
 
 
 class JobsChanged(BaseModel):

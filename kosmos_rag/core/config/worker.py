@@ -42,7 +42,7 @@ class WorkerSettings(Section):
         default=300.0,
         description="Seconds between two rounds of maintenance of a tenant: indexes, leftovers, old jobs.",
     )
-    keep_days: Count = Field(default=7, description="Retention of finished jobs and runs, in days.")
+    keep_days: Count = Field(default=7, description="Retention of finished jobs, runs and events, in days.")
     keep_dead_days: Count = Field(default=90, description="Retention of dead jobs, in days.")
     keep_audit_months: Count = Field(
         default=12, description="Retention of the audit log, in months before the current one."

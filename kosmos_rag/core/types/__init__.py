@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         RatingReason,
     )
     from kosmos_rag.core.types.erasure import ErasureKind, ErasureReport, RetainedRows
+    from kosmos_rag.core.types.events import Event
     from kosmos_rag.core.types.experiments import (
         Arm,
         ExperimentAssignment,
@@ -102,7 +103,6 @@ if TYPE_CHECKING:
         IngestReport,
         PermissionReport,
         Stats,
-        UnreadableDocuments,
     )
 
 __all__ = [
@@ -141,6 +141,7 @@ __all__ = [
     "DocumentSort",
     "ErasureKind",
     "ErasureReport",
+    "Event",
     "Excerpt",
     "Expansion",
     "ExperimentAssignment",
@@ -192,7 +193,6 @@ __all__ = [
     "TableSpan",
     "Turn",
     "UnitKind",
-    "UnreadableDocuments",
     "Verdict",
     "are_names",
     "find_department",
@@ -201,7 +201,7 @@ __all__ = [
     "storable",
 ]
 
-_WITH_JSON = ("search", "answer", "stored", "jobs", "audit", "erasure", "experiments", "indexes")
+_WITH_JSON = ("search", "answer", "stored", "jobs", "audit", "erasure", "experiments", "indexes", "events")
 
 
 def __getattr__(name: str) -> object:

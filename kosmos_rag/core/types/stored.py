@@ -158,19 +158,3 @@ class PermissionReport(Serializable):
     """Ingested documents that the feed no longer names: they are unreadable."""
     unknown_containers: tuple[str, ...]
     """Containers of documents that the feed does not define; they grant nothing. The first 100."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UnreadableDocuments(Serializable):
-    """Documents of a collection that nobody may read, because no permission feed names readers of them."""
-
-    collection: str
-    documents: int
-    examples: tuple[str, ...]
-    """The first names."""
-
-    def describe(self) -> str:
-        """Return a sentence for operators."""
-        names = ", ".join(self.examples) + (", …" if self.documents > len(self.examples) else "")
-        documents = "1 document" if self.documents == 1 else f"{self.documents:,} documents"
-        return f"nobody may read {documents} of the collection {self.collection}, for no feed names readers: {names}"

@@ -27,8 +27,10 @@ from kosmos_rag.core.errors import (
     is_disk_full,
 )
 from kosmos_rag.core.telemetry import tracing
-from kosmos_rag.core.types import Job, JobCount, JobInfo, JobState, Outcome, storable
+from kosmos_rag.core.types import EVERYONE, Job, JobCount, JobInfo, JobState, Outcome, storable
+from kosmos_rag.storage.binary import array_literal
 from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.events import FAILED, record_events
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.sql import statement
@@ -329,7 +331,14 @@ class Queue:
         }
         with self._pool.untenanted() as connection:
             row = connection.execute(statement("fail_job"), values).fetchone()
-        return JobState(row[0]) if row else None
+            state = JobState(row[0]) if row else None
+            # A lost node may hold the events too.
+            if state is JobState.DEAD and job.kind == kinds.DOCUMENT and not isinstance(error, NodeUnavailable):
+                context = {"tenant_id": job.tenant_id, "principals": array_literal([EVERYONE])}
+                connection.execute(statement("set_tenant_context"), context)
+                entry = {"document_id": job.key, "source": values["source"], "code": values["code"]}
+                record_events(connection, job.tenant_id, job.collection, FAILED, [entry])
+        return state
 
     def release(self, tokens: Sequence[uuid.UUID]) -> None:
         """Return claimed jobs that were not started to the queue."""

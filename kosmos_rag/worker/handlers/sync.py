@@ -113,7 +113,10 @@ class _SyncRun:
         for batch in _batches(missing.values()):
             self._remove(run, batch)
         with self._transaction() as connection:
-            add_counts(connection, self._owner, run, failures=failures, state="working")
+            add_counts(
+                connection, self._owner, run, failures=failures, state="working",
+                collection=self._job.collection, source=listing.name,
+            )  # fmt: skip
             finish(connection, {self._job.token: Outcome.DONE})
         self.failures += failures
 

@@ -44,6 +44,7 @@ PUBLISHED = {
     "0103_collection_changes.py": "21acfa002b0e29667c1e7502ffd3ab595acf4281291aceda596203a59b206bb5",
     "0104_backup_role.py": "d41a98b8662b7dfe2733f9285f85fcab5702b2d316cc9b681252a4e2f9f01044",
     "0105_usage.py": "b1b5563bb909f1ceb8baad98150d5e28598453d0bf4ab626b7eb6b45d74e3b0d",
+    "0106_events.py": "884f30e278c060993740aa56eac9941d0a9855ac271a04bd2bee3982a1ef7860",
 }
 
 

@@ -3,7 +3,9 @@
 import json
 import multiprocessing
 import os
+import shutil
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -347,6 +349,29 @@ def test_documents_without_readers__are_listed_for_operators(
     scope.jobs.enqueue(spec)
     work()
     assert (scope.list_unreadable(), list_warnings()) == ([], [])
+
+
+def test_events__name_failed_documents_and_sources(scope: Tenant, work: Work, folder: Path) -> None:
+    scope.events.start()
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more")
+    scope.jobs.enqueue(folder)
+    work()
+    events, position = scope.events.read(limit=1000)
+    assert Counter(event.type for event in events) == {"document.published": 12, "document.failed": 1}
+    (failure,) = (event for event in events if event.type == "document.failed")
+    assert failure.data == {
+        "document_id": str(scope.jobs.document_id(f"{folder.name}/broken.pdf")),
+        "source": f"{folder.name}/broken.pdf",
+        "code": "corrupt",
+    }
+    shutil.rmtree(folder)
+    scope.jobs.enqueue({"kind": "folder", "path": str(folder)})
+    work()
+    events, _ = scope.events.read(position)
+    assert [(event.type, event.data["source"], event.data["failures"]) for event in events] == [
+        ("source.failed", folder.name, 1)
+    ]
+    assert events[0].data["code"] == "not_found"
 
 
 def test_stopped_pass_of_a_permission_feed__gives_its_job_back(

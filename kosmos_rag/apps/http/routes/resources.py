@@ -15,6 +15,7 @@ from kosmos_rag.apps.http.schemas import (
     CollectionList,
     CollectionRequest,
     DocumentPage,
+    EventPage,
     JobPage,
     JobsChanged,
     MetadataRequest,
@@ -372,6 +373,17 @@ async def retry(job_id: uuid.UUID, caller: Writer) -> JobsChanged:
     """
     await job(job_id, caller)
     return JobsChanged(jobs=await caller.run(caller.tenant().jobs.retry, [job_id]))
+
+
+@router.get("/v1/events", tags=["operations"])
+async def events(caller: Administrator, limit: Limit = 100, cursor: Cursor = None) -> EventPage:
+    """List what happened to documents and sources, the oldest first.
+
+    `kosmos-rag events start` begins their record.
+    """
+    (after,) = (None,) if cursor is None else decode_cursor(cursor, int)
+    rows, position = await caller.run(caller.tenant().events.read, after, limit)
+    return EventPage(events=rows, next=encode_cursor(str(position)))
 
 
 @router.get("/v1/collections", tags=["collections"])

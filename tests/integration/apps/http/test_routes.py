@@ -289,6 +289,25 @@ def test_jobs__are_listed_called_off_and_tried_again(running: Running) -> None:
         assert _ok(administrator.post(f"/v1/jobs/{upkeep[0]}/cancel"))["jobs"] == [upkeep[0]]
 
 
+def test_events__are_read_from_the_cursor_of_the_last_page(running: Running) -> None:
+    with running.client(scope="admin") as client:
+        refused = client.get("/v1/events")
+        assert refused.status_code == 422
+        assert "kosmos-rag events start" in refused.text
+        running.tenant().events.start()
+        start = _ok(client.get("/v1/events"))
+        assert start["events"] == []
+        running.tenant().ingest([SourceDocument(source=f"{number}.md", data=b"text") for number in range(3)])
+        first = _ok(client.get("/v1/events", params={"cursor": start["next"], "limit": 2}))
+        rest = _ok(client.get("/v1/events", params={"cursor": first["next"], "limit": 2}))
+        assert [event["sequence"] for event in first["events"] + rest["events"]] == [1, 2, 3]
+        assert rest["events"][0]["type"] == "document.published"
+        assert rest["events"][0]["data"]["source"] == "2.md"
+        last = _ok(client.get("/v1/events", params={"cursor": rest["next"]}))
+        assert (last["events"], last["next"]) == ([], rest["next"])
+        assert client.get("/v1/events", params={"cursor": "abc"}).status_code == 422
+
+
 def test_collections__are_made_listed_and_removed(running: Running) -> None:
     with running.client(scope="admin") as client:
         result = _ok(client.post("/v1/collections", json={"name": "handbook", "preset": "corporate"}), 201)
