@@ -109,6 +109,7 @@ def test_yaml__is_what_it_says(settings: Settings, tmp_path: Path, monkeypatch: 
     for name in ("WIKI_URL", "TICKETS_URL"):
         monkeypatch.setenv(name, "sqlite://")
     monkeypatch.setenv("DOCS_AUTHORIZATION", "Bearer token")
+    monkeypatch.setenv("SUPPORT_MAIL_PASSWORD", "secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     (tmp_path / "synonyms.yaml").write_text("- [churn, attrition]\n")
     wrong = []
