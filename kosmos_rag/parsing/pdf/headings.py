@@ -7,19 +7,16 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from kosmos_rag.parsing import bounds
+from kosmos_rag.parsing.pdf.lines import LARGER
 from kosmos_rag.parsing.pdf.page_lines import APART, Paragraph
 
 Style = tuple[float, bool]
 """Size of the letters, and whether they are bold."""
 
-_LARGER = 1.1
-"""How many times the size of the text a heading has at least."""
 _MAX_CHARS = 100
-_MAX_LINES = 4
+"""Characters of a heading at most."""
 _MOST_IN_A_ROW = 3
 """Headings of one style without text between them; more are a list."""
-_TEXT_CHARS = 120
-"""Characters of a paragraph that is no heading, and no label."""
 _NUMBER = re.compile(r"((?:\d{1,2}(?:\.\d{1,2}){0,4}|[A-Z](?:\.\d{1,2})+))\.?\s+(?=[^\W\d_])")
 _ITEM = re.compile(r"(?:[•▪◦‣○●■□☐☒*–—-]|\(?[a-z][.)]|\d+[.)](?=\s+[a-z]))\s|\d{3,}\s")  # noqa: RUF001
 _MONTH = r"(?:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)\w*\.?"
@@ -85,7 +82,7 @@ class _TextStyles:
         for paragraph in flow:
             for line in paragraph.lines:
                 in_all[line.style] += len(line.text)
-                if len(paragraph.text) >= _TEXT_CHARS:
+                if len(paragraph.text) >= _MAX_CHARS:
                     in_text[line.style] += len(line.text)
         self.of_text = {style for style, count in in_text.items() if 2 * count > in_all[style]}
 
@@ -95,7 +92,7 @@ class _TextStyles:
         if line.style in self.of_text:
             return False
         is_heavier = not self.bold and all(part.bold for part in paragraph.lines)
-        return line.size >= self.size * _LARGER or (is_heavier and self.is_as_large(paragraph))
+        return line.size >= self.size * LARGER or (is_heavier and self.is_as_large(paragraph))
 
     def is_as_large(self, paragraph: Paragraph) -> bool:
         """Return whether the letters of a paragraph are as large as those of the text."""
@@ -127,7 +124,7 @@ def _title(paragraph: Paragraph) -> str | None:
 
     The result is None if it is too long, a date, a sentence, or no words.
     """
-    if paragraph.verbatim is not None or not paragraph.lines or len(paragraph.lines) > _MAX_LINES:
+    if paragraph.verbatim is not None or not paragraph.lines:
         return None
     title = " ".join(paragraph.text.split())
     if (

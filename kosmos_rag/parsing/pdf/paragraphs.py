@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kosmos_rag.parsing.limits import OutputLimits
+from kosmos_rag.parsing.pdf.cells import LEADING
 from kosmos_rag.parsing.pdf.lines import WORD_GAP, Line
 from kosmos_rag.parsing.pdf.page_lines import (
     APART,
@@ -23,8 +24,6 @@ from kosmos_rag.parsing.pdf.regions import PROSE_LETTERS
 from kosmos_rag.parsing.pdf.running_lines import drop_running_lines
 from kosmos_rag.parsing.pdf.table_pages import continue_tables
 
-_TITLE_DISTANCE, _TITLE_GAP = 1.42, 1.1
-"""Distance of two lines that makes them two titles, in sizes of their letters and in usual distances."""
 _SMALLER = 0.93
 """Times the size of the text that footnotes and captions have at most."""
 _SENTENCE_END = re.compile(r"[.!?:;\u3002\uff01\uff1f\u2026][\"'\u201d\u2019\u00bb)\]]*(?:\^\(?\w+\)?)?$")
@@ -156,7 +155,7 @@ class _PageBuilder:
         usual = self._metrics.distance
         most = usual * APART
         if self._metrics.is_larger(line):
-            most = min(most, max(_TITLE_DISTANCE, usual * _TITLE_GAP))
+            most = min(most, LEADING)
         return not -0.5 <= line_distance(above, line) <= most
 
     def _add_aside(self, line: Line, above: Line | None) -> None:

@@ -11,14 +11,13 @@ from kosmos_rag.parsing.pdf.cells import Columns, FoundTable, find_columns, is_v
 from kosmos_rag.parsing.pdf.common_columns import are_aligned, find_common_columns, has_values, widen
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
 from kosmos_rag.parsing.pdf.lines import LARGER, Line, join_line
+from kosmos_rag.parsing.pdf.page_lines import APART
 from kosmos_rag.parsing.pdf.regions import Chunk, Region, Row, Stack, is_written_by_column
 from kosmos_rag.parsing.pdf.row_groups import join_groups, join_names
 from kosmos_rag.parsing.pdf.table_evidence import MARKER, is_tabular
 from kosmos_rag.parsing.pdf.table_names import WIDE, find_names, spread_names
 from kosmos_rag.parsing.pdf.text_layer import Run
 
-_SECTION_GAP = 1.5
-"""Usual distances of two rows that end a table."""
 _MOST_BETWEEN = 1
 """Lines across a table between two of its parts."""
 _MOST_IN_ROWS = 8
@@ -102,7 +101,7 @@ class TableFinder:
             above = rows[index - 1] if index else None
             is_title = self._is_title(rows, index)
             if section and above is not None:
-                is_apart = above.level - row.level > _SECTION_GAP * usual
+                is_apart = above.level - row.level > APART * usual
                 is_ruled = not has_row_rules and self._wide_rules(box, above.level, row.level)
                 if is_title or is_apart or is_ruled:
                     yield _Section(rows=section, stack=stack)

@@ -13,8 +13,6 @@ from kosmos_rag.parsing.pdf.lines import join_text
 from kosmos_rag.parsing.pdf.text_layer import Run
 from kosmos_rag.parsing.tables.headers import is_progression
 
-_UNDERLINE = 1.5
-"""Sizes of the letters from the baseline of a name to the ruled line below it at most."""
 WIDE = 0.9
 """Share of the width of a table that a ruled line between its rows or below its names has."""
 _OVERHANG = 6.0
@@ -193,7 +191,7 @@ def _find_ruled_columns(name: _Name, names: Sequence[_Name], columns: Columns, r
     """
     best: _Range | None = None
     for rule in rules:
-        is_below = 0 < name.bottom - rule.bottom < _UNDERLINE * name.size
+        is_below = 0 < name.bottom - rule.bottom < LEADING * name.size
         if not is_below or rule.left - NEAR > name.left or name.right > rule.right + NEAR:
             continue
         if any(other is not name and rule.left < (other.left + other.right) / 2 < rule.right for other in names):
