@@ -44,10 +44,6 @@ _HEADINGS = _names("h1 h2 h3 h4 h5 h6")
 _LEAVES = _HEADINGS | _names("blockquote dl figure ol p pre table ul")
 """Elements that are content where they are next to it, however short."""
 
-_SHORTEST_PROSE = 30
-"""Characters of text that is no link in a block, from which on it is prose."""
-_MOST_IN_FRAME = 0.3
-"""Share of the page's prose from which on a name is that of content: `comment` in a forum."""
 _COMMENTS = frozenset({"comment", "disqus"})
 _MOST_IN_COMMENTS = 0.7
 """The same for comments, where an article is left without them."""
@@ -55,18 +51,15 @@ _SHORTEST_ARTICLE = 1_000
 """Characters of prose that are an article with comments, and no post of a forum."""
 _LISTS = frozenset({"ul", "ol"})
 _FEWEST_TEASERS = 5
-_SHARE_OF_TEASERS = 0.6
-"""Share of the items of a list that have a linked heading, from which on it is one of teasers."""
 _SMALL = 200
 """Characters up to which what is named as no content is none, whatever its share."""
 _LEAST_BESIDE_FRAME = 0.1
 """Share of the prose that is left by dropping all that is named so."""
-_LEAST_IN_MAIN = 0.2
-"""Share of the prose that an element has which calls itself the content."""
+_LEAST_PART = 0.2
+"""Share from which on a part counts: prose of the page in an element that calls itself the content; prose of a block
+next to the content, by that of the content; links in the text of a page that may have menus."""
 _SHARE_OF_MAIN = 0.75
 """Share of the prose that the part of a block has which is its content."""
-_SHARE_OF_SIBLING = 0.3
-"""Prose of a block next to the content, by that of the content, which makes it content too."""
 _SHARE_WITHOUT_LINKS = 0.1
 """The same, of a block without links."""
 _MUCH_PROSE = 500
@@ -78,10 +71,9 @@ _MOST_LINKS_OF_PARAGRAPH = 0.95
 _LARGEST_MENU = 0.5
 """Share of the text above which links are the content: an index."""
 _LEAST_CHARACTERS = 25
+"""Characters of text that is no link in a block, from which on it is prose; and of the whole result."""
 _LEAST_SHARE = 0.05
 """What must be left of the text for the result to be believed."""
-_FEW_LINKS = 0.2
-"""Share of links in the text of a page below which it has no menus, if none of its elements is named as one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -148,7 +140,7 @@ def find_boilerplate(tree: "LexborHTMLParser", hidden: Collection[int]) -> set[i
     _count(root)
     least = max(_LEAST_SHARE * root.text, min(_LEAST_CHARACTERS, root.text))
     names = _frame_names(tree)
-    if not names and root.links < _FEW_LINKS * root.text:
+    if not names and root.links < _LEAST_PART * root.text:
         return set()
     is_clear = _drop_frame(root, names)
     _count(root)
@@ -201,7 +193,7 @@ def _count(root: _Block) -> None:
     for block in blocks:
         block.text, block.links = block.own_text, block.own_links
         words = block.text - block.links
-        block.prose = words if words >= _SHORTEST_PROSE and words >= block.links else 0
+        block.prose = words if words >= _LEAST_CHARACTERS and words >= block.links else 0
     for block in reversed(blocks):
         parent = block.parent
         if parent is not None and block.text:
@@ -256,7 +248,7 @@ def _is_teasers(block: _Block) -> bool:
     items = [child for child in block.children if child.text]
     if len(items) < _FEWEST_TEASERS:
         return False
-    return sum(map(_has_linked_heading, items)) >= _SHARE_OF_TEASERS * len(items)
+    return 2 * sum(map(_has_linked_heading, items)) > len(items)
 
 
 def _has_linked_heading(item: _Block) -> bool:
@@ -266,8 +258,8 @@ def _has_linked_heading(item: _Block) -> bool:
 def _most_prose(name: str, total: int) -> float:
     """Return how much prose a block of this name may have."""
     if name not in _COMMENTS:
-        return _MOST_IN_FRAME * total
-    return max(_MOST_IN_FRAME * total, min(_MOST_IN_COMMENTS * total, total - _SHORTEST_ARTICLE))
+        return total / 2
+    return max(total / 2, min(_MOST_IN_COMMENTS * total, total - _SHORTEST_ARTICLE))
 
 
 def _prose(blocks: Iterable[_Block]) -> int:
@@ -314,7 +306,7 @@ def _find_main(tree: "LexborHTMLParser", root: _Block) -> _Block | None:
     """
     for selector in _MAIN:
         blocks = _find_outermost(root, {node.mem_id for node in tree.css(selector)})
-        if len(blocks) == 1 and blocks[0].prose >= _LEAST_IN_MAIN * root.prose:
+        if len(blocks) == 1 and blocks[0].prose >= _LEAST_PART * root.prose:
             return blocks[0]
     return None
 
@@ -356,7 +348,7 @@ def _drop_siblings(main: _Block) -> None:
 def _is_content(block: _Block, prose: int) -> bool:
     if block.tag in _LEAVES:
         return block.links <= block.text / 2
-    share = _SHARE_OF_SIBLING if block.links else _SHARE_WITHOUT_LINKS
+    share = _LEAST_PART if block.links else _SHARE_WITHOUT_LINKS
     return block.prose >= min(share * prose, _MUCH_PROSE) and block.links <= block.text / 4
 
 
