@@ -11,11 +11,9 @@ from typing import NamedTuple
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.graphics import Box
 from kosmos_rag.parsing.pdf.lines import ONE_LINE, join_text, tidy
-from kosmos_rag.parsing.pdf.text_layer import Run
+from kosmos_rag.parsing.pdf.text_layer import COLUMN_GAP, Run
 from kosmos_rag.parsing.tables.table import Table
 
-_COLUMN_GAP = 0.4
-"""Sizes of the letters between two columns at least."""
 LEAST_ROWS = 3
 """Of a table whose rows show its columns."""
 _VALUES = 0.7
@@ -103,7 +101,7 @@ def _find_covered_stretches(lines: Sequence[Sequence[Run]], crossing: int, size:
         if depth <= crossing < depth + change:
             start = x
         if depth + change <= crossing < depth:
-            if stretches and start - stretches[-1][1] < _COLUMN_GAP * size:
+            if stretches and start - stretches[-1][1] < COLUMN_GAP * size:
                 stretches[-1] = (stretches[-1][0], x)
             elif x > start:
                 stretches.append((start, x))
@@ -205,7 +203,7 @@ def _divide(run: Run, columns: Columns, split_words: SplitWords) -> list[Run]:
         for part in parts
     ]
     are_values = all(is_value(cell.text) or is_blank_value(cell.text) for cell in cells[1:])
-    are_apart = min(spaces[1]) > max(_APART * max(spaces[0], default=0.0), _COLUMN_GAP * run.size)
+    are_apart = min(spaces[1]) > max(_APART * max(spaces[0], default=0.0), COLUMN_GAP * run.size)
     return cells if are_values or are_apart else []
 
 

@@ -12,8 +12,6 @@ _THIN = 3.0
 """Points that a filled rectangle may be thick and still is a ruled line."""
 _SHORTEST_RULE = 7.0
 """Points; TeX draws underscores as shorter ones."""
-_STRAIGHT = 0.5
-"""Points by which the ends of a straight line differ at most."""
 NEAR = 2.5
 """Points between ruled lines that are one, and between ends that meet."""
 _WHITE = 250
@@ -210,7 +208,7 @@ class _GraphicsReader:
             if start is None:
                 return [], False
             line = unite([Box(*start, *start), Box(*end, *end)])
-            if min(line.width, line.height) > _STRAIGHT:
+            if min(line.width, line.height) > NEAR:
                 return [], False
             lines.append(line)
         return lines, is_straight

@@ -19,8 +19,6 @@ _PAGE_NUMBER = re.compile(
 )
 _NUMBER_FIRST = re.compile(r"\W*(\d{1,4})\b")
 _NUMBER_LAST = re.compile(r"\b(\d{1,4})\W*$")
-_LONGEST_NUMBER = 20
-"""Characters of a page number with its words."""
 
 
 def drop_running_lines(pages: Sequence[PageLines], metrics: Metrics) -> Iterator[tuple[PageLines, list[Line]]]:
@@ -93,4 +91,4 @@ def _page_offsets(line: Line, index: int) -> Iterator[tuple[int, int]]:
 
 
 def _is_page_number(line: Line) -> bool:
-    return len(line.text) <= _LONGEST_NUMBER and _PAGE_NUMBER.fullmatch(line.text) is not None
+    return _PAGE_NUMBER.fullmatch(line.text) is not None

@@ -15,8 +15,6 @@ from kosmos_rag.parsing.tables.headers import is_progression
 
 WIDE = 0.9
 """Share of the width of a table that a ruled line between its rows or below its names has."""
-_OVERHANG = 6.0
-"""Points from the end of a ruled line to the middle of a column that it covers at most."""
 _YEAR = re.compile(r"(?:19|20)\d\d")
 
 _Range = tuple[int, int]
@@ -199,7 +197,7 @@ def _find_ruled_columns(name: _Name, names: Sequence[_Name], columns: Columns, r
         covered = [
             at
             for at, (left, right) in enumerate(columns)
-            if rule.left - _OVERHANG <= (left + right) / 2 <= rule.right + _OVERHANG
+            if rule.left - NEAR <= (left + right) / 2 <= rule.right + NEAR
         ]
         if covered and covered[0] and (best is None or covered[-1] - covered[0] > best[1] - best[0]):
             best = covered[0], covered[-1]

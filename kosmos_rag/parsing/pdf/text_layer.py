@@ -27,7 +27,7 @@ _MOST_SCRIPTED = 3
 """Characters that may be a letter with superscripts and subscripts as high as a line of vertical text."""
 _IDEOGRAPHS = "\u2e80"
 _RIGHT_TO_LEFT = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
-_CELL_GAP = 0.5
+COLUMN_GAP = 0.4
 """Sizes of the letters between two characters, or text objects, that may belong to different cells."""
 SEAM = 0.33
 """Sizes of the letters between two text objects of a line of cells that are two cells."""
@@ -206,7 +206,7 @@ class LayerReader:
         below, low, lowest = baseline - 0.05 * size, baseline + 0.4 * size, baseline + 0.15 * size
         right = boxes[0].left
         for left, bottom, end, top in boxes:
-            if left - right > _CELL_GAP * size or (bottom > raised and top - bottom > high):
+            if left - right > COLUMN_GAP * size or (bottom > raised and top - bottom > high):
                 return False
             # A comma is lowered too, and lower.
             if bottom < below and top < low and (lowest < top or top - bottom > high):
@@ -264,7 +264,7 @@ class LayerReader:
     def _are_apart(self, right: float, before: str, box: Any, character: str, style: _Style) -> bool:
         """Return whether two characters, one after the other, belong to different cells."""
         gap = box.left - right
-        if gap > _CELL_GAP * style.size:
+        if gap > COLUMN_GAP * style.size:
             return character not in _LEADERS or before != character
         if gap < -style.size:
             return True

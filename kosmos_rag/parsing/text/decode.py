@@ -49,16 +49,14 @@ _NO_TEXT = frozenset(
     )
 ) | {"x-user-defined"}
 """Codecs that are no encoding of a text."""
-_MOST_DEFECTS = 1_000
-"""A declared encoding is believed where it fails for less than one of so many characters."""
+_SPARSE = 1_000
+"""A declared encoding is believed where it fails for less than one of so many characters, and text with one NUL in more
+bytes is text with a defect; with more NULs it is binary data."""
 _CONTEXT = 1_024
-_WIDE_SAMPLE = 4_096
 _UTF16 = ("utf-16-be", "utf-16-le")
 _LETTER_BYTES = bytes(range(9, 128))
 _WIDE_SHARE = 20
 """Of the bytes of UTF-16 more than one in so many is no letter of ASCII."""
-_SPARSE_NULS = 1_000
-"""Text with one NUL in more bytes than this is text with a defect; with more NULs it is binary data."""
 
 _CONTROL_BYTES = re.compile(rb"[\x01-\x08\x0e-\x1a\x1c-\x1f]")
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
@@ -190,7 +188,7 @@ def _decode_wide(data: bytes) -> Decoded | None:
             text = data.decode(encoding)
         except UnicodeDecodeError:
             continue
-        if _is_prose(text[:_WIDE_SAMPLE]):
+        if _is_prose(text[: bounds.LEGACY_SAMPLE_CHARS]):
             return Decoded(text=text, encoding=encoding)
     return None
 
@@ -208,7 +206,7 @@ def _is_prose(text: str) -> bool:
 
 def _remove_sparse_nuls(data: bytes) -> bytes:
     nuls = data.count(0)
-    if nuls * _SPARSE_NULS >= len(data) or _CONTROL_BYTES.search(data):
+    if nuls * _SPARSE >= len(data) or _CONTROL_BYTES.search(data):
         raise ParseError(
             "binary",
             f"looks like binary data, not text; {nuls} of its {len(data)} bytes are NUL; "
@@ -246,7 +244,7 @@ def _decode_declared(data: bytes, codec: str | None) -> Decoded | None:
     if codec is None or codec.startswith(("utf-16", "utf-32")):  # of bytes without NUL: a declaration that lies
         return None
     text = data.decode(codec, "replace")
-    if text.count("\ufffd") * _MOST_DEFECTS > len(text):
+    if text.count("\ufffd") * _SPARSE > len(text):
         return None
     return Decoded(text=text, encoding=codec)
 

@@ -60,8 +60,6 @@ _LEAST_PART = 0.2
 next to the content, by that of the content; links in the text of a page that may have menus."""
 _SHARE_OF_MAIN = 0.75
 """Share of the prose that the part of a block has which is its content."""
-_SHARE_WITHOUT_LINKS = 0.1
-"""The same, of a block without links."""
 _MUCH_PROSE = 500
 """Characters of prose that make any block with few links content."""
 _MOST_LINKS = 0.7
@@ -348,8 +346,7 @@ def _drop_siblings(main: _Block) -> None:
 def _is_content(block: _Block, prose: int) -> bool:
     if block.tag in _LEAVES:
         return block.links <= block.text / 2
-    share = _LEAST_PART if block.links else _SHARE_WITHOUT_LINKS
-    return block.prose >= min(share * prose, _MUCH_PROSE) and block.links <= block.text / 4
+    return block.prose >= min(_LEAST_PART * prose, _MUCH_PROSE) and block.links <= block.text / 4
 
 
 def _drop_menus(root: _Block) -> None:
