@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.errors import RequestError, StatementFailed
 from kosmos_rag.core.stored_files import uploader_principal
 from kosmos_rag.core.types import EVERYONE, ErasureKind, ErasureReport, RetainedRows, hash_text, is_text
 from kosmos_rag.storage.audit.partitions import add_months
@@ -53,6 +53,10 @@ TENANT_TABLES = (
 EXEMPT_TABLES = ("audit_events", "audit_passages", "audit_seals", "erasures")
 """Tables that outlive a tenant: the audit log and the records of erasures."""
 
+_ATTEMPTS = 3
+"""Attempts to erase a tenant that is written to at the same time."""
+_OVERLAPS = ("23503", "40P01")
+"""Codes of a violated foreign key and of a deadlock: another transaction has written rows of the tenant."""
 _RELOAD_POLL_S = 0.05
 _ESCAPED = str.maketrans({"%": r"\%", "_": r"\_", "\\": r"\\", "*": "%", "?": "_"})
 
@@ -155,6 +159,14 @@ class ErasureStore:
                 counts[table] += connection.execute(_delete_rows(table), values).rowcount
             return retained, ""
 
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._run(ErasureKind.TENANT, self._owner.name, remove, preview=preview)
+            except StatementFailed as error:
+                # A publication that creates the tenant, or a collection, is not locked out: it commits rows of tables
+                # that are empty already. The next attempt sees them.
+                if error.sqlstate not in _OVERLAPS:
+                    raise
         return self._run(ErasureKind.TENANT, self._owner.name, remove, preview=preview)
 
     def _run(self, kind: ErasureKind, selector: str, remove: _Removal, *, preview: bool) -> ErasureReport:

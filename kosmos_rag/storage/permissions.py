@@ -118,8 +118,9 @@ class FeedPass:
         """
         scope = self._scope
         statistics = lexical_statistics.lock_collection(connection, scope)
-        assert statistics is not None, "the pass creates the collection"
+        # Without them the tenant was erased meanwhile, and the feed with it.
         self._require_latest(connection)
+        assert statistics is not None, "a feed has a collection"
         literals = {acl: array_literal(acl) for acl in set(acls.values())}
         values = {
             **scope,

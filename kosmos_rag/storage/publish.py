@@ -113,7 +113,7 @@ def publish(
         now: time of the publication.
 
     Raises:
-        EmbeddingSpaceChanged: the documents have no vectors of the live space.
+        EmbeddingSpaceChanged: the documents have no vectors of the live space, or the tenant was erased meanwhile.
     """
     scope = {"tenant_id": tenant_id, "collection": collection, "now": now}
     space_ids = documents[0].vectors.keys()
@@ -197,7 +197,9 @@ def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequ
     permissions = connection.execute(statement("permissions_of_documents"), values)
     connection.execute(statement("discard_plans"))
     locked = lexical_statistics.read_lock(statistics)
-    assert locked is not None, "the pipeline creates the collection before it publishes"
+    if locked is None:
+        # The caller has created the collection, and waited for the erasure here.
+        raise EmbeddingSpaceChanged("the tenant was erased meanwhile; embed the documents again")
     space_ids = {space_id for (space_id,) in spaces.fetchall()}
     (live_space_id,) = live.fetchone() or (None,)
     previous = versions.fetchall()

@@ -16,20 +16,22 @@ from psycopg import sql
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.errors import IngestionError, RequestError
 from kosmos_rag.core.types import EVERYONE, Filter
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.engine.uploads import StoredUpload
 from kosmos_rag.indexing.ann import physical_indexes
 from kosmos_rag.ingestion.discovery import PendingDocument, discover
 from kosmos_rag.ingestion.report import ReportBuilder
+from kosmos_rag.models.embedding.registry import create_registry
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.audit.partitions import add_months
-from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES
+from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES, _delete_rows
 from kosmos_rag.storage.queue.queue import Queue, finish, lock_leases
 from kosmos_rag.storage.queue.uploads import UploadStore
+from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tables import metadata
-from kosmos_rag.storage.tenants import TenantRef
+from kosmos_rag.storage.tenants import TenantRef, ensure_tenant
 from tests.conftest import shares_database
 from tests.integration.variants import opened
 
@@ -292,6 +294,65 @@ def test_erasure__of_a_document_that_is_being_published_erases_it(
         assert erasure.result().erased["documents"] == 1
     assert recorder.build().new == 1
     assert scope.sources() == []
+
+
+def _erase_rows(connection: psycopg.Connection, tenant: Tenant) -> None:
+    """Delete the rows of a tenant in an open transaction, as an erasure does."""
+    connection.execute(statement("clear_live_space"), {"tenant_id": tenant.id})
+    for table in TENANT_TABLES:
+        connection.execute(_delete_rows(table), {"tenant_id": tenant.id})
+
+
+@pytest.mark.own_database
+def test_ingest__that_waits_for_the_erasure_of_the_tenant_publishes_after_it(logged: Engine, tenant_name: str) -> None:
+    scope = logged.tenant(tenant_name)
+    scope.ingest(OTHERS)
+    with ThreadPoolExecutor(1) as executor, logged.database.worker.transaction(scope.id, [EVERYONE]) as connection:
+        connection.execute(statement("lock_collections"), {"tenant_id": scope.id}).fetchall()
+        report = executor.submit(scope.ingest, DOCUMENT, prune=False)
+        assert not wait([report], timeout=2).done
+        _erase_rows(connection, scope)
+    assert report.result().failed == ()
+    assert scope.sources() == [DOCUMENT.source]
+
+
+@pytest.mark.own_database
+def test_feed__that_waits_for_the_erasure_of_the_tenant_is_superseded(
+    logged: Engine, tenant_name: str, tmp_path: Path
+) -> None:
+    scope = logged.tenant(tenant_name)
+    scope.ingest(DOCUMENT)
+    feed = tmp_path / "feed.jsonl"
+    feed.write_text(json.dumps({"document": DOCUMENT.source, "principals": ["ann"]}))
+    with ThreadPoolExecutor(1) as executor, logged.database.worker.transaction(scope.id, [EVERYONE]) as connection:
+        connection.execute(statement("lock_collections"), {"tenant_id": scope.id}).fetchall()
+        report = executor.submit(scope.sync_permissions, {"kind": "json_lines", "name": "feed", "path": str(feed)})
+        assert not wait([report], timeout=2).done
+        _erase_rows(connection, scope)
+    with pytest.raises(IngestionError, match="was started again, or deleted"):
+        report.result()
+
+
+@pytest.mark.own_database
+def test_erase_all__erases_a_tenant_that_is_created_meanwhile(
+    logged: Engine, database: DatabaseSettings, tenant_name: str
+) -> None:
+    scope = logged.tenant(tenant_name)
+    owner = TenantRef(id=scope.id, name=scope.name)
+    space = create_registry(logged.settings, logged.embedder, None).default_space(scope.id)
+    with psycopg.connect(database.admin_url or "") as connection:
+        connection.execute(
+            "INSERT INTO kosmos.lexemes (tenant_id, collection, lexeme, acl_hash, acl, id, chunks)"
+            " VALUES (%s, 'default', 'word', gen_random_uuid(), '{}', 1, 1)",
+            [scope.id],
+        )
+    with ThreadPoolExecutor(1) as executor, logged.database.worker.transaction(scope.id, [EVERYONE]) as connection:
+        ensure_tenant(connection, owner, "default", space, now=datetime.now(UTC))
+        connection.execute("SELECT FROM kosmos.lexemes WHERE tenant_id = %s FOR UPDATE", [scope.id])
+        report = executor.submit(scope.erase_all)
+        assert not wait([report], timeout=2).done
+    assert report.result().erased["embedding_spaces"] == 1
+    assert count_rows(database, "", tenant=scope).keys() <= {"erasures"}
 
 
 def test_tenant__is_erased_with_its_vector_index_and_nothing_of_another(
