@@ -4,14 +4,14 @@ import json
 import random
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
 from kosmos_rag import Engine, SourceDocument, Tenant
-from kosmos_rag.core.errors import IndexLocked, IngestionError, KosmosError, RequestError
+from kosmos_rag.core.errors import IndexLocked, IngestionError, KosmosError, RequestError, StatementFailed
 from kosmos_rag.core.types import PERMISSION_FEED, Job, JobState
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.storage.queue import kinds
@@ -23,6 +23,8 @@ from tests.simulation.faults import Clock
 from tests.simulation.model import NOBODY, FeedPass, Hit, Model, Operation, Publication
 from tests.simulation.scheduler import Observer, find_actor
 
+STAMP = "stamp"
+"""Key of the metadata that is changed."""
 QUEUED, DIRECT = ("q0", "q1"), ("d0", "d1")
 """Sources of documents that workers publish, and of documents that a caller publishes."""
 READERS = (frozenset({"ann"}), frozenset({"ben"}), frozenset({"ann", "ben"}))
@@ -30,6 +32,8 @@ PATTERNS = ("q0", "d0", "q?", "*")
 UNFINISHED = (JobState.QUEUED, JobState.RUNNING, JobState.SCHEDULED)
 REFUSALS = (IndexLocked, RequestError)
 """Answers to calls that another call of the time made impossible."""
+OVERLAPS = ("23503", "40P01")
+"""Codes of a violated foreign key and of a deadlock."""
 _NUMBER = re.compile(r"\bversion(\d+)\b")
 _LET_AN_HOUR_PASS = """
 UPDATE kosmos.jobs j
@@ -71,11 +75,17 @@ class World:
     observer: Observer
     clock: Clock
     folder: Path
+    collections: Mapping[str, str]
+    """Collection of each source."""
+    erases_tenant: bool = False
+    """Whether the tenant was erased: what creates it again may be refused at that moment."""
     background: dict[int, list[Callable[[], None]]] = field(default_factory=dict)
     """Tasks that the engines have put off, by thread."""
 
-    def scope(self, principals: Sequence[str] = ()) -> Tenant:
-        return self.memory.tenant(self.tenant, principals=principals, collection="default")
+    def scope(self, source: str | None = None) -> Tenant:
+        """Return the tenant, or the collection of a source."""
+        collection = None if source is None else self.collections[source]
+        return self.memory.tenant(self.tenant, collection=collection)
 
     @contextmanager
     def run(self, operation: Operation) -> Iterator[None]:
@@ -98,6 +108,12 @@ class World:
         else:
             self.model.end(operation, succeeded=True)
 
+    def _meets_erasure(self, error: KosmosError) -> bool:
+        """Return whether an error shows that the tenant was erased meanwhile."""
+        is_refused = isinstance(error, IngestionError) and error.code == "storage"
+        overlaps = isinstance(error, StatementFailed) and error.sqlstate in OVERLAPS
+        return self.erases_tenant and (is_refused or overlaps)
+
     def _publication(self, dice: random.Random, sources: Sequence[str]) -> tuple[Publication, SourceDocument]:
         source = dice.choice(sources)
         acl = dice.choice((*READERS, NOBODY))
@@ -116,13 +132,13 @@ class World:
         """Enqueue a version of a document."""
         publication, document = self._publication(dice, QUEUED)
         with self.run(publication):
-            self.scope().jobs.enqueue(document)
+            self.scope(document.source).jobs.enqueue(document)
 
     def ingest(self, dice: random.Random) -> None:
         """Publish a version of a document at once."""
         publication, document = self._publication(dice, DIRECT)
         with self.run(publication):
-            report = self.scope().ingest(document, prune=False)
+            report = self.scope(document.source).ingest(document, prune=False)
             for failure in report.failed:
                 raise IngestionError(failure.code, failure.message)
 
@@ -130,7 +146,13 @@ class World:
         """Delete a document."""
         source = dice.choice((*QUEUED, *DIRECT))
         with self.run(Operation(kind="delete", sources=(source,))):
-            self.scope().delete(source)
+            self.scope(source).delete(source)
+
+    def update_metadata(self, dice: random.Random) -> None:
+        """Change the metadata of a document."""
+        source = dice.choice((*QUEUED, *DIRECT))
+        with self.run(Operation(kind="update_metadata", sources=())):
+            self.scope(source).update_metadata(source, {STAMP: len(self.model.operations)})
 
     def erase(self, dice: random.Random) -> None:
         """Erase documents."""
@@ -140,15 +162,23 @@ class World:
         with self.run(Operation(kind="erase", sources=sources)):
             self.scope().erase(source=pattern)
 
+    def erase_all(self, _dice: random.Random) -> None:
+        """Erase the tenant."""
+        self.erases_tenant = True
+        with self.run(Operation(kind="erase", sources=(*QUEUED, *DIRECT))):
+            self.scope().erase_all()
+
     def sync_permissions(self, dice: random.Random) -> None:
-        """Apply the permission feed of this moment."""
-        sources = [source for source in (*QUEUED, *DIRECT) if dice.random() < 0.6] or ["q0"]
-        acls = {source: dice.choice(READERS) for source in sources}
+        """Apply the permission feed of a collection at this moment."""
+        collection = self.collections[dice.choice((*QUEUED, *DIRECT))]
+        sources = [source for source, name in self.collections.items() if name == collection]
+        selected = [source for source in sources if dice.random() < 0.6] or sources[:1]
+        acls = {source: dice.choice(READERS) for source in selected}
         file = self.folder / f"feed-{len(self.model.operations)}.jsonl"
         rows = [{"document": source, "principals": sorted(acl)} for source, acl in acls.items()]
         file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-        with self.run(FeedPass(kind="sync_permissions", sources=(*QUEUED, *DIRECT), acls=acls)):
-            self.scope().sync_permissions({"kind": "json_lines", "name": "feed", "path": str(file)})
+        with self.run(FeedPass(kind="sync_permissions", sources=sources, acls=acls)):
+            self.scope(sources[0]).sync_permissions({"kind": "json_lines", "name": "feed", "path": str(file)})
 
     def build_indexes(self, _dice: random.Random) -> None:
         """Pack and merge segments."""
@@ -183,7 +213,10 @@ class World:
     def check_search(self, engine: Engine, principals: frozenset[str], first_state: int) -> None:
         """Search for all documents, and compare the hits with the states since the first one."""
         result = engine.tenant(self.tenant, principals=tuple(sorted(principals))).search("alpha", k=50)
-        hits = [Hit(source=hit.source, number=find_number(hit.text)) for hit in result.hits]
+        hits = [
+            Hit(source=hit.source, number=find_number(hit.text), stamp=hit.metadata.get(STAMP, 0))
+            for hit in result.hits
+        ]
         self.model.check_hits(hits, principals, first_state)
         for hit in result.hits:
             if hit.dense_score is None or hit.lexical_score is None:
@@ -201,15 +234,17 @@ class World:
 
     def _publish(self, jobs: Sequence[Job]) -> None:
         """Publish the documents of jobs, as `DocumentHandler.run` does, in this thread."""
-        tenant_id, collection = jobs[0].tenant_id, jobs[0].collection
-        leases = {document_id(tenant_id, collection, source_name(job)): job for job in jobs}
-        self.memory.ingest_pipeline.run(
-            TenantRef(id=tenant_id, name=jobs[0].tenant),
-            collection,
-            [_JobDocument(job=job, load_document=self.handler._load) for job in jobs],
-            lease=_JobLeases(leases, tenant_id, self.channel, inf),
-            recorder=_JobOutcomes(self.channel, CounterBuffer()),
-        )
+        for collection in sorted({job.collection for job in jobs}):
+            claimed = [job for job in jobs if job.collection == collection]
+            tenant_id = claimed[0].tenant_id
+            leases = {document_id(tenant_id, collection, source_name(job)): job for job in claimed}
+            self.memory.ingest_pipeline.run(
+                TenantRef(id=tenant_id, name=claimed[0].tenant),
+                collection,
+                [_JobDocument(job=job, load_document=self.handler._load) for job in claimed],
+                lease=_JobLeases(leases, tenant_id, self.channel, inf),
+                recorder=_JobOutcomes(self.channel, CounterBuffer()),
+            )
 
     def let_time_pass(self, _dice: random.Random) -> None:
         """Let leases expire and delays end, where no transaction has locked the job."""
@@ -220,6 +255,8 @@ class World:
 
     def check_jobs(self) -> None:
         """Report jobs that have failed. Without a fault none does."""
+        if self.erases_tenant:
+            return
         for job in self.scope().jobs.find(kinds=[kinds.DOCUMENT]):
             if job.code not in (None, "lease_lost", "cancelled"):
                 self.model.report(f"a job failed without a fault: {job.code}, {job.error}")
@@ -228,9 +265,11 @@ class World:
         """Run all jobs that are left, without faults."""
         jobs, dice = self.scope().jobs, random.Random(0)
         for _ in range(20):
-            jobs.retry([job.id for job in jobs.find(states=[JobState.DEAD], kinds=[kinds.DOCUMENT])])
-            self.let_time_pass(dice)
-            if not jobs.find(states=UNFINISHED, kinds=[kinds.DOCUMENT]):
+            states = {job.id: job.state for job in jobs.find(kinds=[kinds.DOCUMENT])}
+            if not set(states.values()) & {*UNFINISHED, JobState.DEAD}:
                 return
+            if dead := [key for key, state in states.items() if state == JobState.DEAD]:
+                jobs.retry(dead)
+            self.let_time_pass(dice)
             self.work(dice)
         self.model.report("there are jobs that do not end")

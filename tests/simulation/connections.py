@@ -4,6 +4,7 @@ The pools of an engine are replaced by ones without threads. Pipelines are repla
 step, which allows every interleaving that a pipeline allows, and more.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _ENDS = {"_commit_gen", "_rollback_gen"}
 _STEPS = {"_execute_gen", "_stream_send_gen", "_enter_gen", "_exit_gen", *_ENDS}
 """The generators of psycopg that send a statement. Those below have no cursor that names it."""
 _LABELS = {"_enter_gen": "begin", "_exit_gen": "end", "_commit_gen": "end", "_rollback_gen": "end"}
+_READS = {name for name, text in TEXTS.items() if not re.search(r"\b(?:INSERT|UPDATE|DELETE|claim_jobs)\b", text)}
 _RAISE = b"DO $$ BEGIN RAISE EXCEPTION 'could not serialize access' USING ERRCODE = '40001'; END $$"
 
 
@@ -45,6 +47,8 @@ class SimulatedConnection(psycopg.Connection):
     """None until the connection is configured: how many were opened depends on earlier runs."""
     label = ""
     """Name of the next statement."""
+    has_written = False
+    """Whether the transaction may have changed something."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -92,7 +96,8 @@ class SimulatedConnection(psycopg.Connection):
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     def _observe(self, stage: Stage) -> None:
-        if self._is_idle() and not self.read_only:
+        if self.has_written and self._is_idle():
+            self.has_written = False
             stage.on_commit()
 
     def _is_idle(self) -> bool:
@@ -112,7 +117,9 @@ class SimulatedCursor(psycopg.Cursor):
 
     def _name(self, query: Any) -> None:
         text = query if isinstance(query, str) else query.as_string()
-        cast("SimulatedConnection", self.connection).label = _NAMES.get(text) or " ".join(text.split()[:3])
+        connection = cast("SimulatedConnection", self.connection)
+        connection.label = _NAMES.get(text) or " ".join(text.split()[:3])
+        connection.has_written |= connection.label not in _READS
 
 
 class SimulatedPool:

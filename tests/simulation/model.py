@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+REMOVALS = ("delete", "erase")
+"""Kinds of operations that remove documents."""
 NOBODY: frozenset[str] = frozenset()
 """Readers of a document that a feed named once and names no more."""
 
@@ -50,8 +52,8 @@ class FeedPass(Operation):
     """A pass of the permission feed."""
 
     acls: Mapping[str, frozenset[str]]
-    generation: int = 0
-    """Number of the pass in the database; 0 before it is stored."""
+    number: int = 0
+    """In the order in which the database has stored the starts; 0 before that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +63,8 @@ class StoredDocument:
     number: int
     """Of its publication."""
     acl: frozenset[str]
+    stamp: int = 0
+    """Of the last change of its metadata; 0 for none since its publication."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,14 +73,15 @@ class Hit:
 
     source: str
     number: int
+    stamp: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """The documents by source, and the number of the last pass of the feed."""
+    """The documents by source, and how many passes of feeds the database knows."""
 
     documents: Mapping[str, StoredDocument]
-    generation: int = 0
+    passes: int = 0
 
 
 @dataclass(kw_only=True, slots=True)
@@ -89,6 +94,7 @@ class Model:
     states: list[State] = field(default_factory=lambda: [State(documents={})])
     violations: list[str] = field(default_factory=list)
     _time: int = 0
+    _passes_started: int = 0
     _running: dict[int, Operation] = field(default_factory=dict)
     """The operation of each thread."""
 
@@ -104,7 +110,7 @@ class Model:
         operation.end, operation.succeeded = self._tick(), succeeded
         if not succeeded:
             return
-        if not isinstance(operation, Publication) or not operation.is_queued:
+        if operation.kind in REMOVALS or (isinstance(operation, Publication) and not operation.is_queued):
             self._close(operation)
         self._check_state(self.states[-1])
 
@@ -118,10 +124,11 @@ class Model:
         if after == before:
             return
         self.states.append(after)
-        if after.generation != before.generation:
+        if after.passes != before.passes:
             started = self._running[threading.get_ident()]
-            assert isinstance(started, FeedPass)
-            started.generation = after.generation
+            if isinstance(started, FeedPass):
+                self._passes_started += 1
+                started.number = self._passes_started
         for source in sorted({*before.documents, *after.documents}):
             self._check_change(source, before.documents.get(source), after.documents.get(source))
         self._check_state(after)
@@ -133,8 +140,7 @@ class Model:
             first: Position of the state at the start of the search.
         """
         window = self.states[first:]
-        readable = [{Hit(source=source, number=document.number) for source, document in state.documents.items()
-                     if document.acl & principals} for state in window]  # fmt: skip
+        readable = [_find_readable(state, principals) for state in window]
         returned = set(hits)
         if forbidden := returned - set().union(*readable):
             self.report(f"readers of {sorted(principals)} got {_show(forbidden)}, which no state allows")
@@ -166,15 +172,19 @@ class Model:
     def _publications(self, source: str) -> list[Publication]:
         return [operation for operation in self._select(source) if isinstance(operation, Publication)]
 
+    def _passes(self, source: str) -> list[FeedPass]:
+        """Return the passes over the collection of a document that have started."""
+        return [each for each in self._select(source) if isinstance(each, FeedPass) and each.number]
+
     def _close(self, operation: Operation) -> None:
         """Close the publications that ended before an operation began: they must not be stored after it."""
-        for source in () if isinstance(operation, FeedPass) else operation.sources:
+        for source in operation.sources:
             for publication in self._publications(source):
                 publication.is_closed |= publication.precedes(operation)
 
     def _check_change(self, source: str, before: StoredDocument | None, after: StoredDocument | None) -> None:
         if after is None:
-            removals = [each for each in self._select(source) if each.kind in ("delete", "erase") and each.end is None]
+            removals = [each for each in self._select(source) if each.kind in REMOVALS and each.end is None]
             if not removals:
                 self.report(f"{source} is lost: {before} was removed, and nobody removes it")
         elif before is None or before.number != after.number:
@@ -203,14 +213,14 @@ class Model:
 
     def _possible_acls(self, source: str, publication: Publication) -> set[frozenset[str]]:
         """Return the access control lists that a document may have now: of its publication, or of a feed."""
-        passes = [each for each in self.operations if isinstance(each, FeedPass) and each.generation]
-        decided = max((each.generation for each in passes if each.succeeded), default=0)
-        latest = [each for each in passes if each.generation >= decided]
+        passes = self._passes(source)
+        decided = max((each.number for each in passes if each.succeeded), default=0)
+        latest = [each for each in passes if each.number >= decided]
         acls: set[frozenset[str]] = set()
         if not decided or self._was_erased_since(source, latest):
             acls.add(publication.acl)
         for each in latest:
-            earlier = [other for other in passes if other.generation < each.generation and source in other.acls]
+            earlier = [other for other in passes if other.number < each.number and source in other.acls]
             if source in each.acls:
                 acls.add(each.acls[source])
                 continue
@@ -230,22 +240,22 @@ class Model:
 
         What a feed no longer names, and is not stored, is forgotten.
         """
-        removals = [each for each in self._select(source) if each.kind in ("delete", "erase")]
-        passes = [each for each in self.operations if isinstance(each, FeedPass)]
+        removals = [each for each in self._select(source) if each.kind in REMOVALS]
+        passes = self._passes(source)
         return any(
             each.succeeded
             and all(removal.precedes(each) for removal in removals)
             and all(
                 source in self.states[later.first_state].documents
                 for later in passes
-                if each.generation < later.generation <= current.generation
+                if each.number < later.number <= current.number
             )
             for each in earlier
         )
 
     def _outcomes(self, source: str) -> set[int | None]:
         """Return the publications that may have the last word on a document; None for its absence."""
-        operations = [each for each in self._select(source) if not isinstance(each, FeedPass)]
+        operations = [each for each in self._select(source) if each.kind in REMOVALS or isinstance(each, Publication)]
         outcomes: set[int | None] = set()
         for operation in operations:
             if any(operation.precedes(other) and other.succeeded for other in operations):
@@ -256,5 +266,14 @@ class Model:
         return outcomes
 
 
+def _find_readable(state: State, principals: frozenset[str]) -> set[Hit]:
+    """Return the hits of a search for all documents."""
+    return {
+        Hit(source=source, number=document.number, stamp=document.stamp)
+        for source, document in state.documents.items()
+        if document.acl & principals
+    }
+
+
 def _show(hits: Collection[Hit]) -> list[str]:
-    return sorted(f"{hit.source} version {hit.number}" for hit in hits)
+    return sorted(f"{hit.source} version {hit.number} stamp {hit.stamp}" for hit in hits)

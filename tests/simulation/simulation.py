@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings
+from kosmos_rag.engine.query_hooks import QueryHooks
 from kosmos_rag.retrieval.blocks import cache as block_cache
 from kosmos_rag.retrieval.views import memory as memory_view
 from kosmos_rag.storage.queue import queue as job_queue
@@ -25,7 +26,7 @@ from kosmos_rag.worker.handlers.documents import DocumentHandler
 from kosmos_rag.worker.handlers.maintenance import count_orphans
 from tests.integration.two_models import NEW, OLD
 from tests.integration.variants import changed
-from tests.simulation.actors import READERS, Supervisor, World, find_number
+from tests.simulation.actors import DIRECT, QUEUED, READERS, Supervisor, World, find_number
 from tests.simulation.connections import SimulatedPool, Stage, simulate_connections, simulated_driver
 from tests.simulation.faults import Clock, FaultPlan
 from tests.simulation.model import Model, State, StoredDocument
@@ -43,8 +44,8 @@ SETTINGS: dict[str, Any] = {
     "worker.max_lost": 100,
 }
 _STATE = """
-SELECT (SELECT coalesce(max(f.generation), 0) FROM kosmos.permission_feeds f WHERE f.tenant_id = %(tenant_id)s),
-       (SELECT coalesce(json_agg(json_build_array(d.source, d.acl, v.text)), '[]')
+SELECT (SELECT coalesce(sum(f.generation), 0)::bigint FROM kosmos.permission_feeds f WHERE f.tenant_id = %(tenant_id)s),
+       (SELECT coalesce(json_agg(json_build_array(d.source, d.acl, v.text, d.metadata -> 'stamp')), '[]')
           FROM kosmos.documents d
           JOIN kosmos.document_versions v
             ON v.tenant_id = d.tenant_id AND v.document_id = d.id AND v.number = d.version
@@ -71,12 +72,14 @@ class Outcome:
 
     seed: int
     violations: tuple[str, ...]
+    operations: tuple[str, ...]
+    """In the order of their starts, and then the states of the database."""
     trace: tuple[str, ...]
     """Each step: actor, statement, fault."""
 
     def describe(self) -> str:
-        """Return the violations with the steps before them."""
-        return "\n".join([f"seed {self.seed}:", *self.violations, "", *self.trace[-60:]])
+        """Return the violations with the operations and the last steps before them."""
+        return "\n".join([f"seed {self.seed}:", *self.violations, "", *self.operations, "", *self.trace[-60:]])
 
 
 class Simulation:
@@ -96,7 +99,8 @@ class Simulation:
 
     def _open(self, settings: Settings, megabytes: int) -> Engine:
         changed_settings = changed(settings, {**SETTINGS, "indexes.vector_cache_mb": megabytes})
-        engine = Engine(changed_settings, embedder=OLD, next_embedder=NEW)
+        # Without wings: no thread of theirs writes meanwhile.
+        engine = Engine(changed_settings, embedder=OLD, next_embedder=NEW, query_hooks=lambda _context: QueryHooks())
         simulate_connections(engine, self._pools, self._stage)
         # What no caller waits for runs in the thread of the actor, after its search.
         engine.background.submit = self._put_off  # type: ignore[method-assign]
@@ -118,11 +122,13 @@ class Simulation:
         name = f"sim{seed}"
         values = {"tenant_id": tenant(name).id}
         self._clock.now = 0.0
+        self._background.clear()
         folder = Path(tempfile.mkdtemp(prefix="simulation-"))
         model = Model(read_state=lambda: _read_state(self._observer.connection, values))
         world = World(
             tenant=name, memory=self._engines[0], database=self._engines[1], channel=self._channel,
             handler=self._handler, model=model, observer=self._observer, clock=self._clock, folder=folder,
+            collections={source: dice.choice(("default", "other")) for source in (*QUEUED, *DIRECT)},
             background=self._background,
         )  # fmt: skip
         self._stage.on_commit = model.observe
@@ -143,7 +149,12 @@ class Simulation:
             self._stage.on_commit = _ignore
             self._remove(values)
             shutil.rmtree(folder)
-        return Outcome(seed=seed, violations=tuple(model.violations), trace=tuple(scheduler.trace))
+        return Outcome(
+            seed=seed,
+            violations=tuple(model.violations),
+            operations=(*map(str, model.operations), *map(str, model.states)),
+            trace=tuple(scheduler.trace),
+        )
 
     def _check_end(self, world: World) -> None:
         """Run what is left, and check what is stored."""
@@ -174,10 +185,10 @@ def choose_actors(world: World, dice: random.Random) -> list[Actor]:
             "worker-1": (world.work,),
             "worker-2": (world.work,),
         },
-        {"writer": (world.ingest, world.ingest, world.delete)},
+        {"writer": (world.ingest, world.ingest, world.delete, world.update_metadata)},
         {"feed-1": (world.sync_permissions,)},
         {"feed-2": (world.sync_permissions,)},
-        {"eraser": (world.erase,)},
+        {"eraser": (world.erase, world.erase, world.erase_all)},
         {"operator": (world.build_indexes, world.reembed)},
         {"memory": (world.search_in_memory,)},
         {"database": (world.search_in_database,)},
@@ -204,12 +215,13 @@ def _script(choices: tuple[Act, ...], seed: int, length: int) -> Callable[[], No
 
 
 def _read_state(connection: psycopg.Connection, values: Mapping[str, object]) -> State:
-    ((generation, documents),) = connection.execute(_STATE, values).fetchall()
+    ((passes, documents),) = connection.execute(_STATE, values).fetchall()
     return State(
         documents={
-            source: StoredDocument(number=find_number(text), acl=frozenset(acl)) for source, acl, text in documents
+            source: StoredDocument(number=find_number(text), acl=frozenset(acl), stamp=stamp or 0)
+            for source, acl, text, stamp in documents
         },
-        generation=generation,
+        passes=passes,
     )
 
 
