@@ -40,6 +40,8 @@ PROBLEMS: dict[type[errors.KosmosError], Problem] = {
     NotAuthenticated: _problem(401, "not-authenticated", "Credentials are missing or not valid"),
     NotPermitted: _problem(403, "not-permitted", "The scope is missing"),
     errors.NotFound: _problem(404, "not-found", "The resource does not exist"),
+    errors.LimitReached: _problem(429, "limit-reached", "A limit of usage is reached"),
+    errors.BudgetReached: _problem(402, "budget-reached", "The budget is used up"),
     PayloadTooLarge: _problem(413, "payload-too-large", "The body is too large"),
     TooManyRequests: _problem(429, "too-many-requests", "The rate limit is exceeded"),
     Overloaded: _problem(503, "overloaded", "The service is at capacity"),

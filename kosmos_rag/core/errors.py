@@ -17,7 +17,9 @@
     │   └── EmbeddingSpaceChanged   another space has become live since the vectors were made
     ├── RequestError              the caller asked for something that cannot be answered
     ├── ServiceError              the service does not carry out a request
-    │   └── NotFound              it does not exist, or the reader may not know of it
+    │   ├── NotFound              it does not exist, or the reader may not know of it
+    │   └── LimitReached          the tenant or the reader has used up a limit
+    │       └── BudgetReached     that of money
     ├── IndexLocked               another process maintains the tenant's indexes
     └── LeaseLost                 a job is no longer this worker's
 
@@ -178,6 +180,21 @@ class NotFound(ServiceError):
 
     One message for both.
     """
+
+
+class LimitReached(ServiceError):
+    """The tenant or the reader has used up a limit.
+
+    After `retry_after_s` its next period begins.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
+
+
+class BudgetReached(LimitReached):
+    """The tenant or the reader has used up its budget."""
 
 
 class IndexLocked(KosmosError):

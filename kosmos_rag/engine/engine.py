@@ -169,6 +169,9 @@ class Engine:
         def append(owner: TenantRef) -> AbstractContextManager[psycopg.Connection]:
             return self._background_pool.transaction(owner.id, (), append_only=True)
 
+        def read(owner: TenantRef) -> AbstractContextManager[psycopg.Connection]:
+            return self._background_pool.transaction(owner.id, ())
+
         return HookContext(
             settings=self.settings,
             telemetry=self._telemetry,
@@ -176,6 +179,7 @@ class Engine:
             reranks=search.reranks,
             write=write,
             append=append,
+            read=read,
         )
 
     @classmethod

@@ -36,12 +36,22 @@ class TenantJobs:
     New ones are for one of its collections. Thread-safe.
     """
 
-    def __init__(self, database: Database, settings: Settings, queue: Queue, owner: TenantRef, collection: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: Settings,
+        queue: Queue,
+        owner: TenantRef,
+        collection: str,
+        *,
+        subject: str | None = None,
+    ) -> None:
         self._database = database
         self._settings = settings
         self._queue = queue
         self._owner = owner
         self._collection = collection
+        self._subject = subject
 
     def enqueue(
         self,
@@ -163,7 +173,8 @@ class TenantJobs:
         self, document: SourceDocument, stored: Mapping[str, str], connection: psycopg.Connection
     ) -> uuid.UUID:
         self._validate(document, root=None, every=None)
-        return self._enqueue(connection, document, prune=True, every=None, priority=0, stored=stored)
+        charged = {} if self._subject is None else {"subject": self._subject}
+        return self._enqueue(connection, document, prune=True, every=None, priority=0, stored={**stored, **charged})
 
     def enqueue_job(
         self, kind: str, identity: Mapping[str, Any], payload: Mapping[str, Any], *, every: timedelta | None = None

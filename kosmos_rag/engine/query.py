@@ -227,11 +227,19 @@ class QueryHandler:
             stream.on_complete(partial(self._record_refusal, searches[-1], event_id, stream.sources))
         return stream
 
-    def charge(self, reader: AuditContext) -> AbstractContextManager[None]:
-        """Charge what the block uses to a reader."""
+    def charge(
+        self, reader: AuditContext, quantity: usage.Quantity = usage.Quantity.QUESTIONS
+    ) -> AbstractContextManager[None]:
+        """Charge what the block uses to a reader. Raises LimitReached.
+
+        Args:
+            quantity: What is going to be used, for the limits.
+        """
         if self._meter is None:
             return nullcontext()
-        return usage.charge_to(self._meter.open_account(reader.tenant, reader.collection, reader.subject))
+        account = self._meter.open_account(reader.tenant, reader.collection, reader.subject)
+        account.admit(quantity)
+        return usage.charge_to(account)
 
     def _search(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
         """Search by the current route. Raises what `Tenant.search` raises."""

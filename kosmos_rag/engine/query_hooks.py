@@ -213,6 +213,8 @@ class HookContext:
     """Opens a transaction of the worker role. Raises ConfigError without `database.worker_url`."""
     append: OpenTransaction
     """Opens a transaction of the app role that only appends, on a connection of background work."""
+    read: OpenTransaction
+    """Opens a transaction of the app role that reads what all readers may, on the same connection."""
 
 
 HookFactory = Callable[[HookContext], QueryHooks]

@@ -15,6 +15,7 @@ from kosmos_rag.core.config.presets import changes as parse_changes
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.protocols import Message, Vectors, complete
+from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.types import (
     DEFAULT_COLLECTION,
     Answer,
@@ -43,7 +44,7 @@ from kosmos_rag.core.types import (
     SourceDocument,
     Turn,
 )
-from kosmos_rag.engine.api_keys import ApiKeys
+from kosmos_rag.engine.api_keys import KEY_SUBJECT, ApiKeys
 from kosmos_rag.engine.audit import TenantAudit
 from kosmos_rag.engine.collections import CollectionPipelines, TenantCollections
 from kosmos_rag.engine.components import EngineComponents
@@ -170,7 +171,7 @@ class Tenant:
         """
         if self._parts.language_model is None:
             raise ConfigError("no language model is configured: set language_model.url and language_model.model")
-        with self._parts.queries.charge(self._reader):
+        with self._parts.queries.charge(self._reader, usage.Quantity.INPUT_TOKENS):
             return complete(self._parts.language_model, prompt, max_tokens=max_tokens)
 
     @property
@@ -230,7 +231,9 @@ class Tenant:
         """
         parts = self._parts
         queue = Queue.open(parts.database, parts.settings.worker)
-        return TenantJobs(parts.database, parts.settings, queue, self._tenant, self._write_collection)
+        # A key is charged for its uploads; the name of a person stays out of the queue.
+        subject = self._reader.subject if (self._reader.subject or "").startswith(KEY_SUBJECT) else None
+        return TenantJobs(parts.database, parts.settings, queue, self._tenant, self._write_collection, subject=subject)
 
     @property
     def events(self) -> TenantEvents:
@@ -240,7 +243,12 @@ class Tenant:
     @property
     def uploads(self) -> TenantUploads:
         """Uploaded bytes, whose documents go into the collection."""
-        return TenantUploads(self._parts.database, self._tenant, lambda: self.jobs)
+
+        def admit() -> None:
+            with self._parts.queries.charge(self._reader, usage.Quantity.DOCUMENTS):
+                pass
+
+        return TenantUploads(self._parts.database, self._tenant, lambda: self.jobs, admit)
 
     @property
     def api_keys(self) -> ApiKeys:
@@ -283,7 +291,8 @@ class Tenant:
         several = [items] if isinstance(items, str | Path | SourceDocument) else items
         if not isinstance(several, Iterable):
             raise RequestError(f"{several!r} is nothing to ingest; give files, folders or SourceDocuments")
-        with self._parts.queries.charge(replace(self._reader, collection=self._write_collection)):
+        writer = replace(self._reader, collection=self._write_collection)
+        with self._parts.queries.charge(writer, usage.Quantity.DOCUMENTS):
             report = self._parts.ingest_pipeline.ingest(
                 self._tenant,
                 self._write_collection,
@@ -486,12 +495,12 @@ class Tenant:
 
         Returns an array of shape (texts, dimensions). Raises ModelUnavailable, ModelError.
         """
-        with self._parts.queries.charge(self._reader):
+        with self._parts.queries.charge(self._reader, usage.Quantity.EMBEDDED_TOKENS):
             return self._parts.embedder.embed(texts)
 
     def embed_query(self, question: str) -> Sequence[float]:
         """Embed a question as `search` does. Raises ModelUnavailable, ModelError."""
-        with self._parts.queries.charge(self._reader):
+        with self._parts.queries.charge(self._reader, usage.Quantity.EMBEDDED_TOKENS):
             vector: list[float] = self._parts.embedder.embed_query(question).tolist()
         return vector
 
@@ -785,7 +794,7 @@ class Tenant:
 
         Raises ModelUnavailable.
         """
-        with self._parts.queries.charge(self._reader):
+        with self._parts.queries.charge(self._reader, usage.Quantity.EMBEDDED_TOKENS):
             return check_citations(
                 text,
                 context.passages,

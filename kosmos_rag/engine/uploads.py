@@ -63,18 +63,23 @@ class UploadWriter:
 class TenantUploads:
     """The uploads of one tenant. Thread-safe."""
 
-    def __init__(self, database: Database, owner: TenantRef, open_jobs: Callable[[], TenantJobs]) -> None:
+    def __init__(
+        self, database: Database, owner: TenantRef, open_jobs: Callable[[], TenantJobs], admit: Callable[[], None]
+    ) -> None:
         """Bind a tenant.
 
         Args:
             open_jobs: Returns its jobs, for the collection of the documents.
+            admit: Raises LimitReached where the tenant or the uploader may add no more documents.
         """
+        self._admit = admit
         self._database = database
         self._owner = owner
         self._open_jobs = open_jobs
 
     def open(self) -> UploadWriter:
-        """Begin an upload; nothing is written yet."""
+        """Begin an upload; nothing is written yet. Raises LimitReached."""
+        self._admit()
         return UploadWriter(self._database, self._owner)
 
     def read_chunk(self, upload_id: uuid.UUID, number: int) -> bytes | None:

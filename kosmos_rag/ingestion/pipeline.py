@@ -211,6 +211,7 @@ class IngestPipeline:
         *,
         recorder: OutcomeRecorder,
         preset_version: str | None = None,
+        subject: str | None = None,
         lease: Lease = NO_LEASE,
         executor: Executor | None = None,
     ) -> None:
@@ -223,12 +224,13 @@ class IngestPipeline:
             documents: what to ingest, in this order.
             recorder: receives the outcomes. An error that it raises ends the run.
             preset_version: version of the preset that the collection must have, or all documents fail; None for any.
+            subject: who is charged, where the caller is not; None for the collection alone.
             lease: fences the documents off from other writers.
             executor: processes the documents and publishes the batches; None for the calling thread.
         """
         account = usage.current_account()
         if account is None and self._open_account is not None:
-            account = self._open_account(tenant, collection, None)
+            account = self._open_account(tenant, collection, subject)
         entries = _assign_ids(tenant, collection, documents, recorder)
         try:
             with self._database.worker.transaction(tenant.id, [EVERYONE], on_node=True) as connection:

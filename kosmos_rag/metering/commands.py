@@ -63,5 +63,9 @@ def _print(report: "UsageReport", by: "list[str] | tuple[str, ...]", every: str 
         rows.add_row(*(format_cell(amount, column) for column in columns))
     nothing = f"tenant {report.tenant} has used nothing from {report.since:%Y-%m-%d %H:%M} UTC on"
     console().print(rows if report.amounts else nothing)
+    for limit in report.limits:
+        who = "tenant" if limit.subject is None else limit.subject
+        share = f"{100 * limit.total / limit.amount:.0f} %" if limit.amount else "all"
+        console().print(f"limit of {who}: {limit.total:g} of {limit.amount:g} {limit.quantity} a {limit.per}, {share}")
     if report.cost:
         console().print(f"cost: {report.cost:.2f} {report.currency}")

@@ -6,12 +6,14 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from kosmos_rag.core.errors import DatabaseError
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.engine.query_hooks import HookContext, QueryHooks, TenantRef
+from kosmos_rag.metering.limits import LimitKeeper
 from kosmos_rag.metering.settings import MeteringSettings, ModelPrice
 from kosmos_rag.metering.store import UsageRow, insert_rows
 
@@ -71,6 +73,7 @@ class BufferedMeter:
         """Create a meter; its thread starts with the first amount."""
         self._settings = context.settings.section(MeteringSettings)
         self._append = context.append
+        self._limits = LimitKeeper(context)
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._amounts: defaultdict[_Key, float] = defaultdict(float)
         self._waiting: dict[TenantRef, list[UsageRow]] = {}
@@ -85,9 +88,17 @@ class BufferedMeter:
         """Add an amount; nothing is written yet."""
         with self._lock:
             self._amounts[key] += amount
+            if self._settings.limits:
+                cost = compute_cost(self._settings.prices, key.quantity, key.model, amount)
+                self._limits.add(key.owner, key.subject, key.quantity, amount, cost)
             if self._thread is None and not self._closed.is_set():
                 self._thread = threading.Thread(target=self._run, name="kosmos-rag-metering", daemon=True)
                 self._thread.start()
+
+    def admit(self, owner: TenantRef, subject: str | None, quantity: usage.Quantity) -> None:
+        """Raise LimitReached where the tenant or the reader may use no more of a quantity."""
+        if self._settings.limits:
+            self._limits.admit(owner, subject, quantity)
 
     def flush(self) -> None:
         """Write what is recorded. What the database refuses waits for the next time."""
@@ -101,6 +112,7 @@ class BufferedMeter:
                 except DatabaseError as error:
                     log.debug("usage waits: %s", error, extra={"action": "usage_waits", "tenant": owner.name})
             self._drop_oldest()
+            self._refresh_limits()
 
     def close(self) -> None:
         """Write what is recorded, and end the thread."""
@@ -122,6 +134,7 @@ class BufferedMeter:
     def _collect_rows(self) -> None:
         with self._lock:
             amounts, self._amounts = self._amounts, defaultdict(float)
+            self._limits.move()
         for key, amount in amounts.items():
             row = UsageRow(
                 id=uuid.uuid4(),
@@ -134,6 +147,11 @@ class BufferedMeter:
                 cost=compute_cost(self._settings.prices, key.quantity, key.model, amount),
             )
             self._waiting.setdefault(key.owner, []).append(row)
+
+    def _refresh_limits(self) -> None:
+        for owner in self._limits.owners - self._waiting.keys():
+            with suppress(DatabaseError):  # the counters stay, and are read the next time
+                self._limits.refresh(owner)
 
     def _drop_oldest(self) -> None:
         excess = sum(map(len, self._waiting.values())) - _MAX_WAITING
@@ -163,6 +181,10 @@ class BufferedAccount:
         """Add to what the account has used. Args: see `Account.record`."""
         hour = int(time.time()) // _HOUR_S
         self._meter.add(_Key(self._owner, hour, self._collection, self._subject, quantity, model), amount)
+
+    def admit(self, quantity: usage.Quantity) -> None:
+        """Raise LimitReached where no more of a quantity may be used."""
+        self._meter.admit(self._owner, self._subject, quantity)
 
 
 def create_query_hooks(context: HookContext) -> QueryHooks:

@@ -31,6 +31,20 @@ class UsageAmount:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LimitState:
+    """What is used of a limit in the present period."""
+
+    subject: str | None
+    """The reader; None for the whole tenant."""
+    per: str
+    quantity: str
+    amount: float
+    """What may be used."""
+    total: float
+    """What is used."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class UsageReport(Serializable):
     """What a tenant has used in a time."""
 
@@ -42,6 +56,8 @@ class UsageReport(Serializable):
     cost: float
     """Of all that had a price."""
     amounts: tuple[UsageAmount, ...]
+    limits: tuple[LimitState, ...] = ()
+    """Those of the tenant and its readers, whatever the time of the report."""
 
     def total(self, quantity: str) -> float:
         """Return the sum of a quantity over all rows."""

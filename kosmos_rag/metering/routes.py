@@ -68,12 +68,9 @@ async def table(caller: ConsoleAdministrator, days: Days = _DEFAULT_DAYS, by: Di
 
 def _read_view(tenant: Tenant, days: int, dimension: str) -> UsageView:
     store, since = UsageStore(tenant), _begin(days)
-    return build_view(
-        store.read(since=since, every="day"),
-        store.read(since=since),
-        store.read(since=since, by=[dimension]),
-        dimension,
-    )
+    by_day, total = store.read(since=since, every="day"), store.read(since=since)
+    listed = store.read(since=since, by=[dimension])
+    return build_view(by_day, total, listed, dimension, warn_at=store.warn_at)
 
 
 def _begin(days: int) -> datetime:
@@ -101,6 +98,7 @@ HTTP = HttpWing(
                     "cost": 3.1,
                 }
             ],
+            "limits": [{"subject": None, "per": "month", "quantity": "cost", "amount": 50.0, "total": 3.1}],
         }
     },
     templates="kosmos_rag.metering",

@@ -1,14 +1,15 @@
 """The section `metering`."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, ConfigDict, Field, Strict
 from pydantic.types import AllowInfNan
 
-from kosmos_rag.core.section import Count, Section, Switch
+from kosmos_rag.core.section import Count, Section, Share, Switch
 
+Period: TypeAlias = Literal["hour", "day", "month"]
 Price = Annotated[float, Strict(), Ge(0), AllowInfNan(False)]
 
 
@@ -25,6 +26,20 @@ class ModelPrice(BaseModel):
     """Of a thousand passages that it reranks."""
 
 
+class UsageLimit(BaseModel):
+    """What a tenant or a reader may use in a period."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    per: Period = "month"
+    questions: Count | None = None
+    tokens: Count | None = None
+    """Of language models, read and written."""
+    cost: Price | None = None
+    documents: Count | None = None
+    bytes: Annotated[int, Strict(), Ge(1)] | None = None
+
+
 class MeteringSettings(Section):
     """What is recorded of the use of tenants, and what it costs."""
 
@@ -38,3 +53,8 @@ class MeteringSettings(Section):
         default={},
         description="Price by name of a model: `input` and `output` of a million tokens, `passages` of a thousand.",
     )
+    limits: Mapping[str, UsageLimit] = Field(
+        default={},
+        description="Limit by tenant, or by `tenant/subject`; `*` is each tenant without one. docs/metering.md",
+    )
+    warn_at: Share = Field(default=0.8, description="Share of a limit from which on a warning is logged.")

@@ -2,7 +2,7 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +12,8 @@ from psycopg.rows import kwargs_row
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.metering.records import DIMENSIONS, INTERVALS, UsageAmount, UsageReport
+from kosmos_rag.metering.limits import begin_period, list_limits, list_states, read_totals
+from kosmos_rag.metering.records import DIMENSIONS, INTERVALS, LimitState, UsageAmount, UsageReport
 from kosmos_rag.metering.settings import MeteringSettings
 from kosmos_rag.metering.sql import statement
 
@@ -52,6 +53,11 @@ class UsageStore:
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
         self._settings = tenant.settings.section(MeteringSettings)
+
+    @property
+    def warn_at(self) -> float:
+        """Share of a limit from which on there is a warning."""
+        return self._settings.warn_at
 
     def read(
         self,
@@ -93,6 +99,7 @@ class UsageStore:
         }
         with self._tenant.sessions.read() as connection, connection.cursor(row_factory=kwargs_row(UsageAmount)) as rows:
             amounts = tuple(rows.execute(statement("read_usage"), values).fetchall())
+            states = tuple(self._list_limits(connection, now))
         return UsageReport(
             tenant=self._tenant.name,
             since=start,
@@ -100,7 +107,13 @@ class UsageStore:
             currency=self._settings.currency,
             cost=sum(amount.cost or 0.0 for amount in amounts),
             amounts=amounts,
+            limits=states,
         )
+
+    def _list_limits(self, connection: psycopg.Connection, at: datetime) -> Iterator[LimitState]:
+        for subject, limit in list_limits(self._settings.limits, self._tenant.name):
+            totals = read_totals(connection, self._tenant.id, subject, begin_period(limit.per, at))
+            yield from list_states(limit, subject, totals)
 
     def record_stored(self, at: datetime) -> None:
         """Record what is stored now, once an hour. Raises ConfigError without `database.worker_url`, DatabaseError."""

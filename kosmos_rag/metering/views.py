@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kosmos_rag.core.telemetry import usage
-from kosmos_rag.metering.records import UsageAmount, UsageReport
+from kosmos_rag.metering.records import LimitState, UsageAmount, UsageReport
 
 _UNITS = {
     usage.Quantity.PARSING_SECONDS: "s",
@@ -55,9 +55,13 @@ class UsageView:
     plotted: str
     """What the bars show."""
     highest: float
+    near: tuple[LimitState, ...]
+    """Limits of which nearly all is used."""
 
 
-def build_view(by_day: UsageReport, total: UsageReport, listed: UsageReport, dimension: str) -> UsageView:
+def build_view(
+    by_day: UsageReport, total: UsageReport, listed: UsageReport, dimension: str, *, warn_at: float = 0.8
+) -> UsageView:
     """Build the page from reports of one time.
 
     Args:
@@ -65,6 +69,7 @@ def build_view(by_day: UsageReport, total: UsageReport, listed: UsageReport, dim
         total: One sum of each quantity.
         listed: Rows of the dimension.
         dimension: What the table is by.
+        warn_at: Share of a limit from which on it is shown.
     """
     shows_cost = total.cost > 0
     values = _sum_by_day(by_day, shows_cost=shows_cost)
@@ -76,6 +81,7 @@ def build_view(by_day: UsageReport, total: UsageReport, listed: UsageReport, dim
         bars=tuple(_build_bars(values)),
         plotted=f"cost in {total.currency}" if shows_cost else "questions",
         highest=max((value for _, value in values), default=0.0),
+        near=tuple(limit for limit in total.limits if limit.total >= warn_at * limit.amount),
     )
 
 

@@ -13,11 +13,13 @@ _CODES = {
     HTTPStatus.UNAUTHORIZED: "invalid_api_key",
     HTTPStatus.NOT_FOUND: "not_found",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_exceeded",
+    HTTPStatus.PAYMENT_REQUIRED: "insufficient_quota",
 }
 _TYPES = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.FORBIDDEN: "permission_error",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+    HTTPStatus.PAYMENT_REQUIRED: "insufficient_quota",
 }
 
 _OPENAI_SCHEMA: dict[str, Any] = {
@@ -43,8 +45,10 @@ _OPENAI_SCHEMA: dict[str, Any] = {
 def openai_status(status: int) -> int:
     """Return OpenAI's status of a problem.
 
-    It is 400 for every invalid request.
+    It is 400 for every invalid request, and 429 for a budget that is used up.
     """
+    if status == HTTPStatus.PAYMENT_REQUIRED:
+        return HTTPStatus.TOO_MANY_REQUESTS
     return HTTPStatus.BAD_REQUEST if status == HTTPStatus.UNPROCESSABLE_ENTITY else status
 
 

@@ -129,8 +129,8 @@ def parse_problem(payload: Mapping[str, Any], *, retry_after_s: int = 0) -> Kosm
     kind = _ERRORS.get(name, ServiceError)
     if kind is errors.IngestionError:
         return errors.IngestionError(str(payload["code"]), message)
-    if kind is TooManyRequests:
-        return TooManyRequests(message, retry_after_s=retry_after_s)
+    if issubclass(kind, TooManyRequests | errors.LimitReached):
+        return kind(message, retry_after_s=retry_after_s)
     if kind is errors.DatabaseNotReady:
         return errors.DatabaseNotReady([message])
     return kind(message)

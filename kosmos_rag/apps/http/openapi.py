@@ -41,6 +41,7 @@ _REFERENCE = {"$ref": "#/components/schemas/Problem"}
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
 _HEADERS: dict[int, JsonObject] = {
     401: {"WWW-Authenticate": {"schema": {"const": "Bearer"}}},
+    402: _RETRY_AFTER,
     429: _RETRY_AFTER,
     503: _RETRY_AFTER,
 }
@@ -54,6 +55,7 @@ _CALLS_MODELS = {
     "/v1/answer",
     "/api/chat",
 }
+_UPLOAD = "/v1/documents"
 _WRITES = {"/v1/documents", "/v1/documents/{document_id}", "/v1/collections", "/v1/collections/{name}"}
 
 
@@ -106,6 +108,8 @@ def _statuses(path: str, method: str, operation: JsonObject) -> Iterator[int]:
         yield 502
     if path in _WRITES and method != "get":
         yield 409
+    if path in _CALLS_MODELS or (path == _UPLOAD and method == "post"):
+        yield 402
 
 
 def _error(error_format: ErrorFormat | None, status: int) -> JsonObject:

@@ -51,3 +51,10 @@ SELECT d.collection, sum(v.chunks)::bigint, sum(v.bytes)::bigint
   JOIN kosmos.document_versions v ON v.tenant_id = %(tenant_id)s AND v.document_id = d.id AND v.number = d.version
  WHERE d.tenant_id = %(tenant_id)s
  GROUP BY d.collection
+
+-- name: read_totals
+-- What a tenant, or one reader, has used since a time.
+SELECT u.quantity, sum(u.amount), sum(u.cost)
+  FROM kosmos.usage u
+ WHERE u.tenant_id = %(tenant_id)s AND u.hour >= %(since)s AND (%(subject)s::text IS NULL OR u.subject = %(subject)s)
+ GROUP BY u.quantity

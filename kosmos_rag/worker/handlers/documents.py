@@ -324,7 +324,7 @@ class DocumentHandler:
         Returns when the last batch has been handed to a publishing thread; a slow document may still be processed.
         """
         by_batch = sorted(jobs, key=_batch_key)
-        for (tenant_id, collection, preset_version), group in groupby(by_batch, key=_batch_key):
+        for (tenant_id, collection, preset_version, subject), group in groupby(by_batch, key=_batch_key):
             claimed = list(group)
             leases = {document_id(tenant_id, collection, source_name(job)): job for job in claimed}
             self._pipeline.run(
@@ -332,6 +332,7 @@ class DocumentHandler:
                 collection,
                 [_JobDocument(job=job, load_document=self._load) for job in claimed],
                 preset_version=preset_version or None,
+                subject=subject or None,
                 lease=_JobLeases(leases, tenant_id, channel, deadline),
                 recorder=_JobOutcomes(channel, self._counters),
                 executor=_BackgroundExecutor(processing=self._processing, threads=self._threads, channel=channel),
@@ -366,12 +367,12 @@ class DocumentHandler:
         return self._sources[key]
 
 
-def _batch_key(job: Job) -> tuple[uuid.UUID, str, str]:
+def _batch_key(job: Job) -> tuple[uuid.UUID, str, str, str]:
     """Return the key of jobs that are ingested together.
 
-    It consists of tenant, collection and version of the preset.
+    It consists of tenant, collection, version of the preset, and the key that is charged.
     """
-    return job.tenant_id, job.collection, job.payload.get("preset", "")
+    return job.tenant_id, job.collection, job.payload.get("preset", ""), job.payload.get("subject", "")
 
 
 def _get_job(document: PendingDocument) -> Job:

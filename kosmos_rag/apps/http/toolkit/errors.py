@@ -48,7 +48,7 @@ def response_headers(error: Exception, problem: Problem) -> dict[str, str]:
     """Return the response headers of an error."""
     if problem.status == HTTPStatus.UNAUTHORIZED:
         return {"www-authenticate": "Bearer"}
-    if isinstance(error, TooManyRequests):
+    if isinstance(error, TooManyRequests | errors.LimitReached):
         return {"retry-after": str(error.retry_after_s)}
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         return {"retry-after": str(RETRY_AFTER_S)}

@@ -1,0 +1,77 @@
+"""Jobs: what they are charged to, and what maintenance keeps of usage."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.telemetry.metrics import Metric
+from kosmos_rag.core.types import Job
+from kosmos_rag.metering.jobs import UsageMaintenance
+from kosmos_rag.metering.records import UsageAmount
+from kosmos_rag.metering.store import UsageStore
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.variants import changed
+from tests.integration.worker.conftest import work
+from tests.integration.worker.working import Work
+
+__all__ = ["work"]
+
+DATA = b"Churn is falling."
+
+
+@pytest.fixture
+def engine(settings: Settings) -> Iterator[Engine]:
+    """An engine whose meter writes at once."""
+    with Engine(changed(settings, {"metering.flush_s": 0.02}), embedder=HashingEmbedder()) as opened:
+        yield opened
+
+
+class _Silent:
+    """A channel of a task that takes no time to report."""
+
+    def report_progress(self) -> None:
+        raise AssertionError
+
+    def heartbeat(self, limit_s: float) -> AbstractContextManager[None]:
+        raise AssertionError(limit_s)
+
+    def report_gauges(self, tenant: str, values: Mapping[Metric, float], *, hold_s: float) -> None:
+        raise AssertionError(tenant, values, hold_s)
+
+    def finish(self, job: Job) -> None:
+        raise AssertionError(job)
+
+
+def _read(engine: Engine, quantity: str, *dimensions: str) -> list[UsageAmount]:
+    """Return the amounts of a quantity as soon as there are some."""
+    for _ in range(200):
+        report = UsageStore(engine.tenant("acme")).read(by=dimensions)
+        if rows := [row for row in report.amounts if row.quantity == quantity]:
+            return rows
+        time.sleep(0.05)
+    return []
+
+
+@pytest.mark.parametrize(("uploader", "charged_to"), [("key:loader", "key:loader"), ("ada", None)])
+def test_upload__is_charged_to_its_key_and_to_no_person(
+    engine: Engine, work: Work, uploader: str, charged_to: str | None
+) -> None:
+    tenant = engine.tenant("acme", collection="wiki", subject=uploader)
+    writer = tenant.uploads.open()
+    writer.write(DATA)
+    tenant.uploads.enqueue(SourceDocument(source="note.md", data=b""), writer.finish())
+    work()
+    rows = _read(engine, "bytes", "collection", "subject")
+    assert [(row.collection, row.subject, row.amount) for row in rows] == [("wiki", charged_to, len(DATA))]
+
+
+def test_maintenance__records_what_is_stored(engine: Engine) -> None:
+    engine.tenant("acme").ingest(SourceDocument(source="note.md", data=DATA))
+    maintenance = UsageMaintenance(engine)
+    for _ in range(2):
+        assert maintenance.run("acme", _Silent()) == {}
+    rows = _read(engine, "stored_bytes", "collection")
+    assert [(row.collection, row.amount) for row in rows] == [("default", len(DATA))]
