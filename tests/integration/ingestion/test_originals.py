@@ -71,7 +71,8 @@ def test_file__is_dropped_and_stored_as_the_settings_change(
 def test_file__that_is_too_large_is_not_stored_and_has_a_note(keeping: Settings, tenant_name: str) -> None:
     with Engine(keeping, embedder=HashingEmbedder()) as engine:
         tenant = engine.tenant(tenant_name)
-        tenant.ingest(SourceDocument(source="long.txt", data=b"A line of text.\n" * 2**16 + b"."))
+        comment = b"<!--" + bytes(range(97, 113)) * 2**16 + b"-->"
+        tenant.ingest(SourceDocument(source="long.html", data=b"<html><p>A line of text.</p>" + comment))
         (info,) = tenant.documents()
         assert [note.code for note in info.notes] == ["original_not_stored"]
         assert tenant.read_original(info.id) is None

@@ -127,7 +127,8 @@ def test_plan__puts_tables_after_those_they_refer_to(admin: psycopg.Connection) 
         assert place[target] < place[source] or (source, target) == ("tenants", "embedding_spaces")
 
 
-def test_plan__can_be_run_and_leaves_the_references_as_they_were(admin: psycopg.Connection, engine: Engine) -> None:
+# The administrator rolls back before the engine closes: work of the engine would wait for its locks.
+def test_plan__can_be_run_and_leaves_the_references_as_they_were(engine: Engine, admin: psycopg.Connection) -> None:
     engine.tenant("acme").ingest(SourceDocument(source="a", data=b"Some words."))
     engine.tenant("acme").jobs.enqueue(SourceDocument(source="b", data=b"waits"))
     definitions = "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'f' ORDER BY 1, 2"
