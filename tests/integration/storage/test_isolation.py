@@ -71,7 +71,7 @@ class World:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    "seeds", [range(60), pytest.param(range(60, WORLDS), marks=pytest.mark.slow)], ids=["quick", "the rest"]
+    "seeds", [range(40), pytest.param(range(40, WORLDS), marks=pytest.mark.slow)], ids=["quick", "the rest"]
 )
 def test_random_worlds__show_each_reader_exactly_what_is_theirs(engine: Engine, seeds: range) -> None:
     """No query shows a row of another tenant or a row that the reader may not read, in random data sets."""
