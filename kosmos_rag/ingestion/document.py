@@ -37,7 +37,7 @@ from kosmos_rag.parsing.headings import find_plain_headings
 from kosmos_rag.parsing.pdf.ocr import require_ocr
 from kosmos_rag.parsing.sandbox.client import parse_confined, start_parser
 
-PIPELINE_VERSION = 15
+PIPELINE_VERSION = 16
 """Incremented if parsing, chunking or analysis changes its output: stored documents are then processed again."""
 
 HEADER_TOKENS = 48

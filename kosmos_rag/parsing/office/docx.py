@@ -3,7 +3,7 @@
 The archive is screened first.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -165,11 +165,17 @@ class _Reader:
             yield caption
 
     def _tables(self, element: Any, caption: str) -> Iterator[Table]:
-        """Yield a table, then those in its cells."""
+        """Yield a table, then those in its cells, under the first text of their row."""
+        labels: list[str] = []
         inside: list[Any] = []
-        yield _table(element, caption, partial(self._cell_text, inside=inside))
-        for inner in inside:
-            yield from self._tables(inner, "")
+
+        def end_row(cells: Sequence[Cell]) -> None:
+            label = next((cell.text for cell in cells if cell.text), "")
+            labels.extend([label] * (len(inside) - len(labels)))
+
+        yield _table(element, caption, partial(self._cell_text, inside=inside), end_row)
+        for inner, label in zip(inside, labels, strict=True):
+            yield from self._tables(inner, label)
 
     def _cell_text(self, cell: Any, *, inside: list[Any]) -> str:
         """Return the text of a cell without its tables, which are collected."""
@@ -216,13 +222,16 @@ class _Reader:
         return parse_text(part.blob) if kind == "text/plain" else None
 
 
-def _table(table: Any, caption: str, read_text: Callable[[Any], str]) -> Table:
+def _table(
+    table: Any, caption: str, read_text: Callable[[Any], str], end_row: Callable[[Sequence[Cell]], None]
+) -> Table:
     builder = TableBuilder()
     header_rows = 0
     above: dict[int, str] = {}
     for number, row in enumerate(_find_parts(table, {_ROW})):
         cells = list(_cells(row, above, read_text))
         builder.add_row(cells)
+        end_row(cells)
         ends = accumulate(cell.columns for cell in cells)
         above = {end - cell.columns: shorten_repetition(cell.text) for cell, end in zip(cells, ends, strict=True)}
         if header_rows == number and _properties(row, f"{W}trPr").get(f"{W}tblHeader") is not None:

@@ -37,7 +37,12 @@ _OWN_BLOCKS = _names(
 )
 _BREAKS = dict.fromkeys(_LINE_BLOCKS, 1) | dict.fromkeys([*_OWN_BLOCKS, *_HEADINGS], 2)
 """Line ends before and after an element: 1 puts it on a line of its own, 2 also leaves a blank line."""
-_HIDDEN = '[hidden], [style*="display:none" i], [style*="display: none" i], .katex-mathml + .katex-html'
+_PANELS = '[role="tabpanel" i]'
+"""Contents of tabs: all but one of them are hidden until their tab is chosen."""
+_HIDDEN = (
+    f'[hidden]:not({_PANELS}), [style*="display:none" i]:not({_PANELS}), [style*="display: none" i]:not({_PANELS}), '
+    ".katex-mathml + .katex-html"
+)
 """KaTeX draws an equation for the eye below its MathML."""
 _SINGLE = frozenset({"br", "img", "math"})
 """Elements whose contents are not visited."""
@@ -303,11 +308,14 @@ class _Reader:
             node, table = pending.pop()
             self._add_table(table)
             inside = [
-                (inner, self._table_reader.read(inner, self._cell_text))
+                (inner, self._table_reader.read(inner, self._cell_text, label=self._label(inner)))
                 for inner in self._table_reader.find_inner_tables(node)
             ]
             pending += [(inner, inner_table) for inner, inner_table in reversed(inside) if inner_table is not None]
         return True
+
+    def _label(self, inner: "LexborNode") -> str:
+        return self._table_reader.label(inner, self._cell_text)
 
     def _add_table(self, table: Table) -> None:
         rendered = render(table, self._limits)

@@ -71,12 +71,13 @@ class TableReader:
             return True
         return not _has_tables(table)
 
-    def read(self, table: "LexborNode", read_text: "Callable[[LexborNode], str]") -> Table | None:
+    def read(self, table: "LexborNode", read_text: "Callable[[LexborNode], str]", *, label: str = "") -> Table | None:
         """Read a table of data; return None for another.
 
         Args:
             table: the element.
             read_text: reads a cell or the caption on one line.
+            label: the caption of a table without one.
         """
         rows = list(self._rows(table))
         if not self._has_data(table, rows):
@@ -89,7 +90,7 @@ class TableReader:
         header_rows, header_columns = _header(rows)
         caption = self._caption(table)
         return builder.build(
-            header_rows=header_rows, header_columns=header_columns, caption=read_text(caption) if caption else ""
+            header_rows=header_rows, header_columns=header_columns, caption=read_text(caption) if caption else label
         )
 
     def find_inner_tables(self, table: "LexborNode") -> "Iterator[LexborNode]":
@@ -105,6 +106,14 @@ class TableReader:
                     node = node.first_child
                     continue
                 node = node.next
+
+    def label(self, inner: "LexborNode", read_text: "Callable[[LexborNode], str]") -> str:
+        """Return the first text of the row whose cell has a table."""
+        node = inner.parent
+        while node is not None and node.tag != "tr":
+            node = node.parent
+        cells = [] if node is None else [cell for cell in node.iter() if cell.tag in _CELLS and self._is_visible(cell)]
+        return next((text for cell in cells if (text := read_text(cell))), "")
 
     def _caption(self, table: "LexborNode") -> "LexborNode | None":
         return next((child for child in table.iter() if child.tag == "caption" and self._is_visible(child)), None)

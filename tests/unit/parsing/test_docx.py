@@ -170,7 +170,7 @@ def test_parse_docx__table_of_one_column_is_layout() -> None:
     assert [(h.level, h.title) for h in parsed.headings] == [(2, "A title in the box")]
 
 
-def test_parse_docx__table_in_a_cell_follows_its_table() -> None:
+def test_parse_docx__table_in_a_cell_follows_under_the_name_of_its_row() -> None:
     document = docx.Document()
     outer = document.add_table(rows=1, cols=2)
     outer.cell(0, 0).text = "left"
@@ -178,7 +178,7 @@ def test_parse_docx__table_in_a_cell_follows_its_table() -> None:
     inner = outer.cell(0, 1).add_table(rows=2, cols=2)
     for cell, text in zip(inner.rows[0].cells + inner.rows[1].cells, ["Plan", "Seats", "Basic", "15"], strict=True):
         cell.text = text
-    assert parse_docx(saved(document)).text == "left | right\n\nPlan | Seats\nPlan: Basic; Seats: 15"
+    assert parse_docx(saved(document)).text == "left | right\n\nleft\nPlan | Seats\nPlan: Basic; Seats: 15"
 
 
 @pytest.mark.parametrize(

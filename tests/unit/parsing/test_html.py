@@ -50,6 +50,23 @@ def test_parse_html__hidden_parts_are_left_out(hidden: str) -> None:
     assert parse_html(f"<p>yes</p>{hidden}<table><tr><td>cell{hidden}</table>").text == "yes\n\ncell"
 
 
+@pytest.mark.parametrize("hidden", ["hidden", "style='display:none'", "style='Display: none'"])
+def test_parse_html__panels_of_tabs_are_read(hidden: str) -> None:
+    body = (
+        "<ul role=tablist><li role=tab>pip<li role=tab>conda</ul><div role=tabpanel>pip install a</div>"
+        f"<div role=TabPanel {hidden}>conda install a<p hidden>no</p></div>"
+    )
+    assert parse_html(body).text == "- pip\n- conda\n\npip install a\n\nconda install a"
+
+
+def test_parse_html__tables_in_a_cell_are_under_the_name_of_their_row() -> None:
+    inner = "<table><tr><th>Year<th>Pay<tr><td>2025<td>12</table>"
+    body = f"<table><tr><th>Name<th>Details<tr><td>Ann<td>{inner}<tr><td>Bob<td>none</table>"
+    assert parse_html(body).text == (
+        "Name | Details\nName: Ann\nName: Bob; Details: none\n\nAnn\nYear | Pay\nYear: 2025; Pay: 12"
+    )
+
+
 def test_parse_html__table_rows_are_lines() -> None:
     body = (
         "<p>Before<table><caption>Sales</caption><thead><tr><th>Region<th>Sum</thead>"
@@ -74,7 +91,7 @@ def test_parse_html__table_rows_are_lines() -> None:
         ("<tr><th colspan=2>Prices<tr><th>Plan<th>Price<tr><td>A<td>9", "Prices\nPlan | Price\nPlan: A; Price: 9"),
         ("<tfoot><tr><td>Sum<td>9</tfoot><tr><td>A<td>9", "A | 9\nSum | 9"),
         ("<tbody><tr><td rowspan=0>A<td>1<tr><td>2</tbody><tbody><tr><td>B<td>3", "A | 1\nA | 2\nB | 3"),
-        ("<tr><th>A<th>B<tr><td>1<td><table><tr><td>x<td>y</table>", "A | B\nA: 1\n\nx | y"),
+        ("<tr><th>A<th>B<tr><td>1<td><table><tr><td>x<td>y</table>", "A | B\nA: 1\n\n1\nx | y"),
         ("<tr><th>A<th>B<tr><td>1<td>2<tr hidden><td>3<td>4<tr><td colspan=999>all", "A | B\nA: 1; B: 2\nall"),
     ],
 )
