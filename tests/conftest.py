@@ -63,6 +63,7 @@ LONGEST_FIRST = (
     "integration/engine/test_departments.py",
     "unit/models/embedding/test_models.py",
     "acceptance/test_examples.py",
+    "simulation/test_simulation.py",
     "integration/indexing/ann/test_interrupted_builds.py",
     "unit/retrieval/ranking/test_cross_encoder.py",
     "unit/parsing/test_hostile.py",

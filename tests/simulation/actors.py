@@ -97,10 +97,7 @@ class World:
             yield
         except KosmosError as error:
             self.model.end(operation, succeeded=False)
-            is_refusal = isinstance(error, REFUSALS) or (
-                isinstance(error, IngestionError) and error.code == "superseded"
-            )
-            if not is_refusal and (actor is None or actor.faults == faults):
+            if not self._is_refusal(error) and (actor is None or actor.faults == faults):
                 self.model.report(f"{operation.kind} failed without a fault: {error!r}")
         except BaseException:
             self.model.end(operation, succeeded=False)
@@ -108,11 +105,13 @@ class World:
         else:
             self.model.end(operation, succeeded=True)
 
-    def _meets_erasure(self, error: KosmosError) -> bool:
-        """Return whether an error shows that the tenant was erased meanwhile."""
-        is_refused = isinstance(error, IngestionError) and error.code == "storage"
-        overlaps = isinstance(error, StatementFailed) and error.sqlstate in OVERLAPS
-        return self.erases_tenant and (is_refused or overlaps)
+    def _is_refusal(self, error: KosmosError) -> bool:
+        """Return whether another call of the same time explains an error."""
+        if isinstance(error, REFUSALS):
+            return True
+        if isinstance(error, IngestionError):
+            return error.code == "superseded" or (self.erases_tenant and error.code == "storage")
+        return self.erases_tenant and isinstance(error, StatementFailed) and error.sqlstate in OVERLAPS
 
     def _publication(self, dice: random.Random, sources: Sequence[str]) -> tuple[Publication, SourceDocument]:
         source = dice.choice(sources)
