@@ -223,8 +223,6 @@ class LimitKeeper:
         return {owner for owner, _ in list(self._counters)}
 
     def _list_counters(self, owner: TenantRef, subject: str | None) -> Iterator[LimitCounter]:
-        if not self._limits:
-            return
         for name in dict.fromkeys((None, subject)):
             suffix = "" if name is None else f"/{name}"
             limit = self._limits.get(f"{owner.name}{suffix}") or self._limits.get(f"{EVERY_TENANT}{suffix}")

@@ -73,7 +73,8 @@ class BufferedMeter:
         """Create a meter; its thread starts with the first amount."""
         self._settings = context.settings.section(MeteringSettings)
         self._append = context.append
-        self._limits = LimitKeeper(context)
+        self.limits = LimitKeeper(context) if self._settings.limits else None
+        """Keeps the counters of the limits; None without one."""
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._amounts: defaultdict[_Key, float] = defaultdict(float)
         self._waiting: dict[TenantRef, list[UsageRow]] = {}
@@ -88,17 +89,12 @@ class BufferedMeter:
         """Add an amount; nothing is written yet."""
         with self._lock:
             self._amounts[key] += amount
-            if self._settings.limits:
+            if self.limits is not None:
                 cost = compute_cost(self._settings.prices, key.quantity, key.model, amount)
-                self._limits.add(key.owner, key.subject, key.quantity, amount, cost)
+                self.limits.add(key.owner, key.subject, key.quantity, amount, cost)
             if self._thread is None and not self._closed.is_set():
                 self._thread = threading.Thread(target=self._run, name="kosmos-rag-metering", daemon=True)
                 self._thread.start()
-
-    def admit(self, owner: TenantRef, subject: str | None, quantity: usage.Quantity) -> None:
-        """Raise LimitReached where the tenant or the reader may use no more of a quantity."""
-        if self._settings.limits:
-            self._limits.admit(owner, subject, quantity)
 
     def flush(self) -> None:
         """Write what is recorded. What the database refuses waits for the next time."""
@@ -134,7 +130,8 @@ class BufferedMeter:
     def _collect_rows(self) -> None:
         with self._lock:
             amounts, self._amounts = self._amounts, defaultdict(float)
-            self._limits.move()
+            if self.limits is not None:
+                self.limits.move()
         for key, amount in amounts.items():
             row = UsageRow(
                 id=uuid.uuid4(),
@@ -149,9 +146,11 @@ class BufferedMeter:
             self._waiting.setdefault(key.owner, []).append(row)
 
     def _refresh_limits(self) -> None:
-        for owner in self._limits.owners - self._waiting.keys():
+        if self.limits is None:
+            return
+        for owner in self.limits.owners - self._waiting.keys():
             with suppress(DatabaseError):  # the counters stay, and are read the next time
-                self._limits.refresh(owner)
+                self.limits.refresh(owner)
 
     def _drop_oldest(self) -> None:
         excess = sum(map(len, self._waiting.values())) - _MAX_WAITING
@@ -184,7 +183,8 @@ class BufferedAccount:
 
     def admit(self, quantity: usage.Quantity) -> None:
         """Raise LimitReached where no more of a quantity may be used."""
-        self._meter.admit(self._owner, self._subject, quantity)
+        if self._meter.limits is not None:
+            self._meter.limits.admit(self._owner, self._subject, quantity)
 
 
 def create_query_hooks(context: HookContext) -> QueryHooks:
