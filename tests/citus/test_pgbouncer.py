@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -49,7 +50,10 @@ def port(local: LocalCluster, tmp_path: Path) -> Iterator[int]:
         port=node.port, own_port=PORT, folder=folder, tls="require" if local.tls else "disable"
     )
     (folder / "pgbouncer.ini").write_text(text)
-    for path in (folder, *folder.parents[:2], folder / "users", folder / "pgbouncer.ini"):
+    # With pytest-xdist there is one more of them.
+    temporary = Path(tempfile.gettempdir())
+    parents = [parent for parent in folder.parents if temporary in parent.parents]
+    for path in (folder, *parents, folder / "users", folder / "pgbouncer.ini"):
         path.chmod(0o755)
     command = [program, str(folder / "pgbouncer.ini")]
     with (
