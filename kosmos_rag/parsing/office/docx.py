@@ -3,8 +3,8 @@
 The archive is screened first.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
 from itertools import accumulate
@@ -166,25 +166,19 @@ class _Reader:
 
     def _tables(self, element: Any, caption: str) -> Iterator[Table]:
         """Yield a table, then those in its cells, under the first text of their row."""
-        labels: list[str] = []
-        inside: list[Any] = []
-
-        def end_row(cells: Sequence[Cell]) -> None:
-            label = next((cell.text for cell in cells if cell.text), "")
-            labels.extend([label] * (len(inside) - len(labels)))
-
-        yield _table(element, caption, partial(self._cell_text, inside=inside), end_row)
-        for inner, label in zip(inside, labels, strict=True):
+        inside = _InnerTables()
+        yield _table(element, caption, partial(self._cell_text, inside=inside), inside)
+        for inner, label in inside.tables:
             yield from self._tables(inner, label)
 
-    def _cell_text(self, cell: Any, *, inside: list[Any]) -> str:
+    def _cell_text(self, cell: Any, *, inside: "_InnerTables") -> str:
         """Return the text of a cell without its tables, which are collected."""
         texts = []
         for element in _block_elements(cell):
             if element.tag == PARAGRAPH:
                 texts.append(self._texts.read(element))
             elif element.tag == _TABLE:
-                inside.append(element)
+                inside.tables.append((element, inside.label))
         return collapse_whitespace(" ".join(texts))
 
     def _paragraph(self, element: Any) -> _Paragraph:
@@ -222,16 +216,24 @@ class _Reader:
         return parse_text(part.blob) if kind == "text/plain" else None
 
 
-def _table(
-    table: Any, caption: str, read_text: Callable[[Any], str], end_row: Callable[[Sequence[Cell]], None]
-) -> Table:
+@dataclass(kw_only=True, slots=True)
+class _InnerTables:
+    """Tables in the cells of a table."""
+
+    tables: list[tuple[Any, str]] = field(default_factory=list)
+    """Each with the first text of its row, of a cell before its own."""
+    label: str = ""
+    """The first text of the row that is read."""
+
+
+def _table(table: Any, caption: str, read_text: Callable[[Any], str], inside: _InnerTables) -> Table:
     builder = TableBuilder()
     header_rows = 0
     above: dict[int, str] = {}
     for number, row in enumerate(_find_parts(table, {_ROW})):
-        cells = list(_cells(row, above, read_text))
+        inside.label = ""
+        cells = list(_cells(row, above, read_text, inside))
         builder.add_row(cells)
-        end_row(cells)
         ends = accumulate(cell.columns for cell in cells)
         above = {end - cell.columns: shorten_repetition(cell.text) for cell, end in zip(cells, ends, strict=True)}
         if header_rows == number and _properties(row, f"{W}trPr").get(f"{W}tblHeader") is not None:
@@ -239,7 +241,7 @@ def _table(
     return builder.build(header_rows=header_rows or None, caption=caption)
 
 
-def _cells(row: Any, above: dict[int, str], read_text: Callable[[Any], str]) -> Iterator[Cell]:
+def _cells(row: Any, above: dict[int, str], read_text: Callable[[Any], str], inside: _InnerTables) -> Iterator[Cell]:
     """Yield the cells of a row.
 
     A cell that continues one above has its text.
@@ -254,6 +256,7 @@ def _cells(row: Any, above: dict[int, str], read_text: Callable[[Any], str]) -> 
             text = above.get(column, "")
         else:
             text = read_text(cell)
+        inside.label = inside.label or shorten_repetition(text)
         columns = max(1, _number(properties.get(f"{W}gridSpan"), 1))
         yield Cell(text=text, columns=columns)
         column += columns

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kosmos_rag.parsing import bounds
-from kosmos_rag.parsing.tables.builder import Cell, TableBuilder
+from kosmos_rag.parsing.tables.builder import Cell, TableBuilder, shorten_repetition
 from kosmos_rag.parsing.tables.table import Table
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class TableReader:
     def __init__(self, tree: "LexborHTMLParser", is_visible: "Callable[[LexborNode], bool]") -> None:
         self._layout = {table.mem_id for table in tree.css(_LAYOUT)} | _find_tables_with_headings(tree)
         self._is_visible = is_visible
+        self._labels: dict[int, tuple[int, str]] = {}
+        """The first cell with a text, and the text, by row: a row may have thousands of tables."""
 
     def is_data(self, table: "LexborNode") -> bool:
         """Return whether a table contains data.
@@ -108,12 +110,17 @@ class TableReader:
                 node = node.next
 
     def label(self, inner: "LexborNode", read_text: "Callable[[LexborNode], str]") -> str:
-        """Return the first text of the row whose cell has a table."""
-        node = inner.parent
-        while node is not None and node.tag != "tr":
-            node = node.parent
-        cells = [] if node is None else [cell for cell in node.iter() if cell.tag in _CELLS and self._is_visible(cell)]
-        return next((text for cell in cells if (text := read_text(cell))), "")
+        """Return the first text of the row whose cell has a table; empty if it is in the same cell."""
+        cell, row = inner, inner.parent
+        while row is not None and row.tag != "tr":
+            cell, row = row, row.parent
+        if row is None:
+            return ""
+        if row.mem_id not in self._labels:
+            texts = ((other.mem_id, read_text(other)) for other in row.iter() if other.tag in _CELLS)
+            self._labels[row.mem_id] = next(((node, text) for node, text in texts if text), (0, ""))
+        node, text = self._labels[row.mem_id]
+        return "" if node == cell.mem_id else shorten_repetition(text)
 
     def _caption(self, table: "LexborNode") -> "LexborNode | None":
         return next((child for child in table.iter() if child.tag == "caption" and self._is_visible(child)), None)

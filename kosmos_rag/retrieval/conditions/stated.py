@@ -107,7 +107,7 @@ class Cues:
     def concern(self, metadata: Mapping[str, Any], department: str | None) -> bool:
         """Return whether a document has a date or a value where the question may name another.
 
-        Where no passage has, none conflicts with a condition, whatever is below it.
+        Where none of the first passages has, none of them can conflict with such a condition, whatever is below.
         """
         if self.times and _days(metadata):
             return True

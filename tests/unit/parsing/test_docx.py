@@ -170,6 +170,17 @@ def test_parse_docx__table_of_one_column_is_layout() -> None:
     assert [(h.level, h.title) for h in parsed.headings] == [(2, "A title in the box")]
 
 
+def test_parse_docx__text_of_a_cell_is_not_repeated_for_its_tables() -> None:
+    document = docx.Document()
+    outer = document.add_table(rows=1, cols=2)
+    cell, outer.cell(0, 1).text = outer.cell(0, 0), "right"
+    cell.text = "long text"
+    for _ in range(3):
+        inner = cell.add_table(rows=1, cols=2)
+        inner.cell(0, 0).text, inner.cell(0, 1).text = "a", "b"
+    assert parse_docx(saved(document)).text == "long text | right\n\na | b\n\na | b\n\na | b"
+
+
 def test_parse_docx__table_in_a_cell_follows_under_the_name_of_its_row() -> None:
     document = docx.Document()
     outer = document.add_table(rows=1, cols=2)

@@ -67,6 +67,22 @@ def test_parse_html__tables_in_a_cell_are_under_the_name_of_their_row() -> None:
     )
 
 
+def test_parse_html__many_tables_in_one_row_take_no_longer_each() -> None:
+    def measure(tables: int) -> float:
+        cells = "<td><table><tr><th>a<th>b<tr><td>1<td>2</table>" * tables
+        began = time.process_time()
+        parse_html(f"<table><tr><th>x<th>y<tr>{cells}</table>")
+        return time.process_time() - began
+
+    assert measure(1_600) < 10 * measure(400) + 0.5
+
+
+def test_parse_html__text_of_a_cell_is_not_repeated_for_its_tables() -> None:
+    inner = "<table><tr><th>Year<th>Pay<tr><td>2025<td>12</table>"
+    parsed = parse_html(f"<table><tr><th>A<th>B<tr><td>long text {inner * 3}<td>b</table>")
+    assert parsed.text.count("long text") == 1
+
+
 def test_parse_html__table_rows_are_lines() -> None:
     body = (
         "<p>Before<table><caption>Sales</caption><thead><tr><th>Region<th>Sum</thead>"
