@@ -1,5 +1,6 @@
 """A mailbox of an IMAP server (RFC 9051, RFC 3501): folders, UIDs and mails."""
 
+import re
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,6 +22,9 @@ _WINDOW = 50_000
 """Mails of one search: the library refuses a line of more than a megabyte."""
 
 _NOT_SELECTABLE = frozenset({b"\\noselect", b"\\nonexistent"})
+_RESPONSE_CODE = re.compile(r"\[([A-Z-]+)[\] ]", re.IGNORECASE)
+_REFUSED_LOGIN = frozenset({"", "AUTHENTICATIONFAILED", "AUTHORIZATIONFAILED", "EXPIRED"})
+"""Response codes (RFC 9051, section 7.1) of a password that the server does not accept; empty: none."""
 _T = TypeVar("_T")
 
 
@@ -161,6 +165,14 @@ class Mailbox:
         try:
             client.plain_login(self._user, self._password)
         except LoginError as error:
+            # The library raises it for a lost connection too.
+            if isinstance(error.__context__, IMAP4.abort):
+                raise
+            if not client.has_capability("AUTH=PLAIN"):
+                reason = f"{self._title} does not offer SASL PLAIN ({one_line(str(error))})"
+                raise SourceError("refused", f"{reason}; turn it on there, or use a server that offers it") from error
+            if _read_code(error) not in _REFUSED_LOGIN:
+                raise
             reason = f"{self._title} refuses the password in {self._variable} ({one_line(str(error))})"
             raise SourceError("no_permission", f"{reason}; renew it") from error
         if client.has_capability("ENABLE") and client.has_capability("CONDSTORE"):
@@ -198,6 +210,12 @@ class Mailbox:
             self._disconnect()
             reason = one_line(str(error)) or type(error).__name__
             raise SourceError("unavailable", f"{self._title} cannot be read ({reason}); try again later") from error
+
+
+def _read_code(error: IMAP4.error) -> str:
+    """Return the response code of a reply in upper case; empty without one."""
+    code = _RESPONSE_CODE.match(str(error))
+    return code[1].upper() if code else ""
 
 
 def _merge(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -1,12 +1,13 @@
 """Mails of a mailbox as documents, against a Dovecot of the test."""
 
 import socket
+import ssl
 import sys
 import threading
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,69 @@ def test_password__that_expires_is_named_by_its_variable(dovecot: Dovecot, user:
     with pytest.raises(SourceError) as caught:
         _open(opened, dovecot, user).load(entry)
     assert caught.value.code == "no_permission"
+
+
+@contextmanager
+def _refuse_login(dovecot: Dovecot, reply: bytes, capabilities: bytes) -> Iterator[int]:
+    """Run a server that answers AUTHENTICATE with a reply, or ends the connection; yield its port."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(dovecot.certificate, dovecot.folder / "key.pem")
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with context.wrap_socket(connection, server_side=True) as encrypted, encrypted.makefile("rb") as lines:
+            encrypted.sendall(b"* OK ready\r\n")
+            for line in lines:
+                tag, command = line.split()[:2]
+                if command == b"AUTHENTICATE":
+                    if not reply:
+                        return
+                    encrypted.sendall(tag + b" " + reply + b"\r\n")
+                else:
+                    encrypted.sendall(b"* CAPABILITY IMAP4rev1 " + capabilities + b"\r\n" + tag + b" OK done\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        yield int(listener.getsockname()[1])
+        thread.join(timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("reply", "capabilities", "code", "message"),
+    [
+        (b"NO Login failed [see help]", b"AUTH=PLAIN", "no_permission", "MAIL_PASSWORD (Login failed [see help])"),
+        (b"NO [AUTHENTICATIONFAILED] no", b"AUTH=PLAIN", "no_permission", "refuses the password in MAIL_PASSWORD"),
+        (b"NO [authorizationfailed] no", b"AUTH=PLAIN", "no_permission", "refuses the password in MAIL_PASSWORD"),
+        (b"NO [EXPIRED] no", b"AUTH=PLAIN", "no_permission", "renew it"),
+        (b"NO [UNAVAILABLE] busy", b"AUTH=PLAIN", "unavailable", "[UNAVAILABLE] busy); try again later"),
+        (b"NO [LIMIT] too many connections", b"AUTH=PLAIN", "unavailable", "too many connections"),
+        (b"NO [ALERT x] too many connections", b"AUTH=PLAIN", "unavailable", "too many connections"),
+        (b"", b"AUTH=PLAIN", "unavailable", "try again later"),
+        (b"NO [CANNOT] unknown mechanism", b"AUTH=XOAUTH2", "refused", "does not offer SASL PLAIN"),
+        (b"BAD unknown mechanism", b"AUTH=XOAUTH2", "refused", "unknown mechanism"),
+    ],
+)
+def test_login__is_a_matter_of_the_password_only_if_the_server_says_so(
+    reply: bytes, capabilities: bytes, code: str, message: str, dovecot: Dovecot, user: str, opened: Any
+) -> None:
+    with _refuse_login(dovecot, reply, capabilities) as port:
+        failure = _failure(_open(opened, dovecot, user, port=port))
+    assert failure[0] == code
+    assert message in failure[1]
+    assert ("MAIL_PASSWORD" in failure[1]) == (code == "no_permission")
+
+
+def test_login__with_too_many_connections_is_tried_again(dovecot: Dovecot, user: str, opened: Any) -> None:
+    _append(dovecot, user, _mail("a").as_bytes())
+    source = _open(opened, dovecot, user)
+    with ExitStack() as connections:
+        for _ in range(10):  # as many as Dovecot allows for one user
+            connections.enter_context(dovecot.log_in(user))
+        code, message = _failure(source)
+    assert code == "unavailable", message
+    assert "onnections" in message
+    assert len(_entries(source)) == 1
 
 
 def test_starttls__is_used_where_the_spec_says_so(dovecot: Dovecot, user: str, opened: Any) -> None:
