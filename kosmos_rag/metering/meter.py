@@ -6,11 +6,10 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from kosmos_rag.core.errors import DatabaseError
+from kosmos_rag.core.errors import DatabaseError, DatabaseUnavailable, NodeUnavailable
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.engine.query_hooks import HookContext, QueryHooks, TenantRef
 from kosmos_rag.metering.limits import LimitKeeper
@@ -100,18 +99,15 @@ class BufferedMeter:
         """Write what is recorded. What the database refuses waits for the next time."""
         with self._writing:
             self._collect_rows()
-            for owner, rows in list(self._waiting.items()):
-                try:
-                    with self._append(owner) as connection:
-                        insert_rows(connection, owner.id, rows)
-                    del self._waiting[owner]
-                except DatabaseError as error:
-                    log.debug("usage waits: %s", error, extra={"action": "usage_waits", "tenant": owner.name})
+            self._write_rows()
             self._drop_oldest()
             self._refresh_limits()
 
     def close(self) -> None:
-        """Write what is recorded, and end the thread."""
+        """Write what is recorded, and end the thread.
+
+        A database that cannot be reached costs one connection timeout, not one for each tenant.
+        """
         self._closed.set()
         self.flush()
         if waiting := sum(map(len, self._waiting.values())):
@@ -145,12 +141,28 @@ class BufferedMeter:
             )
             self._waiting.setdefault(key.owner, []).append(row)
 
+    def _write_rows(self) -> None:
+        for owner, rows in list(self._waiting.items()):
+            try:
+                with self._append(owner) as connection:
+                    insert_rows(connection, owner.id, rows)
+                del self._waiting[owner]
+            except DatabaseError as error:
+                log.debug("usage waits: %s", error, extra={"action": "usage_waits", "tenant": owner.name})
+                if _concerns_all(error):
+                    return
+
     def _refresh_limits(self) -> None:
         if self.limits is None:
             return
         for owner in self.limits.owners - self._waiting.keys():
-            with suppress(DatabaseError):  # the counters stay, and are read the next time
+            if self._closed.is_set():
+                return
+            try:
                 self.limits.refresh(owner)
+            except DatabaseError as error:  # the counters stay, and are read the next time
+                if _concerns_all(error):
+                    return
 
     def _drop_oldest(self) -> None:
         excess = sum(map(len, self._waiting.values())) - _MAX_WAITING
@@ -163,6 +175,11 @@ class BufferedMeter:
             excess -= dropped
             if excess <= 0:
                 return
+
+
+def _concerns_all(error: DatabaseError) -> bool:
+    """Return whether the next tenant would wait for a connection too."""
+    return isinstance(error, DatabaseUnavailable) and not isinstance(error, NodeUnavailable)
 
 
 class BufferedAccount:

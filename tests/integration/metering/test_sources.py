@@ -3,7 +3,8 @@
 import io
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -12,10 +13,11 @@ from PIL import Image, ImageDraw
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import DatabaseUnavailable, NodeUnavailable
 from kosmos_rag.core.telemetry.usage import Quantity, charge_to, record
-from kosmos_rag.engine.query_hooks import HookContext, QueryHooks
+from kosmos_rag.engine.query_hooks import HookContext, OpenTransaction, QueryHooks, TenantRef
 from kosmos_rag.metering.meter import BufferedMeter, compute_cost, create_query_hooks
-from kosmos_rag.metering.settings import ModelPrice
+from kosmos_rag.metering.settings import ModelPrice, UsageLimit
 from kosmos_rag.metering.store import UsageStore
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -128,6 +130,66 @@ def test_usage__waits_for_the_database_and_is_written_once(settings: Settings, d
         meter.flush()
         meter.flush()
         assert _totals(engine)["questions"] == 2
+
+
+def _name_tenants(number: int) -> list[str]:
+    return [f"tenant-{index}" for index in range(number)]
+
+
+@contextmanager
+def _context(settings: Settings, open_transaction: OpenTransaction, **changes: Any) -> Iterator[HookContext]:
+    """Replace the transactions of an engine's hooks."""
+    contexts: list[HookContext] = []
+
+    def create_hooks(context: HookContext) -> QueryHooks:
+        contexts.append(replace(context, append=open_transaction, read=open_transaction))
+        return QueryHooks()
+
+    usual = {"metering.flush_s": 3600.0, "metering.limits": {"*": UsageLimit(questions=9)}}
+    with Engine(changed(settings, usual | changes), embedder=HashingEmbedder(), query_hooks=create_hooks):
+        yield contexts[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"), [(DatabaseUnavailable("no connection"), 1), (NodeUnavailable("no node"), 3)]
+)
+def test_outage__is_waited_for_once_by_flush_and_close(
+    settings: Settings, error: DatabaseUnavailable, attempts: int
+) -> None:
+    owners: list[TenantRef] = []
+
+    def fail(owner: TenantRef) -> AbstractContextManager[psycopg.Connection]:
+        owners.append(owner)
+        raise error
+
+    with _context(settings, fail) as context:
+        meter = create_query_hooks(context).meter
+        assert isinstance(meter, BufferedMeter)
+        for name in _name_tenants(3):
+            with charge_to(meter.open_account(tenant(name), None, None)):
+                record(Quantity.QUESTIONS, 1)
+        for call in (meter.flush, meter.close):
+            owners.clear()
+            call()
+            assert len(owners) == attempts
+
+
+def test_outage__ends_the_reading_of_limits_which_close_leaves_out(settings: Settings) -> None:
+    owners: list[TenantRef] = []
+
+    def fail(owner: TenantRef) -> AbstractContextManager[psycopg.Connection]:
+        owners.append(owner)
+        raise DatabaseUnavailable("no connection")
+
+    with _context(settings, fail) as context:
+        meter = create_query_hooks(context).meter
+        assert isinstance(meter, BufferedMeter)
+        for name in _name_tenants(3):
+            meter.open_account(tenant(name), None, None).admit(Quantity.QUESTIONS)
+        for call, attempts in ((meter.flush, 1), (meter.close, 0)):
+            owners.clear()
+            call()
+            assert len(owners) == attempts
 
 
 def test_usage__of_a_tenant_without_documents_waits_for_its_first(settings: Settings) -> None:
