@@ -108,6 +108,8 @@ class LimitCounter:
         self.subject = subject
         self.limit = limit
         self.start = begin_period(limit.per, datetime.now(UTC))
+        self.is_stale = False
+        """Whether it was used since it was read: others may have used more of the limit too."""
         self._stored: Counter[str] = Counter()
         self._moving: Counter[str] = Counter()
         """Amounts that are being written, or wait for it."""
@@ -119,6 +121,7 @@ class LimitCounter:
         """Add what is used now."""
         with self._lock:
             self._renew()
+            self.is_stale = True
             self._new.update(amounts)
 
     def move(self) -> None:
@@ -127,10 +130,16 @@ class LimitCounter:
             self._moving.update(self._new)
             self._new = Counter()
 
-    def replace_stored(self, totals: Counter[str]) -> None:
-        """Set what the database has, with all that was being written."""
+    def replace_stored(self, totals: Counter[str], start: datetime) -> None:
+        """Set what the database has, with all that was being written.
+
+        Args:
+            totals: What was read; ignored where another period has begun since.
+            start: Beginning of the period that was read.
+        """
         with self._lock:
-            self._stored, self._moving = totals, Counter()
+            if start == self.start:
+                self._stored, self._moving, self.is_stale = totals, Counter(), False
 
     def check(self, quantity: usage.Quantity, warn_at: float) -> None:
         """Raise LimitReached where no more of a quantity may be used.
@@ -141,6 +150,7 @@ class LimitCounter:
         """
         with self._lock:
             self._renew()
+            self.is_stale = True
             totals = self._stored + self._moving + self._new
         for name in _STOPPING.get(quantity, ()):
             amount = getattr(self.limit, name)
@@ -205,22 +215,32 @@ class LimitKeeper:
                 counter.add(amounts)
 
     def move(self) -> None:
-        """Note that what was added is being written."""
-        for counter in list(self._counters.values()):
-            counter.move()
+        """Note that what was added is being written.
+
+        Counters that nobody has used in this period are dropped.
+        """
+        now = datetime.now(UTC)
+        for key, counter in list(self._counters.items()):
+            if counter.start < begin_period(counter.limit.per, now):
+                del self._counters[key]
+            else:
+                counter.move()
 
     def refresh(self, owner: TenantRef) -> None:
-        """Read what is stored of a tenant, of other processes too. Raises DatabaseError."""
-        counters = [counter for counter in list(self._counters.values()) if counter.owner == owner]
+        """Read what all processes have stored of the used limits of a tenant. Raises DatabaseError."""
+        counters = [counter for counter in self._list_stale() if counter.owner == owner]
         if counters:
             with self._read(owner) as connection:
                 for counter in counters:
-                    counter.replace_stored(read_totals(connection, owner.id, counter.subject, counter.start))
+                    _read_stored(connection, counter)
 
     @property
-    def owners(self) -> set[TenantRef]:
-        """The tenants with a counter."""
-        return {owner for owner, _ in list(self._counters)}
+    def stale_owners(self) -> set[TenantRef]:
+        """The tenants whose limits were used since they were read."""
+        return {counter.owner for counter in self._list_stale()}
+
+    def _list_stale(self) -> list[LimitCounter]:
+        return [counter for counter in list(self._counters.values()) if counter.is_stale]
 
     def _list_counters(self, owner: TenantRef, subject: str | None) -> Iterator[LimitCounter]:
         for name in dict.fromkeys((None, subject)):
@@ -233,10 +253,15 @@ class LimitKeeper:
         counter = LimitCounter(owner, subject, limit)
         try:
             with self._read(owner) as connection:
-                counter.replace_stored(read_totals(connection, owner.id, subject, counter.start))
+                _read_stored(connection, counter)
         except errors.DatabaseError as error:  # the counter begins at 0, and is read with the next batch
             log.warning(
                 "the use of a limit is not known yet: %s", error,
                 extra={"action": "usage_limit_unknown", "tenant": owner.name},
             )  # fmt: skip
         return self._counters.setdefault((owner, subject), counter)
+
+
+def _read_stored(connection: psycopg.Connection, counter: LimitCounter) -> None:
+    start = counter.start  # a check may begin the next period while the totals are read
+    counter.replace_stored(read_totals(connection, counter.owner.id, counter.subject, start), start)

@@ -155,7 +155,7 @@ class BufferedMeter:
     def _refresh_limits(self) -> None:
         if self.limits is None:
             return
-        for owner in self.limits.owners - self._waiting.keys():
+        for owner in self.limits.stale_owners - self._waiting.keys():
             if self._closed.is_set():
                 return
             try:

@@ -2,21 +2,26 @@
 
 import json
 import logging
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, Self
 
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.client import Client
 from kosmos_rag.core.errors import BudgetReached, LimitReached
+from kosmos_rag.core.telemetry.usage import Quantity
 from kosmos_rag.core.types import AnswerDone
-from kosmos_rag.metering.limits import begin_period, end_period, list_limits
+from kosmos_rag.engine.query_hooks import HookContext, QueryHooks
+from kosmos_rag.metering import limits as limits_module
+from kosmos_rag.metering.limits import LimitCounter, LimitKeeper, begin_period, end_period, list_limits
 from kosmos_rag.metering.settings import ModelPrice, UsageLimit
 from kosmos_rag.metering.store import UsageStore
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.tenants import tenant
 from tests.integration.apps.http.console_visits import extract_text, visitor
 from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
 from tests.integration.variants import changed, opened
@@ -143,6 +148,49 @@ def test_periods__begin_and_end_in_utc() -> None:
         "2026-12-31T23:00", "2026-12-31T00:00", "2026-12-01T00:00"
     ]  # fmt: skip
     assert {end_period(per, AT) for per in ("hour", "day", "month")} == {datetime(2027, 1, 1, tzinfo=UTC)}
+
+
+@pytest.fixture
+def next_hour(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function after which limits are an hour later."""
+    later = datetime.now(UTC) + timedelta(hours=1)
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromtimestamp(later.timestamp(), tz)
+
+    return lambda: monkeypatch.setattr(limits_module, "datetime", Clock)
+
+
+def test_counter__ignores_totals_of_a_period_that_is_over(next_hour: Callable[[], None]) -> None:
+    counter = LimitCounter(tenant("acme"), None, UsageLimit(questions=1, per="hour"))
+    start = counter.start
+    next_hour()
+    counter.check(Quantity.QUESTIONS, 1.0)
+    counter.replace_stored(Counter(questions=1), start)
+    counter.check(Quantity.QUESTIONS, 1.0)
+    counter.replace_stored(Counter(questions=1), counter.start)
+    with pytest.raises(LimitReached):
+        counter.check(Quantity.QUESTIONS, 1.0)
+
+
+def test_counters__that_nobody_used_for_a_period_are_dropped(settings: Settings, next_hour: Callable[[], None]) -> None:
+    contexts: list[HookContext] = []
+
+    def create_hooks(context: HookContext) -> QueryHooks:
+        contexts.append(context)
+        return QueryHooks()
+
+    per_hour = {"metering.limits": {"*": UsageLimit(questions=1, per="hour")}}
+    with Engine(changed(settings, per_hour), embedder=HashingEmbedder(), query_hooks=create_hooks):
+        keeper = LimitKeeper(contexts[0])
+        for name in ("acme", "beta"):
+            keeper.admit(tenant(name), None, Quantity.QUESTIONS)
+        next_hour()
+        keeper.admit(tenant("beta"), None, Quantity.QUESTIONS)
+        keeper.move()
+        assert keeper.stale_owners == {tenant("beta")}
 
 
 def test_limits__of_every_tenant_hold_where_it_has_none_of_its_own() -> None:

@@ -192,6 +192,20 @@ def test_outage__ends_the_reading_of_limits_which_close_leaves_out(settings: Set
             assert len(owners) == attempts
 
 
+def test_limits__are_read_again_of_the_tenants_that_used_them(settings: Settings) -> None:
+    with _metered(settings, **{"metering.limits": {"*": UsageLimit(questions=9)}}) as (engine, meter):
+        assert meter.limits is not None
+        names = _name_tenants(2)
+        for name in names:
+            engine.tenant(name).ingest(LEAVE)
+            engine.tenant(name).search("leave")
+        assert meter.limits.stale_owners == {tenant(name) for name in names}
+        meter.flush()
+        assert meter.limits.stale_owners == set()
+        engine.tenant(names[0]).search("leave")
+        assert meter.limits.stale_owners == {tenant(names[0])}
+
+
 def test_usage__of_a_tenant_without_documents_waits_for_its_first(settings: Settings) -> None:
     with _metered(settings) as (engine, meter):
         acme = engine.tenant("acme")
