@@ -19,8 +19,8 @@ from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.files import cache_folder, too_large_error
 from kosmos_rag.ingestion.sources.gitignore import Patterns
-from kosmos_rag.ingestion.sources.imap_mailbox import FolderUids, Mailbox, MailFolder
-from kosmos_rag.ingestion.sources.listing import Entry, Listing
+from kosmos_rag.ingestion.sources.imap_mailbox import FolderError, FolderUids, Mailbox, MailFolder
+from kosmos_rag.ingestion.sources.listing import Entry, Listing, build_failure
 from kosmos_rag.ingestion.sources.spec import Name, NamedReaders, NotBlank, Variable
 from kosmos_rag.parsing.mail import mime
 
@@ -101,7 +101,11 @@ class ImapSource:
         uids: dict[str, FolderUids] = {}
         for folder in self._mailbox.list_folders():
             if self._admits(folder.path) and (self._spec.include or not folder.attributes & _LEFT_OUT):
-                uids[folder.name] = self._mailbox.list_uids(folder.name, previous.get(folder.name))
+                try:
+                    uids[folder.name] = self._mailbox.list_uids(folder.name, previous.get(folder.name))
+                except FolderError as error:
+                    yield build_failure(self._prefix + folder.path, error)
+                    continue
                 yield from self._mails(folder, uids[folder.name])
         self._cache.write(uids)
 

@@ -22,10 +22,16 @@ _WINDOW = 50_000
 """Mails of one search: the library refuses a line of more than a megabyte."""
 
 _NOT_SELECTABLE = frozenset({b"\\noselect", b"\\nonexistent"})
-_RESPONSE_CODE = re.compile(r"\[([A-Z-]+)[\] ]", re.IGNORECASE)
+_RESPONSE_CODE = re.compile(r"(?:\w+ failed: )?\[([A-Z-]+)[\] ]", re.IGNORECASE)
 _REFUSED_LOGIN = frozenset({"", "AUTHENTICATIONFAILED", "AUTHORIZATIONFAILED", "EXPIRED"})
 """Response codes (RFC 9051, section 7.1) of a password that the server does not accept; empty: none."""
+_FOLDER_CODES = {"": "not_found", "NONEXISTENT": "not_found", "NOPERM": "no_permission"}
+"""Codes of a folder that the server does not open, by its response code; others may pass."""
 _T = TypeVar("_T")
+
+
+class FolderError(SourceError):
+    """The server does not open a folder; others can still be read."""
 
 
 class MailFolder(NamedTuple):
@@ -89,7 +95,8 @@ class Mailbox:
             previous: the result of the last pass; it is returned if nothing has changed since.
 
         Raises:
-            SourceError: the server does not open the folder, or cannot be reached.
+            FolderError: the server does not open or search the folder.
+            SourceError: it cannot be reached.
         """
 
         def search(client: "IMAPClient") -> FolderUids:
@@ -100,7 +107,9 @@ class Mailbox:
             # From the last: if a mail is removed meanwhile, those after it move down, and none is missed.
             for first in reversed(range(1, mails + 1, _WINDOW)):
                 last = str(first + _WINDOW - 1) if first + _WINDOW <= mails else "*"
-                ranges = _merge([*((uid, uid) for uid in client.search([f"{first}:{last}", "UNDELETED"])), *ranges])
+                with self._translate_refusal(folder):
+                    uids = client.search([f"{first}:{last}", "UNDELETED"])
+                ranges = _merge([*((uid, uid) for uid in uids), *ranges])
             return FolderUids(state, tuple(ranges))
 
         return self._run(search)
@@ -186,18 +195,24 @@ class Mailbox:
 
     def _select(self, client: "IMAPClient", folder: str) -> tuple[int, int, int, int]:
         self._selected = None
-        try:
+        with self._translate_refusal(folder):
             reply = client.select_folder(folder, readonly=True)
-        except IMAP4.abort:
-            raise
-        except IMAP4.error as error:
-            reason = f"{self._title} does not open the folder {one_line(folder)} ({one_line(str(error))})"
-            raise SourceError("not_found", f"{reason}; list the source again") from error
         validity, following, mails, modseq = (
             reply.get(key, 0) for key in (b"UIDVALIDITY", b"UIDNEXT", b"EXISTS", b"HIGHESTMODSEQ")
         )
         self._selected = folder, validity
         return validity, following, mails, modseq
+
+    @contextmanager
+    def _translate_refusal(self, folder: str) -> Iterator[None]:
+        try:
+            yield
+        except IMAP4.abort:
+            raise
+        except IMAP4.error as error:
+            reason = f"{self._title} does not open the folder {one_line(folder)} ({one_line(str(error))})"
+            code = _FOLDER_CODES.get(_read_code(error), "unavailable")
+            raise FolderError(code, f"{reason}; let {one_line(self._user)} read it, or name it in exclude") from error
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

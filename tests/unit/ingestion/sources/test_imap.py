@@ -219,6 +219,44 @@ def test_folders__of_trash_are_read_only_if_they_are_included(dovecot: Dovecot, 
     assert not chosen.listing().covers("imap://kb/INBOX/1.eml")
 
 
+def test_folder__that_cannot_be_opened_does_not_stop_the_others(
+    dovecot: Dovecot, user: str, opened: Any, commands: Counter[str]
+) -> None:
+    folders = ("Archive", "Locked", "Support")
+    for folder in folders:
+        _append(dovecot, user, _mail("a").as_bytes(), folder=folder)
+    path = dovecot.folder / "mail" / user / "Locked"
+    path.chmod(0)
+    listing = _open(opened, dovecot, user).listing()
+    assert sorted(entry.source for entry in listing) == ["imap://kb/Archive/1.eml", "imap://kb/Support/1.eml"]
+    [failure] = listing.failures
+    assert (failure.source, failure.code) == ("imap://kb/Locked", "unavailable")  # Dovecot says SERVERBUG
+    assert "does not open the folder Locked (select failed: [SERVERBUG] Internal" in failure.message
+    assert failure.message.endswith(f"let {user} read it, or name it in exclude")
+    assert listing.refusal_to_prune(["imap://kb/Locked/1.eml"]) is not None
+    searches = commands["search"]
+    assert len(_entries(_open(opened, dovecot, user, exclude=["Locked/"]))) == 2
+    assert commands["search"] == searches  # the pass with the failure has remembered the others
+    path.chmod(0o700)
+    assert sorted(_entries(_open(opened, dovecot, user))) == [f"imap://kb/{folder}/1.eml" for folder in folders]
+
+
+def test_folder__that_was_removed_while_the_source_is_listed_does_not_stop_the_others(
+    dovecot: Dovecot, user: str, opened: Any
+) -> None:
+    for folder in ("Archive", "Locked", "Support"):
+        _append(dovecot, user, _mail("a").as_bytes(), folder=folder)
+    listing = _open(opened, dovecot, user).listing()
+    entries = iter(listing)
+    start = next(entries).locator["folder"]
+    name = next(folder for folder in ("Support", "Archive") if folder != start)
+    with dovecot.log_in(user) as connection:
+        connection.delete(name)
+    assert len(list(entries)) == 1
+    [failure] = listing.failures
+    assert (failure.source, failure.code) == (f"imap://kb/{name}", "not_found")
+
+
 @pytest.mark.parametrize(
     "mail",
     [
