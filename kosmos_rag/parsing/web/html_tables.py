@@ -110,7 +110,10 @@ class TableReader:
                 node = node.next
 
     def label(self, inner: "LexborNode", read_text: "Callable[[LexborNode], str]") -> str:
-        """Return the first text of the row whose cell has a table; empty if it is in the same cell."""
+        """Return the first text of the row whose cell has a table.
+
+        It is empty if that text is in the same cell.
+        """
         cell, row = inner, inner.parent
         while row is not None and row.tag != "tr":
             cell, row = row, row.parent
