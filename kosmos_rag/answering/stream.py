@@ -66,6 +66,7 @@ class AnswerStream:
         self._pieces = pieces
         self._on_complete: Callable[[Answer], None] | None = None
         self._on_timing: Callable[[float, str], None] | None = None
+        self._on_begin: Callable[[], None] | None = None
         self._account = usage.current_account()
         self._started_at = time.perf_counter()
         self._awaits_first_token = True
@@ -77,6 +78,14 @@ class AnswerStream:
         """
         self._on_timing = callback
         self._started_at = time.perf_counter()
+        return self
+
+    def on_begin(self, callback: Callable[[], None]) -> Self:
+        """Set a callback for the first event after the sources. Returns self.
+
+        What it uses is charged to the account of the stream. It is not called where the model fails before that event.
+        """
+        self._on_begin = callback
         return self
 
     def on_complete(self, callback: Callable[[Answer], None]) -> None:
@@ -92,10 +101,13 @@ class AnswerStream:
     def __next__(self) -> AnswerEvent:
         with usage.charge_to(self._account):
             event = next(self._events)
-        if isinstance(event, AnswerPiece | AnswerDone):
-            self._time(event)
-        if self._on_complete is not None and isinstance(event, AnswerDone):
-            self._on_complete(event.answer)
+            begins = self._awaits_first_token and isinstance(event, AnswerPiece | AnswerDone)
+            if isinstance(event, AnswerPiece | AnswerDone):
+                self._time(event)
+            if self._on_complete is not None and isinstance(event, AnswerDone):
+                self._on_complete(event.answer)
+            if self._on_begin is not None and begins:
+                self._on_begin()
         return event
 
     def _time(self, event: AnswerPiece | AnswerDone) -> None:

@@ -178,8 +178,9 @@ class QueryHandler:
         if not 1 <= len(distinct) <= MAX_QUESTIONS:
             raise RequestError(f"{len(distinct)} questions are asked; ask 1 to {MAX_QUESTIONS} at once")
         with self.charge(reader):
+            result = self._deliver_fused([self._search(reader, replace(request, text=text)) for text in distinct])
             usage.record(usage.Quantity.QUESTIONS, len(distinct) - 1)
-            return self._deliver_fused([self._search(reader, replace(request, text=text)) for text in distinct])
+        return result
 
     def search_planned(self, reader: AuditContext, request: QueryRequest) -> SearchResult:
         """Return the best passages of a question and of planned searches for it."""
@@ -218,14 +219,14 @@ class QueryHandler:
     ) -> AnswerStream:
         """Return an answer as a stream; its sources are delivered first.
 
-        Args: see `Tenant.answer`.
+        Its first text is charged, not the sources: the model may fail after them. Args: see `Tenant.answer`.
         """
         with self.charge(reader):
             searches, stream = self._answer(reader, request, max_tokens, history)
             event_id = self._deliver(searches[-1], stream.sources, *searches[:-1])
         if event_id is not None:
             stream.on_complete(partial(self._record_refusal, searches[-1], event_id, stream.sources))
-        return stream
+        return stream.on_begin(_record_answered)
 
     def charge(
         self, reader: AuditContext, quantity: usage.Quantity = usage.Quantity.QUESTIONS
@@ -372,9 +373,10 @@ class QueryHandler:
             others: Searches of other questions whose hits are in the payload too.
         """
         event_id = self._record(handled, payload) if handled.route.audit.enabled else None
-        usage.record(usage.Quantity.QUESTIONS, 1)
-        if isinstance(payload, Answer | AnswerSources):
-            usage.record(usage.Quantity.ANSWERS, 1)
+        if isinstance(payload, Answer):
+            _record_answered()
+        elif not isinstance(payload, AnswerSources):
+            usage.record(usage.Quantity.QUESTIONS, 1)
         for search in (*others, handled):
             query, result, assignment = search.query, search.result, search.assignment
             self._telemetry.record_search(query.tenant.name, query.collection, result)
@@ -444,6 +446,11 @@ def audit_policy(settings: Settings, presets: Iterable[Mapping[str, Any]]) -> Au
 
 def _redact(stats: RetrieverStats) -> RetrieverStats:
     return replace(stats, plan="hidden", read={}, known_items=None)
+
+
+def _record_answered() -> None:
+    usage.record(usage.Quantity.QUESTIONS, 1)
+    usage.record(usage.Quantity.ANSWERS, 1)
 
 
 def _require_text(question: object) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import EmbeddingSettings
+from kosmos_rag.core.errors import ModelError, RequestError
 from kosmos_rag.core.telemetry.usage import Quantity
 from kosmos_rag.core.types import Turn
 from kosmos_rag.metering.records import UsageReport
@@ -20,7 +21,7 @@ from kosmos_rag.metering.settings import ModelPrice
 from kosmos_rag.metering.store import UsageStore
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import opened
-from tests.unit.models.llm.chat_server import ChatServer, Handler, hangs, running, writes_and_then
+from tests.unit.models.llm.chat_server import ChatServer, Handler, Reply, hangs, hangs_up, running, writes_and_then
 
 DOCUMENTS = [
     SourceDocument(source="leave.md", data=b"Employees have twenty days of annual leave a year."),
@@ -148,6 +149,31 @@ def test_cancelled_answer__is_charged_for_what_the_server_has_begun(
     assert amounts["input_tokens"] > 10
     assert amounts["output_tokens"] == 3
     assert (amounts["questions"], amounts["answers"]) == (1, 1)
+
+
+@pytest.mark.parametrize("reply", [hangs, hangs_up])
+def test_stream__without_text_of_the_model_is_charged_no_question(
+    settings: Settings, chat_server: ChatServer, reply: Reply
+) -> None:
+    chat_server.replies = [reply]
+    with _open(settings, chat_server) as engine:
+        engine.tenant("acme").ingest(DOCUMENTS)
+        stream = engine.tenant("acme").stream_answer("How many days of leave?")
+        next(stream)
+        if reply is hangs_up:
+            with pytest.raises(ModelError):
+                next(stream)
+        stream.close()
+    report = _read(settings, "acme")
+    assert (report.total("questions"), report.total("answers")) == (0, 0)
+
+
+def test_questions__of_a_search_that_fails_are_charged_nothing(settings: Settings, chat_server: ChatServer) -> None:
+    with _open(settings, chat_server) as engine:
+        engine.tenant("acme").ingest(DOCUMENTS)
+        with pytest.raises(RequestError):
+            engine.tenant("acme").search(["Who gives notice?", "Who has leave?", ""])
+    assert _read(settings, "acme").total("questions") == 0
 
 
 def test_refused_connection__is_charged_nothing(settings: Settings, chat_server: ChatServer) -> None:
