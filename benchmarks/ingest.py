@@ -29,6 +29,7 @@ from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, Space
 from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.database import Database, resolve_addresses
+from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.publish import PreparedDocument, publish, remove_documents
 from kosmos_rag.storage.tenants import ensure_tenant, tenant
 
@@ -90,7 +91,7 @@ def _published(
     def write(batch: list[PreparedDocument]) -> float:
         began = time.perf_counter()
         with database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            publish(connection, owner.id, batch, collection=DEFAULT_COLLECTION, now=now)
+            publish(connection, owner.id, batch, collection=DEFAULT_COLLECTION, now=now, events=EventBuffer())
         return time.perf_counter() - began
 
     began = time.perf_counter()
@@ -100,7 +101,13 @@ def _published(
     chunks = sum(len(document.chunks) for document in documents)
     began = time.perf_counter()
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
-        remove_documents(connection, owner.id, [document.id for document in documents], collection=DEFAULT_COLLECTION)
+        remove_documents(
+            connection,
+            owner.id,
+            [document.id for document in documents],
+            collection=DEFAULT_COLLECTION,
+            events=EventBuffer(),
+        )
     return {
         f"chunks_per_s_{writers}_writers": round(chunks / published),
         f"batch_p50_ms_{writers}_writers": round(statistics.median(times) * 1000, 1),

@@ -30,6 +30,7 @@ from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, PERMISSION_FEED, Chunk, Space
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.publish import PreparedDocument, publish
 from kosmos_rag.storage.tenants import TenantRef, find_live_space
 
@@ -87,7 +88,7 @@ def _publish(engine: Engine, owner: TenantRef, count: int) -> None:
     documents = _documents(owner, count, space)
     while batch := list(islice(documents, BATCH)):
         with worker.transaction(owner.id, [EVERYONE]) as connection:
-            publish(connection, owner.id, batch, collection=DEFAULT_COLLECTION, now=now)
+            publish(connection, owner.id, batch, collection=DEFAULT_COLLECTION, now=now, events=EventBuffer())
 
 
 def write_feed(path: Path, documents: int, containers: int, groups: Callable[[int], Sequence[str]]) -> None:

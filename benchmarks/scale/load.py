@@ -22,6 +22,7 @@ from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk
 from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.publish import PreparedDocument, publish
 from kosmos_rag.storage.tenants import ensure_tenant, tenant
 
@@ -137,7 +138,9 @@ def publish_block(
     documents = list(_documents(block, space.id, describe))
     began = time.perf_counter()
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
-        publish(connection, owner.id, documents, collection=DEFAULT_COLLECTION, now=datetime.now(UTC))
+        publish(
+            connection, owner.id, documents, collection=DEFAULT_COLLECTION, now=datetime.now(UTC), events=EventBuffer()
+        )
     return time.perf_counter() - began
 
 

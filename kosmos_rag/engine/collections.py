@@ -118,12 +118,15 @@ class Collections:
         collection.
         """
         scope = {"tenant_id": owner.id, "collection": collection}
-        with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
+        with (
+            self._database.worker.transaction(owner.id, [EVERYONE]) as connection,
+            self._database.worker.record_events(connection, owner.id) as events,
+        ):
             connection.execute(statement("lock_preset"), scope)
             cancel_collection_jobs(connection, owner, collection)
             lock_collection(connection, scope)
             ids = list(load_sources(connection, owner.id, collection).values())
-            removed = remove_documents(connection, owner.id, ids, collection=collection)
+            removed = remove_documents(connection, owner.id, ids, collection=collection, events=events)
             connection.execute(statement("delete_preset"), scope)
             connection.execute(statement("delete_vector_store"), scope)
             connection.execute(statement("detach_files_of_collection"), scope)

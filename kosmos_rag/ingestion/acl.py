@@ -13,7 +13,6 @@ import psycopg
 from kosmos_rag.core.config import AccessSettings
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import EVERYONE, SourceDocument, find_department
-from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.sql import statement
 
 NO_DEPARTMENT, BAD_DEPARTMENT = "no_department", "bad_department"
@@ -54,39 +53,31 @@ def _department(source: str, metadata: Mapping[str, Any], access: AccessSettings
     return department
 
 
-def remove_unauthorised(
+def find_unauthorised(
     connection: psycopg.Connection,
     tenant_id: uuid.UUID,
     error_codes: Mapping[uuid.UUID, str],
     access: AccessSettings,
-    *,
-    collection: str,
 ) -> list[uuid.UUID]:
-    """Remove stored versions of failed documents with too open an acl.
+    """Return the failed documents whose stored versions have too open an acl.
 
-    In the caller's transaction. A version is removed if the department of its document is no longer known, and if
+    They are to be removed. A version has one if the department of its document is no longer known, and if
     everyone may read what these settings would restrict.
 
     Args:
         connection: within a transaction of the tenant.
         error_codes: error code of each failed document, by id.
-        access: settings of the collection; without `department_from` nothing is removed.
-
-    Returns:
-        The ids of the removed documents.
+        access: settings of the collection; without `department_from` there are none.
     """
     if access.department_from is None or not error_codes:
         return []
     values = {"tenant_id": tenant_id, "document_ids": list(error_codes)}
     rows = connection.execute(statement("acl_of_documents"), values).fetchall()
-    removed: list[uuid.UUID] = [
+    return [
         key
         for key, source, metadata, acl in rows
         if error_codes[key] in {NO_DEPARTMENT, BAD_DEPARTMENT} or _open_by_mistake(source, metadata, acl, access)
     ]
-    if removed:
-        remove_documents(connection, tenant_id, removed, collection=collection)
-    return removed
 
 
 def _open_by_mistake(source: str, metadata: Mapping[str, Any], acl: list[str], access: AccessSettings) -> bool:

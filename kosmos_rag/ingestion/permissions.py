@@ -94,9 +94,12 @@ class PermissionSync:
         changed = 0
         for batch in plan.batches():
             before_batch()
-            with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+            with (
+                self._database.worker.transaction(tenant.id, [EVERYONE]) as connection,
+                self._database.worker.record_events(connection, tenant.id) as events,
+            ):
                 unnamed = plan.unnamed.intersection(batch)
-                changed += current.update_permissions(connection, batch, unnamed=unnamed)
+                changed += current.update_permissions(connection, batch, unnamed=unnamed, events=events)
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             current.finish(connection, now=datetime.now(UTC))
         return PermissionReport(

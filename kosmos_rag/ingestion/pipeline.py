@@ -22,7 +22,7 @@ from kosmos_rag.core.errors import GONE, IngestInterrupted, IngestionError, Requ
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, IngestReport, Outcome, SourceDocument, is_text
-from kosmos_rag.ingestion.acl import remove_unauthorised
+from kosmos_rag.ingestion.acl import find_unauthorised
 from kosmos_rag.ingestion.discovery import Discovery, PendingDocument, discover, find_unlisted_sources, split_windows
 from kosmos_rag.ingestion.document import (
     ChunkedDocument,
@@ -277,9 +277,12 @@ class IngestPipeline:
         Returns the number of deleted documents.
         """
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
-        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+        with (
+            self._database.worker.transaction(tenant.id, [EVERYONE]) as connection,
+            self._database.worker.record_events(connection, tenant.id) as events,
+        ):
             cancel_document_jobs(connection, tenant, ids)
-            return remove_documents(connection, tenant.id, ids, collection=collection)
+            return remove_documents(connection, tenant.id, ids, collection=collection, events=events)
 
     def update_metadata(
         self, tenant: TenantRef, collection: str, sources: Sequence[str], changes: Mapping[str, Any]
@@ -334,7 +337,10 @@ class IngestPipeline:
         if not listings and not error_codes:
             return
         listed = {document.source for document in discovery.documents}
-        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+        with (
+            self._database.worker.transaction(tenant.id, [EVERYONE]) as connection,
+            self._database.worker.record_events(connection, tenant.id) as events,
+        ):
             missing: dict[str, uuid.UUID] = {}
             for listing in listings:
                 stored = load_sources(connection, tenant.id, collection, prefix=listing.prefix)
@@ -343,11 +349,11 @@ class IngestPipeline:
                     report.failed.append(refusal)
                 else:
                     missing |= {source: stored[source] for source in sources}
-            removed = (
-                remove_documents(connection, tenant.id, list(missing.values()), collection=collection) if missing else 0
-            )
             access = self._get_processor(load_preset(connection, tenant.id, collection)).settings.rag.access
-            removed += len(remove_unauthorised(connection, tenant.id, error_codes, access, collection=collection))
+            ids = {*missing.values(), *find_unauthorised(connection, tenant.id, error_codes, access)}
+            removed = 0
+            if ids:
+                removed = remove_documents(connection, tenant.id, list(ids), collection=collection, events=events)
         report.counts[Outcome.REMOVED] += removed
 
 
@@ -585,10 +591,15 @@ class _Run:
         if not documents or (self.lease is NO_LEASE and outcome is Outcome.GONE):
             return record(documents)
         try:
-            with self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection:
+            with (
+                self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection,
+                self.database.worker.record_events(connection, self.tenant.id) as events,
+            ):
                 leased = self.lease.verify(connection, [key for key, _ in absent])
                 if outcome is Outcome.EMPTY:
-                    remove_documents(connection, self.tenant.id, list(leased), collection=self.collection)
+                    remove_documents(
+                        connection, self.tenant.id, list(leased), collection=self.collection, events=events
+                    )
                 self.lease.complete(connection, connection, {key: Completion(outcome=outcome) for key in leased})
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
             return self.recorder.record_failure(documents, error)
@@ -604,12 +615,15 @@ class _Run:
         if rejected and access.department_from is not None:
             documents = {key: pending for key, pending, _ in rejected}
             try:
-                with self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection:
+                with (
+                    self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection,
+                    self.database.worker.record_events(connection, self.tenant.id) as events,
+                ):
                     leased = self.lease.verify(connection, list(documents))
                     failed = {key: reason.code for key, _, reason in rejected if key in leased}
-                    removed = remove_unauthorised(
-                        connection, self.tenant.id, failed, access, collection=self.collection
-                    )
+                    removed = find_unauthorised(connection, self.tenant.id, failed, access)
+                    if removed:
+                        remove_documents(connection, self.tenant.id, removed, collection=self.collection, events=events)
             except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
                 return self.recorder.record_failure(list(documents.values()), error)
             self.recorder.record_removed([documents[key] for key in removed])

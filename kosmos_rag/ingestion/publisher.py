@@ -54,9 +54,10 @@ class Completion:
 class Lease(Protocol):
     """Fencing for concurrent writers.
 
-    `verify` comes first, `complete` last in the transaction that writes documents. The documents and the completion of
-    the lease are committed together or not at all. Where the queue is on another server than the tenant, the completion
-    is committed right after the documents: a crash in between repeats the job, which finds its documents unchanged.
+    `verify` comes first in the transaction that writes documents, `complete` after all but events. The documents and
+    the completion of the lease are committed together or not at all. Where the queue is on another server than the
+    tenant, the completion is committed right after the documents: a crash in between repeats the job, which finds its
+    documents unchanged.
     """
 
     def may_start(self, document: PendingDocument) -> bool:
@@ -267,15 +268,18 @@ class Publisher:
             return {}
         now = read_server_time(connection)
         ensure_tenant(connection, batch.tenant, batch.collection, batch.first_space, now=now)
-        replaced = publish(connection, batch.tenant.id, leased_documents, collection=batch.collection, now=now)
-        _require_unchanged_preset(connection, batch)
-        completions = {
-            document.id: Completion(
-                outcome=Outcome.CHANGED if document.id in replaced else Outcome.NEW, chunks=len(document.chunks)
+        with self._database.worker.record_events(connection, batch.tenant.id) as events:
+            replaced = publish(
+                connection, batch.tenant.id, leased_documents, collection=batch.collection, now=now, events=events
             )
-            for document in leased_documents
-        }
-        lease.complete(queue, connection, completions)
+            _require_unchanged_preset(connection, batch)
+            completions = {
+                document.id: Completion(
+                    outcome=Outcome.CHANGED if document.id in replaced else Outcome.NEW, chunks=len(document.chunks)
+                )
+                for document in leased_documents
+            }
+            lease.complete(queue, connection, completions)
         return completions
 
     def _write_alone(

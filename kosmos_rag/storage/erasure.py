@@ -27,13 +27,14 @@ from kosmos_rag.core.types import EVERYONE, ErasureKind, ErasureReport, Retained
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.events import EventBuffer, record_events
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.uploads import UploadStore
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
 TENANT_TABLES = (
-    *("vector_store_files", "file_batches", "vector_stores", "files", "usage", "events", "event_streams"),
+    *("vector_store_files", "file_batches", "vector_stores", "files", "usage"),
     *("jobs", "sync_runs", "uploads", "idempotency_keys", "api_keys", "feedback", "monitor_samples", "monitor_runs"),
     *("experiment_results", "experiments", "evaluation_results", "evaluations", "index_events", "postings"),
     *("segments", "indexes", "unsegmented_terms", "lexemes", "acl_statistics", "embeddings", "chunks", "filter_terms"),
@@ -46,6 +47,8 @@ TENANT_TABLES = (
         "collection_statistics",
         "collection_presets",
         "embedding_spaces",
+        "events",
+        "event_streams",
         "tenants",
     ),
 )
@@ -115,8 +118,10 @@ class _Rollback(Exception):
 class _Removal(Protocol):
     """Removes the selected rows in a transaction."""
 
-    def __call__(self, connection: psycopg.Connection, counts: Counter[str]) -> tuple[Sequence[RetainedRows], str]:
-        """Remove rows and count them by table.
+    def __call__(
+        self, connection: psycopg.Connection, counts: Counter[str], events: EventBuffer
+    ) -> tuple[Sequence[RetainedRows], str]:
+        """Remove rows, count them by table, and add their events.
 
         Return retained rows and a warning, empty for none.
         """
@@ -138,17 +143,23 @@ class ErasureStore:
             preview: Count only; nothing is changed.
         """
 
-        def remove(connection: psycopg.Connection, counts: Counter[str]) -> tuple[Sequence[RetainedRows], str]:
+        def remove(
+            connection: psycopg.Connection, counts: Counter[str], events: EventBuffer
+        ) -> tuple[Sequence[RetainedRows], str]:
             if selector.kind is ErasureKind.SUBJECT:
                 return self._erase_subject(connection, selector, counts), ""
-            return self._erase_documents(connection, selector, counts)
+            return self._erase_documents(connection, selector, counts, events)
 
         return self._run(selector.kind, selector.text, remove, preview=preview)
 
     def erase_tenant(self, *, preview: bool) -> ErasureReport:
         """Erase the tenant with everything but the audit log. Raises DatabaseError, ConfigError."""
 
-        def remove(connection: psycopg.Connection, counts: Counter[str]) -> tuple[Sequence[RetainedRows], str]:
+        def remove(
+            connection: psycopg.Connection,
+            counts: Counter[str],
+            events: EventBuffer,  # noqa: ARG001 — there is no reader left
+        ) -> tuple[Sequence[RetainedRows], str]:
             values = {"tenant_id": self._owner.id}
             retained = self._count_retained(connection, subject=None, document_ids=None)
             # Jobs first: a running publication has locked its job, then its collection.
@@ -174,10 +185,13 @@ class ErasureStore:
         at = datetime.now(UTC)
         number, sha256 = None, None
         try:
-            with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
+            with (
+                self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection,
+                record_events(connection, self._owner.id) as events,
+            ):
                 connection.execute(statement("no_statement_timeout"))
                 connection.execute(statement("lock_erasures"), {"tenant_id": self._owner.id})
-                retained, warning = remove(connection, counts)
+                retained, warning = remove(connection, counts, events)
                 counts = +counts
                 if preview:
                     raise _Rollback
@@ -208,7 +222,7 @@ class ErasureStore:
         return self._count_retained(connection, subject=selector.subject, document_ids=())
 
     def _erase_documents(
-        self, connection: psycopg.Connection, selector: Selector, counts: Counter[str]
+        self, connection: psycopg.Connection, selector: Selector, counts: Counter[str], events: EventBuffer
     ) -> tuple[Sequence[RetainedRows], str]:
         values: dict[str, Any] = {
             "tenant_id": self._owner.id,
@@ -232,7 +246,9 @@ class ErasureStore:
         counts.update(dict(zip(("document_versions", "chunks", "embeddings"), stored, strict=True)))
         for collection, group in groupby(rows, key=lambda row: row[1]):
             ids = [document_id for document_id, _, _ in group]
-            counts["documents"] += remove_documents(connection, self._owner.id, ids, collection=collection)
+            counts["documents"] += remove_documents(
+                connection, self._owner.id, ids, collection=collection, events=events
+            )
         for table, text in (
             ("document_permissions", statement("erase_document_permissions")),
             ("sync_runs", statement("erase_sync_failures")),

@@ -2,12 +2,14 @@
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 
+from kosmos_rag.core.types import IngestFailure, storable
 from kosmos_rag.storage.sql import statement
 
 PUBLISHED, REMOVED, FAILED = "document.published", "document.removed", "document.failed"
@@ -15,31 +17,62 @@ PERMISSIONS_CHANGED = "document.permissions_changed"
 SOURCE_FAILED = "source.failed"
 
 
-def record_events(
-    connection: psycopg.Connection,
-    tenant_id: uuid.UUID,
-    collection: str,
-    kind: str,
-    entries: Sequence[Mapping[str, Any]],
-) -> None:
-    """Record events of one type, if the tenant records events.
+class EventBuffer:
+    """The events of one transaction, until its other statements have run."""
 
-    The row of the tenant's stream is locked until the transaction ends, so this is the last of its locks.
+    def __init__(self) -> None:
+        self._events: list[tuple[str, str, str]] = []
+
+    def add(self, collection: str, kind: str, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Add events of one type.
+
+        Args:
+            collection: collection of the documents.
+            kind: type of the events.
+            entries: the data of each event.
+        """
+        self._events += [(collection, kind, json.dumps(entry, default=str)) for entry in entries]
+
+    def add_source_failure(self, collection: str, source: str, failures: Sequence[IngestFailure]) -> None:
+        """Add an event that a source could not be listed completely.
+
+        Args:
+            source: name of the source.
+            failures: what could not be listed, at least one.
+        """
+        first = failures[0]
+        entry = {"source": storable(source), "code": first.code, "message": storable(first.message)}
+        self.add(collection, SOURCE_FAILED, [{**entry, "failures": len(failures)}])
+
+    def write(self, connection: psycopg.Connection, tenant_id: uuid.UUID) -> None:
+        """Write the events, if the tenant records events.
+
+        The row of the tenant's stream is locked until the transaction ends, so no statement of the transaction may
+        follow that locks another row.
+
+        Args:
+            connection: connection of the worker role, with the tenant set.
+        """
+        if not self._events:
+            return
+        collections, types, data = (list(column) for column in zip(*self._events, strict=True))
+        values = {"tenant_id": tenant_id, "count": len(data), "now": datetime.now(UTC)}
+        connection.execute(statement("extend_event_stream"), values)
+        connection.execute(
+            statement("insert_events"), {**values, "collections": collections, "types": types, "data": data}
+        )
+
+
+@contextmanager
+def record_events(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Iterator[EventBuffer]:
+    """Write the events that the block adds, at its end.
+
+    The block ends where the transaction ends. Every transaction locks the stream last: two that lock it between other
+    rows could wait for each other.
 
     Args:
         connection: connection of the worker role, with the tenant set.
-        kind: type of the events.
-        entries: the data of each event.
     """
-    if not entries:
-        return
-    values = {
-        "tenant_id": tenant_id,
-        "collection": collection,
-        "type": kind,
-        "count": len(entries),
-        "now": datetime.now(UTC),
-        "data": [json.dumps(entry, default=str) for entry in entries],
-    }
-    connection.execute(statement("extend_event_stream"), values)
-    connection.execute(statement("insert_events"), values)
+    events = EventBuffer()
+    yield events
+    events.write(connection, tenant_id)

@@ -16,7 +16,7 @@ import psycopg
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.binary import array, array_literal, batches
-from kosmos_rag.storage.events import PERMISSIONS_CHANGED, record_events
+from kosmos_rag.storage.events import PERMISSIONS_CHANGED, EventBuffer
 from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import Acl, CollectionStatistics, Move
 from kosmos_rag.storage.sql import statement
@@ -101,6 +101,7 @@ class FeedPass:
         acls: Mapping[uuid.UUID, Acl],
         *,
         unnamed: Collection[uuid.UUID],
+        events: EventBuffer,
     ) -> int:
         """Write the permissions of a batch in the caller's transaction.
 
@@ -112,6 +113,7 @@ class FeedPass:
             connection: connection of the worker role, with the tenant set.
             acls: acl by document, also of documents that are not ingested yet.
             unnamed: those of them that the feed does not name any more; without a document their rows are deleted.
+            events: gets an event of each document with another acl.
 
         Raises:
             IngestionError: code `superseded`; a later pass of the feed has started.
@@ -142,6 +144,7 @@ class FeedPass:
                 for number, version_id, before in rows
             ]
             self._move(connection, statistics, changes)
+            events.add(self.collection, PERMISSIONS_CHANGED, [{"document_id": change.id} for change in changes])
         return len(rows)
 
     @property
@@ -193,8 +196,6 @@ class FeedPass:
             connection.execute(statement("update_unsegmented_acls"), values)
             connection.execute(statement("update_embedding_acls"), values)
         lexical_statistics.move_counts(connection, scope, statistics, counts, moves)
-        entries = [{"document_id": change.id} for change in changes]
-        record_events(connection, self.tenant_id, self.collection, PERMISSIONS_CHANGED, entries)
 
 
 def delete_feeds(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str) -> None:

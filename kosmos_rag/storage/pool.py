@@ -23,6 +23,7 @@ from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.storage import embedded, preflight
 from kosmos_rag.storage.binary import array_literal, register_arrays
 from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.events import record_events
 from kosmos_rag.storage.placement import cluster_nodes, is_distributed
 from kosmos_rag.storage.provision import APP, WORKER
 from kosmos_rag.storage.sql import statement
@@ -91,6 +92,7 @@ class ConnectionPool:
     """Connections that stay open without use."""
     _replaces_closed: ClassVar[bool] = True
     """Whether a call waits for a new connection where the server has closed an idle one."""
+    record_events = staticmethod(record_events)
 
     def __init__(self, conninfo: str, *, role: str, settings: DatabaseSettings) -> None:
         self.role = role

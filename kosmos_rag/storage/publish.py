@@ -24,7 +24,7 @@ from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import PERMISSION_FEED, Chunk, LineBox, Note
 from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.binary import Array, array, array_literal, batches, pack_numbers
-from kosmos_rag.storage.events import PUBLISHED, REMOVED, record_events
+from kosmos_rag.storage.events import PUBLISHED, REMOVED, EventBuffer
 from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import Acl, Analysis, CollectionStatistics, RemovedCounts
 from kosmos_rag.storage.permissions import NOBODY
@@ -99,6 +99,7 @@ def publish(
     *,
     collection: str,
     now: datetime,
+    events: EventBuffer,
 ) -> set[uuid.UUID]:
     """Publish a batch in the caller's transaction.
 
@@ -111,6 +112,7 @@ def publish(
         documents: the batch, at least one document.
         collection: collection that the documents belong to.
         now: time of the publication.
+        events: gets an event of each document.
 
     Raises:
         EmbeddingSpaceChanged: the documents have no vectors of the live space, or the tenant was erased meanwhile.
@@ -163,7 +165,7 @@ def publish(
             {"document_id": document.id, "source": document.source, "version": locked.numbers[document.id] + 1}
             for document in documents
         ]
-        record_events(connection, tenant_id, collection, PUBLISHED, published)
+        events.add(collection, PUBLISHED, published)
     return set(locked.numbers)
 
 
@@ -243,7 +245,12 @@ def _vectors(documents: Sequence[PreparedDocument], space_id: uuid.UUID) -> dict
 
 
 def remove_documents(
-    connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Sequence[uuid.UUID], *, collection: str
+    connection: psycopg.Connection,
+    tenant_id: uuid.UUID,
+    document_ids: Sequence[uuid.UUID],
+    *,
+    collection: str,
+    events: EventBuffer,
 ) -> int:
     """Remove documents with all their rows.
 
@@ -253,6 +260,7 @@ def remove_documents(
         connection: connection of the worker role, with the tenant set.
         document_ids: documents to remove; missing ones are ignored.
         collection: collection that the documents belong to.
+        events: gets an event of each removed document.
     """
     scope = {"tenant_id": tenant_id, "collection": collection, "document_ids": list(document_ids)}
     statistics = lexical_statistics.lock_collection(connection, scope)
@@ -263,7 +271,7 @@ def remove_documents(
     lexical_statistics.update_statistics(connection, scope, statistics, {}, removed)
     connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
     deleted = connection.execute(statement("delete_documents"), scope).fetchall()
-    record_events(connection, tenant_id, collection, REMOVED, [{"document_id": key} for (key,) in deleted])
+    events.add(collection, REMOVED, [{"document_id": key} for (key,) in deleted])
     return len(deleted)
 
 

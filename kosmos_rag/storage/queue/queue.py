@@ -337,7 +337,8 @@ class Queue:
                 context = {"tenant_id": job.tenant_id, "principals": array_literal([EVERYONE])}
                 connection.execute(statement("set_tenant_context"), context)
                 entry = {"document_id": job.key, "source": values["source"], "code": values["code"]}
-                record_events(connection, job.tenant_id, job.collection, FAILED, [entry])
+                with record_events(connection, job.tenant_id) as events:
+                    events.add(job.collection, FAILED, [entry])
         return state
 
     def release(self, tokens: Sequence[uuid.UUID]) -> None:

@@ -12,7 +12,6 @@ from psycopg.rows import kwargs_row
 from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.types import IngestFailure, RunInfo, storable
-from kosmos_rag.storage.events import SOURCE_FAILED, record_events
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -48,8 +47,6 @@ def add_counts(
     failures: Sequence[IngestFailure] = (),
     state: str | None = None,
     error: str | None = None,
-    collection: str = "",
-    source: str | None = None,
 ) -> None:
     """Add counts that the listing found without a job.
 
@@ -64,8 +61,6 @@ def add_counts(
         failures: documents that could not be listed; the first 100 are stored.
         state: new state of the run.
         error: reason why the run failed.
-        collection: collection of the source, for events.
-        source: name of the source, at the end of a listing; its failures are an event.
     """
     values = {
         "tenant_id": owner.id,
@@ -79,9 +74,6 @@ def add_counts(
         "error": error,
     }
     connection.execute(statement("add_sync_run_counts"), values)
-    if source is not None and failures:
-        entry = {**_plain(failures[0]), "source": storable(source), "failures": len(failures)}
-        record_events(connection, owner.id, collection, SOURCE_FAILED, [entry])
 
 
 def _plain(failure: IngestFailure) -> dict[str, str]:

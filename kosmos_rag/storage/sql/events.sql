@@ -6,9 +6,10 @@ UPDATE kosmos.event_streams s
 
 -- name: insert_events
 INSERT INTO kosmos.events (tenant_id, sequence, at, type, collection, data)
-SELECT s.tenant_id, s.last_sequence - %(count)s + u.number, %(now)s, %(type)s, %(collection)s, u.data::jsonb
+SELECT s.tenant_id, s.last_sequence - %(count)s + u.number, %(now)s, u.type, u.collection, u.data::jsonb
   FROM kosmos.event_streams s
- CROSS JOIN unnest(%(data)s::text[]) WITH ORDINALITY AS u (data, number)
+ CROSS JOIN unnest(%(types)s::text[], %(collections)s::text[], %(data)s::text[])
+       WITH ORDINALITY AS u (type, collection, data, number)
  WHERE s.tenant_id = %(tenant_id)s AND s.recording
 
 -- name: set_event_recording

@@ -112,12 +112,14 @@ class _SyncRun:
             missing = {}
         for batch in _batches(missing.values()):
             self._remove(run, batch)
-        with self._transaction() as connection:
-            add_counts(
-                connection, self._owner, run, failures=failures, state="working",
-                collection=self._job.collection, source=listing.name,
-            )  # fmt: skip
+        with (
+            self._transaction() as connection,
+            self._database.worker.record_events(connection, self._owner.id) as events,
+        ):
+            add_counts(connection, self._owner, run, failures=failures, state="working")
             finish(connection, {self._job.token: Outcome.DONE})
+            if failures:
+                events.add_source_failure(self._job.collection, listing.name, failures)
         self.failures += failures
 
     @contextmanager
@@ -168,8 +170,13 @@ class _SyncRun:
         return {"spec": spec, "entry": entry_fields, "source_etag": self._processor.compute_etag(entry)}
 
     def _remove(self, run: uuid.UUID, missing: Sequence[uuid.UUID]) -> None:
-        with self._transaction() as connection:
-            removed = remove_documents(connection, self._owner.id, missing, collection=self._job.collection)
+        with (
+            self._transaction() as connection,
+            self._database.worker.record_events(connection, self._owner.id) as events,
+        ):
+            removed = remove_documents(
+                connection, self._owner.id, missing, collection=self._job.collection, events=events
+            )
             add_counts(connection, self._owner, run, documents=removed, removed=removed)
         self.outcomes[Outcome.REMOVED] += removed
 

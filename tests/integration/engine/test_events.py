@@ -11,7 +11,7 @@ import pytest
 from kosmos_rag import Engine, SourceDocument, Tenant
 from kosmos_rag.core.errors import DatabaseError, RequestError
 from kosmos_rag.core.types import PERMISSION_FEED, Event
-from kosmos_rag.storage.events import record_events
+from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.sql import statement
 
 
@@ -68,12 +68,14 @@ def test_events__of_a_transaction_that_fails_are_not_there(scope: Tenant, monkey
     scope.events.start()
     scope.ingest([_document("a.md")])
 
-    def record_and_fail(*arguments: Any) -> None:
-        record_events(*arguments)
+    write = EventBuffer.write
+
+    def write_and_fail(*arguments: Any) -> None:
+        write(*arguments)
         raise DatabaseError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("kosmos_rag.storage.publish.record_events", record_and_fail)
+        patch.setattr("kosmos_rag.storage.events.EventBuffer.write", write_and_fail)
         with pytest.raises(DatabaseError):
             scope.ingest([_document("b.md")])
     scope.ingest([_document("c.md")])

@@ -22,6 +22,7 @@ from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import lexical_statistics
+from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.permissions import FeedPass
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import changed
@@ -282,7 +283,7 @@ def test_earlier_pass__that_is_still_running_writes_nothing(engine: Engine, writ
         pytest.raises(IngestionError, match="was started again") as raised,
         engine.database.worker.transaction(owner.id, [EVERYONE]) as connection,
     ):
-        earlier.update_permissions(connection, {document.id: ("ann",)}, unnamed=())
+        earlier.update_permissions(connection, {document.id: ("ann",)}, unnamed=(), events=EventBuffer())
     assert raised.value.code == "superseded"
     assert _sources(engine, tenant_name, "ann") == set()
 
@@ -306,7 +307,7 @@ def test_later_pass__waits_for_what_an_earlier_one_writes(engine: Engine, write:
         earlier._require_latest(connection)
         report = executor.submit(scope.sync_permissions, later)
         assert not wait([report], timeout=2).done
-        earlier.update_permissions(connection, {key: ("ann",)}, unnamed=())
+        earlier.update_permissions(connection, {key: ("ann",)}, unnamed=(), events=EventBuffer())
     assert report.result().changed == 1
     assert _sources(engine, tenant_name, "ann") == set()
 

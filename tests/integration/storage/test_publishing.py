@@ -40,6 +40,7 @@ from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import read_source_etags, update_source_etags
+from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.publish import PreparedDocument, publish
 from kosmos_rag.storage.tenants import BUILDING, DROPPING, create_space, ensure_tenant, tenant
 
@@ -299,7 +300,7 @@ def test_publish__writes_vectors_of_the_spaces_that_are_still_there(
     for text in ("alpha", "alpha beta"):
         document = _prepared([live, following, dropped, dropping], text)
         with opened.worker.transaction(ACME.id, [EVERYONE]) as connection:
-            publish(connection, ACME.id, [document], collection=DEFAULT_COLLECTION, now=NOW)
+            publish(connection, ACME.id, [document], collection=DEFAULT_COLLECTION, now=NOW, events=EventBuffer())
         stored = dict[Any, Any](_rows(database, "SELECT space_id, embedding::real[] FROM kosmos.embeddings"))
         assert stored.keys() == {live[0].id, following[0].id}
         for space, embedder in (live, following):

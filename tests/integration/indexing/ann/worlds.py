@@ -24,6 +24,7 @@ from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, IndexInfo
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.publish import PreparedDocument, publish
 from kosmos_rag.storage.tenants import ensure_tenant, tenant
 
@@ -111,7 +112,7 @@ def load(
     for at in range(0, len(documents), step):
         with engine.database.worker.transaction(owner.id, [EVERYONE]) as connection:
             batch = documents[at : at + step]
-            publish(connection, owner.id, batch, collection=collection, now=now)
+            publish(connection, owner.id, batch, collection=collection, now=now, events=EventBuffer())
 
 
 def _document(
