@@ -94,8 +94,8 @@ ERROR_CODES = {
         "Create the collection with its preset again, then retry. Or cancel the job.",
     ),
     "refused": ErrorCode(
-        "The host of a URL is not allowed, or its address is not public.",
-        "Add the host to ingestion.urls.allowed_hosts, or correct the URL.",
+        "The source names a host, address, link or file that is not allowed, or a server that cannot be used.",
+        "Correct the source or the setting that the message names, such as ingestion.urls.allowed_hosts.",
     ),
     "storage": ErrorCode(
         "The database refused the document.",
