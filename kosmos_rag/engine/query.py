@@ -238,9 +238,7 @@ class QueryHandler:
         """
         if self._meter is None:
             return nullcontext()
-        account = self._meter.open_account(reader.tenant, reader.collection, reader.subject)
-        account.admit(quantity)
-        return usage.charge_to(account)
+        return usage.charge_to(self._meter.open_account(reader.tenant, reader.collection, reader.subject, quantity))
 
     def _search(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
         """Search by the current route. Raises what `Tenant.search` raises."""

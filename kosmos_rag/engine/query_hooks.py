@@ -176,12 +176,15 @@ class SearchSampler(Protocol):
 class Meter(Protocol):
     """Keeps the accounts of an engine. Thread-safe."""
 
-    def open_account(self, owner: TenantRef, collection: str | None, subject: str | None) -> usage.Account:
-        """Return the account of a reader.
+    def open_account(
+        self, owner: TenantRef, collection: str | None, subject: str | None, quantity: usage.Quantity | None = None
+    ) -> usage.Account:
+        """Return the account of a reader. Raises LimitReached.
 
         Args:
             collection: None for all collections.
             subject: Id or name of the reader; None where it is not known.
+            quantity: What is going to be used, for the limits; None for work that has been admitted.
         """
         ...
 

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -80,8 +81,12 @@ class BufferedMeter:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def open_account(self, owner: TenantRef, collection: str | None, subject: str | None) -> "BufferedAccount":
-        """Return the account of a reader."""
+    def open_account(
+        self, owner: TenantRef, collection: str | None, subject: str | None, quantity: usage.Quantity | None = None
+    ) -> "BufferedAccount":
+        """Return the account of a reader. Raises LimitReached. Args: see `Meter.open_account`."""
+        if self.limits is not None and quantity is not None:
+            self.limits.admit(owner, subject, quantity)
         return BufferedAccount(self, owner, collection, subject)
 
     def add(self, key: _Key, amount: float) -> None:
@@ -182,26 +187,19 @@ def _concerns_all(error: DatabaseError) -> bool:
     return isinstance(error, DatabaseUnavailable) and not isinstance(error, NodeUnavailable)
 
 
+@dataclass(slots=True)
 class BufferedAccount:
     """What one reader uses."""
 
-    __slots__ = ("_collection", "_meter", "_owner", "_subject")
-
-    def __init__(self, meter: BufferedMeter, owner: TenantRef, collection: str | None, subject: str | None) -> None:
-        self._meter = meter
-        self._owner = owner
-        self._collection = collection
-        self._subject = subject
+    meter: BufferedMeter
+    owner: TenantRef
+    collection: str | None
+    subject: str | None
 
     def record(self, quantity: usage.Quantity, amount: float, model: str | None) -> None:
         """Add to what the account has used. Args: see `Account.record`."""
         hour = int(time.time()) // _HOUR_S
-        self._meter.add(_Key(self._owner, hour, self._collection, self._subject, quantity, model), amount)
-
-    def admit(self, quantity: usage.Quantity) -> None:
-        """Raise LimitReached where no more of a quantity may be used."""
-        if self._meter.limits is not None:
-            self._meter.limits.admit(self._owner, self._subject, quantity)
+        self.meter.add(_Key(self.owner, hour, self.collection, self.subject, quantity, model), amount)
 
 
 def create_query_hooks(context: HookContext) -> QueryHooks:

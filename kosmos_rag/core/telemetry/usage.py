@@ -44,10 +44,6 @@ class Account(Protocol):
         """
         ...
 
-    def admit(self, quantity: Quantity) -> None:
-        """Raise LimitReached where no more of a quantity may be used."""
-        ...
-
 
 _account: ContextVar[Account | None] = ContextVar("kosmos_usage_account", default=None)
 

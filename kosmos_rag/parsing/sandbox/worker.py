@@ -29,9 +29,6 @@ class _OcrSeconds:
     def record(self, quantity: usage.Quantity, amount: float, model: str | None) -> None:  # noqa: ARG002
         self.seconds += amount if quantity is usage.Quantity.OCR_SECONDS else 0.0
 
-    def admit(self, quantity: usage.Quantity) -> None:
-        pass
-
 
 def work(connection: socket.socket) -> None:
     """Receive a request, apply its limits, and send the reply.

@@ -185,7 +185,7 @@ def test_outage__ends_the_reading_of_limits_which_close_leaves_out(settings: Set
         meter = create_query_hooks(context).meter
         assert isinstance(meter, BufferedMeter)
         for name in _name_tenants(3):
-            meter.open_account(tenant(name), None, None).admit(Quantity.QUESTIONS)
+            meter.open_account(tenant(name), None, None, Quantity.QUESTIONS)
         for call, attempts in ((meter.flush, 1), (meter.close, 0)):
             owners.clear()
             call()
