@@ -14,13 +14,11 @@ from kosmos_rag.core import errors
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.engine.query_hooks import HookContext, TenantRef
 from kosmos_rag.metering.records import LimitState
-from kosmos_rag.metering.settings import MeteringSettings, Period, UsageLimit
+from kosmos_rag.metering.settings import EVERY_TENANT, MeteringSettings, Period, UsageLimit
 from kosmos_rag.metering.sql import statement
 
 log = logging.getLogger(__name__)
 
-EVERY_TENANT = "*"
-"""Means each tenant without a limit of its own."""
 LIMITED = ("questions", "tokens", "cost", "documents", "bytes")
 _NAMES = {
     usage.Quantity.QUESTIONS: "questions",

@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge, Gt, Le
-from pydantic import BaseModel, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 from pydantic.types import AllowInfNan
 
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.section import Count, Section, Share, Switch
 
 Period: TypeAlias = Literal["hour", "day", "month"]
+EVERY_TENANT = "*"
+"""Means each tenant without a limit of its own."""
 Price = Annotated[float, Strict(), Ge(0), AllowInfNan(False)]
 
 
@@ -40,6 +44,20 @@ class UsageLimit(BaseModel):
     bytes: Annotated[int, Strict(), Ge(1)] | None = None
 
 
+def _check_holder(key: str) -> str:
+    tenant, slash, subject = key.partition("/")
+    if slash and not subject:
+        raise ValueError(f"{key!r} names no reader after '/': write {tenant} for the tenant, or {tenant}/key:NAME")
+    try:
+        return key if tenant == EVERY_TENANT else validate_name("tenant", tenant) + slash + subject
+    except RequestError as error:
+        raise ValueError(f"{error}; * is each tenant without a limit of its own") from error
+
+
+Holder = Annotated[str, AfterValidator(_check_holder)]
+"""Whose limit it is: a tenant or `*`, and `/subject` for one of its readers."""
+
+
 class MeteringSettings(Section):
     """What is recorded of the use of tenants, and what it costs."""
 
@@ -53,7 +71,7 @@ class MeteringSettings(Section):
         default={},
         description="Price by name of a model: `input` and `output` of a million tokens, `passages` of a thousand.",
     )
-    limits: Mapping[str, UsageLimit] = Field(
+    limits: Mapping[Holder, UsageLimit] = Field(
         default={},
         description="Limit by tenant, or by `tenant/subject`; `*` is each tenant without one. docs/metering.md",
     )

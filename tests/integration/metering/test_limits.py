@@ -12,7 +12,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.client import Client
-from kosmos_rag.core.errors import BudgetReached, LimitReached
+from kosmos_rag.core.errors import BudgetReached, ConfigError, LimitReached
 from kosmos_rag.core.telemetry.usage import Quantity
 from kosmos_rag.core.types import AnswerDone
 from kosmos_rag.engine.query_hooks import HookContext, QueryHooks
@@ -141,6 +141,20 @@ def test_report__shows_what_is_used_of_each_limit(settings: Settings) -> None:
         ("questions", 1, 5),
         ("documents", 1, 9),
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("Acme", "tenant name 'Acme' is malformed"),
+        ("key:site", "tenant name 'key:site' is malformed"),
+        ("/ada", "tenant name '' is malformed"),
+        ("acme/", "names no reader after '/'"),
+    ],
+)
+def test_settings__refuse_a_limit_that_no_tenant_has(key: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Settings.load(overrides={"metering.limits": {key: {"questions": 1}}})
 
 
 def test_periods__begin_and_end_in_utc() -> None:
