@@ -62,7 +62,7 @@ async def table(caller: ConsoleAdministrator, days: Days = _DEFAULT_DAYS, by: Di
     """
     store = UsageStore(caller.tenant())
     report = await caller.run(store.read, since=_begin(days), every="day", by=[by])
-    headers = {"content-disposition": f'attachment; filename="usage-{report.until:%Y-%m-%d}.csv"'}
+    headers = {"content-disposition": f'attachment; filename="usage-{datetime.now(UTC):%Y-%m-%d}.csv"'}
     return Response(write_csv(report, [by], every="day"), media_type="text/csv", headers=headers)
 
 

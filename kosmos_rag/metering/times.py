@@ -6,7 +6,7 @@ from kosmos_rag.core.errors import RequestError
 
 
 def parse_time(name: str, text: str | None) -> datetime | None:
-    """Parse a day or time in ISO 8601. Raises RequestError.
+    """Parse a day or time in ISO 8601, and return it in UTC. Raises RequestError.
 
     Without a zone it is in UTC.
 
@@ -17,8 +17,8 @@ def parse_time(name: str, text: str | None) -> datetime | None:
         return None
     try:
         time = datetime.fromisoformat(text)
-    except ValueError as error:
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:  # the first and the last day of all years may have no time in UTC
         raise RequestError(
             f"{name} {text[:40]!r} is not a day or time; write 2026-11-01 or 2026-11-01T08:00+01:00"
         ) from error
-    return time if time.tzinfo else time.replace(tzinfo=UTC)

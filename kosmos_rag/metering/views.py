@@ -105,7 +105,7 @@ def _sum_by_day(report: UsageReport, *, shows_cost: bool) -> list[tuple[datetime
         if amount.start is not None:
             value = amount.cost or 0.0 if shows_cost else amount.amount * (amount.quantity == usage.Quantity.QUESTIONS)
             sums[amount.start] = sums.get(amount.start, 0.0) + value
-    days = (report.until - report.since).days + 1
+    days = (report.until - timedelta.resolution - report.since).days + 1  # the end is not included
     return [(day, sums.get(day, 0.0)) for day in (report.since + timedelta(days=number) for number in range(days))]
 
 

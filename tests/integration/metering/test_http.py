@@ -2,14 +2,18 @@
 
 import re
 import uuid
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Self
 
 import pytest
 
 from kosmos_rag.apps.client import Client
+from kosmos_rag.core.errors import RequestError
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.metering import store as store_module
 from kosmos_rag.metering.records import UsageReport
 from kosmos_rag.metering.store import UsageRow, begin_hour, insert_rows
+from kosmos_rag.metering.times import parse_time
 from kosmos_rag.metering.views import build_view
 from tests.integration.apps.http.console_visits import extract_text, visitor
 from tests.integration.apps.http.serving import Running
@@ -93,16 +97,35 @@ def test_page__shows_totals_a_plot_and_a_table_and_gives_csv(served: Running) ->
         assert client.get("/usage.csv").status_code == 403
 
 
+def test_table__is_named_after_today_in_the_last_hour_too(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    last_hour = datetime.now(UTC).replace(hour=23, minute=30)
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromtimestamp(last_hour.timestamp(), tz)
+
+    monkeypatch.setattr(store_module, "datetime", Clock)
+    with visitor(running, "admin") as client:
+        disposition = client.get("/usage.csv").headers["content-disposition"]
+    assert disposition == f'attachment; filename="usage-{last_hour:%Y-%m-%d}.csv"'
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:00:00-05:00", "soon"])
+def test_parse_time__refuses_what_is_no_time_in_utc(text: str) -> None:
+    with pytest.raises(RequestError, match=f"since '{re.escape(text)}' is not a day or time"):
+        parse_time("since", text)
+
+
 def test_page__without_usage_says_so(running: Running, tenant_name: str) -> None:
     with visitor(running, "admin") as client:
         assert "Nothing was used in this time" in client.get("/usage").text
 
 
-def test_view__has_a_bar_for_each_day_also_without_usage() -> None:
+@pytest.mark.parametrize(("until", "days"), [(timedelta(days=3, hours=5), 4), (timedelta(days=3), 3)])
+def test_view__has_a_bar_for_each_day_also_without_usage(until: timedelta, days: int) -> None:
     since = datetime(2026, 11, 1, tzinfo=UTC)
-    report = UsageReport(
-        tenant="acme", since=since, until=since + timedelta(days=3, hours=5), currency="USD", cost=0.0, amounts=()
-    )
+    report = UsageReport(tenant="acme", since=since, until=since + until, currency="USD", cost=0.0, amounts=())
     view = build_view(report, report, report, "model")
-    assert [bar.day.day for bar in view.bars] == [1, 2, 3, 4]
+    assert [bar.day.day for bar in view.bars] == [1, 2, 3, 4][:days]
     assert (view.plotted, view.highest) == ("questions", 0.0)
