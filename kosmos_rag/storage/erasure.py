@@ -214,6 +214,8 @@ class ErasureStore:
         self, connection: psycopg.Connection, selector: Selector, counts: Counter[str]
     ) -> Sequence[RetainedRows]:
         values = {"tenant_id": self._owner.id, "subject": selector.subject}
+        # Jobs first: what a job charges after this has no name.
+        counts["jobs"] += connection.execute(statement("erase_subject_jobs"), values).rowcount
         counts["feedback"] += connection.execute(statement("erase_subject_feedback"), values).rowcount
         counts["monitor_samples"] += connection.execute(statement("erase_subject_samples"), values).rowcount
         counts["usage"] += connection.execute(statement("erase_subject_usage"), values).rowcount

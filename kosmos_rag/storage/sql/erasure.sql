@@ -112,6 +112,12 @@ DELETE FROM kosmos.feedback f WHERE f.tenant_id = %(tenant_id)s AND f.subject = 
 DELETE FROM kosmos.monitor_samples s
  WHERE s.tenant_id = %(tenant_id)s AND s.principals && ARRAY[%(subject)s, 'user:' || %(subject)s]
 
+-- name: erase_subject_jobs
+-- A job of an upload names the key that is charged; the collection is charged without it.
+UPDATE kosmos.jobs j
+   SET payload = j.payload - 'subject'
+ WHERE j.tenant_id = %(tenant_id)s AND j.kind = 'document' AND j.payload ->> 'subject' = %(subject)s
+
 -- name: erase_subject_usage
 -- The amounts are the tenant's; who used them is erased.
 UPDATE kosmos.usage u SET subject = NULL WHERE u.tenant_id = %(tenant_id)s AND u.subject = %(subject)s

@@ -68,6 +68,18 @@ def test_upload__is_charged_to_its_key_and_to_no_person(
     assert [(row.collection, row.subject, row.amount) for row in rows] == [("wiki", charged_to, len(DATA))]
 
 
+def test_upload__of_an_erased_key_is_charged_to_the_collection_alone(engine: Engine, work: Work) -> None:
+    tenant = engine.tenant("acme", collection="wiki", subject="key:loader")
+    writer = tenant.uploads.open()
+    writer.write(DATA)
+    tenant.uploads.enqueue(SourceDocument(source="note.md", data=b""), writer.finish())
+    assert tenant.erase(subject="key:other").erased == {}
+    assert tenant.erase(subject="key:loader").erased == {"jobs": 1}
+    work()
+    rows = _read(engine, "bytes", "collection", "subject")
+    assert [(row.collection, row.subject, row.amount) for row in rows] == [("wiki", None, len(DATA))]
+
+
 def test_maintenance__records_what_is_stored(engine: Engine) -> None:
     engine.tenant("acme").ingest(SourceDocument(source="note.md", data=DATA))
     maintenance = UsageMaintenance(engine)
