@@ -37,7 +37,6 @@ class EventBuffer:
         """Add an event that a source could not be listed completely.
 
         Args:
-            source: name of the source.
             failures: what could not be listed, at least one.
         """
         first = failures[0]
@@ -56,11 +55,13 @@ class EventBuffer:
         if not self._events:
             return
         collections, types, data = (list(column) for column in zip(*self._events, strict=True))
-        values = {"tenant_id": tenant_id, "count": len(data), "now": datetime.now(UTC)}
-        connection.execute(statement("extend_event_stream"), values)
-        connection.execute(
-            statement("insert_events"), {**values, "collections": collections, "types": types, "data": data}
-        )
+        stream = {"tenant_id": tenant_id, "count": len(data)}
+        row = connection.execute(statement("extend_event_stream"), stream).fetchone()
+        # Only what the stream was extended by: recording may start between the two statements.
+        if row is not None:
+            columns = {"collections": collections, "types": types, "data": data}
+            values = {"tenant_id": tenant_id, "last": row[0], "now": datetime.now(UTC), **columns}
+            connection.execute(statement("insert_events"), values)
 
 
 @contextmanager

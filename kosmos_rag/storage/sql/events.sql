@@ -3,14 +3,13 @@
 UPDATE kosmos.event_streams s
    SET last_sequence = s.last_sequence + %(count)s
  WHERE s.tenant_id = %(tenant_id)s AND s.recording
+RETURNING s.last_sequence - %(count)s
 
 -- name: insert_events
 INSERT INTO kosmos.events (tenant_id, sequence, at, type, collection, data)
-SELECT s.tenant_id, s.last_sequence - %(count)s + u.number, %(now)s, u.type, u.collection, u.data::jsonb
-  FROM kosmos.event_streams s
- CROSS JOIN unnest(%(types)s::text[], %(collections)s::text[], %(data)s::text[])
+SELECT %(tenant_id)s, %(last)s + u.number, %(now)s, u.type, u.collection, u.data::jsonb
+  FROM unnest(%(types)s::text[], %(collections)s::text[], %(data)s::text[])
        WITH ORDINALITY AS u (type, collection, data, number)
- WHERE s.tenant_id = %(tenant_id)s AND s.recording
 
 -- name: set_event_recording
 INSERT INTO kosmos.event_streams AS s (tenant_id, recording, last_sequence)

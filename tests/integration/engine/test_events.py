@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from kosmos_rag import Engine, SourceDocument, Tenant
@@ -155,3 +156,25 @@ def test_reader__that_polls_misses_no_event_of_concurrent_writers(engine: Engine
             future.result()
     assert [event.sequence for event in collected] == list(range(1, writers * documents + 1))
     assert len({(event.collection, event.data["source"]) for event in collected}) == writers * documents
+
+
+def test_start__between_the_statements_of_a_writer_records_none_of_its_events(
+    scope: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope.events.start()
+    scope.ingest([_document("a.md")])
+    scope.events.stop()
+    execute = psycopg.Connection.execute
+
+    def execute_and_start(connection: psycopg.Connection, query: Any, *arguments: Any, **options: Any) -> Any:
+        cursor = execute(connection, query, *arguments, **options)
+        if query == statement("extend_event_stream"):
+            monkeypatch.setattr(psycopg.Connection, "execute", execute)
+            scope.events.start()
+        return cursor
+
+    monkeypatch.setattr(psycopg.Connection, "execute", execute_and_start)
+    scope.ingest([_document("b.md")])
+    assert "b.md" not in {event.data["source"] for event in scope.events.read()[0]}
+    scope.ingest([_document("c.md")])
+    assert scope.events.read()[0][-1].data["source"] == "c.md"
