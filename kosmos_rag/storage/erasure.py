@@ -257,6 +257,7 @@ class ErasureStore:
             ("sync_runs", statement("erase_sync_errors")),
             ("jobs", statement("erase_job_errors")),
             ("events", statement("erase_event_names")),
+            ("events", statement("erase_event_errors")),
             ("feedback", statement("erase_document_feedback")),
             ("feedback", statement("erase_comments")),
             ("evaluation_results", statement("erase_evaluated_documents")),
@@ -284,7 +285,10 @@ class ErasureStore:
             erased = connection.execute(statement("erase_document_jobs"), values).fetchall()
             if not erased:
                 return rows, job_ids
-            job_ids += [job_id for (job_id,) in erased]
+            job_ids += [job_id for job_id, _, _ in erased]
+            # Of documents that failed before they had a row, too.
+            values["job_keys"] = [*values.get("job_keys", ()), *[key for _, key, _ in erased]]
+            values["job_sources"] = [*values.get("job_sources", ()), *[source for _, _, source in erased if source]]
 
     @staticmethod
     def _select_documents(connection: psycopg.Connection, values: dict[str, Any]) -> list[tuple[uuid.UUID, str, str]]:
@@ -304,8 +308,8 @@ class ErasureStore:
         attached = [document_id for (document_id,) in connection.execute(statement("attached_documents"), values)]
         values |= {
             "document_ids": ids,
-            "keys": [str(document_id) for document_id in {*ids, *attached}],
-            "sources": sorted({source for _, _, source in rows}),
+            "keys": sorted({*map(str, (*ids, *attached)), *values.get("job_keys", ())}),
+            "sources": sorted({*(source for _, _, source in rows), *values.get("job_sources", ())}),
         }
         return rows
 

@@ -31,8 +31,18 @@ DELETE FROM kosmos.events e
  WHERE e.tenant_id = %(tenant_id)s AND e.at < %(before)s
 
 -- name: erase_event_names
--- The names and errors of erased documents. The events stay, so that subscribers erase these documents too.
+-- The names and errors of erased documents. The events stay, so that subscribers erase these documents too. A document
+-- that failed, or was removed before, has no row: its name and the key of its job find it.
 UPDATE kosmos.events e
-   SET data = e.data - ARRAY['source', 'code']
- WHERE e.tenant_id = %(tenant_id)s AND e.data ->> 'document_id' = ANY (%(document_ids)s::uuid[]::text[])
-   AND e.data ?| ARRAY['source', 'code']
+   SET data = e.data - ARRAY['source', 'code', 'message']
+ WHERE e.tenant_id = %(tenant_id)s AND e.data ?| ARRAY['source', 'code']
+   AND (e.data ->> 'document_id' = ANY (%(keys)s::text[]) OR e.data ->> 'source' = ANY (%(sources)s::text[])
+        OR e.data ->> 'source' LIKE %(pattern)s)
+
+-- name: erase_event_errors
+-- The error of a source may name an erased document.
+UPDATE kosmos.events e
+   SET data = e.data || '{"message": "erased"}'
+ WHERE e.tenant_id = %(tenant_id)s
+   AND (e.data ->> 'message' LIKE '%%' || %(pattern)s || '%%'
+        OR EXISTS (SELECT FROM unnest(%(sources)s::text[]) AS s (name) WHERE strpos(e.data ->> 'message', s.name) > 0))

@@ -15,8 +15,9 @@ from fpdf import FPDF
 
 from kosmos_rag import Engine, SourceDocument, Tenant
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import PERMISSION_FEED, JobState
+from kosmos_rag.core.types import PERMISSION_FEED, IngestFailure, JobState
 from kosmos_rag.engine.diagnosis import diagnose
+from kosmos_rag.storage.events import record_events
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.worker.channel import SupervisorChannel
@@ -372,6 +373,25 @@ def test_events__name_failed_documents_and_sources(scope: Tenant, work: Work, fo
         ("source.failed", folder.name, 1)
     ]
     assert events[0].data["code"] == "not_found"
+
+
+@pytest.mark.parametrize("by", ["source", "metadata"])
+def test_erasure__removes_names_from_events_of_documents_without_a_row(scope: Tenant, work: Work, by: str) -> None:
+    scope.events.start()
+    scope.jobs.enqueue(SourceDocument(source="ann.pdf", data=b"%PDF-1.7 nothing more", metadata={"person": "ann"}))
+    work()
+    scope.ingest([SourceDocument(source="ann.md", data=b"About Ann.", metadata={"person": "ann"})])
+    if by == "source":
+        scope.delete("ann.md")
+    with scope.sessions.write() as connection:
+        failure = IngestFailure(source="ann.pdf", code="denied", message="ann.pdf cannot be read")
+        with record_events(connection, scope.id) as events:
+            events.add_source_failure("default", "wiki", [failure])
+    scope.erase(source="ann*") if by == "source" else scope.erase(metadata=("person", "ann"))
+    recorded = [event.to_dict() for event in scope.events.read()[0]]
+    assert len(recorded) == 4
+    assert "ann" not in json.dumps(recorded)
+    assert [event["data"]["message"] for event in recorded if event["type"] == "source.failed"] == ["erased"]
 
 
 def test_stopped_pass_of_a_permission_feed__gives_its_job_back(
