@@ -1,5 +1,7 @@
 """Events of a tenant for subscribers that pull."""
 
+from datetime import UTC, datetime
+
 from psycopg.rows import kwargs_row
 
 from kosmos_rag.core.errors import RequestError
@@ -9,6 +11,7 @@ from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
 _MAX_SEQUENCE = 2**63 - 1
+_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 class TenantEvents:
@@ -22,7 +25,11 @@ class TenantEvents:
         self._owner = owner
 
     def start(self) -> None:
-        """Record events from now on; a tenant records none before."""
+        """Record events from now on; a tenant records none before.
+
+        After a pause, the events before it are deleted and their positions refused: readers would miss the changes of
+        the pause.
+        """
         self._set_recording(True)
 
     def stop(self) -> None:
@@ -62,4 +69,8 @@ class TenantEvents:
         with self._sessions.write() as connection:
             self._sessions.create_tenant(connection)
             values = {"tenant_id": self._owner.id, "recording": recording}
+            stream = connection.execute(statement("event_stream"), values).fetchone()
+            if recording and stream is not None and not stream[0]:
+                # Before the lock of the stream, which is the last of a transaction.
+                connection.execute(statement("prune_events"), {**values, "before": _END_OF_TIME})
             connection.execute(statement("set_event_recording"), values)

@@ -12,9 +12,12 @@ SELECT %(tenant_id)s, %(last)s + u.number, %(now)s, u.type, u.collection, u.data
        WITH ORDINALITY AS u (type, collection, data, number)
 
 -- name: set_event_recording
+-- A start after a pause skips a number: who read up to the pause has missed events.
 INSERT INTO kosmos.event_streams AS s (tenant_id, recording, last_sequence)
 VALUES (%(tenant_id)s, %(recording)s, 0)
-ON CONFLICT (tenant_id) DO UPDATE SET recording = excluded.recording
+ON CONFLICT (tenant_id) DO UPDATE
+   SET recording = excluded.recording,
+       last_sequence = s.last_sequence + CASE WHEN excluded.recording AND NOT s.recording THEN 1 ELSE 0 END
 
 -- name: event_stream
 SELECT s.recording, s.last_sequence FROM kosmos.event_streams s WHERE s.tenant_id = %(tenant_id)s
@@ -27,8 +30,12 @@ SELECT e.sequence, e.at, e.type, e.collection, e.data
  LIMIT %(limit)s
 
 -- name: prune_events
+-- By sequence, since the clocks of writers differ: what stays has no gap.
 DELETE FROM kosmos.events e
- WHERE e.tenant_id = %(tenant_id)s AND e.at < %(before)s
+ WHERE e.tenant_id = %(tenant_id)s
+   AND e.sequence <= (SELECT max(p.sequence)
+                        FROM kosmos.events p
+                       WHERE p.tenant_id = %(tenant_id)s AND p.at < %(before)s)
 
 -- name: erase_event_names
 -- The names and errors of erased documents. The events stay, so that subscribers erase these documents too. A document

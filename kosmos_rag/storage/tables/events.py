@@ -21,7 +21,7 @@ events = Table(
     "events",
     metadata,
     tenant_id(),
-    column("sequence", BigInteger),  # without gaps
+    column("sequence", BigInteger),  # without gaps but that of a pause
     time("at"),
     column("type", Text),
     collection(),

@@ -93,15 +93,38 @@ def test_events__are_of_one_tenant(engine: Engine, scope: Tenant, tenant_name: s
     assert _types(other.events.read()[0]) == ["published"]
 
 
-def test_stop__keeps_the_order_of_events_over_a_pause(scope: Tenant) -> None:
+def test_start__after_a_pause_refuses_earlier_positions(scope: Tenant) -> None:
     scope.events.start()
     scope.ingest([_document("a.md")])
-    scope.events.stop()
     scope.ingest([_document("b.md")])
     scope.events.start()
+    assert scope.events.read(1)[1] == 2
+    scope.events.stop()
     scope.ingest([_document("c.md")])
-    events, _ = scope.events.read()
-    assert [(event.sequence, event.data["source"]) for event in events] == [(1, "a.md"), (2, "c.md")]
+    assert len(scope.events.read()[0]) == 2
+    scope.events.start()
+    for _ in range(2):
+        for position in (0, 1, 2):
+            with pytest.raises(RequestError, match="list the documents, and read on without a cursor"):
+                scope.events.read(position)
+        scope.ingest([_document("d.md")])
+    events, position = scope.events.read()
+    assert [(event.sequence, event.data["source"]) for event in events] == [(4, "d.md")]
+    assert scope.events.read(position) == ([], 4)
+
+
+def test_prune__leaves_no_gap_where_clocks_differ(scope: Tenant) -> None:
+    scope.events.start()
+    for name in ("a.md", "b.md", "c.md"):
+        scope.ingest([_document(name)])
+    values = {"tenant_id": scope.id, "before": datetime.now(UTC) - timedelta(days=7)}
+    with scope.sessions.write() as connection:
+        connection.execute(
+            "UPDATE kosmos.events SET at = now() - interval '8 days' WHERE tenant_id = %(tenant_id)s AND sequence = 2",
+            values,
+        )
+        connection.execute(statement("prune_events"), values)
+    assert [event.sequence for event in scope.events.read()[0]] == [3]
 
 
 def test_read__says_that_events_after_a_position_are_deleted(scope: Tenant) -> None:
