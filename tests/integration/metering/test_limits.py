@@ -165,9 +165,9 @@ def test_periods__begin_and_end_in_utc() -> None:
 
 
 @pytest.fixture
-def next_hour(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Return a function after which limits are an hour later."""
-    later = datetime.now(UTC) + timedelta(hours=1)
+def later_hour(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function after which limits are in a later hour."""
+    later = datetime.now(UTC) + timedelta(hours=2)
 
     class Clock(datetime):
         @classmethod
@@ -177,10 +177,10 @@ def next_hour(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr(limits_module, "datetime", Clock)
 
 
-def test_counter__ignores_totals_of_a_period_that_is_over(next_hour: Callable[[], None]) -> None:
+def test_counter__ignores_totals_of_a_period_that_is_over(later_hour: Callable[[], None]) -> None:
     counter = LimitCounter(tenant("acme"), None, UsageLimit(questions=1, per="hour"))
     start = counter.start
-    next_hour()
+    later_hour()
     counter.check(Quantity.QUESTIONS, 1.0)
     counter.replace_stored(Counter(questions=1), start)
     counter.check(Quantity.QUESTIONS, 1.0)
@@ -189,7 +189,9 @@ def test_counter__ignores_totals_of_a_period_that_is_over(next_hour: Callable[[]
         counter.check(Quantity.QUESTIONS, 1.0)
 
 
-def test_counters__that_nobody_used_for_a_period_are_dropped(settings: Settings, next_hour: Callable[[], None]) -> None:
+def test_counters__that_nobody_used_for_a_period_are_dropped(
+    settings: Settings, later_hour: Callable[[], None]
+) -> None:
     contexts: list[HookContext] = []
 
     def create_hooks(context: HookContext) -> QueryHooks:
@@ -201,7 +203,7 @@ def test_counters__that_nobody_used_for_a_period_are_dropped(settings: Settings,
         keeper = LimitKeeper(contexts[0])
         for name in ("acme", "beta"):
             keeper.admit(tenant(name), None, Quantity.QUESTIONS)
-        next_hour()
+        later_hour()
         keeper.admit(tenant("beta"), None, Quantity.QUESTIONS)
         keeper.move()
         assert keeper.stale_owners == {tenant("beta")}
