@@ -7,9 +7,11 @@ RETURNING s.last_sequence - %(count)s
 
 -- name: insert_events
 INSERT INTO kosmos.events (tenant_id, sequence, at, type, collection, data)
-SELECT %(tenant_id)s, %(last)s + u.number, %(now)s, u.type, u.collection, u.data::jsonb
-  FROM unnest(%(types)s::text[], %(collections)s::text[], %(data)s::text[])
+SELECT s.tenant_id, %(last)s + u.number, %(now)s, u.type, u.collection, u.data::jsonb
+  FROM kosmos.event_streams s
+ CROSS JOIN unnest(%(types)s::text[], %(collections)s::text[], %(data)s::text[])
        WITH ORDINALITY AS u (type, collection, data, number)
+ WHERE s.tenant_id = %(tenant_id)s
 
 -- name: set_event_recording
 -- A start after a pause skips a number: who read up to the pause has missed events.
