@@ -233,6 +233,7 @@ def test_cost__is_that_of_the_price_for_each_quantity() -> None:
     assert compute_cost(prices, Quantity.QUESTIONS, None, 1) is None
 
 
+@pytest.mark.slow  # it compares times
 def test_metering__takes_less_than_a_hundredth_of_a_question(settings: Settings) -> None:
     rounds = 200
     with _metered(settings) as (engine, meter):
