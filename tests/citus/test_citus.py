@@ -10,7 +10,7 @@ import pytest
 
 from kosmos_rag import Engine, Filter, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import LeaseLost, StatementFailed
+from kosmos_rag.core.errors import LeaseLost, RequestError, StatementFailed
 from kosmos_rag.core.types import EVERYONE, Outcome
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.citus import DISTRIBUTED, LOCAL
@@ -189,3 +189,21 @@ def test_statement__is_one_task(statement_name: str, name: str, opened: Database
         pytest.fail("neither role may run it")
     assert re.findall(r"Task Count: (\d+)", plan) == ["1"], plan
     assert "Distributed Subplan" not in plan, plan
+
+
+def test_events__are_recorded_erased_and_begin_again(engine: Engine, name: str) -> None:
+    scope = engine.tenant(name)
+    scope.events.start()
+    scope.ingest(_documents(3))
+    scope.delete("d0")
+    scope.erase(source="d*")
+    events, position = scope.events.read()
+    assert [event.type for event in events] == ["document.published"] * 3 + ["document.removed"] * 3
+    assert [event.sequence for event in events] == [1, 2, 3, 4, 5, 6]
+    assert {event.data.get("source") for event in events} == {None}
+    scope.events.stop()
+    scope.events.start()
+    with pytest.raises(RequestError, match="list the documents"):
+        scope.events.read(position)
+    scope.ingest(_documents(1))
+    assert [event.sequence for event in scope.events.read()[0]] == [8]
