@@ -29,6 +29,8 @@ _REMEDIES = {
     "not-found": "Check the identifier, and that the reader may see the resource.",
     "payload-too-large": "Send less, or raise `service.max_body_kb`.",
     "too-many-requests": "Wait for the seconds of `Retry-After`, or raise `service.rates`.",
+    "limit-reached": "Wait for the seconds of `Retry-After`, or raise the limit in `metering.limits`.",
+    "budget-reached": "Wait for the seconds of `Retry-After`, or raise the limit in `metering.limits`.",
     "overloaded": "Try again after `Retry-After`; add processes or raise `database.pool_size` if it lasts.",
     "timed-out": "Request less, or raise `service.timeout_s`.",
     "request-invalid": "Correct the values that `errors` or the message names.",

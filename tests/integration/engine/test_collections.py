@@ -159,7 +159,7 @@ def test_a_word__weighs_what_its_own_collection_makes_of_it(
     packed: bool, settings: Settings, database: DatabaseSettings, tenant_name: str
 ) -> None:
     """`churn` is common in one and rare in the other: a question over both merges scores, not statistics."""
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1})
+    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1, "vector_cache_mb": 0})
     with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
         _fill(engine, tenant_name)
         if packed:

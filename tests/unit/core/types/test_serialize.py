@@ -75,7 +75,18 @@ def _with_unknown(values: Any) -> Any:
     if isinstance(values, list):
         return [_with_unknown(item) for item in values]
     if isinstance(values, dict):
-        data = ("metadata", "departments", "entities", "parts", "tables", "schema_refs", "docs", "omitted", "facets")
+        data = (
+            "data",
+            "metadata",
+            "departments",
+            "entities",
+            "parts",
+            "tables",
+            "schema_refs",
+            "docs",
+            "omitted",
+            "facets",
+        )
         return {name: item if name in data else _with_unknown(item) for name, item in values.items()} | {"later": 1}
     return values
 
