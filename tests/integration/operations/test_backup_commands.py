@@ -207,7 +207,8 @@ def test_compare__names_tables_that_differ(own_server: Settings, tmp_path: Path)
     file = tmp_path / "kosmos.dump"
     with Engine(own_server, embedder=HashingEmbedder()) as engine:
         _fill(engine)
-        back_up(own_server.database, file)
+    # After the engine has written what it used.
+    back_up(own_server.database, file)
     admin = str(resolve_addresses(own_server.database).admin)
     assert _compare(file, own_server.database, admin) > 100
     with psycopg.connect(admin) as connection:
