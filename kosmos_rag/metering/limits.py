@@ -52,15 +52,17 @@ def end_period(per: Period, at: datetime) -> datetime:
     return start + (timedelta(hours=1) if per == "hour" else timedelta(days=1))
 
 
+def find_limit(limits: Mapping[str, UsageLimit], tenant: str, subject: str | None) -> UsageLimit | None:
+    """Return the limit of a tenant or of a reader of it, else the one of every tenant, else None."""
+    suffix = "" if subject is None else f"/{subject}"
+    return limits.get(f"{tenant}{suffix}") or limits.get(f"{EVERY_TENANT}{suffix}")
+
+
 def list_limits(limits: Mapping[str, UsageLimit], tenant: str) -> Iterator[tuple[str | None, UsageLimit]]:
     """Yield the limits of a tenant with their subjects; None for the whole tenant."""
-    for_tenant = {
-        key.partition("/")[2] or None: limit for key, limit in limits.items() if key.partition("/")[0] == tenant
-    }
-    for_every = {
-        key.partition("/")[2] or None: limit for key, limit in limits.items() if key.partition("/")[0] == EVERY_TENANT
-    }
-    yield from (for_every | for_tenant).items()
+    for subject in dict.fromkeys(key.partition("/")[2] or None for key in limits):
+        if (limit := find_limit(limits, tenant, subject)) is not None:
+            yield subject, limit
 
 
 def read_totals(
@@ -242,9 +244,7 @@ class LimitKeeper:
 
     def _list_counters(self, owner: TenantRef, subject: str | None) -> Iterator[LimitCounter]:
         for name in dict.fromkeys((None, subject)):
-            suffix = "" if name is None else f"/{name}"
-            limit = self._limits.get(f"{owner.name}{suffix}") or self._limits.get(f"{EVERY_TENANT}{suffix}")
-            if limit is not None:
+            if (limit := find_limit(self._limits, owner.name, name)) is not None:
                 yield self._counters.get((owner, name)) or self._open(owner, name, limit)
 
     def _open(self, owner: TenantRef, subject: str | None, limit: UsageLimit) -> LimitCounter:

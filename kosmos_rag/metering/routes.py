@@ -11,8 +11,9 @@ from kosmos_rag.apps.http.toolkit.dependencies import Administrator
 from kosmos_rag.apps.http.toolkit.wing import HttpWing, PageLink
 from kosmos_rag.engine.api_keys import ADMIN
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.metering.limits import begin_period
 from kosmos_rag.metering.records import Dimension, Interval, UsageReport
-from kosmos_rag.metering.store import UsageStore, begin_hour
+from kosmos_rag.metering.store import UsageStore
 from kosmos_rag.metering.tables import write_csv
 from kosmos_rag.metering.times import parse_time
 from kosmos_rag.metering.views import UsageView, build_view
@@ -75,7 +76,7 @@ def _read_view(tenant: Tenant, days: int, dimension: str) -> UsageView:
 
 def _begin(days: int) -> datetime:
     """Return the beginning of the first of the last days, in UTC."""
-    return begin_hour(datetime.now(UTC).replace(hour=0)) - timedelta(days=days - 1)
+    return begin_period("day", datetime.now(UTC)) - timedelta(days=days - 1)
 
 
 HTTP = HttpWing(

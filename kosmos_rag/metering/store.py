@@ -36,11 +36,6 @@ class UsageRow:
     cost: float | None
 
 
-def begin_hour(at: datetime) -> datetime:
-    """Return the beginning of the hour of a time, in UTC."""
-    return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-
-
 def insert_rows(connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequence[UsageRow]) -> None:
     """Append rows; those that are stored already stay."""
     for row in rows:
@@ -80,8 +75,8 @@ class UsageStore:
             subject: Of this reader alone, `key:NAME` for an API key; None for all.
         """
         now = datetime.now(UTC)
-        start = begin_hour(since or now.replace(day=1, hour=0))
-        end = until or begin_hour(now) + _HOUR
+        start = begin_period("hour", since) if since else begin_period("month", now)
+        end = until or begin_period("hour", now) + _HOUR
         if every is not None and every not in INTERVALS:
             raise RequestError(f"the interval is {every[:40]!r}; use {', '.join(INTERVALS)}")
         if unknown := sorted(set(by) - set(DIMENSIONS)):
@@ -117,7 +112,7 @@ class UsageStore:
 
     def record_stored(self, at: datetime) -> None:
         """Record what is stored now, once an hour. Raises ConfigError without `database.worker_url`, DatabaseError."""
-        hour = begin_hour(at)
+        hour = begin_period("hour", at)
         values = {"tenant_id": self._tenant.id}
         with self._tenant.sessions.write() as connection:
             rows = [
@@ -141,7 +136,7 @@ class UsageStore:
 
         Returns how many rows fewer there are. Raises ConfigError without `database.worker_url`, DatabaseError.
         """
-        until = begin_hour(at)
+        until = begin_period("hour", at)
         fewer = 0
         with self._tenant.sessions.write() as connection:
             values = {"tenant_id": self._tenant.id, "until": until}

@@ -11,8 +11,9 @@ from kosmos_rag.apps.client import Client
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.metering import store as store_module
+from kosmos_rag.metering.limits import begin_period
 from kosmos_rag.metering.records import UsageReport
-from kosmos_rag.metering.store import UsageRow, begin_hour, insert_rows
+from kosmos_rag.metering.store import UsageRow, insert_rows
 from kosmos_rag.metering.times import parse_time
 from kosmos_rag.metering.views import build_view
 from tests.integration.apps.http.console_visits import extract_text, visitor
@@ -25,8 +26,8 @@ def _store(tenant: Tenant, quantity: str, amount: float, *, subject: str = "ada"
     with tenant.sessions.write() as connection:
         tenant.sessions.create_tenant(connection)
         row = UsageRow(
-            id=uuid.uuid4(), hour=begin_hour(datetime.now(UTC)), collection=None, subject=subject, quantity=quantity,
-            model="large" if cost else None, amount=amount, cost=cost,
+            id=uuid.uuid4(), hour=begin_period("hour", datetime.now(UTC)), collection=None, subject=subject,
+            quantity=quantity, model="large" if cost else None, amount=amount, cost=cost,
         )  # fmt: skip
         insert_rows(connection, tenant.id, [row])
 

@@ -41,7 +41,7 @@ class Overlap:
 
 @contextmanager
 def _metered(settings: Settings, **changes: Any) -> Iterator[tuple[Engine, BufferedMeter]]:
-    """Open an engine whose meter writes only when it is told to."""
+    """Open an engine whose meter writes only when `flush` is called."""
     meters: list[BufferedMeter] = []
 
     def create_hooks(context: HookContext) -> QueryHooks:

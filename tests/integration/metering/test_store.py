@@ -16,7 +16,8 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.metering.store import UsageRow, UsageStore, begin_hour, insert_rows
+from kosmos_rag.metering.limits import begin_period
+from kosmos_rag.metering.store import UsageRow, UsageStore, insert_rows
 from kosmos_rag.metering.tables import write_csv
 
 NOW = datetime(2026, 11, 20, 9, 40, tzinfo=UTC)
@@ -42,8 +43,8 @@ def _store(
     key: uuid.UUID | None = None,
 ) -> None:
     row = UsageRow(
-        id=key or uuid.uuid4(), hour=begin_hour(at), collection=tenant.collection, subject=subject, quantity=quantity,
-        model=model, amount=amount, cost=cost,
+        id=key or uuid.uuid4(), hour=begin_period("hour", at), collection=tenant.collection, subject=subject,
+        quantity=quantity, model=model, amount=amount, cost=cost,
     )  # fmt: skip
     with tenant.sessions.write() as connection:
         insert_rows(connection, tenant.id, [row])
@@ -76,7 +77,7 @@ def test_read__leaves_out_the_end_and_refuses_what_it_does_not_know(acme: Tenant
     _store(acme, 1)
     _store(acme, 1, at=NOW + timedelta(hours=1))
     store = UsageStore(acme)
-    assert store.read(since=NOW, until=begin_hour(NOW) + timedelta(hours=1)).total("questions") == 1
+    assert store.read(since=NOW, until=begin_period("hour", NOW) + timedelta(hours=1)).total("questions") == 1
     with pytest.raises(RequestError, match="the interval is 'week'; use hour, day, month"):
         store.read(every="week")
     with pytest.raises(RequestError, match="not listed by 'reader'; use collection, subject, model"):
