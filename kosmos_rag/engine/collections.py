@@ -118,10 +118,7 @@ class Collections:
         collection.
         """
         scope = {"tenant_id": owner.id, "collection": collection}
-        with (
-            self._database.worker.transaction(owner.id, [EVERYONE]) as connection,
-            self._database.worker.record_events(connection, owner.id) as events,
-        ):
+        with self._database.worker.transaction_with_events(owner.id, [EVERYONE]) as (connection, events):
             connection.execute(statement("lock_preset"), scope)
             cancel_collection_jobs(connection, owner, collection)
             lock_collection(connection, scope)

@@ -94,10 +94,7 @@ class PermissionSync:
         changed = 0
         for batch in plan.batches():
             before_batch()
-            with (
-                self._database.worker.transaction(tenant.id, [EVERYONE]) as connection,
-                self._database.worker.record_events(connection, tenant.id) as events,
-            ):
+            with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
                 unnamed = plan.unnamed.intersection(batch)
                 changed += current.update_permissions(connection, batch, unnamed=unnamed, events=events)
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:

@@ -277,10 +277,7 @@ class IngestPipeline:
         Returns the number of deleted documents.
         """
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
-        with (
-            self._database.worker.transaction(tenant.id, [EVERYONE]) as connection,
-            self._database.worker.record_events(connection, tenant.id) as events,
-        ):
+        with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
             cancel_document_jobs(connection, tenant, ids)
             return remove_documents(connection, tenant.id, ids, collection=collection, events=events)
 
@@ -337,10 +334,7 @@ class IngestPipeline:
         if not listings and not error_codes:
             return
         listed = {document.source for document in discovery.documents}
-        with (
-            self._database.worker.transaction(tenant.id, [EVERYONE]) as connection,
-            self._database.worker.record_events(connection, tenant.id) as events,
-        ):
+        with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
             missing: dict[str, uuid.UUID] = {}
             for listing in listings:
                 stored = load_sources(connection, tenant.id, collection, prefix=listing.prefix)
@@ -591,10 +585,7 @@ class _Run:
         if not documents or (self.lease is NO_LEASE and outcome is Outcome.GONE):
             return record(documents)
         try:
-            with (
-                self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection,
-                self.database.worker.record_events(connection, self.tenant.id) as events,
-            ):
+            with self.database.worker.transaction_with_events(self.tenant.id, [EVERYONE]) as (connection, events):
                 leased = self.lease.verify(connection, [key for key, _ in absent])
                 if outcome is Outcome.EMPTY:
                     remove_documents(
@@ -615,10 +606,7 @@ class _Run:
         if rejected and access.department_from is not None:
             documents = {key: pending for key, pending, _ in rejected}
             try:
-                with (
-                    self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection,
-                    self.database.worker.record_events(connection, self.tenant.id) as events,
-                ):
+                with self.database.worker.transaction_with_events(self.tenant.id, [EVERYONE]) as (connection, events):
                     leased = self.lease.verify(connection, list(documents))
                     failed = {key: reason.code for key, _, reason in rejected if key in leased}
                     removed = find_unauthorised(connection, self.tenant.id, failed, access)

@@ -27,7 +27,7 @@ from kosmos_rag.core.types import EVERYONE, ErasureKind, ErasureReport, Retained
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.errors import translate_errors
-from kosmos_rag.storage.events import EventBuffer, record_events
+from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.uploads import UploadStore
 from kosmos_rag.storage.sql import statement
@@ -185,10 +185,7 @@ class ErasureStore:
         at = datetime.now(UTC)
         number, sha256 = None, None
         try:
-            with (
-                self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection,
-                record_events(connection, self._owner.id) as events,
-            ):
+            with self._database.worker.transaction_with_events(self._owner.id, [EVERYONE]) as (connection, events):
                 connection.execute(statement("no_statement_timeout"))
                 connection.execute(statement("lock_erasures"), {"tenant_id": self._owner.id})
                 retained, warning = remove(connection, counts, events)

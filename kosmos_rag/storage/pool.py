@@ -23,7 +23,7 @@ from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.storage import embedded, preflight
 from kosmos_rag.storage.binary import array_literal, register_arrays
 from kosmos_rag.storage.errors import translate_errors
-from kosmos_rag.storage.events import record_events
+from kosmos_rag.storage.events import EventBuffer, record_events
 from kosmos_rag.storage.placement import cluster_nodes, is_distributed
 from kosmos_rag.storage.provision import APP, WORKER
 from kosmos_rag.storage.sql import statement
@@ -229,6 +229,14 @@ class ConnectionPool:
             yield connection
             if pipelined:
                 connection.execute(statement("commit"))
+
+    @contextmanager
+    def transaction_with_events(
+        self, tenant_id: uuid.UUID, principals: Sequence[str]
+    ) -> Iterator[tuple[psycopg.Connection, EventBuffer]]:
+        """Open a transaction as `transaction` does, and write the events of the block last."""
+        with self.transaction(tenant_id, principals) as connection, record_events(connection, tenant_id) as events:
+            yield connection, events
 
     @contextmanager
     def connection(self, tenant_id: uuid.UUID) -> Iterator[psycopg.Connection]:
