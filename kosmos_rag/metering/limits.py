@@ -53,7 +53,7 @@ def end_period(per: Period, at: datetime) -> datetime:
 
 
 def find_limit(limits: Mapping[str, UsageLimit], tenant: str, subject: str | None) -> UsageLimit | None:
-    """Return the limit of a tenant or of a reader of it, else the one of every tenant, else None."""
+    """Return the limit of a tenant or reader, else that of every tenant, else None."""
     suffix = "" if subject is None else f"/{subject}"
     return limits.get(f"{tenant}{suffix}") or limits.get(f"{EVERY_TENANT}{suffix}")
 
