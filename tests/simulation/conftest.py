@@ -1,4 +1,4 @@
-"""One simulation for the tests of a process: each run has a tenant of its own."""
+"""A simulation for each test, for it changes modules of the project while it is open: the clock, the memory view."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -33,7 +33,7 @@ def open_simulation(server: Server, template: str, loaded_settings: Settings) ->
     return opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def simulation(open_simulation: OpenSimulation) -> Iterator[Simulation]:
     with open_simulation() as simulation:
         yield simulation
