@@ -11,9 +11,6 @@ from kosmos_rag import Settings
 from tests.conftest import Server, clone
 from tests.simulation.simulation import Simulation, opened_simulation
 
-DEADLOCK_MS = 50
-"""After so long the server looks for a deadlock."""
-
 OpenSimulation = Callable[[], AbstractContextManager[Simulation]]
 
 
@@ -25,9 +22,11 @@ def open_simulation(server: Server, template: str, loaded_settings: Settings) ->
     def opened() -> Iterator[Simulation]:
         with clone(server, template) as database:
             with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
-                name, limit = sql.Identifier(connection.info.dbname), sql.Literal(f"{DEADLOCK_MS}ms")
-                connection.execute(sql.SQL("ALTER DATABASE {} SET deadlock_timeout = {}").format(name, limit))
-            with opened_simulation(loaded_settings.model_copy(update={"database": database})) as simulation:
+                # The scheduler finds deadlocks.
+                name = sql.Identifier(connection.info.dbname)
+                connection.execute(sql.SQL("ALTER DATABASE {} SET deadlock_timeout = '1h'").format(name))
+            settings = loaded_settings.model_copy(update={"database": database})
+            with opened_simulation(settings, is_local=server.folder is not None) as simulation:
                 yield simulation
 
     return opened

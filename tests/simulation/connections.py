@@ -80,6 +80,11 @@ class SimulatedConnection(psycopg.Connection):
             raise psycopg.errors.SerializationFailure("could not serialize access")
         try:
             return super().wait(gen)
+        except psycopg.errors.QueryCanceled as error:
+            if actor.is_deadlocked:
+                actor.is_deadlocked = False
+                raise psycopg.errors.DeadlockDetected("deadlock detected") from error
+            raise
         finally:
             self._observe(stage)
             if actor.is_blocked:

@@ -3,9 +3,15 @@
 An actor is a thread that runs the project's own code. It pauses before each statement, and runs only while the
 scheduler lets it: no two actors run at the same time. A statement that waits for a lock is recognised by
 `pg_blocking_pids`; the scheduler continues with another actor, and the blocked one pauses again once it has its answer.
+
+A seed decides all of it. The server does not decide who of two goes on where both wait for a transaction that ends: a
+blocked backend is suspended, and they are resumed in the order in which they came. Nor does it choose the victim of a
+deadlock: that is the statement that closes the circle.
 """
 
+import os
 import random
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,7 +58,7 @@ class Actor:
         """Backends of the connections that the actor uses."""
         self.faults = 0
         """How many faults it has had."""
-        self.is_blocked = self.is_killed = self.has_ended = False
+        self.is_blocked = self.is_deadlocked = self.is_killed = self.has_ended = False
         self.error: BaseException | None = None
         """What the script raised."""
         self._script = script
@@ -108,16 +114,45 @@ def find_actor() -> Actor | None:
     return _running.actor
 
 
+_WAITS_FOR = """
+WITH RECURSIVE waits_for (pid) AS (
+    SELECT unnest(pg_blocking_pids(%(pid)s))
+    UNION SELECT b.pid FROM waits_for w, unnest(pg_blocking_pids(w.pid)) AS b (pid)
+)
+SELECT EXISTS (SELECT FROM waits_for WHERE pid = %(pid)s)
+"""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observer:
     """The server as its administrator sees it, on a connection of its own."""
 
     connection: psycopg.Connection
+    is_local: bool
+    """Whether the processes of the server are on this machine. Else its own scheduling decides some races."""
 
     def is_blocked(self, pid: int) -> bool:
         """Return whether a backend waits for a lock."""
         row = self.connection.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", [pid]).fetchone()
         return row == (True,)
+
+    def is_deadlocked(self, pid: int) -> bool:
+        """Return whether a backend waits, over others, for itself."""
+        return self.connection.execute(_WAITS_FOR, {"pid": pid}).fetchone() == (True,)
+
+    def cancel(self, pid: int) -> None:
+        """Cancel the statement of a backend."""
+        self.connection.execute("SELECT pg_cancel_backend(%s)", [pid])
+
+    def suspend(self, pid: int) -> None:
+        """Stop a backend that is blocked: it sleeps, and holds nothing that another one needs for its own locks."""
+        if self.is_local:
+            os.kill(pid, signal.SIGSTOP)
+
+    def resume(self, pid: int) -> None:
+        """Let a suspended backend continue."""
+        if self.is_local:
+            os.kill(pid, signal.SIGCONT)
 
     def terminate(self, pids: Sequence[int]) -> None:
         """Terminate backends, and wait until their locks are released."""
@@ -152,10 +187,9 @@ class Scheduler:
         while (self._ready or self._blocked) and not has_failed():
             if len(self.trace) >= MAX_STEPS:
                 raise RuntimeError(f"the run has not ended after {MAX_STEPS} steps:\n" + "\n".join(self.trace[-40:]))
-            if self._ready:
-                self._step(self._choose())
-            else:
-                self._await_deadlock()
+            if not self._ready:
+                raise RuntimeError(f"{[actor.name for actor in self._blocked]} wait for a lock that nobody releases")
+            self._step(self._choose())
         self._stop()
 
     def _choose(self) -> Actor:
@@ -177,6 +211,7 @@ class Scheduler:
         else:
             self.trace[-1] += " (blocked)"
             actor.is_blocked = True
+            self._observer.suspend(actor.pid)
             self._ready.remove(actor)
             self._blocked.append(actor)
 
@@ -187,24 +222,22 @@ class Scheduler:
                 if actor.has_ended and actor in self._ready:
                     self._ready.remove(actor)
                 return True
-            if self._observer.is_blocked(actor.pid):
+            if not self._observer.is_blocked(actor.pid):
+                continue
+            if not self._observer.is_deadlocked(actor.pid):
                 return False
+            actor.is_deadlocked = True
+            self._observer.cancel(actor.pid)
         raise RuntimeError(f"{actor.name}: {actor.label} is neither answered nor blocked after {LIMIT_S:g} s")
 
     def _settle_blocked(self) -> None:
-        """Wait until each blocked statement is answered, or is known to be blocked still."""
+        """Resume the blocked statements in turn: each is answered, or is known to be blocked still."""
         for actor in list(self._blocked):
+            self._observer.resume(actor.pid)
             if self._await(actor):
                 self._release(actor)
-
-    def _await_deadlock(self) -> None:
-        """Wait until the server ends one of the transactions that wait for each other."""
-        for _ in range(int(LIMIT_S / ANSWER_S / len(self._blocked))):
-            for actor in list(self._blocked):
-                if actor.settle(ANSWER_S):
-                    self._release(actor)
-                    return
-        raise RuntimeError(f"{[actor.name for actor in self._blocked]} wait for a lock that nobody releases")
+            else:
+                self._observer.suspend(actor.pid)
 
     def _release(self, actor: Actor) -> None:
         self._blocked.remove(actor)
@@ -215,6 +248,8 @@ class Scheduler:
     def _stop(self) -> None:
         """End the actors that have not ended."""
         actors = [*self._ready, *self._blocked]
+        for actor in self._blocked:
+            self._observer.resume(actor.pid)
         for actor in actors:
             actor.is_killed = True
         if backends := sorted({pid for actor in actors for pid in actor.backends}):

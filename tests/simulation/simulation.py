@@ -226,8 +226,13 @@ def _read_state(connection: psycopg.Connection, values: Mapping[str, object]) ->
 
 
 @contextmanager
-def opened_simulation(settings: Settings) -> Iterator[Simulation]:
-    """Open a simulation over a database of its own."""
+def opened_simulation(settings: Settings, *, is_local: bool) -> Iterator[Simulation]:
+    """Open a simulation over a database of its own.
+
+    Args:
+        settings: With the address of the database.
+        is_local: Whether the server is on this machine.
+    """
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(block_cache, "MISSES", 1)
@@ -235,7 +240,7 @@ def opened_simulation(settings: Settings) -> Iterator[Simulation]:
         admin = settings.database.admin_url or ""
         connection = stack.enter_context(psycopg.connect(admin, autocommit=True))
         connection.execute("SET synchronous_commit = off")
-        observer = Observer(connection=connection)
+        observer = Observer(connection=connection, is_local=is_local)
         stage = Stage(observer=observer, on_commit=_ignore)
         stack.enter_context(simulated_driver(stage))
         simulation = Simulation(settings, observer, stage)

@@ -4,12 +4,13 @@ import os
 
 import pytest
 
+from tests.conftest import Server
 from tests.simulation.conftest import OpenSimulation
 from tests.simulation.simulation import Simulation
 
-QUICK = "0:50"
+QUICK = "0:200"
 """Seeds of `make test`: the first one, and the one after the last."""
-BLOCK = 25
+BLOCK = 50
 """Seeds of one test."""
 
 
@@ -26,7 +27,9 @@ def test_seeds__violate_nothing(simulation: Simulation, seeds: range) -> None:
     assert not failed, "\n\n".join(outcome.describe() for outcome in failed)
 
 
-def test_seed__gives_the_same_run_in_another_database(open_simulation: OpenSimulation) -> None:
+def test_seed__gives_the_same_run_in_another_database(open_simulation: OpenSimulation, server: Server) -> None:
+    if server.folder is None:
+        pytest.skip("the processes of the server are not on this machine: its scheduling decides some races")
     runs = []
     for _ in range(2):
         with open_simulation() as simulation:
