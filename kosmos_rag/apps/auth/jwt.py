@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,53 +47,79 @@ class TokenVerifier:
 
     def __init__(self, settings: TokenSettings) -> None:
         """Load the keys. Raises ConfigError where there are none."""
+        assert settings.keys is not None, "created only where tokens are configured"
         require_extra("service", "reading tokens", "jwt")
         self._settings = settings
-        self._keys = PublicKeys(settings)
+        self._keys = PublicKeys(settings.keys, settings.algorithms, setting="service.tokens.keys")
 
     async def verify(self, token: str) -> Claims | None:
         """Return the claims of a token; None where it is not valid."""
-        import jwt
-
+        settings = self._settings
+        payload = await verify_token(
+            token,
+            self._keys,
+            issuer=settings.issuer,
+            audience=settings.audience,
+            leeway_s=settings.leeway_s,
+            required=[settings.tenant_claim],
+        )
         try:
-            if len(token) > _MAX_CHARS or not token.isascii():
-                return None
-            header = jwt.get_unverified_header(token)
-            key = await self._keys.get(header.get("kid"))
-            # The algorithm is the key's: the sender chooses the header.
-            if key is None or header.get("alg") != key.algorithm_name or "crit" in header:
-                return None
-            decoded = jwt.decode_complete(
-                token,
-                key,
-                algorithms=[key.algorithm_name],
-                issuer=self._settings.issuer,
-                audience=self._settings.audience,
-                leeway=self._settings.leeway_s,
-                options={
-                    "require": ["exp", "iat", "aud", "iss", "sub", self._settings.tenant_claim],
-                    "enforce_minimum_key_length": True,
-                },
-            )
-            for part in token.split(".")[:2]:
-                _refuse_duplicates(part)
-            return self._claims(decoded["payload"])
-        except (jwt.PyJWTError, RequestError, ValueError, OverflowError, TypeError, RecursionError):
+            return None if payload is None else self._claims(payload)
+        except (RequestError, ValueError, TypeError):
             return None
 
     def _claims(self, payload: Mapping[str, Any]) -> Claims:
         settings = self._settings
-        subject = payload["sub"]
-        if not is_text(subject) or not 0 < len(subject) <= _MAX_NAME_CHARS or subject.startswith(KEY_SUBJECT):
-            raise ValueError("sub")
         scopes = payload.get(settings.scope_claim)
         return Claims(
             tenant=validate_name("tenant", payload[settings.tenant_claim]),
-            subject=subject,
-            departments=_parse_names(payload.get(settings.departments_claim, [])),
-            roles=_parse_names(payload.get(settings.roles_claim, [])),
-            scopes=None if scopes is None else _parse_names(scopes.split() if isinstance(scopes, str) else scopes),
+            subject=parse_subject(payload["sub"]),
+            departments=parse_names(payload.get(settings.departments_claim, [])),
+            roles=parse_names(payload.get(settings.roles_claim, [])),
+            scopes=None if scopes is None else parse_names(scopes.split() if isinstance(scopes, str) else scopes),
         )
+
+
+async def verify_token(
+    token: str,
+    keys: "PublicKeys",
+    *,
+    issuer: str | None,
+    audience: str | None,
+    leeway_s: float,
+    required: Sequence[str] = (),
+) -> Mapping[str, Any] | None:
+    """Return all claims of a token; None where it is not valid.
+
+    Args:
+        keys: of the issuer; their algorithms are accepted.
+        required: claims that it must have, in addition to exp, iat, aud, iss and sub.
+    """
+    import jwt
+
+    try:
+        if len(token) > _MAX_CHARS or not token.isascii():
+            return None
+        header = jwt.get_unverified_header(token)
+        key = await keys.get(header.get("kid"))
+        # The algorithm is the key's: the sender chooses the header.
+        if key is None or header.get("alg") != key.algorithm_name or "crit" in header:
+            return None
+        decoded = jwt.decode_complete(
+            token,
+            key,
+            algorithms=[key.algorithm_name],
+            issuer=issuer,
+            audience=audience,
+            leeway=leeway_s,
+            options={"require": ["exp", "iat", "aud", "iss", "sub", *required], "enforce_minimum_key_length": True},
+        )
+        for part in token.split(".")[:2]:
+            _refuse_duplicates(part)
+        payload: Mapping[str, Any] = decoded["payload"]
+        return payload
+    except (jwt.PyJWTError, RequestError, ValueError, OverflowError, TypeError, RecursionError):
+        return None
 
 
 class PublicKeys:
@@ -102,11 +128,18 @@ class PublicKeys:
     They come from a JWKS URL, or from a JWKS or PEM file.
     """
 
-    def __init__(self, settings: TokenSettings) -> None:
-        assert settings.keys is not None, "created only where tokens are configured"
-        self._location = settings.keys
-        self._masked = mask_password(settings.keys)
-        self._algorithms = settings.algorithms
+    def __init__(self, location: str, algorithms: Sequence[str], *, setting: str) -> None:
+        """Load the keys. Raises ConfigError where there are none.
+
+        Args:
+            location: URL or file.
+            algorithms: accepted algorithms of signatures.
+            setting: section of the settings that the location is from, for messages.
+        """
+        self._location = location
+        self._masked = mask_password(location)
+        self._algorithms = algorithms
+        self._setting = setting
         self._refresh_lock = asyncio.Lock()
         self._keys = self._load()
         self._loaded_at = self._tried_at = time.monotonic()
@@ -149,12 +182,12 @@ class PublicKeys:
             parsed = [_parse_key(data) for data in _parse_jwks(self._read_text()) if _is_signing_key(data)]
         except (ValueError, TypeError, AttributeError, LookupError) as error:
             raise ConfigError(
-                f"service.tokens.keys: {self._masked} has no readable public keys ({error}); use a JWKS or a PEM file"
+                f"{self._setting}: {self._masked} has no readable public keys ({error}); use a JWKS or a PEM file"
             ) from error
         keys = {key.key_id: key for key in parsed if key is not None and key.algorithm_name in self._algorithms}
         if not keys:
             raise ConfigError(
-                f"service.tokens.keys: {self._masked} has no public key for {', '.join(self._algorithms)}; add one, "
+                f"{self._setting}: {self._masked} has no public key for {', '.join(self._algorithms)}; add one, "
                 "or correct service.tokens.algorithms"
             )
         return keys
@@ -162,20 +195,20 @@ class PublicKeys:
     def _read_text(self) -> str:
         import httpx
 
-        if not self._location.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
+        if not is_secure_url(self._location):
             if "://" in self._location:
-                raise ConfigError(f"service.tokens.keys is {self._masked}; keys are fetched by https only")
+                raise ConfigError(f"{self._setting}: {self._masked} is no https URL; keys are fetched by https only")
             try:
                 return Path(self._location).read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigError(
-                    f"service.tokens.keys: {self._location} cannot be read ({error}); name another"
+                    f"{self._setting}: {self._location} cannot be read ({error}); name another"
                 ) from error
         try:
             return httpx.get(self._location, timeout=_FETCH_TIMEOUT_S).raise_for_status().text
         except httpx.HTTPError as error:
             raise ConfigError(
-                mask_password(f"service.tokens.keys: {self._location} does not answer with keys ({error})")
+                mask_password(f"{self._setting}: {self._location} does not answer with keys ({error})")
                 + "; check address and network"
             ) from error
 
@@ -226,7 +259,23 @@ def _is_signing_key(data: Mapping[str, Any]) -> bool:
     return data.get("kty") in {"RSA", "EC", "OKP"} and data.get("use", "sig") == "sig"
 
 
-def _parse_names(value: Any) -> tuple[str, ...]:
+def is_secure_url(url: str) -> bool:
+    """Whether a URL has TLS, or is of this machine."""
+    return url.startswith(("https://", "http://127.0.0.1:", "http://localhost:"))
+
+
+def parse_subject(value: Any) -> str:
+    """Return the subject of a token.
+
+    Raises ValueError if it is no name, or could be that of an API key.
+    """
+    if not is_text(value) or not 0 < len(value) <= _MAX_NAME_CHARS or value.startswith(KEY_SUBJECT):
+        raise ValueError("sub")
+    return str(value)
+
+
+def parse_names(value: Any) -> tuple[str, ...]:
+    """Return the names of a claim, one or a list. Raises ValueError for other values."""
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or len(names) > _MAX_NAMES:
         raise ValueError("names")
