@@ -32,6 +32,7 @@ _REMEDIES = {
     "limit-reached": "Wait for the seconds of `Retry-After`, or raise the limit in `metering.limits`.",
     "budget-reached": "Wait for the seconds of `Retry-After`, or raise the limit in `metering.limits`.",
     "overloaded": "Try again after `Retry-After`; add processes or raise `database.pool_size` if it lasts.",
+    "sign-in-unavailable": "See the log of the service: it names the address of `service.openid.issuer` that failed.",
     "timed-out": "Request less, or raise `service.timeout_s`.",
     "request-invalid": "Correct the values that `errors` or the message names.",
     "document-invalid": "See the meaning of `code` in [error codes](../error-codes.md).",

@@ -7,6 +7,7 @@ ServiceError
 ├── TooManyRequests       the tenant or the subject has used up its rate
 ├── Overloaded            the service is at capacity, or about to stop
 ├── TimedOut              it took longer than it may
+├── SignInUnavailable     the identity provider of the console does not answer
 └── ServiceUnreachable    to its client: nothing answers at the address, or another program
 """
 
@@ -45,6 +46,10 @@ class Overloaded(ServiceError):
 
 class TimedOut(ServiceError):
     """The request, or its body, took longer than it may."""
+
+
+class SignInUnavailable(ServiceError):
+    """The identity provider does not answer, or not as one."""
 
 
 class ServiceUnreachable(ServiceError):

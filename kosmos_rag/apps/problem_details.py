@@ -7,6 +7,7 @@ from kosmos_rag.apps.errors import (
     NotPermitted,
     Overloaded,
     PayloadTooLarge,
+    SignInUnavailable,
     TimedOut,
     TooManyRequests,
 )
@@ -46,6 +47,7 @@ PROBLEMS: dict[type[errors.KosmosError], Problem] = {
     TooManyRequests: _problem(429, "too-many-requests", "The rate limit is exceeded"),
     Overloaded: _problem(503, "overloaded", "The service is at capacity"),
     TimedOut: _problem(504, "timed-out", "It took too long"),
+    SignInUnavailable: _problem(502, "sign-in-unavailable", "The identity provider does not answer"),
     errors.RequestError: _problem(422, "request-invalid", "The request is invalid"),
     errors.IngestionError: _problem(422, "document-invalid", "The document cannot be ingested"),
     errors.EmbeddingSpaceChanged: _problem(409, "embedding-space-changed", "Another embedding model is live now"),

@@ -12,6 +12,7 @@ from starlette.middleware import Middleware
 
 from kosmos_rag.apps.http.console import routes as console
 from kosmos_rag.apps.http.console import routes_admin as console_admin
+from kosmos_rag.apps.http.console import sign_in as console_sign_in
 from kosmos_rag.apps.http.console.pages import missing_page, wants_page
 from kosmos_rag.apps.http.openapi import JsonObject, install_openapi, openapi
 from kosmos_rag.apps.http.routes import resources, search, unversioned
@@ -38,6 +39,7 @@ _ROUTES = (
     health,
     console,
     console_admin,
+    console_sign_in,
 )
 _UPLOADS = ("/v1/documents", "/documents")
 """Paths whose bodies may be as large as `ingestion.max_file_mb`; wings have more."""

@@ -8,6 +8,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import AfterValidator, Field, Strict, model_validator
 
 from kosmos_rag.core.config.conflicts import Conflict, refuse
+from kosmos_rag.core.config.openid import OpenIdSettings
 from kosmos_rag.core.section import MAX_INTEGER, Amount, Count, Section
 
 Port = Annotated[int, Strict(), Ge(1), Le(65535)]
@@ -117,5 +118,6 @@ class ServiceSettings(Section):
     heartbeat_s: Seconds = Field(default=15.0, description="Seconds of silence after which a stream sends a comment.")
     drain_s: Seconds = Field(default=10.0, description="Seconds that streams may take to finish on SIGTERM.")
     tokens: TokenSettings = TokenSettings()
+    openid: OpenIdSettings = OpenIdSettings()
     development: DevelopmentSettings = DevelopmentSettings()
     rates: RateSettings = RateSettings()

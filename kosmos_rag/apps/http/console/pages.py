@@ -1,10 +1,11 @@
 """Pages of the console: response headers, forms, and errors as pages."""
 
 import logging
+import re
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,9 +17,9 @@ from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.errors import NotAuthenticated
 from kosmos_rag.apps.http.console.rendering import render
 from kosmos_rag.apps.http.console.sessions import (
-    clear_credentials,
     current_identity,
-    read_credentials,
+    end_session,
+    is_signed_in,
     require_same_origin,
 )
 from kosmos_rag.apps.http.toolkit.errors import public_detail, response_headers, to_problem
@@ -50,6 +51,8 @@ _NAVIGATION = (
 _LAST = ("/health", "Health", READ)
 _SAFE = frozenset({"GET", "HEAD"})
 _MAX_FIELDS = 50
+_LOCAL_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}")
+"""Browsers take `//host` and `/\\host` for other hosts, and drop tabs and line ends before they look."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -93,7 +96,7 @@ def render_page(request: Request, template: str, *, status: int = 200, **values:
         "identity": identity,
         "navigation": [] if identity is None else _navigation(identity),
         "current_path": request.url.path,
-        "signed_in": read_credentials(request) is not None,
+        "signed_in": is_signed_in(request),
         "version": __version__,
     }
     return HTMLResponse(render(template, **common, **values), status)
@@ -142,8 +145,8 @@ def missing_page(request: Request, error: HTTPException) -> Response:
 
 def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, NotAuthenticated):
-        response = redirect("/sign-in" if read_credentials(request) is None else "/sign-in?ended=1")
-        clear_credentials(request, response)
+        response = redirect(_sign_in_path(request))
+        end_session(request, response)
         return response
     if isinstance(error, HTTPException):
         status, title, detail, headers = error.status_code, HTTPStatus(error.status_code).phrase, error.detail, {}
@@ -163,6 +166,19 @@ def _error_response(request: Request, error: Exception) -> Response:
     response = render_page(request, "error.html", status=status, code=status, title=title, detail=detail)
     response.headers.update(headers)
     return response
+
+
+def _sign_in_path(request: Request) -> str:
+    """Return the sign-in page that leads back to the requested one."""
+    parameters = {"ended": "1"} if is_signed_in(request) else {}
+    if request.method in _SAFE and request.url.path != "/":
+        parameters["next"] = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return f"/sign-in?{urlencode(parameters)}" if parameters else "/sign-in"
+
+
+def is_local_path(path: str) -> bool:
+    """Whether a browser that is sent to a path stays on this host."""
+    return bool(_LOCAL_PATH.fullmatch(path))
 
 
 def get_service(request: Request) -> Service:

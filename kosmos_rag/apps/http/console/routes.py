@@ -1,4 +1,4 @@
-"""Pages of the console: questions and answers, sources, the inspector, signing in."""
+"""Pages of the console: questions and answers, sources, the inspector."""
 
 import uuid
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter, ValidationError
 
-from kosmos_rag.apps.errors import NotAuthenticated
 from kosmos_rag.apps.http.console.answers import AnswerPageEvents, QuestionContext, build_reply
 from kosmos_rag.apps.http.console.document_text import Marks
 from kosmos_rag.apps.http.console.inspector import inspect_result
@@ -18,19 +17,11 @@ from kosmos_rag.apps.http.console.pages import (
     POLICY,
     POLICY_HEADER,
     PageRoute,
-    home_path,
     read_form,
-    redirect,
     render_page,
 )
 from kosmos_rag.apps.http.console.rendering import assets, assets_version
-from kosmos_rag.apps.http.console.sessions import (
-    ConsoleAdministrator,
-    ConsoleReader,
-    authenticate,
-    clear_credentials,
-    store_credentials,
-)
+from kosmos_rag.apps.http.console.sessions import ConsoleAdministrator, ConsoleReader
 from kosmos_rag.apps.http.console.source_view import (
     PAGE_LINES,
     PageView,
@@ -76,34 +67,6 @@ async def api_reference(request: Request) -> Response:
     response = render_page(request, "api.html")
     # The icons of Swagger UI are in its style sheet.
     response.headers[POLICY_HEADER] = POLICY.replace("img-src 'self'", "img-src 'self' data:")
-    return response
-
-
-@router.get("/sign-in")
-async def sign_in_form(request: Request, ended: bool = False) -> Response:
-    """Show the sign-in form."""
-    return render_page(request, "sign_in.html", message="It is no longer valid. Sign in again." if ended else None)
-
-
-@router.post("/sign-in")
-async def sign_in(request: Request) -> Response:
-    """Store a valid key or token in the session cookie."""
-    credentials = (await read_form(request)).get("credentials", "").strip()
-    try:
-        identity = await authenticate(request, credentials)
-    except NotAuthenticated:
-        message = "This is no valid key or token."
-        return render_page(request, "sign_in.html", status=HTTPStatus.UNAUTHORIZED, message=message)
-    response = redirect(home_path(identity))
-    store_credentials(request, response, credentials)
-    return response
-
-
-@router.post("/sign-out")
-async def sign_out(request: Request) -> Response:
-    """Delete the session cookie."""
-    response = redirect("/sign-in")
-    clear_credentials(request, response)
     return response
 
 

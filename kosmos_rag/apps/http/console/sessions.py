@@ -1,53 +1,82 @@
-"""Sessions of the console, in an HttpOnly cookie.
+"""Sessions of the console, in HttpOnly cookies.
 
 Posts are accepted from its own pages only.
 
-Only console routes read the cookie. The API reads none: a page of another origin can make a browser send a cookie,
+Only console routes read the cookies. The API reads none: a page of another origin can make a browser send a cookie,
 but never an Authorization header.
 """
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Literal, TypedDict
 
 from fastapi import Depends, Request, Response
 
 from kosmos_rag.apps.auth.identity import LOOPBACK, Identity
-from kosmos_rag.apps.errors import NotPermitted
+from kosmos_rag.apps.errors import NotAuthenticated, NotPermitted
 from kosmos_rag.apps.http.toolkit import dependencies
 from kosmos_rag.apps.http.toolkit.csrf import is_same_origin
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
+from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
 
 _CREDENTIALS = re.compile(r"[A-Za-z0-9._-]{1,3800}")
-_SECURE_COOKIE, _LOOPBACK_COOKIE = "__Host-kosmos-console", "kosmos-console"
 
 
-def read_credentials(request: Request) -> str | None:
-    """Return the credentials of the cookie; None without one."""
-    return request.cookies.get(_cookie(request))
+class Cookie(StrEnum):
+    """The cookies of the console."""
+
+    CREDENTIALS = "kosmos-console"
+    """A key or a token."""
+    SESSION = "kosmos-session"
+    """The sealed session of a user whom the identity provider signed in."""
+    ATTEMPT = "kosmos-sign-in"
+    """A sealed sign-in that has begun."""
+
+    def read(self, request: Request) -> str | None:
+        """Return the value of the cookie; None without one."""
+        return request.cookies.get(self._name(request))
+
+    def store(self, request: Request, response: Response, value: str) -> None:
+        """Store a value until the browser is closed.
+
+        Args:
+            request: the request; the cookie requires TLS unless the host is loopback.
+            response: the response that sets the cookie.
+            value: letters, digits, `.`, `_` and `-`.
+        """
+        response.set_cookie(self._name(request), value, **self._attributes(request))
+
+    def clear(self, request: Request, response: Response) -> None:
+        """Delete the cookie."""
+        response.delete_cookie(self._name(request), **self._attributes(request))
+
+    def _name(self, request: Request) -> str:
+        return f"__Host-{self}" if _is_secure(request) else str(self)
+
+    def _attributes(self, request: Request) -> "_Attributes":
+        # The provider sends the browser back: with "strict", the attempt would stay behind.
+        same_site: Literal["lax", "strict"] = "lax" if self is Cookie.ATTEMPT else "strict"
+        return {"path": "/", "httponly": True, "samesite": same_site, "secure": _is_secure(request)}
 
 
-def store_credentials(request: Request, response: Response, credentials: str) -> None:
-    """Store credentials in a session cookie.
-
-    Args:
-        request: the request; the cookie requires TLS unless the host is loopback.
-        response: the response that sets the cookie.
-        credentials: a token or an API key.
-    """
-    response.set_cookie(
-        _cookie(request), credentials, path="/", httponly=True, samesite="strict", secure=_is_secure(request)
-    )
+class _Attributes(TypedDict):
+    path: str
+    httponly: bool
+    samesite: Literal["lax", "strict"]
+    secure: bool
 
 
-def clear_credentials(request: Request, response: Response) -> None:
-    """Delete the cookie."""
-    response.delete_cookie(_cookie(request), path="/", httponly=True, samesite="strict", secure=_is_secure(request))
+def is_signed_in(request: Request) -> bool:
+    """Whether the browser has a session or credentials, valid or not."""
+    return any(cookie.read(request) is not None for cookie in (Cookie.SESSION, Cookie.CREDENTIALS))
 
 
-def _cookie(request: Request) -> str:
-    return _SECURE_COOKIE if _is_secure(request) else _LOOPBACK_COOKIE
+def end_session(request: Request, response: Response) -> None:
+    """Delete the cookies."""
+    for cookie in Cookie:
+        cookie.clear(request, response)
 
 
 def _is_secure(request: Request) -> bool:
@@ -65,6 +94,19 @@ async def authenticate(request: Request, credentials: str | None) -> Identity:
     return await dependencies.authenticate(request.app.state.service, request.scope, authorization)
 
 
+async def identify(request: Request) -> Identity:
+    """Identify the user of a page, by session or credentials. Raises as `authenticate`."""
+    service: Service = request.app.state.service
+    session = Cookie.SESSION.read(request)
+    if service.openid is None or session is None:
+        return await authenticate(request, Cookie.CREDENTIALS.read(request))
+    identity = service.openid.open_session(session)
+    if identity is None:
+        raise NotAuthenticated("the session is over; sign in again")
+    service.rate_limiter.count(identity)
+    return identity
+
+
 def current_identity(request: Request) -> Identity | None:
     """Return the identity of an authenticated request; else None."""
     identity: Identity | None = getattr(request.state, "identity", None)
@@ -79,7 +121,7 @@ def require_same_origin(request: Request) -> None:
 
 def _require_scope(scope: str) -> Callable[..., Awaitable[Caller]]:
     async def caller(request: Request) -> Caller:
-        identity = await authenticate(request, read_credentials(request))
+        identity = await identify(request)
         request.state.identity = identity
         identity.require(scope)
         return Caller(identity=identity, service=request.app.state.service)

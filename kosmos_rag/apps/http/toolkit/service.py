@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 from kosmos_rag.apps.auth.identity import Authenticator
 from kosmos_rag.apps.auth.key_verifier import KeyVerifier
+from kosmos_rag.apps.auth.openid import OpenIdClient
 from kosmos_rag.apps.http.toolkit.concurrency import ConcurrencyLimiter
 from kosmos_rag.apps.http.toolkit.metrics import ServiceMetrics
 from kosmos_rag.apps.http.toolkit.rate_limit import RateLimiter
@@ -47,6 +48,8 @@ class Service:
     rate_limiter: RateLimiter
     metrics: ServiceMetrics
     readiness: Readiness
+    openid: OpenIdClient | None
+    """None where the console offers no sign-in by OpenID Connect."""
     shared: SharedObjects = field(default_factory=SharedObjects)
 
 
@@ -72,4 +75,5 @@ def create_service(engine: AsyncEngine, *, audience: str | None = None) -> Servi
         rate_limiter=RateLimiter(settings.service),
         metrics=metrics,
         readiness=Readiness(engine.sync_engine),
+        openid=None if settings.service.openid.issuer is None else OpenIdClient(settings),
     )

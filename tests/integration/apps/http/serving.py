@@ -110,12 +110,16 @@ def listen() -> socket.socket:
 
 
 @contextmanager
-def serving(engine: Engine, signer: Signer) -> Iterator[Running]:
-    """Serve an engine until the block ends; the engine stays open."""
+def serving(engine: Engine, signer: Signer, *, listening: socket.socket | None = None) -> Iterator[Running]:
+    """Serve an engine until the block ends; the engine stays open.
+
+    Args:
+        listening: socket of an address that is known before; None for a free port.
+    """
     shared = AsyncEngine(engine)
     service = create_service(shared)
     server = Server(service, create_app(service))
-    listening = listen()
+    listening = listening or listen()
     loop = asyncio.new_event_loop()
 
     def run() -> None:

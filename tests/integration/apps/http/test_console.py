@@ -85,7 +85,7 @@ def test_pages__are_for_whom_they_are(served: Running) -> None:
 def test_signing_in__keeps_credentials_where_no_script_and_no_route_of_the_api_reads_them(served: Running) -> None:
     with httpx.Client(base_url=served.url, headers=OWN, trust_env=False, verify=False) as client:
         sent_away = client.get("/documents")
-        assert (sent_away.status_code, sent_away.headers["location"]) == (303, "/sign-in")
+        assert (sent_away.status_code, sent_away.headers["location"]) == (303, "/sign-in?next=%2Fdocuments")
         assert client.get("/documents", headers={"accept": "application/json"}).status_code == 401
         for wrong in ("kosmos.acme.nothing", "a b; c", "", "x" * 5000):
             assert client.post("/sign-in", data={"credentials": wrong}).status_code == 401

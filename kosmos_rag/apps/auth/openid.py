@@ -1,0 +1,328 @@
+"""Sign-in by OpenID Connect, and the identity of a user by groups.
+
+The code flow with PKCE.
+
+Sources: OpenID Connect Core 1.0 and Discovery 1.0; RFC 7636 (PKCE), RFC 9207 (`iss` in the response), RP-Initiated
+Logout 1.0. A refusal has one message for users; its reason is in the log.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import quote_plus, urlencode
+
+from kosmos_rag.apps.auth.identity import Identity, build_principals
+from kosmos_rag.apps.auth.jwt import PublicKeys, is_secure_url, parse_names, parse_subject, verify_token
+from kosmos_rag.apps.auth.sealing import Sealer
+from kosmos_rag.apps.errors import NotAuthenticated, NotPermitted, SignInUnavailable
+from kosmos_rag.core.config import Settings
+from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.core.names import validate_name
+
+CALLBACK_PATH = "/sign-in/callback"
+"""Path of the console to which the provider sends users back."""
+_ATTEMPT_S = 600
+"""Seconds that a user may take to sign in at the provider."""
+_TIMEOUT_S = 5.0
+_MAX_COOKIE = 3800
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SignInAttempt:
+    """What the browser of a user keeps, encrypted, until the provider sends it back."""
+
+    state: str
+    nonce: str
+    verifier: str
+    path: str
+    """Page to show then."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Provider:
+    """Addresses and public keys of the provider."""
+
+    authorization_url: str
+    token_url: str
+    userinfo_url: str | None
+    end_session_url: str | None
+    secret_in_body: bool
+    """Whether the token endpoint reads the client's secret in the body only."""
+    names_issuer: bool
+    """Whether each response names its issuer."""
+    keys: PublicKeys
+
+
+class OpenIdClient:
+    """Signs users in at the provider of the settings. One event loop uses it."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Prepare the keys of the cookies; the provider is asked at the first sign-in."""
+        import httpx
+
+        openid = settings.service.openid
+        assert openid.issuer is not None
+        assert openid.client_id is not None
+        assert openid.client_secret is not None
+        assert openid.session_secret is not None
+        assert openid.url is not None
+        self._settings, self._openid = settings, openid
+        self._issuer, self._client_id = openid.issuer, openid.client_id
+        self._client_secret = openid.client_secret.get_secret_value()
+        self._url = openid.url.rstrip("/")
+        secret = openid.session_secret.get_secret_value()
+        self._attempts, self._sessions = Sealer(secret, "sign-in"), Sealer(secret, "session")
+        self._tls = httpx.create_ssl_context()
+        self._provider: Provider | None = None
+
+    @property
+    def label(self) -> str:
+        """What the sign-in page calls the provider."""
+        return self._openid.label
+
+    @property
+    def _redirect_uri(self) -> str:
+        return self._url + CALLBACK_PATH
+
+    async def begin(self, path: str) -> tuple[str, str]:
+        """Begin to sign a user in.
+
+        Returns the provider's page, and the sealed attempt for the browser. Raises SignInUnavailable.
+
+        Args:
+            path: page of the console to show afterwards.
+        """
+        provider = await self._find_provider()
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        attempt = SignInAttempt(state=state, nonce=nonce, verifier=verifier, path=path)
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
+        parameters = {
+            "response_type": "code",
+            "client_id": self._client_id,
+            "redirect_uri": self._redirect_uri,
+            "scope": " ".join(self._openid.scopes),
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        return _add_query(provider.authorization_url, parameters), self._attempts.seal(asdict(attempt))
+
+    async def complete(self, sealed: str | None, response: Mapping[str, str]) -> tuple[Identity, str]:
+        """Complete a sign-in. Returns the user, and the page to show.
+
+        Raises NotAuthenticated, NotPermitted where no group of the user has a grant, SignInUnavailable.
+
+        Args:
+            sealed: the attempt that the browser kept; None where it has none.
+            response: parameters with which the provider sent the browser back.
+        """
+        values = None if sealed is None else self._attempts.open(sealed, max_age_s=_ATTEMPT_S)
+        if values is None:
+            raise _refuse("this browser did not begin it, or too long ago")
+        attempt, provider = SignInAttempt(**values), await self._find_provider()
+        if not hmac.compare_digest(response.get("state", "").encode(), attempt.state.encode()):
+            raise _refuse("the state is of another sign-in")
+        issuer = response.get("iss", "" if provider.names_issuer else self._issuer)
+        if issuer != self._issuer:
+            raise _refuse(f"the response is of the issuer {issuer[:200]!r}")
+        if "code" not in response:
+            raise _refuse(f"the provider answered {response.get('error', 'without a code')[:200]!r}")
+        tokens = await self._exchange(provider, response["code"], attempt.verifier)
+        claims = await self._verify(provider, tokens, attempt.nonce)
+        return self._identify(await self._complete_claims(provider, tokens, claims)), attempt.path
+
+    def seal_session(self, identity: Identity) -> str:
+        """Return the session of a user for a cookie.
+
+        Raises NotPermitted where it is too long for one.
+        """
+        sealed = self._sessions.seal(
+            {
+                "tenant": identity.tenant,
+                "subject": identity.subject,
+                "principals": identity.principals,
+                "scopes": sorted(identity.scopes),
+            }
+        )
+        if len(sealed) > _MAX_COOKIE:
+            raise NotPermitted("you have too many departments and roles for a session; ask your administrator")
+        return sealed
+
+    def open_session(self, sealed: str) -> Identity | None:
+        """Return the user of a session; None where it is not valid."""
+        values = self._sessions.open(sealed, max_age_s=self._openid.session_minutes * 60)
+        if values is None:
+            return None
+        return Identity(
+            tenant=values["tenant"],
+            subject=values["subject"],
+            principals=tuple(values["principals"]),
+            scopes=frozenset(values["scopes"]),
+        )
+
+    async def end_session_url(self, path: str) -> str | None:
+        """Return the provider's page that signs a user out.
+
+        The result is None where it has none, or does not answer.
+
+        Args:
+            path: page of the console to show afterwards.
+        """
+        try:
+            provider = await self._find_provider()
+        except SignInUnavailable:
+            return None
+        if provider.end_session_url is None:
+            return None
+        return _add_query(
+            provider.end_session_url, {"client_id": self._client_id, "post_logout_redirect_uri": self._url + path}
+        )
+
+    async def _find_provider(self) -> Provider:
+        """Return the provider. Its metadata are read once."""
+        if self._provider is None:
+            self._provider = await self._discover()
+        return self._provider
+
+    async def _discover(self) -> Provider:
+        metadata = await self._fetch_json("GET", f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
+        if metadata.get("issuer") != self._issuer:
+            raise _unavailable(f"calls itself {str(metadata.get('issuer'))[:200]!r}")
+        methods = metadata.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        return Provider(
+            authorization_url=_endpoint(metadata, "authorization_endpoint"),
+            token_url=_endpoint(metadata, "token_endpoint"),
+            userinfo_url=_endpoint(metadata, "userinfo_endpoint") if "userinfo_endpoint" in metadata else None,
+            end_session_url=_endpoint(metadata, "end_session_endpoint") if "end_session_endpoint" in metadata else None,
+            secret_in_body="client_secret_basic" not in methods and "client_secret_post" in methods,
+            names_issuer=metadata.get("authorization_response_iss_parameter_supported") is True,
+            keys=await self._load_keys(_endpoint(metadata, "jwks_uri")),
+        )
+
+    async def _load_keys(self, url: str) -> PublicKeys:
+        algorithms = self._settings.service.tokens.algorithms
+        try:
+            return await asyncio.to_thread(PublicKeys, url, algorithms, setting="service.openid.issuer")
+        except ConfigError as error:
+            raise _unavailable(f"has no keys: {error}") from error
+
+    async def _exchange(self, provider: Provider, code: str, verifier: str) -> Mapping[str, Any]:
+        fields = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect_uri,
+            "code_verifier": verifier,
+        }
+        headers = {}
+        if provider.secret_in_body:
+            fields |= {"client_id": self._client_id, "client_secret": self._client_secret}
+        else:
+            pair = f"{quote_plus(self._client_id)}:{quote_plus(self._client_secret)}"
+            headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        return await self._fetch_json("POST", provider.token_url, data=fields, headers=headers)
+
+    async def _verify(self, provider: Provider, tokens: Mapping[str, Any], nonce: str) -> Mapping[str, Any]:
+        """Return the claims of a valid ID token."""
+        token = tokens.get("id_token")
+        claims = None
+        if isinstance(token, str):
+            leeway_s = self._settings.service.tokens.leeway_s
+            claims = await verify_token(
+                token, provider.keys, issuer=self._issuer, audience=self._client_id, leeway_s=leeway_s
+            )
+        if claims is None:
+            raise _refuse("the ID token is not valid")
+        if not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
+            raise _refuse("the ID token has the nonce of another sign-in")
+        audience, party = claims["aud"], claims.get("azp")
+        if audience not in (self._client_id, [self._client_id]) and party is None:
+            raise _refuse("the ID token is for several clients and names none")
+        if party not in (None, self._client_id):
+            raise _refuse("the ID token is for another client")
+        return claims
+
+    async def _complete_claims(
+        self, provider: Provider, tokens: Mapping[str, Any], claims: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Add claims of the user that are not in the ID token."""
+        openid = self._openid
+        needed = [openid.subject_claim, openid.groups_claim, *([openid.tenant_claim] if openid.tenant_claim else [])]
+        access_token = tokens.get("access_token")
+        if all(name in claims for name in needed) or provider.userinfo_url is None or not isinstance(access_token, str):
+            return claims
+        headers = {"authorization": f"Bearer {access_token}"}
+        user = await self._fetch_json("GET", provider.userinfo_url, headers=headers)
+        if user.get("sub") != claims["sub"]:
+            raise _refuse("the claims are of another user")
+        return {**user, **claims}
+
+    def _identify(self, claims: Mapping[str, Any]) -> Identity:
+        """Return the identity of a user by the grants of the groups."""
+        openid = self._openid
+        if openid.subject_claim == "email" and claims.get("email_verified") is not True:
+            raise _refuse("the provider has not verified the user's email")
+        try:
+            subject = parse_subject(claims.get(openid.subject_claim))
+            groups = parse_names(claims.get(openid.groups_claim, []))
+            tenant = openid.tenant or validate_name("tenant", claims.get(str(openid.tenant_claim), ""))
+        except (ValueError, RequestError) as error:
+            raise _refuse(f"a claim is missing or malformed: {error}") from error
+        grants = openid.list_grants(groups)
+        scopes = frozenset(scope for grant in grants for scope in grant.scopes)
+        if not scopes:
+            raise NotPermitted("no group of yours may use this console; ask your administrator for access")
+        principals = build_principals(
+            subject,
+            (name for grant in grants for name in grant.departments),
+            (name for grant in grants for name in grant.roles),
+            department_key=self._settings.rag.access.key,
+        )
+        principals += [name for grant in grants for name in grant.principals]
+        return Identity(tenant=tenant, subject=subject, principals=tuple(dict.fromkeys(principals)), scopes=scopes)
+
+    async def _fetch_json(self, method: str, url: str, **request: Any) -> dict[str, Any]:
+        """Return the object that the provider answers with."""
+        import httpx
+
+        try:
+            async with httpx.AsyncClient(timeout=_TIMEOUT_S, verify=self._tls) as client:
+                response = await client.request(method, url, **request)
+            values = response.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise _unavailable(f"does not answer at {url}: {error}") from error
+        if response.is_client_error and isinstance(values, dict):
+            # RFC 6749 5.2: such as invalid_grant, for a code that was used before.
+            raise _refuse(f"the provider answered {str(values.get('error'))[:200]!r}")
+        if not response.is_success or not isinstance(values, dict):
+            raise _unavailable(f"answers with status {response.status_code} at {url}")
+        return values
+
+
+def _refuse(reason: str) -> NotAuthenticated:
+    logger.warning("a sign-in was refused: %s", reason, extra={"action": "sign_in_refused"})
+    return NotAuthenticated("the sign-in did not succeed; begin again")
+
+
+def _unavailable(reason: str) -> SignInUnavailable:
+    logger.warning("the identity provider %s", reason, extra={"action": "sign_in_unavailable"})
+    return SignInUnavailable("the identity provider cannot be used now; try again, or sign in with a key")
+
+
+def _endpoint(metadata: Mapping[str, Any], name: str) -> str:
+    url = metadata.get(name)
+    if not isinstance(url, str) or not is_secure_url(url):
+        raise _unavailable(f"has no https URL {name}")
+    return url
+
+
+def _add_query(url: str, parameters: Mapping[str, str]) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(parameters)}"
