@@ -12,6 +12,9 @@ from kosmos_rag.core.errors import DatabaseUnavailable, NodeUnavailable, Stateme
 _NODE = re.compile(r"(?:remote node (?:\S+@)?|marked as essential: |while executing command on )(\S+?:\d+)")
 """How Citus names the node in an error: in the message, or in its context."""
 
+_TENANT_KEY = re.compile(r"_tenant_id_fkey(?:_\d+)?$")
+"""Foreign keys to the tenant. Those of a shard end with its number."""
+
 
 def _is_connection_lost(sqlstate: str | None) -> bool:
     # A cancelled statement or a full disk is operational too, but the server answered: the error has a code.
@@ -48,6 +51,8 @@ def _remedy(error: psycopg.Error) -> str:
         return "; the server is a replica: name its primary in this URL, and replicas in database.replica_urls"
     if isinstance(error, psycopg.errors.DiskFull):
         return "; the server's disk is full: make room and try again, what was stored before is kept"
+    if isinstance(error, psycopg.errors.ForeignKeyViolation) and _TENANT_KEY.search(error.diag.constraint_name or ""):
+        return "; the tenant was erased meanwhile and nothing was stored: try again if it shall exist"
     return ""
 
 

@@ -63,3 +63,12 @@ def test_transaction__that_fails_leaves_a_connection_that_works(engine: Engine) 
             connection.execute("SELECT 1 / 0").fetchall()
         with engine.database.app.transaction(tenant_id, []) as connection:
             assert connection.execute("SELECT count(*) FROM kosmos.chunks").fetchall() == [(0,)]
+
+
+def test_transaction__of_a_tenant_that_was_erased_meanwhile_says_so(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
+    upload = scope.uploads.open()
+    upload.write(b"one")
+    scope.erase_all()
+    with pytest.raises(StatementFailed, match="the tenant was erased meanwhile and nothing was stored: try again"):
+        upload.write(b"two")
