@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Protocol
 
 from kosmos_rag.core.config import IngestionSettings
-from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.errors import RequestError, SourceError
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, Source
+from kosmos_rag.ingestion.sources.parts import divide_file, may_have_parts
 from kosmos_rag.ingestion.sources.spec import validate_spec
 
 
@@ -65,7 +67,7 @@ class ListedDocument:
         return nullcontext()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class LoadedDocument:
     """A document whose bytes the caller passed in."""
 
@@ -97,6 +99,8 @@ class Discovery:
     """Of folders: documents that they cover and no longer list are removed with `prune`."""
     failures: list[IngestFailure] = field(default_factory=list)
     """Files that could not be listed."""
+    parts: dict[str, int] = field(default_factory=dict)
+    """Number of parts of each file that may have some; 0 for a file that is one document."""
 
 
 def discover(
@@ -117,7 +121,7 @@ def discover(
     folders: dict[str, Path] = {}
     for item in items:
         if isinstance(item, SourceDocument):
-            loaded.append(LoadedDocument(document=item))
+            loaded += map(LoadedDocument, _divide(item, settings, discovery))
             continue
         if not isinstance(item, Path):
             raise RequestError(f"{item!r} is nothing to ingest; give files, folders or SourceDocuments")
@@ -129,6 +133,7 @@ def discover(
                 message = f"{entry.source} is the name of two files; the first was taken: give one of them another root"
                 discovery.failures.append(IngestFailure(source=entry.source, code="duplicate", message=message))
         discovery.failures += listing.failures
+        discovery.parts |= listing.parts
         if item.is_dir():
             if not item.samefile(folders.setdefault(origin.prefix, item)):
                 raise RequestError(
@@ -138,6 +143,29 @@ def discover(
             discovery.listings.append(listing)
     discovery.documents = [*files.values(), *loaded]
     return discovery
+
+
+def _divide(document: SourceDocument, settings: IngestionSettings, discovery: Discovery) -> Sequence[SourceDocument]:
+    """Return the parts of a document, or the document where its text fits into one."""
+    is_divisible = isinstance(document.source, str) and may_have_parts(document.source) and not document.media_type
+    if not is_divisible or not isinstance(document.data, bytes) or document.skipped_rows:
+        return [document]
+    file = BytesIO(document.data)
+    try:
+        parts = divide_file(file, document.source, settings)
+    except SourceError:
+        return [document]  # the parser reports the limit
+    discovery.parts[document.source] = len(parts)
+    return [
+        replace(
+            document,
+            source=part.name(document.source),
+            data=part.read(file),
+            media_type=part.media_type,
+            skipped_rows=part.skipped,
+        )
+        for part in parts
+    ] or [document]
 
 
 def find_unlisted_sources(listing: Listing, stored: Iterable[str], listed: set[str]) -> list[str]:

@@ -220,7 +220,7 @@ def fingerprint(document: SourceDocument, key: str) -> str:
     An equal fingerprint means that the document is unchanged.
     """
     language = declared_language(document)
-    optional = [value for value in (language, document.media_type) if value is not None]
+    optional = [value for value in (language, document.media_type, document.skipped_rows) if value is not None]
     fields = json.dumps(
         [document.title, dict(document.metadata), sorted(document.acl), *optional],
         sort_keys=True,

@@ -33,7 +33,16 @@ from kosmos_rag.ingestion.document import (
 )
 from kosmos_rag.ingestion.publisher import NO_LEASE, Completion, Lease, Publisher
 from kosmos_rag.ingestion.report import OutcomeRecorder, PublishedDocument, ReportBuilder
-from kosmos_rag.ingestion.state import CollectionState, load_preset, load_sources, load_state, require_preset
+from kosmos_rag.ingestion.sources.parts import may_have_parts
+from kosmos_rag.ingestion.state import (
+    CollectionState,
+    find_stale_parts,
+    list_part_ids,
+    load_preset,
+    load_sources,
+    load_state,
+    require_preset,
+)
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import update_metadata, update_source_etags
@@ -274,9 +283,11 @@ class IngestPipeline:
     def delete(self, tenant: TenantRef, collection: str, sources: Sequence[str]) -> int:
         """Delete documents by source with all their rows, and cancel their unfinished jobs.
 
-        Returns the number of deleted documents.
+        The parts of a large file go with its name. Returns the number of deleted documents.
         """
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
+        for source in filter(may_have_parts, filter(is_text, sources)):
+            ids += list_part_ids(tenant, collection, source)
         with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
             cancel_document_jobs(connection, tenant, ids)
             return remove_documents(connection, tenant.id, ids, collection=collection, events=events)
@@ -323,7 +334,7 @@ class IngestPipeline:
     def _remove_missing(
         self, tenant: TenantRef, collection: str, discovery: Discovery, report: ReportBuilder, *, prune: bool
     ) -> None:
-        """Delete documents that a folder no longer lists.
+        """Delete documents that a folder no longer lists, and parts that a file no longer has.
 
         Unlistable ones are deleted too if they would stay readable by everyone.
         """
@@ -331,7 +342,7 @@ class IngestPipeline:
         error_codes = {
             document_id(tenant.id, collection, failure.source): failure.code for failure in discovery.failures
         }
-        if not listings and not error_codes:
+        if not listings and not error_codes and not discovery.parts:
             return
         listed = {document.source for document in discovery.documents}
         with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
@@ -345,6 +356,7 @@ class IngestPipeline:
                     missing |= {source: stored[source] for source in sources}
             access = self._get_processor(load_preset(connection, tenant.id, collection)).settings.rag.access
             ids = {*missing.values(), *find_unauthorised(connection, tenant.id, error_codes, access)}
+            ids.update(find_stale_parts(connection, tenant, collection, discovery.parts))
             removed = 0
             if ids:
                 removed = remove_documents(connection, tenant.id, list(ids), collection=collection, events=events)

@@ -1,7 +1,7 @@
 """State of a collection that the pipeline loads before it processes documents."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -9,8 +9,12 @@ import psycopg
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import Space
+from kosmos_rag.ingestion.document import document_id
+from kosmos_rag.ingestion.sources.parts import name_part, strip_part
+from kosmos_rag.parsing import bounds
+from kosmos_rag.storage.documents import read_source_etags
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import list_writable_spaces
+from kosmos_rag.storage.tenants import TenantRef, list_writable_spaces
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,3 +100,32 @@ def load_sources(
     """
     values = {"tenant_id": tenant_id, "collection": collection, "prefix": prefix}
     return {source: key for key, source in connection.execute(statement("sources"), values).fetchall()}
+
+
+def list_part_ids(tenant: TenantRef, collection: str, source: str, *, after: int = 0) -> list[uuid.UUID]:
+    """Return the ids that the parts of a file after one of them may have."""
+    numbers = range(after + 1, bounds.MAX_FILE_PARTS + 1)
+    return [document_id(tenant.id, collection, name_part(source, number)) for number in numbers]
+
+
+def find_stale_parts(
+    connection: psycopg.Connection, tenant: TenantRef, collection: str, parts: Mapping[str, int]
+) -> Iterator[uuid.UUID]:
+    """Yield the ids of documents that files had when they were longer or shorter.
+
+    Args:
+        connection: a transaction of the tenant.
+        parts: number of parts of each file; 0 for a file that is one document.
+    """
+    whole = [source for source, count in parts.items() if not count]
+    # A file with parts has two of them at least, and the first may have failed.
+    firsts = {
+        document_id(tenant.id, collection, name_part(source, number)): source for source in whole for number in (1, 2)
+    }
+    stored = read_source_etags(connection, tenant.id, firsts)
+    for source in {strip_part(name) for name in stored}:
+        yield from list_part_ids(tenant, collection, source)
+    for source, count in parts.items():
+        if count:
+            yield document_id(tenant.id, collection, source)
+            yield from list_part_ids(tenant, collection, source, after=count)

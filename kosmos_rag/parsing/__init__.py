@@ -67,8 +67,6 @@ _PARSERS: dict[str, _Parser] = {
     media_types.CONFLUENCE: parse_confluence_export,
     media_types.HTML: partial(parse_html, is_page=True),
     media_types.MARKDOWN: parse_markdown,
-    media_types.CSV: partial(parse_csv, media_type=media_types.CSV),
-    media_types.TSV: partial(parse_csv, media_type=media_types.TSV),
     media_types.JSON: parse_json,
     media_types.JSONL: parse_json_lines,
     **{name: partial(parse_odf, media_type=name) for name in (media_types.ODT, media_types.ODP)},
@@ -159,13 +157,15 @@ class _FileParser:
             if media_type == media_types.ZIP:
                 parsed = parse_archive(document, self.limits, self._parse_inner(depth))
             else:
-                parsed = self._parser(media_type, depth)(data, self.limits)
+                parsed = self._parser(media_type, depth, document.skipped_rows)(data, self.limits)
         if not parsed.text or parsed.text.isspace():
             raise ParseError("empty", f"no text in the {name} file; give a document that has some")
         self.limits.check(parsed)
         return replace(parsed, title=document.title or parsed.title, notes=bound_notes((*notes, *parsed.notes)))
 
-    def _parser(self, media_type: str, depth: int) -> _Parser:
+    def _parser(self, media_type: str, depth: int, skipped_rows: tuple[int, int] | None) -> _Parser:
+        if media_type in (media_types.CSV, media_types.TSV):
+            return partial(parse_csv, media_type=media_type, skipped_rows=skipped_rows)
         if media_type == media_types.PDF:
             return partial(parse_pdf, ocr=self.ocr, passwords=self.passwords)
         if media_type in media_types.PICTURES:

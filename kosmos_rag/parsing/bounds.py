@@ -15,6 +15,8 @@ MAX_ARCHIVE_BYTES = 256 * 2**20
 MAX_COMPRESSION_RATIO = 100
 MIN_COMPRESSED_BYTES = 2**20
 """Bytes of an unpacked member, from which on its ratio counts."""
+MAX_FILE_PARTS = 1_000
+"""Documents that a large table or file of JSON Lines becomes."""
 MAX_SIGNED_PIECES = 100_000
 
 # The output.

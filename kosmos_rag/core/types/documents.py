@@ -112,6 +112,11 @@ class SourceDocument:
     """PostgreSQL text search configuration: `german`, `simple`. None: `simple` for code, else the configured one."""
     media_type: str | None = None
     """Type of the data: `text/plain` for a text that is kept unchanged, even if it looks like HTML. None: detected."""
+    skipped_rows: tuple[int, int] | None = None
+    """Of a part of a table of separated values: rows before the ones that it lacks, and the number of these.
+
+    Citations name the rows of the whole file.
+    """
 
     def __post_init__(self) -> None:
         """Sort and deduplicate the acl.

@@ -114,6 +114,7 @@ def _request(document: SourceDocument, limits: "ParsingSettings") -> ParseReques
         ocr=limits.ocr,
         hidden_cells=limits.hidden_cells,
         passwords=tuple(password.get_secret_value() for password in limits.passwords),
+        skipped_rows=document.skipped_rows,
     )
 
 

@@ -44,6 +44,7 @@ class ParseRequest:
     ocr: bool
     hidden_cells: bool
     passwords: tuple[str, ...] = ()
+    skipped_rows: tuple[int, int] | None = None
     page: int = 0
     """Page of a PDF to render; 0 to parse the file."""
 
@@ -81,12 +82,19 @@ def receive_request(connection: socket.socket) -> ParseRequest:
     The bytes of the file are the next frame.
     """
     fields = json.loads(receive_frame(connection, bounds.MAX_REQUEST_BYTES))
-    return ParseRequest(**{**fields, "passwords": tuple(fields["passwords"])})
+    skipped = fields["skipped_rows"] and tuple(fields["skipped_rows"])
+    return ParseRequest(**{**fields, "passwords": tuple(fields["passwords"]), "skipped_rows": skipped})
 
 
 def build_document(request: ParseRequest, data: bytes) -> SourceDocument:
     """Rebuild the document of a request for the parser."""
-    return SourceDocument(source=request.source, title=request.title, media_type=request.media_type, data=data)
+    return SourceDocument(
+        source=request.source,
+        title=request.title,
+        media_type=request.media_type,
+        data=data,
+        skipped_rows=request.skipped_rows,
+    )
 
 
 def encode_reply(reply: ParsedDocument | Failure) -> bytes:

@@ -123,6 +123,12 @@ def decode_bytes(data: bytes, label: str | None = None) -> str:
         return data.decode("latin-1")
 
 
+def find_marked_encoding(data: bytes) -> str | None:
+    """Return UTF-16 or UTF-32 where a byte order mark names it; None for other encodings."""
+    encoding = next((encoding for mark, encoding in _MARKS if data.startswith(mark)), "utf-8")
+    return None if encoding == "utf-8" else encoding
+
+
 def find_codec(label: str | None) -> str | None:
     """Return the codec of a label, or None for an unknown one.
 

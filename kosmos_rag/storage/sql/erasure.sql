@@ -6,7 +6,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('kosmos:erasures:' || %(tenant_id)
 -- Jobs of documents, waiting, running and finished ones. A running job loses its lease with its row.
 DELETE FROM kosmos.jobs j
  WHERE j.tenant_id = %(tenant_id)s AND j.kind = 'document'
-   AND (coalesce(j.payload #>> '{document,source}', j.payload #>> '{entry,source}') LIKE %(pattern)s
+   AND (coalesce(j.payload #>> '{document,source}', j.payload #>> '{entry,source}') LIKE ANY (ARRAY[%(pattern)s, %(pattern)s || '#part-%%'])
         OR j.payload #>> ARRAY['document', 'metadata', %(key)s] = %(value)s
         OR j.payload #> ARRAY['document', 'metadata', %(key)s] @> to_jsonb(%(value)s::text)
         OR j.key = ANY (%(keys)s::text[]))
@@ -25,7 +25,7 @@ SELECT (j.payload ->> 'file')::uuid
 SELECT d.id, d.collection, d.source
   FROM kosmos.documents d
  WHERE d.tenant_id = %(tenant_id)s
-   AND (d.source LIKE %(pattern)s OR d.metadata ->> %(key)s = %(value)s
+   AND (d.source LIKE ANY (ARRAY[%(pattern)s, %(pattern)s || '#part-%%']) OR d.metadata ->> %(key)s = %(value)s
         OR d.metadata -> %(key)s @> to_jsonb(%(value)s::text))
  ORDER BY d.collection, d.source
 
