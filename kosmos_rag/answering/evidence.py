@@ -46,7 +46,7 @@ class Evidence:
         return {
             "meaning": max(0.0, self.meaning),
             "words": self.words,
-            "rank": -RANK_LOSS * (self.passage.citation.index - 1),
+            "rank": RANK_LOSS * (1 - self.passage.citation.index),
         }
 
     @property

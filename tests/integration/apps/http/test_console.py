@@ -146,6 +146,21 @@ def test_answer__comes_whole_without_scripts_and_leads_to_the_marked_words(serve
         assert client.get("/documents/nothing").status_code == 422
 
 
+def test_answer__explains_its_scores_to_administrators_alone(served: Running) -> None:
+    with visitor(served, "admin") as client:
+        answered = client.post("/", data={"question": QUESTION})
+        refused = client.post("/", data={"question": "Which exchange rate converts euros?"})
+    assert "Scores of the units" in extract_text(answered)
+    assert re.search(r"\d\.\d{3}\+\d\.\d{3}\+\d\.\d{3}\+0\.000\[1\]All full-time", extract_text(answered))
+    assert "Why there is no answer" in extract_text(refused)
+    assert "below rag.answer.threshold" in extract_text(refused)
+    with visitor(served, "read") as client:
+        for question in (QUESTION, "Which exchange rate converts euros?"):
+            text = extract_text(client.post("/", data={"question": question}))
+            assert "Scores of the units" not in text
+            assert "rag.answer.threshold" not in text
+
+
 def test_texts__are_never_markup(served: Running) -> None:
     """The console never interprets texts, titles and names of documents as markup."""
     with visitor(served, "admin") as client:

@@ -279,6 +279,30 @@ def test_answer__can_be_stopped_and_keeps_its_sources(browser: "Browser", served
         assert page.locator(".ask .primary").is_visible()
 
 
+def test_refusal__says_why_and_shows_the_score_of_each_unit(browser: "Browser", served: Running) -> None:
+    with opened(browser, served) as page:
+        _ask(page, "Which exchange rate converts the euros of Zurich?")
+        page.wait_for_selector(".answer.refused")
+        assert page.locator(".units table").is_hidden()
+        page.click(".units summary")
+        assert "below rag.answer.threshold" in page.inner_text(".units p")
+        assert page.locator(".units thead th").all_inner_texts() == [
+            "Score",
+            "meaning",
+            "words",
+            "rank",
+            "Passage",
+            "Unit",
+        ]
+        rows = [row.locator("td").all_inner_texts() for row in page.locator(".units tbody tr").all()]
+        scores = [float(score) for score, *_ in rows]
+        assert scores == sorted(scores, reverse=True)
+        for score, meaning, words, rank, marker, text in rows:
+            assert float(score) == pytest.approx(max(0, float(meaning) + float(words) + float(rank)), abs=0.002)
+            assert re.fullmatch(r"\[\d+\]", marker)
+            assert text
+
+
 def test_pages__work_without_scripts(browser: "Browser", served: Running) -> None:
     with opened(browser, served, java_script_enabled=False) as page:
         page.goto("/")
@@ -386,6 +410,7 @@ def test_pages__break_no_rule_of_axe_and_do_not_scroll_sideways(
         page.locator(".examples button").first.evaluate("button => button.textContent = 'A long example. '.repeat(20)")
         look()
         _ask(page)
+        page.click(".units summary")
         look()
         page.click(".answer .text a.marker >> nth=0")
         page.wait_for_selector("#reader article")
